@@ -104,7 +104,7 @@ template <class Words>
 [[gnu::always_inline]] inline bool StagedRouters::allocate_vcs(const Running<Words>& r) {
   std::uint64_t wanted = 0;   // outputs,
   std::uint64_t several = 0;  // and those that several heads want
-  r.each(kAllocating, [&](int local) {
+  r.each(kAllocating, [&](int local) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[local];
     const std::uint64_t output = 1ULL << (vc.out_port & 63);
     several |= wanted & output;
@@ -119,7 +119,7 @@ template <class Words>
   }
   bool any = false;
   r.scratch.heads.begin(r.of_vcs);
-  r.each(kAllocating, [&](int local) {
+  r.each(kAllocating, [&](int local) __attribute__((always_inline)) {
     InputVc& vc = r.vcs[local];
     if ((several >> (vc.out_port & 63) & 1) == 0) {
       any |= allocate_alone(r, local, vc);
@@ -162,7 +162,7 @@ template <class Words>
   channels_->give_vc(vc.out, out_vc);
 }
 
-inline bool StagedRouters::has_room(const InputVc& vc) const {
+[[gnu::always_inline]] inline bool StagedRouters::has_room(const InputVc& vc) const {
   int needed = 1;
   if (rules_->cut_through) {
     const Flit& flit = vc.buffer.front();
@@ -191,7 +191,7 @@ template <class Words>
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::ask_surely(const Running<Words>& r) {
   r.scratch.asks.begin(r.of_switch);
-  r.each(kSwitching, [&](int local) {
+  r.each(kSwitching, [&](int local) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[local];
     channels_->take_credits(vc.out, r.now);
     if (has_room(vc)) {
