@@ -25,10 +25,11 @@ python3 dev.py wheels DIR [--pure]  build a wheel of every package into DIR; or 
 python3 dev.py sdists DIR          build a source distribution of every package into DIR
 python3 dev.py sanitize [ARGUMENTS]  run the tests of compiled code (pytest with these arguments) under the address and
                                    undefined-behaviour sanitizers
+python3 dev.py races [ARGUMENTS]   run the tests of threads (pytest with these arguments) under the thread sanitizer
 
-What is missing is installed first, into .venv in the project's folder (.venv-sanitize for sanitize): all packages, editable, and
-the development tools for test and lint. A package is installed again when its pyproject.toml or its compiled sources have changed, and
-a compiled one when Python modules have come, gone or moved.
+What is missing is installed first, into .venv in the project's folder (.venv-sanitize and .venv-races for what is built with
+sanitizers): all packages, editable, and the development tools for test and lint. A package is installed again when its
+pyproject.toml or its compiled sources have changed, and a compiled one when Python modules have come, gone or moved.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ if sys.version_info < (3, 11):
     sys.exit(f"dev.py: Python 3.11 or newer is needed; {sys.executable} is {sys.version.split()[0]}")
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from devtools import comparison, figures, release, workspace
 from devtools.environment import Environment
@@ -72,6 +75,7 @@ SANITIZED_TESTS = [
         "flow_sharing",
     )
 ]
+THREADED_TESTS = ["tests/test_packet_windows.py"]
 
 
 def astra(arguments: Sequence[str]) -> int:
@@ -212,6 +216,7 @@ def wheels(arguments: Sequence[str]) -> int:
     match arguments:
         case [directory] if not directory.startswith("-"):
             OURS.make()
+            OURS.install_builders()
             workspace.build_wheels(Path(directory), OURS.python)
         case [directory, "--pure"]:
             OURS.make()
@@ -233,21 +238,40 @@ def sdists(arguments: Sequence[str]) -> int:
 
 def sanitize(arguments: Sequence[str]) -> int:
     """Run tests with compiled code under sanitizers, in an environment of its own."""
-    environment = Environment(ROOT / ".venv-sanitize", ("-Ccmake.define.ASTRA_SANITIZE=ON", "-Cbuild-dir=build/sanitize"))
-    environment.install(tools=True)
-    compiler = os.environ.get("CXX", "c++")
-    libraries = [subprocess.check_output([compiler, f"-print-file-name=lib{name}.so"], text=True).strip() for name in ("asan", "ubsan")]
-    os.environ["LD_PRELOAD"] = " ".join(libraries)
-    # Python itself leaks on purpose; what is leaked by ours shows in the memory figures of the benchmarks.
-    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
+    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # Python itself leaks on purpose; what is leaked by ours shows in benchmarks
     os.environ["UBSAN_OPTIONS"] = "print_stacktrace=1"
     os.environ["PYTHONMALLOC"] = "malloc"  # objects of Python are watched as well
     os.environ.setdefault("ASTRA_RANDOM_GRAPHS", "400")
+    _test_under("sanitize", "address,undefined", ("asan", "ubsan"), arguments, SANITIZED_TESTS)
+
+
+def races(arguments: Sequence[str]) -> int:
+    """Run tests of threads under the thread sanitizer, in an environment of its own."""
+    # It needs memory at the addresses that it expects.
+    setarch = shutil.which("setarch")
+    fixed_addresses = (setarch, "-R") if setarch else ()
+    _test_under("races", "thread", ("tsan",), arguments, THREADED_TESTS, fixed_addresses)
+
+
+def _test_under(
+    name: str, sanitizers: str, libraries: Sequence[str], arguments: Sequence[str], tests: Sequence[str], before: Sequence[str] = ()
+) -> NoReturn:
+    environment = Environment(ROOT / f".venv-{name}", (f"-Ccmake.define.ASTRA_SANITIZE={sanitizers}", f"-Cbuild-dir=build/{name}"))
+    environment.install(tools=True)
+    compiler = os.environ.get("CXX", "c++")
+    found = [subprocess.check_output([compiler, f"-print-file-name=lib{library}.so"], text=True).strip() for library in libraries]
+    os.environ["LD_PRELOAD"] = " ".join(found)
     os.chdir(ROOT)
     # What a sanitizer says before it ends the process is not for pytest to keep.
-    environment.become(
-        environment.python, "-m", "pytest", "--capture=sys", *arguments, *([] if _names_tests(arguments) else SANITIZED_TESTS)
+    pytest: tuple[str | Path, ...] = (
+        environment.python,
+        "-m",
+        "pytest",
+        "--capture=sys",
+        *arguments,
+        *([] if _names_tests(arguments) else tests),
     )
+    environment.become(*before, *pytest)
 
 
 def _names_tests(arguments: Sequence[str]) -> bool:
@@ -271,10 +295,11 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "wheels": wheels,
     "sdists": sdists,
     "sanitize": sanitize,
+    "races": races,
 }
 
 
-OWN_ARGUMENTS = ("astra", "test", "ns3", "sanitize")
+OWN_ARGUMENTS = ("astra", "test", "ns3", "sanitize", "races")
 """Commands that pass their arguments on, so that --help is not for us."""
 
 

@@ -2,6 +2,8 @@
 
 CPU time of a process (user and system), beside that of a Python that does nothing. All take turns, so that what else the machine does
 meets all alike; a first round, in which bytecode is written and entry points are read, does not count.
+
+What the parts of a short run take is told by processes of which each does one thing more than the one before.
 """
 
 from __future__ import annotations
@@ -34,6 +36,23 @@ PROCESSES = {
 """Arguments of Python."""
 FORGETFUL = "the same without what is remembered"
 
+RUN = "astra EXPERIMENT (VGG-16, DGX-2 pod)"
+STEPS = {
+    "Python": "pass",
+    "import of attrs": "from astra_sim._kept_code import keep; keep()",
+    "import of click": "import click",
+    "import of pluggy": "import pluggy",
+    "import of cattrs": "import cattrs",
+    "modules of the command": "import astra_sim.command.cli",
+    "modules of all plugins, and their hooks": "from astra_sim.setup.plugins import shared_plugins; shared_plugins().infos()",
+    "modules of a run": "import astra_sim.api",
+    "the run, with modules of its components, and its tables": "",
+}
+"""What a run does, one thing after another, as the command does it; the last is all that is left of `RUN`."""
+_NAMES = list(STEPS)
+PROCESSES |= {f"parts: {name}": ("-c", "\n".join(list(STEPS.values())[: index + 1])) for index, name in enumerate(_NAMES[:-1])}
+SIDE_BY_SIDE = [name for name in PROCESSES if not name.startswith("parts: ")]
+
 
 def run(name: str) -> None:
     """Run one process to its end."""
@@ -48,7 +67,7 @@ def case(name: str) -> Callable[[], None]:
     return lambda: run(name)
 
 
-CASES: dict[str, Callable[[], None]] = {name: case(name) for name in PROCESSES}
+CASES: dict[str, Callable[[], None]] = {name: case(name) for name in SIDE_BY_SIDE}
 """What `dev.py bench start --against REVISION` compares."""
 
 
@@ -81,9 +100,24 @@ def _row(name: str) -> list[str]:
 WHOLE = FigureTable(
     "processes",
     ("process", "CPU time, median", "least", "times `python -c pass`"),
-    [Row([name], partial(_row, name)) for name in PROCESSES],
+    [Row([name], partial(_row, name)) for name in SIDE_BY_SIDE],
 )
-TABLES = (WHOLE,)
+
+
+def _part(index: int) -> list[str]:
+    """What a step adds, and its share of the run."""
+    whole = statistics.median(taken()[RUN])
+    until = [0.0, *(statistics.median(taken()[f"parts: {name}"]) for name in _NAMES[:-1]), whole]
+    added = until[index + 1] - until[index]
+    return [f"{added:.0f} ms", f"{added / whole:.2f}"]
+
+
+PARTS = FigureTable(
+    "parts",
+    ("what a run does", "CPU time added, median", "share"),
+    [Row([name], partial(_part, index)) for index, name in enumerate(_NAMES)],
+)
+TABLES = (WHOLE, PARTS)
 
 if __name__ == "__main__":
     sys.exit(main(TABLES))

@@ -76,40 +76,53 @@ class Environment:
         # An installation that is broken off counts for nothing, but what it may have put there is not forgotten.
         installed.update(dict.fromkeys(changed + gone, ""))
         self._write_stamp(installed)
-        pip = (self.python, "-m", "pip")
         if gone:
-            run_quietly("uninstalling " + ", ".join(gone), *pip, "uninstall", "--yes", *gone)
+            run_quietly("uninstalling " + ", ".join(gone), self.python, "-m", "pip", "uninstall", "--yes", *gone)
         # Packages are built with what is in the environment: first the tools, then the kernel, whose header others are compiled with.
         listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
         if listed:
-            run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *pip, "install", *listed)
+            run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *self._pip_install, *listed)
         for name, needed in alone.items():
             if name in changed:
-                run_quietly(f"installing {name}", *pip, "install", "--no-deps", *needed)
+                run_quietly(f"installing {name}", *self._pip_install, "--no-deps", *needed)
         self._install_packages({name: folder for name, folder in folders.items() if name in changed})
         self._write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
 
-    def _install_packages(self, folders: dict[str, Path]) -> None:
-        """Install packages, editable: first what they need of others, then the packages, as many at a time as there are processors.
+    @property
+    def _pip_install(self) -> tuple[str | Path, ...]:
+        """The command that installs. Modules are compiled when they are first imported, but where Python would not keep the bytecode."""
+        return (self.python, "-m", "pip", "install", *(() if sys.dont_write_bytecode else ("--no-compile",)))
 
-        Compiled plugins come after the kernel, with whose header they are compiled. Raises Failure.
+    def _install_packages(self, folders: dict[str, Path]) -> None:
+        """Install packages, editable, with what they need of others: as much at a time as there are processors.
+
+        Compiled plugins come after the kernel, with whose header they are compiled, and which runs then. Raises Failure.
         """
         if not folders:
             return
-        pip = (self.python, "-m", "pip", "install")
-        if needed := requirements_of(folders.values()):
-            run_quietly("installing what the packages need", *pip, *needed)
         options = ("--no-deps", "--no-build-isolation", *self.build_options)
 
         def install(*names: str, further: Sequence[str] = ()) -> None:
             arguments = [argument for name in names for argument in ("--editable", folders[name])]
-            run_quietly("installing " + ", ".join(names), *pip, *options, *further, *arguments)
+            run_quietly("installing " + ", ".join(names), *self._pip_install, *options, *further, *arguments)
 
         compiled = sorted((name for name in folders if is_compiled(folders[name])), key=lambda name: -compiled_bytes(folders[name]))
         plain = [name for name in folders if name not in compiled]
-        linked = self._shared_nanobind() if compiled else ()
-        kernel = [name for name in compiled if name == KERNEL]
-        in_parallel([partial(install, *names, further=linked if names is kernel else ()) for names in (kernel, plain) if names])
+        linked: tuple[str, ...] = ()
+
+        def install_kernel() -> None:
+            nonlocal linked
+            linked = self._shared_nanobind()
+            if KERNEL in compiled:
+                install(KERNEL, further=linked)
+
+        def install_plain() -> None:
+            if needed := requirements_of(folders.values()):
+                run_quietly("installing what the packages need", *self._pip_install, *needed)
+            if plain:
+                install(*plain)
+
+        in_parallel([*([install_kernel] if compiled else []), install_plain])
         in_parallel([partial(install, name, further=linked) for name in compiled if name != KERNEL])
 
     def _shared_nanobind(self) -> tuple[str, ...]:
@@ -135,7 +148,7 @@ class Environment:
 
     def install_builders(self) -> None:
         """Install what builds source distributions, and nothing else. Raises Failure."""
-        run_quietly("installing what builds packages", self.python, "-m", "pip", "install", "build>=1.2", *build_requirements())
+        run_quietly("installing what builds packages", *self._pip_install, "build>=1.2", *build_requirements())
 
     def variables(self) -> dict[str, str]:
         """The environment variables of a command: as if it were activated."""

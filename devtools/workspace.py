@@ -67,10 +67,10 @@ def _packages(root: Path, key: str) -> list[Path]:
     return [folder for pattern in patterns for folder in sorted(root.glob(pattern)) if (folder / "pyproject.toml").is_file()]
 
 
-def build_wheels(directory: Path, python: Path, isolated: bool = True) -> None:
+def build_wheels(directory: Path, python: Path) -> None:
     """Build a wheel of every package that is installed together, and of the bundle, with the pip of that Python.
 
-    Not isolated, packages without compiled sources take the build backends of that Python, which takes less time. Raises Failure.
+    Packages without compiled sources take the build backend of that Python, instead of an environment with one of its own. Raises Failure.
     """
     pip = (python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, "--find-links", directory)
 
@@ -78,8 +78,8 @@ def build_wheels(directory: Path, python: Path, isolated: bool = True) -> None:
     units = "-Ccmake.define.CMAKE_UNITY_BUILD=ON"
 
     def command(folder: Path) -> Sequence[str | Path]:
-        how = [units] if is_compiled(folder) else [] if isolated else ["--no-build-isolation"]
-        return (*pip, *how, folder)
+        how = units if is_compiled(folder) else "--no-build-isolation"
+        return (*pip, how, folder)
 
     core, *plugins = members()
     # Compiled plugins need the kernel, and take longest.

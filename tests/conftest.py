@@ -53,7 +53,7 @@ def wheel_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             building = folder.with_name("wheels-so-far")
-            build_wheels(building, Path(sys.executable), isolated=False)
+            build_wheels(building, Path(sys.executable))
             building.rename(folder)
     return folder
 

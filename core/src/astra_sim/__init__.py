@@ -71,6 +71,7 @@ PUBLIC_MODULES = (
     "reports",
     "results",
     "toml_text",
+    "processors",
     "function_table",
     "testing",
     "testing.contracts",

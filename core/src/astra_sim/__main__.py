@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
 from astra_sim.errors import STATUS_INTERRUPTED
+
+_OBJECTS_BEFORE_A_SEARCH = 100_000
+"""New objects after which Python looks for circles among them. Modules make many that stay; runs leave no circles behind."""
 
 
 def main() -> None:
@@ -13,10 +17,18 @@ def main() -> None:
     default = signal.getsignal(signal.SIGINT)
     if default is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+    gc.set_threshold(_OBJECTS_BEFORE_A_SEARCH)
+    from astra_sim._kept_code import keep
+
+    kept = keep()
     from astra_sim.command.cli import main as run
 
     signal.signal(signal.SIGINT, default)
-    run()
+    try:
+        run()
+    finally:
+        kept.save()
+        gc.freeze()  # Python ends without a search for garbage in what is gone with the process
 
 
 def _leave(*_: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import marshal
 import math
 import types
 import typing
@@ -12,6 +13,7 @@ from typing import Any, Literal
 
 import attrs
 
+from astra_sim._kept_code import cover
 from astra_sim.errors import InputError, in_figures, suggestion
 
 REQUIRED = attrs.NOTHING
@@ -144,6 +146,7 @@ def converter() -> Any:
     """The strict cattrs converter: no silent conversion between types, no unknown keys."""
     import cattrs
 
+    cover("cattrs.gen")
     made = cattrs.Converter(forbid_extra_keys=True)
     made.register_structure_hook(bool, lambda value, _: _boolean(value))
     made.register_structure_hook(int, lambda value, _: _integer(value))
@@ -306,6 +309,10 @@ def can_be_kept(value: Any) -> bool:
     return True
 
 
+_WITHOUT_REFERENCES = 2
+"""The version of `marshal` in which equal content is equal bytes, however often a part of it is referred to."""
+
+
 class _Structured:
     """Options that were structured before, by their class and the content of their table, for all runs of a process.
 
@@ -333,12 +340,15 @@ class _Structured:
         """Tells 1, 1.0 and True apart, as structuring does. None for what cannot be kept."""
         if kind in self._can_change:
             return None
-        import pickle
-
         try:
-            content = pickle.dumps(table, pickle.HIGHEST_PROTOCOL)
-        except Exception:  # an object of somebody's
-            return None
+            content = marshal.dumps(typing.cast(Any, table), _WITHOUT_REFERENCES)
+        except ValueError:  # not all of it is what a file holds
+            import pickle
+
+            try:
+                content = pickle.dumps(table, pickle.HIGHEST_PROTOCOL)
+            except Exception:  # an object of somebody's
+                return None
         return (kind, content) if len(content) <= self._LONGEST else None
 
     def _keep(self, key: tuple[type, bytes], options: Any) -> None:

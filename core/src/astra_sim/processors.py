@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import sys
 
-_shared = False
+
+class _Process:
+    shares = False
+    """It is one of several that use all processors together."""
 
 
 def processors() -> int:
     """How many processors this process may use for one simulation: all that the system gives it, or one where it shares them."""
-    if _shared or multiprocessing.parent_process() is not None:
+    pools = sys.modules.get("multiprocessing")  # a process of a pool has it
+    if _Process.shares or (pools is not None and pools.parent_process() is not None):
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def share_processors() -> None:
     """Say that this process is one of several that use all processors together, such as a worker of a sweep."""
-    global _shared
-    _shared = True
+    _Process.shares = True

@@ -13,10 +13,10 @@ from typing import Any
 import attrs
 import click
 
+from astra_sim._cache_folder import cache_folder
 from astra_sim.command.options import json_option, say_json
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.screen import Screen
-from astra_sim.setup.entry_points import cache_folder
 from astra_sim.setup.known_components import BUILT_IN, remedy
 from astra_sim.setup.plugins import shared_plugins
 

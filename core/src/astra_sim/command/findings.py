@@ -15,7 +15,7 @@ def say_findings(result: Result, label: str = "") -> None:
     """A line on standard error for each finding of a run, broken at words on a terminal; `label` tells several runs apart."""
     of = f" of {printable(label)}" if label else ""
     width = None
-    if sys.stderr is not None and sys.stderr.isatty():
+    if result.audit and sys.stderr is not None and sys.stderr.isatty():
         import shutil
 
         width = shutil.get_terminal_size().columns

@@ -101,12 +101,10 @@ class Progress:
         return f", about {(now - self._began) * (1 - done) / done:.0f} s left"
 
     def _write(self) -> None:
-        import shutil  # here, and so only where a run takes long
-
         wait, shown = FIRST_S, False
         try:
             while not self._ended.wait(wait):
-                self._show(self.line(shutil.get_terminal_size().columns - 1 if self._on_terminal else None))
+                self._show(self.line(_columns() - 1 if self._on_terminal else None))
                 wait, shown = TERMINAL_S if self._on_terminal else LOG_S, True
             if shown and self._on_terminal:
                 self._show("")
@@ -120,6 +118,13 @@ class Progress:
         else:
             sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
+
+
+def _columns() -> int:
+    """The width of the terminal; imported here, and so only where a run takes long."""
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def _number(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import os
 from collections.abc import Mapping, Sequence
@@ -62,6 +61,8 @@ def write_rows(rows: Rows, path: FilePath) -> None:
 
 def write_csv(rows: Rows, file: Any) -> None:
     """Write a table with a line of headings; a cell without a value is empty."""
+    import csv
+
     writer = csv.DictWriter(file, columns_of(rows), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
@@ -107,6 +106,8 @@ def wrapped(text: str, width: int | None, indent: str = "", further: str | None 
     """The lines of a text, each behind an indent (`further`: that of all but the first). Words that are longer than a line stay whole."""
     if width is None or len(text) + len(indent) <= width:
         return [indent + text] if text else []
+    import textwrap
+
     following = indent if further is None else further
     return textwrap.wrap(
         text,

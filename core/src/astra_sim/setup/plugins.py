@@ -209,7 +209,7 @@ class Plugins:
     def _check_hooks(self, plugin: object, name: str) -> None:
         """Report functions that are meant as hooks and are none: of an unknown name, or without `hookimpl`."""
         known = set(KINDS.values())
-        for attribute in dir(plugin):
+        for attribute in (name for name in dir(plugin) if not name.startswith("__")):
             marks = self._manager.parse_hookimpl_opts(plugin, attribute)
             hook = attribute if marks is None else marks["specname"] or attribute
             if marks is None and hook in known and isinstance(getattr(plugin, attribute), _FUNCTIONS):

@@ -110,10 +110,8 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
                 return sections
         named = f"; did you mean plugin:{path}?" if path in plugins.components(kind) else ""
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
-    import hashlib
-
     text = read_text(path)
-    key = kind, path, hashlib.sha256(text.encode()).digest(), plugins
+    key = kind, path, _content(text), plugins
     if key not in _read:
         if len(_read) >= _FILES_KEPT:
             _read.clear()
@@ -122,8 +120,18 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
 
 
 _FILES_KEPT = 256
-_read: dict[tuple[str, str, bytes, Plugins], dict[str, Table]] = {}
+_LONGEST_KEPT = 1 << 16
+_read: dict[tuple[str, str, str | bytes, Plugins], dict[str, Table]] = {}
 """What files held, by what they were read as, path and content: a sweep reads each once, and a changed one again."""
+
+
+def _content(text: str) -> str | bytes:
+    """What tells a text from others: itself, or of a long one, which is not kept, a digest."""
+    if len(text) <= _LONGEST_KEPT:
+        return text
+    import hashlib
+
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Table]:
