@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import astra_sim
+from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import Collective
 
 from devtools.figures import FigureTable, Row, main
 
@@ -30,9 +33,12 @@ TORUS = f"plugin:torus?sizes={{}}&{LINKS}"
 
 MEASURE = """
 import json, resource, sys
+sys.path.insert(0, sys.argv[1])
 import astra_sim
-given = json.load(sys.stdin)
-astra_sim.simulate(workload="plugin:collective?bytes=64", platform=sys.argv[1])
+from benchmarks.exponents import RUNS, RING
+case = next(each for each in RUNS if each.name == sys.argv[2])
+given = case.arguments(int(sys.argv[3]))
+astra_sim.simulate(workload="plugin:collective?bytes=64", platform=RING.format(4))
 before = resource.getrusage(resource.RUSAGE_SELF)
 astra_sim.simulate(**given)
 after = resource.getrusage(resource.RUSAGE_SELF)
@@ -72,6 +78,23 @@ def layers(count: int) -> dict[str, Any]:
     }
 
 
+def sizes(count: int) -> dict[str, Any]:
+    """Collectives one after another, each of its own size, so that each is planned by itself."""
+    operations = [
+        Communicate((number - 1,) if number else (), Collective.ALL_REDUCE, 4096 + 16 * number, (0,), 0, Pass.FORWARD, blocking=True)
+        for number in range(count)
+    ]
+    return {"workload": ExecutionGraph(operations, (LogicalDimension(16, 1, 0),), ("layer",)), "platform": RING.format(16)}
+
+
+def groups(count: int) -> dict[str, Any]:
+    """An all-reduce in each of so many groups of four NPUs, of which each runs a program of its own."""
+    members = [tuple(range(number, 4 * count, count)) for number in range(count)]
+    programs = [NpuProgram([Communicate((), Collective.ALL_REDUCE, 65536, (), 0, Pass.FORWARD, group=group)], group) for group in members]
+    graph = ExecutionGraph(programs[0].operations, (LogicalDimension(4 * count, 1, 0),), ("layer",), others=tuple(programs[1:]))
+    return {"workload": graph, "platform": RING.format(4 * count)}
+
+
 def passes(count: int) -> dict[str, Any]:
     """So many iterations of 32 layers."""
     return {**layers(32), "passes": count}
@@ -106,13 +129,26 @@ def links_of_their_own(npus: int) -> dict[str, Any]:
 PAIRS: Callable[[int], float] = lambda npus: npus * (npus - 1.0)  # noqa: E731
 RUNS = (
     Case("chunks of VGG-16 on TPUs", chunks, (200, 600, 2000)),
-    Case("direct all-to-all, symmetry: NPUs", lambda n: collective("all_to_all", "direct", SWITCH.format(n)), (8192, 16384, 32768, 81920)),
+    Case("direct all-to-all, symmetry: NPUs", lambda n: collective("all_to_all", "direct", SWITCH.format(n)), (65536, 262144, 1048576)),
+    Case(
+        "direct all-to-all on a ring, symmetry: NPUs",
+        lambda n: collective("all_to_all", "direct", RING.format(n)),
+        (65536, 262144, 1048576),
+    ),
+    Case("direct all-reduce, symmetry: NPUs", lambda n: collective("all_reduce", "direct", SWITCH.format(n)), (65536, 262144, 1048576)),
+    Case(
+        "direct reduce-scatter, one message at a time, symmetry: NPUs",
+        lambda n: collective("reduce_scatter", "direct?window=1", SWITCH.format(n)),
+        (16384, 65536, 163840),
+    ),
     Case(
         "double binary tree, symmetry: NPUs",
         lambda n: collective("all_reduce", "double_binary_tree", RING.format(n)),
         (16384, 65536, 262144),
     ),
     Case("layers", layers, (300, 1000, 3000)),
+    Case("collectives, each of its own size", sizes, (1000, 3000, 10000)),
+    Case("groups of four NPUs, each with its own program", groups, (400, 1200, 4000)),
     Case("passes", passes, (10, 30, 100)),
     Case("NPUs, ring without symmetry: messages", every, (512, 1024, 1728), lambda n: 2 * PAIRS(n)),
     Case("NPUs, direct on links with congestion: messages", all_at_once, (256, 512, 1024), PAIRS),
@@ -124,8 +160,8 @@ RUNS = (
 
 def measured(case: Case, size: int) -> tuple[float, float]:
     """CPU seconds and megabytes of a run: medians of some processes."""
-    command, given = [sys.executable, "-c", MEASURE, RING.format(4)], json.dumps(case.arguments(size))
-    figures = [json.loads(subprocess.run(command, check=True, capture_output=True, text=True, input=given).stdout) for _ in range(ROUNDS)]
+    command = [sys.executable, "-c", MEASURE, str(ROOT), case.name, str(size)]
+    figures = [json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(ROUNDS)]
     seconds, kilobytes = (statistics.median(each) for each in zip(*figures, strict=True))
     return seconds, kilobytes / 1024
 

@@ -9,12 +9,15 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import astra_sim
 import pytest
 from astra_sim import AstraError, RunError
 from astra_sim.api import run_components
+from astra_sim.fabric import wires_of
 from astra_sim.network import EventNetwork
+from astra_sim.report import audit
 from astra_sim.report.audit import TOLERANCE
 from astra_sim.testing.bench import PLATFORM as BENCH
 from hypothesis import given, settings
@@ -205,3 +208,14 @@ def test_compare_says_which_run_it_is() -> None:
     assert status == 0
     assert len(err.splitlines()) == 1
     assert err.startswith("astra: audit of all_reduce=direct: dimension 0")
+
+
+@pytest.mark.parametrize(("most", "lists"), [(64, 1), (63, 0)])
+def test_many_links_are_not_listed(most: int, lists: int) -> None:
+    """Those between fully connected NPUs grow with the square of their number: an audit must not cost more than the run."""
+    network = "plugin:analytical"
+    platform = SWITCH.replace("50", f"{40 + most / 10}")  # one that no other test has listed
+    with mock.patch.object(audit, "MOST_LISTED", most), mock.patch.object(audit, "wires_of", side_effect=wires_of) as listing:
+        (finding,) = simulate(platform=platform, network=network).audit
+    assert finding.scope == "phase"
+    assert listing.call_count == lists

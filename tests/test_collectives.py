@@ -89,7 +89,9 @@ def _by_number(schedule: Schedule) -> Schedule:
         attrs.evolve(
             program,
             steps=tuple(
-                attrs.evolve(step, send_to=of(step.send_to, index), receive_from=of(step.receive_from, index)) for step in program.steps
+                attrs.evolve(once, send_to=of(once.send_to, index), receive_from=of(once.receive_from, index), stride=0)
+                for step in program.steps
+                for once in step.unrolled()
             ),
         )
         for index, program in enumerate(programs)
@@ -103,13 +105,14 @@ def _lowered(schedule: Schedule) -> list[tuple[object, ...]]:
     def number(peer: Peer | None, index: int) -> int | None:
         return peer and peer.of(index, schedule.ranks)
 
-    found = []
+    found: list[tuple[object, ...]] = []
     for index, program in enumerate(lower(schedule)):
         actions = [
             action._replace(send_to=number(action.send_to, index), receive_from=number(action.receive_from, index))  # type: ignore[arg-type]
             for action in program.actions
         ]
-        found.append((actions, *attrs.astuple(attrs.evolve(program, actions=()))))
+        handling = program.memory_bytes, program.compute_ps
+        found.append((actions, program.starts, program.tokens, *handling, program.carriages, program.in_turn))
     return found
 
 

@@ -75,36 +75,43 @@ nb::bytes column_of(const std::vector<Record>& records, Field field) {
   return bytes_of(numbers);
 }
 
-// Rows of numbers one after another, as records of as many 64-bit fields.
-template <typename Row>
-std::vector<Row> rows_of(const Numbers& numbers) {
-  constexpr std::size_t fields = sizeof(Row) / sizeof(std::int64_t);
-  if (numbers.size() % fields) invalid("a program with broken rows");
-  std::vector<Row> rows(numbers.size() / fields);
-  if (!rows.empty()) std::memcpy(rows.data(), numbers.data(), numbers.size() * sizeof(std::int64_t));
-  return rows;
-}
-
 struct PeerRow {
-  std::int64_t kind, value;
+  std::int64_t kind, value, stride;
 
-  engine::Peer record() const { return peer(kind, value); }
+  // The peer of a repetition: distances are modulo the ranks of a group.
+  engine::Peer record(std::int64_t repetition, std::int64_t ranks) const {
+    const std::int64_t moved = value + repetition * stride;
+    return peer(kind, kind == static_cast<std::int64_t>(engine::PeerKind::shift) ? (moved % ranks + ranks) % ranks : moved);
+  }
 };
 
+// Actions one after another, of which the first is said: the receipts of each are one higher.
 struct ActionRow {
-  std::int64_t after, after_arrivals;
-  PeerRow to;
-  std::int64_t receipt;
-  PeerRow from;
-  std::int64_t own_receipt, bytes, delay, request_delay;
+  std::int64_t times, after, after_grows, after_arrivals;
+  PeerRow to, from;
+  std::int64_t receipt, own_receipt, bytes, after_ps, reduced;
 
-  engine::Action record() const {
-    // A receipt of -1 is none, for nothing is sent or received.
-    return {small(after),  small(after_arrivals),
-            to.record(),   narrow<engine::ReceiptId>(small(receipt)),
-            from.record(), narrow<engine::ReceiptId>(small(own_receipt)),
-            bytes,         delay,
-            request_delay};
+  engine::Action record(std::int64_t repetition, std::int64_t ranks) const {
+    // A receipt of -1 is none, for nothing is sent.
+    const std::int64_t met = receipt < 0 ? receipt : receipt + repetition;
+    return {small(after + repetition * after_grows),
+            small(after_arrivals),
+            to.record(repetition, ranks),
+            narrow<engine::ReceiptId>(small(met)),
+            from.record(repetition, ranks),
+            narrow<engine::ReceiptId>(small(own_receipt + repetition)),
+            bytes,
+            engine::kUnknown,
+            engine::kUnknown};
+  }
+
+  void add_to(engine::LoweredProgram& program, std::int64_t ranks) const {
+    for (std::int64_t repetition = 0; repetition < times; ++repetition) {
+      program.actions.push_back(record(repetition, ranks));
+      if (!from.kind) continue;
+      program.after_ps.push_back(after_ps);
+      program.reduced.push_back(reduced != 0);
+    }
   }
 };
 
@@ -310,22 +317,26 @@ class Machine {
     return own().add_groups(std::move(npus), count(size, "a group of size"), loop_back);
   }
 
-  // Of each program: starts, rows of actions, what comes after the endpoint, what is reduced on a bus, rows of carriages, whether messages
-  // are charged in turn.
-  using ProgramOf = std::tuple<std::int64_t, Numbers, Numbers, std::vector<bool>, Numbers, bool>;
+  // Of each program: starts, rows of actions, for each action the delay of its message and of its request (or nothing), rows of carriages,
+  // whether messages are charged in turn.
+  using ProgramOf = std::tuple<std::int64_t, nb::bytes, nb::bytes, nb::bytes, nb::bytes, bool>;
 
-  engine::ScheduleId add_schedule(const std::vector<ProgramOf>& given, const Numbers& program_of, std::int64_t groups) {
+  engine::ScheduleId add_schedule(const std::vector<ProgramOf>& given, const Numbers& program_of, std::int64_t groups, std::int64_t ranks) {
+    if (ranks < 1) invalid("a schedule of no ranks");
     std::vector<engine::LoweredProgram> programs;
-    for (const auto& [starts, actions, after_ps, reduced, carriages, in_turn] : given) {
+    for (const auto& [starts, actions, delays, request_delays, carriages, in_turn] : given) {
       engine::LoweredProgram& program = programs.emplace_back();
       program.starts = small(starts);
-      program.tokens = small(starts + narrow<std::int64_t>(after_ps.size()));
-      program.after_ps = after_ps;
-      program.reduced = reduced;
       program.in_turn = in_turn;
-      program.actions.reserve(actions.size() / (sizeof(ActionRow) / sizeof(std::int64_t)));
-      for (const ActionRow& row : rows_of<ActionRow>(actions)) program.actions.push_back(row.record());
-      for (const CarriageRow& row : rows_of<CarriageRow>(carriages)) program.carriages.push_back(row.record());
+      const auto rows = column<ActionRow>(actions);
+      std::int64_t number = 0;
+      for (const ActionRow& row : rows) number += row.times;
+      program.actions.reserve(narrow<std::size_t>(count(number, "actions")));
+      for (const ActionRow& row : rows) row.add_to(program, ranks);
+      program.tokens = small(starts + narrow<std::int64_t>(program.after_ps.size()));
+      set_delays(program, delays, &engine::Action::delay);
+      set_delays(program, request_delays, &engine::Action::request_delay);
+      for (const CarriageRow& row : column<CarriageRow>(carriages)) program.carriages.push_back(row.record());
     }
     std::vector<std::uint32_t> places;
     places.reserve(program_of.size());
@@ -335,6 +346,14 @@ class Machine {
 
   engine::PhaseKindId add_phase(std::int64_t schedule, std::int64_t queue, bool together, std::int64_t endpoint_ps, bool barrier) {
     return own().add_phase(count(schedule, "schedule"), small(queue), together, endpoint_ps, barrier);
+  }
+
+  // Delays of all actions of a program, or none.
+  static void set_delays(engine::LoweredProgram& program, const nb::bytes& given, Time engine::Action::* delay) {
+    const auto delays = column<Time>(given);
+    if (delays.empty()) return;
+    if (delays.size() != program.actions.size()) invalid("a program with delays for another number of actions");
+    for (std::size_t place = 0; place < delays.size(); ++place) program.actions[place].*delay = delays[place];
   }
 
   nb::tuple times(std::int64_t npu) {

@@ -70,19 +70,31 @@ void check_schedule(const RankPrograms& programs, std::uint32_t ranks, bool has_
 
 }  // namespace
 
+Places::Places(const std::vector<NpuId>& members) {
+  for (const NpuId npu : members) ordered_.emplace_back(npu, next_id(ordered_));
+  std::sort(ordered_.begin(), ordered_.end());
+  for (std::size_t at = 1; at < ordered_.size(); ++at) {
+    if (ordered_[at].first == ordered_[at - 1].first) invalid("NPU " + std::to_string(ordered_[at].first) + " is in a group twice");
+  }
+  first_ = ordered_.front().first;
+  last_ = ordered_.back().first;
+  constexpr std::uint32_t kSparse = 4;  // an NPU in order takes as much as two places of the table
+  if ((last_ - first_) / kSparse >= ordered_.size()) return;
+  table_.assign(last_ - first_ + 1, kNone);
+  for (const auto& [npu, place] : ordered_) table_[npu - first_] = place;
+  ordered_ = {};
+}
+
 Phases::Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options)
     : events_(events), transport_(transport), npus_(npus), rendezvous_(rendezvous), buses_(bus_options, events, *this, npus) {}
 
 GroupsId Phases::add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back) {
   if (size < 1 || members.empty() || members.size() % size) invalid("members that make no groups of one size");
-  Groups groups{std::move(members), std::vector<std::uint32_t>(npus_, kNone), size, loop_back};
-  for (std::uint32_t place = 0; place < groups.ranks(); ++place) {
-    const NpuId npu = groups.members[place];
+  const std::vector<NpuId> simulated(members.begin(), loop_back ? members.begin() + 1 : members.end());
+  for (const NpuId npu : simulated) {
     if (npu >= npus_) invalid("a group with NPU " + std::to_string(npu) + ", which does not exist");
-    if (groups.place_of[npu] != kNone) invalid("NPU " + std::to_string(npu) + " is in a group twice");
-    groups.place_of[npu] = place;
   }
-  groups_.push_back(std::move(groups));
+  groups_.push_back({std::move(members), Places(simulated), size, loop_back});
   return next_id(groups_) - 1;
 }
 

@@ -10,10 +10,12 @@
 // a barrier on those of a group.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "events.hpp"
@@ -25,10 +27,30 @@
 
 namespace astra::engine {
 
+// The places of NPUs in a list: a table from the first NPU to the last where they lie close together, else the NPUs in order. So groups
+// take memory by their members, not each by all NPUs.
+class Places {
+ public:
+  explicit Places(const std::vector<NpuId>& members);
+
+  // The place of an NPU, or kNone.
+  std::uint32_t operator[](NpuId npu) const {
+    if (npu < first_ || npu > last_) return kNone;
+    if (!table_.empty()) return table_[npu - first_];
+    const auto found = std::lower_bound(ordered_.begin(), ordered_.end(), std::pair<NpuId, std::uint32_t>{npu, 0});
+    return found != ordered_.end() && found->first == npu ? found->second : kNone;
+  }
+
+ private:
+  NpuId first_ = 0, last_ = 0;
+  std::vector<std::uint32_t> table_;
+  std::vector<std::pair<NpuId, std::uint32_t>> ordered_;
+};
+
 // Groups of one size that run phases together. A rank is a place in `members`; with `loop_back` the first stands for all.
 struct Groups {
-  std::vector<NpuId> members;           // group after group
-  std::vector<std::uint32_t> place_of;  // for each NPU its place in `members`, or kNone
+  std::vector<NpuId> members;  // group after group
+  Places place_of;             // of an NPU in `members`
   std::uint32_t size = 0;
   bool loop_back = false;
 

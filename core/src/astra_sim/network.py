@@ -6,7 +6,8 @@ Messages of a `RouteDelayNetwork` never wait for each other; those of an `EventN
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from astra_sim._boundary import Lazily, call, picoseconds
@@ -69,6 +70,22 @@ class LinkLoad(NamedTuple):
     utilisation: float
 
 
+class RouteColumns(NamedTuple):
+    """Routes in columns: the dimension of each, and its hops there."""
+
+    dimensions: array[int]
+    hops: array[int]
+
+    @classmethod
+    def of(cls, routes: Iterable[Route]) -> RouteColumns:
+        """The columns of routes."""
+        columns = cls(array("q"), array("q"))
+        for dimension, hops in routes:
+            columns.dimensions.append(dimension)
+            columns.hops.append(hops)
+        return columns
+
+
 class _OnPlatform:
     """The common part of both classes: a platform, and the routes of messages on it.
 
@@ -89,6 +106,10 @@ class _OnPlatform:
     def route(self, source: int, destination: int) -> Route:
         """The route between two different NPUs. Raises InputError if they are the same."""
         return self.platform.route(source, destination, self.charged_dimension == "lowest")
+
+    def routes(self, source: int, destinations: Iterable[int]) -> RouteColumns:
+        """The routes from an NPU to others, as `route` says them."""
+        return RouteColumns.of(self.route(source, destination) for destination in destinations)
 
     def collective_ps(self, collective: Collective, size: int, shape: GroupShape) -> int | None:
         """Picoseconds that a whole collective takes from when the last of its ranks has come to it; None: it goes by schedule.
@@ -137,6 +158,17 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
             what = Lazily(lambda: self._what_delays(route, size))
             delay = self._delays[key] = picoseconds(call(what, self.route_delay, *key), what)
         return delay
+
+    def delays(self, routes: RouteColumns, size: int) -> array[int]:
+        """The delays of messages of `size` bytes over some routes, in their order. Raises what `delay` raises."""
+        known: dict[tuple[int, int], int] = {}
+        found = array("q")
+        for route in zip(*routes, strict=True):
+            delay = known.get(route)
+            if delay is None:
+                delay = known[route] = self.delay(Route(*route), size)
+            found.append(delay)
+        return found
 
     def _what_delays(self, route: Route, size: int) -> str:
         return f"network {type(self).__name__}: the delay of {size} bytes over {route.hops} hops of dimension {route.dimension}"

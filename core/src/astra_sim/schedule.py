@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
@@ -56,8 +57,41 @@ class Peer(NamedTuple):
         """The same peer in normal form: distances modulo the group's size."""
         return self if self.operator != "shift" or 0 <= self.value < ranks else Peer("shift", self.value % ranks)
 
+    def moved(self, by: int) -> Peer:
+        """The peer whose value is larger by `by`."""
+        return Peer(self.operator, self.value + by)
+
     def __str__(self) -> str:
         return f"{self.operator}({self.value:+d})" if self.operator == "shift" else f"{self.operator}({self.value})"
+
+
+class PeerRun(NamedTuple):
+    """Peers one after another: `length` of them, from `first` on, the value of each larger by `stride` than that of the one before."""
+
+    first: Peer
+    length: int = 1
+    stride: int = 0
+
+    def each(self) -> Iterator[Peer]:
+        """The peers."""
+        return (self.first.moved(number * self.stride) for number in range(self.length))
+
+    def ranks_from(self, rank: int, ranks: int) -> Iterator[int]:
+        """The ranks meant, seen from `rank` in a group of `ranks`."""
+        operator, value = self.first
+        values = range(value, value + self.length * self.stride, self.stride) if self.stride else [value] * self.length
+        if operator == "shift":
+            return ((rank + each) % ranks for each in values)
+        return (rank ^ each for each in values) if operator == "xor" else iter(values)
+
+    def first_back(self, ranks: int) -> Peer | None:
+        """The first of these distances that leads back to the rank itself in a group of `ranks`; None where none does."""
+        common = math.gcd(self.stride, ranks)
+        if self.first.value % common:
+            return None
+        cycle = ranks // common
+        number = -self.first.value // common * pow(self.stride // common, -1, cycle) % cycle
+        return self.first.moved(number * self.stride) if number < self.length else None
 
 
 def shift(distance: int) -> Peer:
@@ -86,6 +120,9 @@ class Step:
     the sends before it), `after_arrivals` the number of messages that must have met their receives. `reduce` says that
     received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory),
     `compute_ps` how many picoseconds the rank computes on it besides.
+    With a `stride` each repetition has another peer: the value of `send_to` grows by it each time, and `receive_from` moves as the rank to
+    which we are that peer does. So `exchange(shift(1), bytes, times=n - 1, stride=1)` is an exchange with each of the others, and costs the
+    kernel what one step costs.
     `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`. For `returned` see
     `RankProgram`.
     """
@@ -101,6 +138,38 @@ class Step:
     pieces: Pieces = ()
     returned: bool = False
     compute_ps: int = 0
+    stride: int = 0
+
+    @property
+    def targets(self) -> PeerRun | None:
+        """The different peers to which it sends, if it does."""
+        return None if self.send_to is None else self._peers(self.send_to, self.stride)
+
+    @property
+    def sources(self) -> PeerRun | None:
+        """The different peers from which it receives, if it does."""
+        source = self.receive_from
+        return None if source is None else self._peers(source, -self.stride if source.operator == "shift" else self.stride)
+
+    def _peers(self, first: Peer, stride: int) -> PeerRun:
+        return PeerRun(first, self.times, stride) if stride else PeerRun(first)
+
+    def peers(self) -> list[PeerRun]:
+        """The different peers with which it exchanges messages: those to which it sends, and those from which it receives."""
+        return [run for run in (self.targets, self.sources) if run is not None]
+
+    def unrolled(self) -> Iterator[Step]:
+        """Its repetitions, as steps that are taken once."""
+        if self.times == 1:
+            yield self
+            return
+        for number in range(self.times):
+            to, source = (run and run.first.moved(number * run.stride) for run in (self.targets, self.sources))
+            pieces = (lambda k, number=number: self.pieces_of(number)) if callable(self.pieces) else self.pieces
+            yield Step(
+                to, source, self.bytes, 1, self.after, self.after_arrivals, self.reduce, self.memory_bytes, pieces, self.returned,
+                self.compute_ps,
+            )  # fmt: skip
 
     def pieces_of(self, repetition: int) -> Iterable[Hashable]:
         """The pieces of a repetition, relative to the sender if the schedule is."""
@@ -117,13 +186,14 @@ def exchange(
     reduce: bool = False,
     memory_bytes: int | None = None,
     pieces: Pieces = (),
+    stride: int = 0,
 ) -> Step:
     """Send `bytes` to `to`, and receive as many from the rank whose `to` we are.
 
-    For programs that all ranks share. `memory_bytes` defaults to `bytes` if `reduce` is set, else to 0.
+    For programs that all ranks share. `memory_bytes` defaults to `bytes` if `reduce` is set, else to 0. For `stride` see `Step`.
     """
     charged = (bytes if reduce else 0) if memory_bytes is None else memory_bytes
-    return Step(to, to.inverse(), bytes, times, after, after_arrivals, reduce, charged, pieces)
+    return Step(to, to.inverse(), bytes, times, after, after_arrivals, reduce, charged, pieces, stride=stride)
 
 
 def send(to: Peer, bytes: int, *, after: int | None = None, pieces: Pieces = ()) -> Step:
@@ -220,6 +290,8 @@ class Schedule:
                     if type(number) is not int or number < 0:
                         _check_count(number, name, 0)
                 _check_count(step.times, "times", 1)
+                if type(step.stride) is not int:
+                    raise ScheduleError(f"a schedule has stride {step.stride!r}; expected a whole number")
             _check_peers(program, index, ranks)
         if self.is_shared and ranks > 1:
             _check_shared_peers(self.programs[0], ranks)
@@ -275,9 +347,15 @@ class Schedule:
         return sum(step.times for step in self.program(index).steps if step.send_to is not None)
 
     @functools.cached_property
-    def sent_by_first(self) -> tuple[tuple[Peer, int], ...]:
-        """The peers to which rank 0 sends, step by step, with the bytes that it sends there."""
-        return tuple((step.send_to, step.bytes * step.times) for step in self.program(0).steps if step.send_to is not None)
+    def sent_by_first(self) -> tuple[tuple[PeerRun, int], ...]:
+        """The peers to which rank 0 sends, step by step, with the bytes that it sends to each."""
+        sends = ((step, step.targets) for step in self.program(0).steps)
+        return tuple((to, step.bytes * step.times // to.length) for step, to in sends if to is not None)
+
+    @functools.cached_property
+    def bytes_sent_by_first(self) -> int:
+        """Bytes that rank 0 sends."""
+        return sum(step.bytes * step.times for step in self.program(0).steps if step.send_to is not None)
 
     @functools.cached_property
     def reduced_bytes(self) -> tuple[int, ...]:
@@ -285,7 +363,7 @@ class Schedule:
         return tuple(sorted({step.memory_bytes for _, program in self.first_places() for step in program.steps} - {0}))
 
     @functools.cached_property
-    def exchanges(self) -> frozenset[tuple[Peer, Peer]] | None:
+    def exchanges(self) -> frozenset[tuple[PeerRun, PeerRun]] | None:
         """The peers to which ranks send, with those from which they receive then, where all ranks do the same and only exchange messages.
 
         None where they do not: programs differ, or a step sends to another than the one whose peer it is.
@@ -294,9 +372,10 @@ class Schedule:
             return None
         found = set()
         for step in self.programs[0].steps:
-            if step.send_to is None or step.receive_from is None or step.receive_from.inverse() != step.send_to:
+            to, source = step.targets, step.sources
+            if to is None or source is None or source.first.inverse() != to.first:
                 return None
-            found.add((step.send_to, step.receive_from))
+            found.add((to, source))
         return frozenset(found)
 
     def total_messages(self) -> int:
@@ -353,22 +432,82 @@ class Carriage(NamedTuple):
     returned: bool
 
 
+class ActionRun(NamedTuple):
+    """Actions one after another: `times` of them, of which the first is said. For each, both receipts are one higher.
+
+    `after` grows by `after_grows` with each, the value of a peer by its stride. `memory_bytes`, `compute_ps` and `returned` are those of
+    the step.
+    """
+
+    after: int
+    after_grows: int
+    after_arrivals: int
+    send_to: Peer | None
+    receipt: int
+    receive_from: Peer | None
+    own_receipt: int
+    bytes: int
+    memory_bytes: int
+    compute_ps: int
+    returned: bool
+    times: int = 1
+    to_stride: int = 0
+    from_stride: int = 0
+
+    def actions(self) -> Iterator[Action]:
+        """The actions."""
+        for k in range(self.times):
+            to = self.send_to and self.send_to.moved(k * self.to_stride)
+            source = self.receive_from and self.receive_from.moved(k * self.from_stride)
+            receipt = -1 if to is None else self.receipt + k
+            yield Action(self.after + k * self.after_grows, self.after_arrivals, to, receipt, source, self.own_receipt + k, self.bytes)
+
+
 @attrs.frozen(eq=False)
 class LoweredProgram:
-    """A rank's program, ready to run: repetitions unrolled, messages matched with the receives that meet them.
+    """A rank's program, ready to run: messages matched with the receives that meet them, as runs of actions.
 
-    `tokens` is the number of tokens at which the rank has finished. The endpoint charges `memory_bytes[receipt]` for a message, and the
-    rank computes on it for `compute_ps[receipt]`; with `in_turn`, the index is the order in which messages come, not the receipt they meet.
-    `carriages` holds those of all tokens in order, first the `starts`.
+    `tokens` is the number of tokens at which the rank has finished. For `cycle` and `last_bytes` see `RankProgram`. What follows from the
+    runs for each action, receive or token is listed when it is asked for.
     """
 
     starts: int
-    actions: tuple[Action, ...]
-    tokens: int
-    memory_bytes: tuple[int, ...]
-    compute_ps: tuple[int, ...]
-    carriages: tuple[Carriage, ...]
-    in_turn: bool = False
+    runs: tuple[ActionRun, ...]
+    cycle: tuple[int, int] | None = None
+    last_bytes: int | None = None
+
+    @functools.cached_property
+    def actions(self) -> tuple[Action, ...]:
+        """The actions in order."""
+        return tuple(action for run in self.runs for action in run.actions())
+
+    @functools.cached_property
+    def tokens(self) -> int:
+        """The tokens at the start, and one for each receive."""
+        return self.starts + sum(run.times for run in self._receiving())
+
+    @functools.cached_property
+    def memory_bytes(self) -> tuple[int, ...]:
+        """Bytes that the endpoint charges for each receipt; where it charges `in_turn`, for each message in the order of coming."""
+        return tuple(run.memory_bytes for run in self._receiving() for _ in range(run.times))
+
+    @functools.cached_property
+    def compute_ps(self) -> tuple[int, ...]:
+        """Picoseconds that the rank computes on each, by the same number."""
+        return tuple(run.compute_ps for run in self._receiving() for _ in range(run.times))
+
+    @functools.cached_property
+    def carriages(self) -> tuple[Carriage, ...]:
+        """How tokens travel over a shared bus, in order, first the `starts`."""
+        return tuple(_carriages(self))
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether messages are charged in the order in which they come, not by the receipts that they meet."""
+        return self.cycle is not None
+
+    def _receiving(self) -> Iterator[ActionRun]:
+        return (run for run in self.runs if run.receive_from is not None)
 
 
 def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
@@ -378,7 +517,7 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     number or size.
     """
     ranks = schedule.ranks
-    if schedule.is_shared and _exchanges_once(schedule.programs[0], ranks):
+    if schedule.is_shared and _only_exchanges(schedule.programs[0], ranks):
         _check_peers(schedule.programs[0], 0, ranks)
         return (_lower_exchanges(schedule.programs[0]),)
     if schedule.is_shared and not _mixes_operators(schedule.programs[0]):
@@ -413,44 +552,53 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     )
 
 
-def _exchanges_once(program: RankProgram, ranks: int) -> bool:
-    """Whether each step of a program that all ranks share exchanges one message, each with another peer, all of one operator."""
-    seen: set[int] = set()
-    operator = None
+def _only_exchanges(program: RankProgram, ranks: int) -> bool:
+    """Whether each step of a program that all ranks share sends to the rank whose message it receives, by peers of one operator."""
+    operators: set[str] = set()
     for step in program.steps:
         to, source = step.send_to, step.receive_from
-        if to is None or source is None or step.times != 1:
+        if to is None or source is None or to.operator == "rank" or to.operator != source.operator:
             return False
-        operator = operator or to.operator
-        if to.operator != operator or source.operator != operator:
+        operators.add(to.operator)
+        if (to.value + source.value) % ranks if to.operator == "shift" else to.value != source.value:
             return False
-        if operator == "shift":
-            if (to.value + source.value) % ranks:
-                return False
-            seen.add(to.value % ranks)
-        elif to.value != source.value:
-            return False
-        else:
-            seen.add(to.value)
-    return len(seen) == len(program.steps)
+    return len(operators) < 2
 
 
 def _lower_exchanges(program: RankProgram) -> LoweredProgram:
-    """The same for such a program: a message meets the receive of its own step."""
-    steps = program.steps
-    actions = [
-        Action(
-            number + 1 if step.after is None else step.after,
-            step.after_arrivals,
-            step.send_to,
-            number,
-            step.receive_from,
-            number,
-            step.bytes,
-        )
-        for number, step in enumerate(steps)
-    ]
-    return _lowered(program, actions, [step.memory_bytes for step in steps], [step.compute_ps for step in steps])
+    """The same for such a program: a message meets the receive of its own step.
+
+    In each step every rank sends to one rank and receives from one, so the k-th step in which a rank sends to another is the k-th in
+    which that one receives from it.
+    """
+    runs = []
+    number = 0
+    for step in program.steps:
+        runs.append(_run(step, number, number, number))
+        number += step.times
+    return LoweredProgram(program.starts, tuple(runs), program.cycle, program.last_bytes)
+
+
+def _run(step: Step, sends: int, receipt: int, own_receipt: int) -> ActionRun:
+    """The actions of a step after so many sends, the first with these receipts."""
+    to, source = step.targets, step.sources
+    grows = step.after is None and to is not None
+    return ActionRun(
+        sends + 1 if step.after is None else step.after,
+        int(grows),
+        step.after_arrivals,
+        step.send_to,
+        receipt,
+        step.receive_from,
+        own_receipt,
+        step.bytes,
+        step.memory_bytes,
+        step.compute_ps,
+        step.returned,
+        step.times,
+        to.stride if to else 0,
+        source.stride if source else 0,
+    )
 
 
 def _lower_relative(schedule: Schedule) -> tuple[LoweredProgram, ...]:
@@ -461,7 +609,7 @@ def _lower_relative(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     for index, program in schedule.first_places():
         _check_peers(program, index, ranks)
         receives[id(program)] = _receives(program, lambda peer: peer.normal(ranks))
-        distances[id(program)] = tuple({peer.normal(ranks).value for step in program.steps for peer in _peers(step)})
+        distances[id(program)] = tuple({peer.normal(ranks).value for step in program.steps for run in step.peers() for peer in run.each()})
     known: dict[tuple[int, ...], LoweredProgram] = {}
     found = []
     numbers = [id(program) for program in programs]
@@ -503,36 +651,37 @@ def _absolute(index: int, ranks: int, peer: Peer) -> int:
 
 
 def _targets(program: RankProgram) -> list[Peer]:
-    return [step.send_to for step in program.steps if step.send_to is not None]
-
-
-def _peers(step: Step) -> list[Peer]:
-    return [peer for peer in (step.send_to, step.receive_from) if peer is not None]
+    return [peer for step in program.steps if step.targets is not None for peer in step.targets.each()]
 
 
 def _is_relative(program: RankProgram) -> bool:
     """Whether all its peers are distances, so that the same program does for ranks anywhere in a group."""
-    return all(peer.operator == "shift" for step in program.steps for peer in _peers(step))
+    return all(run.first.operator == "shift" for step in program.steps for run in step.peers())
 
 
 def _mixes_operators(program: RankProgram) -> bool:
-    return len({peer.operator for step in program.steps for peer in (step.send_to, step.receive_from) if peer}) > 1
+    return len({run.first.operator for step in program.steps for run in step.peers()}) > 1
 
 
 def _check_peers(program: RankProgram, index: int, ranks: int) -> None:
     for step in program.steps:
-        for peer in (step.send_to, step.receive_from):
-            if peer is None or (peer.operator == "shift" and peer.value % ranks):
+        for run in step.peers():
+            if run.first.operator == "shift":
+                back = run.first_back(ranks)
+                if back is not None:
+                    raise ScheduleError(f"rank {index} of {ranks} has {back} as its peer, which is itself")
                 continue
-            other = peer.of(index, ranks)
-            if other == index or not 0 <= other < ranks:
-                which = "itself" if other == index else f"rank {other}"
-                raise ScheduleError(f"rank {index} of {ranks} has {peer} as its peer, which is {which}")
+            for peer in run.each():
+                other = peer.of(index, ranks)
+                if other == index or not 0 <= other < ranks:
+                    which = "itself" if other == index else f"rank {other}"
+                    raise ScheduleError(f"rank {index} of {ranks} has {peer} as its peer, which is {which}")
 
 
 def _check_shared_peers(program: RankProgram, ranks: int) -> None:
     """Raise ScheduleError unless the peers of a program that all ranks share exist for every rank."""
-    for peer in {peer for step in program.steps for peer in (step.send_to, step.receive_from) if peer is not None}:
+    runs = {run for step in program.steps for run in step.peers() if run.first.operator != "shift"}
+    for peer in {peer for run in runs for peer in run.each()}:
         if peer.operator == "rank":
             raise ScheduleError(f"all ranks share a program that names {peer}; expected shift and xor")
         if peer.operator == "xor" and ranks & (ranks - 1):
@@ -545,65 +694,48 @@ def _receives(program: RankProgram, key: Callable[[Peer], Hashable]) -> _Receive
     found: _Receives = {}
     receipt = 0
     for step in program.steps:
-        if step.receive_from is not None:
-            found.setdefault(key(step.receive_from), []).extend((receipt + k, step.bytes) for k in range(step.times))
-            receipt += step.times
+        if step.sources is not None:
+            each = step.times // step.sources.length
+            for source in step.sources.each():
+                found.setdefault(key(source), []).extend((receipt + k, step.bytes) for k in range(each))
+                receipt += each
     return found
 
 
 def _lower(
     program: RankProgram, key: Callable[[Peer], Hashable], receives_at: Callable[[Peer], list[tuple[int, int]]], who: str
 ) -> LoweredProgram:
-    actions: list[Action] = []
-    memory: list[int] = []
-    computing: list[int] = []
+    runs: list[ActionRun] = []
     sent: Counter[Hashable] = Counter()
-    sends = 0
+    sends = received = 0
     for step in program.steps:
-        for _ in range(step.times):
+        for once in step.unrolled():
             receipt = -1
-            after = step.after if step.after is not None else sends + 1
-            if step.send_to is not None:
-                waiting, ordinal = receives_at(step.send_to), sent[key(step.send_to)]
+            if once.send_to is not None:
+                waiting, ordinal = receives_at(once.send_to), sent[key(once.send_to)]
                 if ordinal >= len(waiting):
-                    raise ScheduleError(f"{who} sends {ordinal + 1} messages to {step.send_to}, which posts {len(waiting)} receives")
+                    raise ScheduleError(f"{who} sends {ordinal + 1} messages to {once.send_to}, which posts {len(waiting)} receives")
                 receipt, expected = waiting[ordinal]
-                if expected != step.bytes:
-                    raise ScheduleError(f"{who} sends {step.bytes} bytes to {step.send_to}, which expects {expected} bytes")
-                sent[key(step.send_to)] += 1
-                sends += 1
-            actions.append(Action(after, step.after_arrivals, step.send_to, receipt, step.receive_from, len(memory), step.bytes))
-            if step.receive_from is not None:
-                memory.append(step.memory_bytes)
-                computing.append(step.compute_ps)
+                if expected != once.bytes:
+                    raise ScheduleError(f"{who} sends {once.bytes} bytes to {once.send_to}, which expects {expected} bytes")
+                sent[key(once.send_to)] += 1
+            runs.append(_run(once, sends, receipt, received))
+            sends += once.send_to is not None
+            received += once.receive_from is not None
     for peer in _targets(program):
         if sent[key(peer)] < len(receives_at(peer)):
             raise ScheduleError(f"{who} sends {sent[key(peer)]} messages to {peer}, which posts {len(receives_at(peer))} receives")
-    return _lowered(program, actions, memory, computing)
+    return LoweredProgram(program.starts, tuple(runs), program.cycle, program.last_bytes)
 
 
-def _lowered(program: RankProgram, actions: list[Action], memory: list[int], computing: list[int]) -> LoweredProgram:
-    """A program of these actions, whose receives cost so many bytes of memory and picoseconds."""
-    tokens = program.starts + len(memory)
-    return LoweredProgram(
-        program.starts,
-        tuple(actions),
-        tokens,
-        tuple(memory),
-        tuple(computing),
-        tuple(_carriages(program, tokens, actions)),
-        program.cycle is not None,
-    )
-
-
-def _carriages(program: RankProgram, tokens: int, actions: list[Action]) -> Iterable[Carriage]:
-    sends = [action.bytes for action in actions if action.send_to is not None]
+def _carriages(program: LoweredProgram) -> Iterable[Carriage]:
+    sends = [run.bytes for run in program.runs if run.send_to is not None for _ in range(run.times)]
     last = program.last_bytes
     if last is None:
-        last = sends[-1] if sends else actions[-1].bytes if actions else 0
-    returned = [step.returned for step in program.steps if step.receive_from is not None for _ in range(step.times)]
+        last = sends[-1] if sends else program.runs[-1].bytes if program.runs else 0
+    returned = [run.returned for run in program.runs if run.receive_from is not None for _ in range(run.times)]
     known: dict[tuple[int, bool, bool], Carriage] = {}  # many are equal, and share an object
-    for number in range(tokens):
+    for number in range(program.tokens):
         size = sends[number] if number < len(sends) else last
         if program.cycle is None:
             key = size, number >= program.starts, number >= program.starts and returned[number - program.starts]

@@ -8,7 +8,9 @@ messages cross many links of a ring. An event network moves every message itself
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import attrs
@@ -17,18 +19,24 @@ from astra_sim._boundary import call
 from astra_sim.errors import InputError
 from astra_sim.fabric import wires_of
 from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.options import can_be_kept
 from astra_sim.platform import Dimension, Group, LogicalDimension, Route
 from astra_sim.report.spans import Spans, uses_of
 from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.record import RunRecord
 from astra_sim.run.routes import Routes
-from astra_sim.schedule import Collective, Peer
+from astra_sim.schedule import Collective, PeerRun
 from astra_sim.setup.components import Components
 from astra_sim.system import PhasePlan
 from astra_sim.units import PS_PER_NS
 
 TOLERANCE = 0.01
 """Wires count as this much faster than they are: clocks of links are whole picoseconds, and measured figures have an error."""
+
+MOST_LISTED = 1 << 18
+"""Links of a dimension that are listed to find the best connected NPU. Where there are more, each NPU counts as the topology says of all:
+a list of those between 65 536 fully connected NPUs would have 4 billion.
+"""
 
 ROUNDED_PS = PS_PER_NS
 """What a message may be too fast by: networks may cut its time to whole nanoseconds."""
@@ -105,7 +113,6 @@ class _Loads:
     def __init__(self, components: Components, network: RouteDelayNetwork) -> None:
         self._network = network
         self._routes = Routes(network)
-        self._ways: dict[tuple[str, int, int], tuple[Route, int]] = {}
         self._several = bool(components.graph.others)
         self._bandwidth = [_bandwidth(dimension) for dimension in components.platform.dimensions]
         self._forwards = [_forwards(dimension) for dimension in components.platform.dimensions]
@@ -125,26 +132,30 @@ class _Loads:
             return found
         share = 2 if plan.counted is not None and plan.collective is Collective.ALL_REDUCE else 1
         for step in (plan.counted or plan.schedule).program(logical.index(0)).steps:
-            if step.send_to is None:
+            if step.targets is None:
                 continue
-            route, links = self._way(step.send_to, logical)
-            size, messages, slowest_ps = found.get(route.dimension, (0, 0, 0))
-            size += step.bytes * step.times * links // share
-            if not self.together:
-                slowest_ps = max(slowest_ps, self._network.delay(route, step.bytes))
-            found[route.dimension] = _Load(size, messages + step.times, slowest_ps)
+            times = step.times // step.targets.length
+            for route, peers in self._ways(step.targets, logical):
+                size, messages, slowest_ps = found.get(route.dimension, (0, 0, 0))
+                size += peers * (step.bytes * times * self._links(route, logical) // share)
+                if not self.together:
+                    slowest_ps = max(slowest_ps, self._network.delay(route, step.bytes))
+                found[route.dimension] = _Load(size, messages + peers * times, slowest_ps)
         return found
 
-    def _way(self, peer: Peer, logical: LogicalDimension | Group) -> tuple[Route, int]:
-        """The route to a peer, and on how many links of NPUs a message to it counts."""
-        key = peer.operator, peer.value, id(logical)
-        if key not in self._ways:
-            route = self._routes.to(peer, logical)
-            size = self._network.platform.dimensions[route.dimension].size
-            # Where only some NPUs of a dimension run a phase, those that forward its messages have links to spare.
-            everybody = isinstance(logical, LogicalDimension) and (logical.size == size or not self._several)
-            self._ways[key] = route, route.hops if everybody and self._forwards[route.dimension] else 1
-        return self._ways[key]
+    def _ways(self, run: PeerRun, logical: LogicalDimension | Group) -> Iterable[tuple[Route, int]]:
+        """The different routes to some peers, each with the number of peers to which it leads."""
+        if run.length == 1:
+            return ((self._routes.to(run.first, logical), 1),)
+        found = Counter(zip(*self._routes.columns(run, logical), strict=True))
+        return ((Route(*route), count) for route, count in found.items())
+
+    def _links(self, route: Route, logical: LogicalDimension | Group) -> int:
+        """On how many links of NPUs a message over a route counts."""
+        size = self._network.platform.dimensions[route.dimension].size
+        # Where only some NPUs of a dimension run a phase, those that forward its messages have links to spare.
+        everybody = isinstance(logical, LogicalDimension) and (logical.size == size or not self._several)
+        return route.hops if everybody and self._forwards[route.dimension] else 1
 
 
 def _forwards(dimension: Dimension) -> bool:
@@ -267,7 +278,8 @@ def _finding(
     dimension = components.platform.dimensions[number]
     bandwidth = _bandwidth(dimension)
     if _exceeds(size, bandwidth, longest_ps):
-        bandwidth = max(bandwidth, _listed_bandwidth(dimension))
+        listed = _kept_listed_bandwidth if can_be_kept(dimension) else _listed_bandwidth
+        bandwidth = max(bandwidth, listed(dimension))
         if _exceeds(size, bandwidth, longest_ps):
             wire_ns, time_ns = size / bandwidth, time_ps / PS_PER_NS
             topology = f"{dimension.topology.name} of {dimension.size}"
@@ -285,7 +297,11 @@ def _exceeds(size: int, bandwidth: float, time_ps: int) -> bool:
 
 
 def _listed_bandwidth(dimension: Dimension) -> float:
-    """The bandwidth of the links of the best connected NPU, where the topology lists its links; else 0."""
+    """The bandwidth of the links of the best connected NPU, where the topology lists its links and they are not too many; else 0."""
+    count = getattr(dimension.topology, "link_count", None)
+    links_in_all = call("links of a topology", count) if callable(count) else dimension.size * dimension.topology.links_per_npu()
+    if links_in_all > MOST_LISTED:
+        return 0.0
     try:
         links = call("links of a topology", wires_of, dimension, "audit")
     except InputError:
@@ -295,3 +311,6 @@ def _listed_bandwidth(dimension: Dimension) -> float:
         if link.source < dimension.size:
             sums[link.source] += link.bandwidth
     return max(sums)
+
+
+_kept_listed_bandwidth = functools.lru_cache(maxsize=8)(_listed_bandwidth)

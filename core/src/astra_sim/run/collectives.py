@@ -159,7 +159,7 @@ class CollectiveLowering:
         schedule = plan.counted or plan.schedule
         if isinstance(plan.logical, Group):
             return self._routes.sent_in_group(schedule, plan.logical, self._inputs.graph.dimensions)
-        return {plan.dimension: sum(size for _, size in schedule.sent_by_first)}
+        return {plan.dimension: schedule.bytes_sent_by_first}
 
     def _steps(
         self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], communicator: Communicator

@@ -11,7 +11,8 @@ its dimension and its bytes. Three ways, each used where the next simpler one do
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -23,7 +24,7 @@ from astra_sim.platform import LogicalDimension
 from astra_sim.run.routes import Routes
 from astra_sim.run.symmetry import ScheduleSymmetry
 from astra_sim.run.words import rank_in_words
-from astra_sim.schedule import Schedule, lower
+from astra_sim.schedule import Schedule, Step, lower
 
 
 @attrs.define(slots=True)
@@ -108,24 +109,31 @@ class PhaseTimer:
         history: list[int] = []  # picoseconds back from the end, so the last message comes first
         back = 0
         for step in reversed(schedule.programs[0].steps):
-            assert step.send_to is not None
-            assert step.receive_from is not None
-            delay = self._network.delay(self._routes.to(step.send_to, dimension), step.bytes)
-            # The request goes the other way, which may be longer or shorter.
-            request = self._network.delay(self._routes.to(step.receive_from, dimension), CONTROL_BYTES) if self._rendezvous else 0
             memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
-            delay_sum += step.times * (request + delay)
-            received += step.times
-            each = request + delay + endpoint + memory
-            duration += step.times * each
-            for number in range(step.times):
-                if len(history) >= HISTORY_LENGTH:
-                    break
-                arrived = back + number * each + memory + endpoint
-                history += (arrived - endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
-                history += (arrived + delay, arrived + delay + request) if self._rendezvous else (arrived + delay,)
-            back += step.times * each
+            for delay, request, times in self._repetitions(step, dimension):
+                delay_sum += times * (request + delay)
+                received += times
+                each = request + delay + endpoint + memory
+                duration += times * each
+                for number in range(times):
+                    if len(history) >= HISTORY_LENGTH:
+                        break
+                    arrived = back + number * each + memory + endpoint
+                    history += (arrived - endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
+                    history += (arrived + delay, arrived + delay + request) if self._rendezvous else (arrived + delay,)
+                back += times * each
         return PhaseCost(duration, tuple([*history, duration][:HISTORY_LENGTH]), delay_sum, received)
+
+    def _repetitions(self, step: Step, dimension: LogicalDimension) -> Iterator[tuple[int, int, int]]:
+        """What a message of a step takes, what its request takes, and how many are so; the last ones come first."""
+        assert step.targets is not None
+        assert step.sources is not None
+        delays = self._network.delays(self._routes.columns(step.targets, dimension), step.bytes)
+        # The request goes the other way, which may be longer or shorter.
+        requests: Iterable[int] = repeat(0, len(delays))
+        if self._rendezvous:
+            requests = reversed(self._network.delays(self._routes.columns(step.sources, dimension), CONTROL_BYTES))
+        return zip(reversed(delays), requests, repeat(step.times // len(delays)), strict=False)
 
     def links(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> Counter[Link]:
         """The links of the critical path of a phase whose cost is known, each from 0 on, and how many there are like it.
@@ -146,7 +154,7 @@ class PhaseTimer:
         """The links of a phase that is a chain, as the sum of its steps has them."""
         group = dimension.group(0)
         found = Counter({_link(LinkKind.TOKEN, endpoint): 1})
-        for step in schedule.programs[0].steps:
+        for step in (once for each in schedule.programs[0].steps for once in (each.unrolled() if each.stride else (each,))):
             assert step.send_to is not None
             assert step.receive_from is not None
             to, source = (group[peer.of(0, dimension.size)] for peer in (step.send_to, step.receive_from))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from astra_sim.engine import CONTROL_BYTES
-from astra_sim.network import Network
+from astra_sim.network import Network, RouteColumns
 from astra_sim.platform import Group, LogicalDimension, Route
-from astra_sim.schedule import Peer, Schedule
+from astra_sim.schedule import Peer, PeerRun, Schedule
 
 
 class Routes:
@@ -17,6 +18,7 @@ class Routes:
         self._network = network
         self._platform = network.platform
         self._from_first: dict[tuple[Peer, LogicalDimension | Group], Route] = {}
+        self._columns: dict[tuple[PeerRun, LogicalDimension | Group], RouteColumns] = {}
 
     def to(self, peer: Peer, logical: LogicalDimension | Group) -> Route:
         """The route from NPU 0 to a peer in its group."""
@@ -26,6 +28,17 @@ class Routes:
             self._from_first[peer, logical] = route
         return route
 
+    def columns(self, run: PeerRun, logical: LogicalDimension | Group) -> RouteColumns:
+        """The routes from NPU 0 to peers one after another in its group."""
+        if run.length == 1:
+            return RouteColumns.of([self.to(run.first, logical)])
+        columns = self._columns.get((run, logical))
+        if columns is None:
+            group = logical.group(0)
+            columns = self._network.routes(0, (group[rank] for rank in run.ranks_from(logical.index(0), logical.size)))
+            self._columns[run, logical] = columns
+        return columns
+
     def payload(self, schedule: Schedule, logical: LogicalDimension | Group, rendezvous: bool) -> list[int]:
         """Bytes that NPU 0 sends in a phase, for each physical dimension; requests of the rendezvous protocol count too."""
         sums = [0] * len(self._platform.dimensions)
@@ -33,15 +46,22 @@ class Routes:
             return sums
         rank = logical.index(0)
         if not rendezvous and rank == 0:
-            for peer, size in schedule.sent_by_first:
-                sums[self.to(peer, logical).dimension] += size
+            for run, size in schedule.sent_by_first:
+                self._count(sums, run, logical, size)
             return sums
         for step in schedule.program(rank).steps:
-            if step.send_to is not None:
-                sums[self.to(step.send_to, logical).dimension] += step.bytes * step.times
-            if rendezvous and step.receive_from is not None:
-                sums[self.to(step.receive_from, logical).dimension] += CONTROL_BYTES * step.times
+            for peers, size in ((step.targets, step.bytes), (step.sources, CONTROL_BYTES if rendezvous else 0)):
+                if peers is not None:
+                    self._count(sums, peers, logical, size * step.times // peers.length)
         return sums
+
+    def _count(self, sums: list[int], run: PeerRun, logical: LogicalDimension | Group, size: int) -> None:
+        """Add `size` bytes for each of some peers to the sums of dimensions."""
+        if run.length == 1:
+            sums[self.to(run.first, logical).dimension] += size
+        elif size:
+            for dimension, count in Counter(self.columns(run, logical).dimensions).items():
+                sums[dimension] += size * count
 
     def sent_in_group(self, schedule: Schedule, group: Group, dimensions: Sequence[LogicalDimension]) -> dict[int, int]:
         """The dimensions of a program over which NPU 0 sends or receives in a phase of a group, with the bytes it sends there."""
@@ -49,10 +69,11 @@ class Routes:
         if 0 not in group.members:
             return sent
         for step in schedule.program(group.index(0)).steps:
-            for peer, size in ((step.send_to, step.bytes * step.times), (step.receive_from, 0)):
-                number = None if peer is None else self.charged(_peer_of_first(peer, group), dimensions)
-                if number is not None:
-                    sent[number] = sent.get(number, 0) + size
+            for run, size in ((step.targets, step.bytes), (step.sources, 0)):
+                for peer in run.each() if run is not None else ():
+                    number = self.charged(_peer_of_first(peer, group), dimensions)
+                    if number is not None and run is not None:
+                        sent[number] = sent.get(number, 0) + size * step.times // run.length
         return sent
 
     def charged(self, npu: int, dimensions: Sequence[LogicalDimension], source: int = 0) -> int | None:

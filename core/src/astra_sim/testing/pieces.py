@@ -96,8 +96,8 @@ class _Rank:
     def __init__(self, schedule: Schedule, index: int, held: Contents) -> None:
         steps = schedule.program(index).steps
         self.index = index
-        self.steps: list[tuple[Step, int]] = [(step, k) for step in steps for k in range(step.times)]
-        self.reduces = [step.reduce for step, _ in self.steps if step.receive_from is not None]
+        self.steps = [once for step in steps for once in step.unrolled()]
+        self.reduces = [step.reduce for step in self.steps if step.receive_from is not None]
         self.tokens = schedule.program(index).starts
         self.arrivals = 0
         self.next_step = 0
@@ -115,8 +115,8 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     ranks = [_Rank(schedule, index, dict(initial[index])) for index in range(n)]
     wire: deque[tuple[int, int, Contents]] = deque()
 
-    def message(index: int, step: Step, repetition: int) -> Contents:
-        names = [_absolute(piece, step.send_to or Peer("shift", 0), index, n) for piece in step.pieces_of(repetition)]
+    def message(index: int, step: Step) -> Contents:
+        names = [_absolute(piece, step.send_to or Peer("shift", 0), index, n) for piece in step.pieces_of(0)]
         require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
         check_message(step.bytes, names, request, cut, f"rank {index}")
         data: Contents = {}
@@ -147,10 +147,10 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
             action = program.actions[state.next_step]
             if state.tokens < action.after or state.arrivals < action.after_arrivals:
                 return
-            step, repetition = state.steps[state.next_step]
+            step = state.steps[state.next_step]
             state.next_step += 1
             if action.send_to is not None:
-                wire.append((action.send_to.of(index, n), action.receipt, message(index, step, repetition)))
+                wire.append((action.send_to.of(index, n), action.receipt, message(index, step)))
             if action.receive_from is not None:
                 if action.own_receipt in state.early:
                     absorb(state, action.own_receipt, state.early.pop(action.own_receipt))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from astra_sim.schedule import Collective
 
 
@@ -15,3 +17,16 @@ def is_charged(collective: Collective, starts: int, rest: int, reception: int) -
     if place < starts:
         return False
     return collective is Collective.REDUCE_SCATTER or (collective is Collective.ALL_REDUCE and cycle % 2 == 0)
+
+
+def charged_alike(collective: Collective, starts: int, rest: int, receptions: range) -> Iterator[tuple[int, int]]:
+    """The beginnings and ends of runs of receptions that are all charged, or none of them."""
+    if receptions and collective not in (Collective.REDUCE_SCATTER, Collective.ALL_REDUCE):
+        yield receptions.start, receptions.stop
+        return
+    begin = receptions.start
+    while begin < receptions.stop:
+        place = (starts + begin) % (starts + rest)
+        end = min(receptions.stop, begin + (starts if place < starts else starts + rest) - place)
+        yield begin, end
+        begin = end

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import attrs
 from astra_sim import option
 from astra_sim.schedule import Collective, Request, Schedule, Step, exchange, shift
 
-from astra_sim_collectives.charge import is_charged
+from astra_sim_collectives.charge import charged_alike, is_charged
 
 MAX_RANKS = 1 << 20
 
@@ -32,19 +34,27 @@ def direct(request: Request, options: DirectOptions) -> Schedule:
     size = request.bytes if collective is Collective.ALL_GATHER else request.bytes // n
     reduces = collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 
-    def step(number: int, *, gather: bool) -> Step:
-        distance = (number % others + 1) * way
-        pieces = [0] if gather else [(0, distance)] if collective is Collective.ALL_TO_ALL else [distance]
+    def step(begin: int, end: int, *, gather: bool) -> Step:
+        """The sends from `begin` to `end`, of which the endpoint charges all or none."""
+        first = (begin % others + 1) * way
+
+        def pieces(k: int) -> list[Hashable]:
+            distance = first + k * way
+            return [0] if gather else [(0, distance)] if collective is Collective.ALL_TO_ALL else [distance]
+
         return exchange(
-            shift(distance),
+            shift(first),
             size,
+            times=end - begin,
+            stride=way,
             reduce=reduces and not gather,
-            memory_bytes=size if is_charged(collective, starts, charged, number) else 0,
-            after_arrivals=others if number >= others else 0,
+            memory_bytes=size if is_charged(collective, starts, charged, begin) else 0,
+            after_arrivals=others if begin >= others else 0,
             pieces=pieces,
         )
 
-    steps = [step(number, gather=collective is Collective.ALL_GATHER) for number in range(others)]
+    gather = collective is Collective.ALL_GATHER
+    steps = [step(*run, gather=gather) for run in charged_alike(collective, starts, charged, range(others))]
     if collective is Collective.ALL_REDUCE:
-        steps += [step(number, gather=True) for number in range(others, 2 * others)]
+        steps += [step(*run, gather=True) for run in charged_alike(collective, starts, charged, range(others, 2 * others))]
     return Schedule.shared(request, steps, starts=starts, cycle=(starts, charged))

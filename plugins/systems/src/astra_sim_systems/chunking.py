@@ -170,7 +170,13 @@ class Session(SystemSession):
         self._kept = self._kept_plans()
 
     def _kept_plans(self) -> KeptPlans | None:
-        """The plans of sessions that plan as this one does; None where an order looks at what was before.
+        """The plans of sessions that plan as this one does, where they may be kept."""
+        content = self.content
+        return None if content is None else kept_plans(content)
+
+    @property
+    def content(self) -> Hashable | None:
+        """What its plans of collectives over dimensions follow from; None where an order looks at what was before.
 
         Algorithms and orders stand for themselves: those that may be kept are the same objects in all runs.
         """
@@ -184,7 +190,7 @@ class Session(SystemSession):
         ]
         directions = tuple(tuple(each) for each in self._queues.directions)
         how = rules.chunk_sizes, rules.lanes, rules.endpoint_ps, options.splits, options.collective_optimization
-        return kept_plans((self._order, *how, directions, self._platform.npus, *stages))
+        return (self._order, *how, directions, self._platform.npus, *stages)
 
     def _make_stages(self, algorithms: Sequence[Algorithm], across: Algorithm, dimensions: Sequence[LogicalDimension]) -> list[Stage]:
         """The dimensions of the program with their algorithms; both parts of a split dimension use its algorithm.

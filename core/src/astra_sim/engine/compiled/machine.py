@@ -173,7 +173,7 @@ class CompiledEngine:
         rows, program_of, has_delays = self._schedules.add(programs, groups)
         if not has_delays:
             self._use_table()
-        return self._machine.add_schedule(rows, program_of, groups)
+        return self._machine.add_schedule(rows, program_of, groups, self._schedules.ranks_of(groups))
 
     def _use_table(self) -> None:
         """Let the machine speak to the network through its function table, if there is one."""

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import attrs
 
 from astra_sim._boundary import MAX_PICOSECONDS
 from astra_sim.engine.interface import CONTROL_BYTES, too_long
 from astra_sim.errors import InputError, in_figures
-from astra_sim.network import EventNetwork, RouteDelayNetwork
-from astra_sim.platform import LogicalDimension, Route
-from astra_sim.schedule import LoweredProgram, Peer
+from astra_sim.network import EventNetwork, RouteColumns, RouteDelayNetwork
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import ActionRun, LoweredProgram, Peer, PeerRun
 
 _KINDS = {"shift": 1, "xor": 2, "rank": 3}
 _UNKNOWN = -1
 _MOST_ROUTES = 1 << 16
 """Routes that an engine compares beforehand; where there are more, every message asks for its own."""
 
-ProgramRows = tuple[int, list[int], list[int], list[bool], list[int], bool]
-"""A program as the machine takes it: start, actions, times of handling, which of them reduce, carriages, and whether it goes in turn."""
+ProgramRows = tuple[int, bytes, bytes, bytes, bytes, bool]
+"""A program as the machine takes it, in columns of 64-bit numbers.
+
+Its start, rows of runs of actions, for each action the delay of its message and that of its request (empty: not known), rows of carriages,
+and whether messages are charged in turn.
+"""
 
 
 def peer_numbers(peer: Peer | None, ranks: int) -> tuple[int, int]:
@@ -27,8 +33,8 @@ def peer_numbers(peer: Peer | None, ranks: int) -> tuple[int, int]:
     return (0, 0) if peer is None else (_KINDS[peer.operator], peer.normal(ranks).value)
 
 
-def _unknown(peer: Peer, size: int) -> int:
-    return _UNKNOWN
+_Delays = Callable[[PeerRun, int], "array[int]"]
+"""The delays of messages of so many bytes to peers one after another."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -55,7 +61,7 @@ class Schedules:
         self._has_bus = has_bus
         self._groups: list[Groups] = []
         self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
-        self._common_routes: dict[tuple[int, Peer], Route | None] = {}
+        self._common_routes: dict[tuple[int, PeerRun], RouteColumns | None] = {}
         self._routes_left = _MOST_ROUTES
 
     def add_groups(self, groups: Groups) -> None:
@@ -71,13 +77,17 @@ class Schedules:
         """
         self._schedules.append((programs, groups))
         delay = self._delays(programs, groups)
-        ranks = len(self._groups[groups].members[0])
+        ranks = self.ranks_of(groups)
         different = {id(program): program for program in programs}
-        rows = [self._rows(program, ranks, delay or _unknown) for program in different.values()]
+        rows = [self._rows(program, ranks, delay) for program in different.values()]
         if len(different) == len(programs):
             return rows, [], delay is not None
         places = {number: place for place, number in enumerate(different)}
         return rows, [places[id(program)] for program in programs], delay is not None
+
+    def ranks_of(self, groups: int) -> int:
+        """The ranks of each of some groups."""
+        return len(self._groups[groups].members[0])
 
     def rank(self, schedule: int, place: int) -> tuple[int, Sequence[int], LoweredProgram]:
         """The rank at a place among a schedule's groups, the members of its group, and its program."""
@@ -86,70 +96,95 @@ class Schedules:
         group, rank = divmod(place, len(members[0]))
         return rank, members[group], programs[rank % len(programs)]
 
-    def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> Callable[[Peer, int], int] | None:
-        """Picoseconds to a peer, which are the same from every rank; None where they are not, or where that is not known."""
+    def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> _Delays | None:
+        """Picoseconds to peers, which are the same from every rank; None where they are not, or where that is not known."""
         network = self._network
         if self._groups[groups].dimension is None or len(programs) > 1 or not isinstance(network, RouteDelayNetwork):
             return None
-        routes: dict[Peer, Route] = {}
-        peers = {action.send_to for action in programs[0].actions}
+        runs = {targets(run) for run in programs[0].runs}
         if self._rendezvous:
-            peers |= {action.receive_from for action in programs[0].actions}
-        for peer in peers - {None}:
-            assert peer is not None
-            route = self._common_route(network, groups, peer)
-            if route is None:
+            runs |= {sources(run) for run in programs[0].runs}
+        routes: dict[PeerRun, RouteColumns] = {}
+        for peers in runs - {None}:
+            assert peers is not None
+            columns = self._common_columns(network, groups, peers)
+            if columns is None:
                 return None
-            routes[peer] = route
-        return lambda peer, size: network.delay(routes[peer], size)
+            routes[peers] = columns
+        known: dict[tuple[PeerRun, int], array[int]] = {}
 
-    def _common_route(self, network: RouteDelayNetwork, groups: int, peer: Peer) -> Route | None:
-        """The route to a peer from every rank of all groups; None where they differ, or there are more than shall be asked for.
+        def delays(peers: PeerRun, size: int) -> array[int]:
+            if (peers, size) not in known:
+                known[peers, size] = network.delays(routes[peers], size)
+            return known[peers, size]
+
+        return delays
+
+    def _common_columns(self, network: RouteDelayNetwork, groups: int, peers: PeerRun) -> RouteColumns | None:
+        """The routes to peers from every rank of all groups; None where they differ, or there are more than shall be asked for.
 
         Where one NPU stands for all, that its route is that of the others has been found out before.
         """
-        if (groups, peer) not in self._common_routes:
+        key = groups, peers
+        if key not in self._common_routes:
             asked_of = self._groups[groups]
             if asked_of.loop_back:
                 group = asked_of.members[0]
-                route = self._common_routes[groups, peer] = network.route(group[0], group[peer.of(0, len(group))])
-                return route
-            size = len(asked_of.members[0])
-            asked = len(asked_of.members) * size
-            found: set[Route] = set()
-            if asked <= self._routes_left:
-                self._routes_left -= asked
-                found = {network.route(group[rank], group[peer.of(rank, size)]) for group in asked_of.members for rank in range(size)}
-            self._common_routes[groups, peer] = found.pop() if len(found) == 1 else None
-        return self._common_routes[groups, peer]
+                columns = network.routes(group[0], (group[rank] for rank in peers.ranks_from(0, len(group))))
+                self._common_routes[key] = columns
+            else:
+                self._common_routes[key] = self._shared_columns(network, asked_of.members, peers)
+        return self._common_routes[key]
 
-    def _rows(self, program: LoweredProgram, ranks: int, delay: Callable[[Peer, int], int]) -> ProgramRows:
+    def _shared_columns(self, network: RouteDelayNetwork, groups: Sequence[Sequence[int]], peers: PeerRun) -> RouteColumns | None:
+        """The routes to peers, if they are the same from each rank of some groups and few enough to ask for."""
+        size = len(groups[0])
+        asked = len(groups) * size
+        routes = []
+        for peer in peers.each():
+            if asked > self._routes_left:
+                return None
+            self._routes_left -= asked
+            found = {network.route(group[rank], group[peer.of(rank, size)]) for group in groups for rank in range(size)}
+            if len(found) > 1:
+                return None
+            routes.append(found.pop())
+        return RouteColumns.of(routes)
+
+    def _rows(self, program: LoweredProgram, ranks: int, delays: _Delays | None) -> ProgramRows:
         """A program as the machine takes it."""
-        peers: dict[Peer | None, tuple[int, int]] = {None: (0, 0)}
-        rows: list[int] = []
-        delays: dict[tuple[Peer | None, int], int] = {}
-        for after, after_arrivals, to, receipt, source, own_receipt, size in program.actions:
-            if size > MAX_PICOSECONDS:
-                raise InputError(f"a message of {in_figures(size)} bytes; at most {MAX_PICOSECONDS} can be simulated")
-            for peer in (to, source):
-                if peer not in peers:
-                    peers[peer] = peer_numbers(peer, ranks)
-            takes = requested = _UNKNOWN
-            if to is not None:
-                takes = delays[to, size] if (to, size) in delays else delays.setdefault((to, size), delay(to, size))
-            if self._rendezvous and source is not None:
-                if (source, CONTROL_BYTES) not in delays:
-                    delays[source, CONTROL_BYTES] = delay(source, CONTROL_BYTES)
-                requested = delays[source, CONTROL_BYTES]
-            rows += (after, after_arrivals, *peers[to], receipt, *peers[source], own_receipt, size, takes, requested)
-        reduce = self._memory_ps or (lambda size: 0)
-        times = {size: reduce(size) if size else 0 for size in set(program.memory_bytes)}
-        if max([*times.values(), *program.compute_ps], default=0) > MAX_PICOSECONDS // 2:
-            raise too_long(0)
-        handling = [
-            times[size] + computing if size or computing else -1
-            for size, computing in zip(program.memory_bytes, program.compute_ps, strict=True)
-        ]
-        reduced = [size > 0 for size in program.memory_bytes] if self._has_bus else []
-        carried = [number for carriage in program.carriages for number in carriage] if self._has_bus else []
-        return program.starts, rows, handling, reduced, [int(number) for number in carried], program.in_turn
+        times = {size: self._memory_ps(size) if self._memory_ps and size else 0 for size in {run.memory_bytes for run in program.runs}}
+        rows, sends, requests = array("q"), array("q"), array("q")
+        for run in program.runs:
+            if run.bytes > MAX_PICOSECONDS:
+                raise InputError(f"a message of {in_figures(run.bytes)} bytes; at most {MAX_PICOSECONDS} can be simulated")
+            if max(times[run.memory_bytes], run.compute_ps) > MAX_PICOSECONDS // 2:
+                raise too_long(0)
+            handling = times[run.memory_bytes] + run.compute_ps if run.memory_bytes or run.compute_ps else -1
+            to = *peer_numbers(run.send_to, ranks), run.to_stride
+            source = *peer_numbers(run.receive_from, ranks), run.from_stride
+            receipts = -1 if run.send_to is None else run.receipt, run.own_receipt
+            rows.extend((run.times, run.after, run.after_grows, run.after_arrivals, *to, *source, *receipts))
+            rows.extend((run.bytes, handling, run.memory_bytes > 0))
+            if delays is not None:
+                sends += _column(delays, targets(run), run.bytes, run.times)
+                if self._rendezvous:
+                    requests += _column(delays, sources(run), CONTROL_BYTES, run.times)
+        carried = array("q", chain.from_iterable(program.carriages if self._has_bus else ()))
+        return program.starts, rows.tobytes(), sends.tobytes(), requests.tobytes(), carried.tobytes(), program.in_turn
+
+
+def targets(run: ActionRun) -> PeerRun | None:
+    """The different peers to which a run of actions sends, if it does."""
+    return None if run.send_to is None else PeerRun(run.send_to, run.times if run.to_stride else 1, run.to_stride)
+
+
+def sources(run: ActionRun) -> PeerRun | None:
+    """The different peers from which it receives, if it does."""
+    return None if run.receive_from is None else PeerRun(run.receive_from, run.times if run.from_stride else 1, run.from_stride)
+
+
+def _column(delays: _Delays, peers: PeerRun | None, size: int, times: int) -> array[int]:
+    """The delays of messages of `size` bytes, one for each of a run of actions; unknown where there is none."""
+    column = array("q", [_UNKNOWN]) if peers is None else delays(peers, size)
+    return column if len(column) == times else column * times

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from astra_sim.network import Network
 from astra_sim.platform import Group, LogicalDimension, Platform, Route, is_power_of_two
-from astra_sim.schedule import Peer, Schedule
+from astra_sim.schedule import Peer, PeerRun, Schedule
 
 
 class ScheduleSymmetry:
@@ -19,7 +19,7 @@ class ScheduleSymmetry:
         self._network = network
         self._rendezvous = rendezvous
         self._symmetric: dict[tuple[Schedule, LogicalDimension | Group], bool] = {}
-        self._exchanges: dict[tuple[frozenset[tuple[Peer, Peer]], LogicalDimension | Group], bool] = {}
+        self._exchanges: dict[tuple[frozenset[tuple[PeerRun, PeerRun]], LogicalDimension | Group], bool] = {}
         self._alike: dict[LogicalDimension, bool] = {}
 
     def is_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
@@ -41,8 +41,8 @@ class ScheduleSymmetry:
             return False
         key = exchanges, logical
         if key not in self._exchanges:
-            peers = {to for to, _ in exchanges} | ({source for _, source in exchanges} if self._rendezvous else set())
-            self._exchanges[key] = all(self._peer_is_symmetric(logical, peer) for peer in peers)
+            runs = {to for to, _ in exchanges} | ({source for _, source in exchanges} if self._rendezvous else set())
+            self._exchanges[key] = all(self._peer_is_symmetric(logical, peer) for run in runs for peer in run.each())
         return self._exchanges[key]
 
     def _peer_is_symmetric(self, logical: LogicalDimension | Group, peer: Peer) -> bool:
