@@ -57,7 +57,7 @@ void CombinedRouters::run(int r, Cycle now, int thread) {
   clock_->wake(r, now + 1);
 }
 
-void CombinedRouters::arbitrate(Router& router, Scratch& scratch, int input_ports, Cycle now) {
+[[gnu::always_inline]] inline void CombinedRouters::arbitrate(Router& router, Scratch& scratch, int input_ports, Cycle now) {
   const std::vector<Request>& requests = scratch.requests;
   for (int i = 0; i < count_of(requests); ++i) {
     const Request& request = at(requests, i);
@@ -93,7 +93,7 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
   clock_->wake(r, now + clock_->cycles_of(r, shape_->rules.router_latency - 1));
 }
 
-void CombinedRouters::accept(InputVc& vc, Cycle now) {
+[[gnu::always_inline]] inline void CombinedRouters::accept(InputVc& vc, Cycle now) {
   const int c = vc.channel;
   const int r = at(links_, c).sink;
   const int latency = shape_->rules.router_latency;
@@ -112,7 +112,7 @@ void CombinedRouters::accept(InputVc& vc, Cycle now) {
   set_bit(busy_[r], at(links_, c).sink_place);
 }
 
-void CombinedRouters::cross(InputVc& vc, Cycle now) {
+[[gnu::always_inline]] inline void CombinedRouters::cross(InputVc& vc, Cycle now) {
   inputs_->forward(vc, now, clock_->cycles_of(at(links_, vc.channel).sink, 1));
   if (vc.arrived > 0) return;
   const Link& in = at(links_, vc.channel);
@@ -120,14 +120,15 @@ void CombinedRouters::cross(InputVc& vc, Cycle now) {
   if (!occupied_.any(vc.channel)) clear_bit(busy_[in.sink], in.sink_place);
 }
 
-bool CombinedRouters::may_go(int c, const InputVc& vc, Cycle now) {
+[[gnu::always_inline]] inline bool CombinedRouters::may_go(int c, const InputVc& vc, Cycle now) {
   channels_->take_credits(vc.out, now);
   if (vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : channels_->credits(vc.out, vc.out_vc) > 0) return true;
   channels_->wait_for_credit(vc.out);
   return false;
 }
 
-InputVc* CombinedRouters::choose_vc(int c, Arbiter& arbiter, std::vector<Candidate>& candidates, Cycle arrived_by, Cycle now) {
+[[gnu::always_inline]] inline InputVc* CombinedRouters::choose_vc(int c, Arbiter& arbiter, std::vector<Candidate>& candidates,
+                                                                  Cycle arrived_by, Cycle now) {
   InputVc* const vcs = inputs_->of_channel(c);
   int chosen = occupied_.only(c);
   if (chosen < 0) {
@@ -176,7 +177,7 @@ int CombinedRouters::choose_candidate(int c, Arbiter& arbiter, const std::vector
   return chosen;
 }
 
-int CombinedRouters::idle_vc(int in, const InputVc& vc) const {
+[[gnu::always_inline]] inline int CombinedRouters::idle_vc(int in, const InputVc& vc) const {
   const Link& out = at(links_, vc.out);
   const std::uint64_t* const idle = channels_->idle(vc.out);
   const int lowest = next_bit(idle, vc.first_vc, vc.end_vc);

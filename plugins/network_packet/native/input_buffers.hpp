@@ -1,7 +1,7 @@
 // Input buffers of routers: the flits of every virtual channel, and what the router at its end knows of the packet in front.
 //
-// A flit that is put on a link goes into the buffer at its end at once, with the time from which the router sees it, where nobody else can
-// look: both ends are in one tile, and all units have one clock. On other links it is queued (see channels.hpp).
+// Inside a tile, a flit that is put on a link goes straight into the buffer at its end, with the time from which the router sees it.
+// Between tiles, on narrow links and where routers have clocks of their own it is queued (see channels.hpp).
 #pragma once
 
 #include <algorithm>

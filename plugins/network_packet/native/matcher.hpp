@@ -41,19 +41,25 @@ class Matcher {
 
   // Requests of that many inputs and outputs follow.
   void begin(const Pointers& pointers) { small_ = pointers.inputs <= kSmall && pointers.outputs <= kSmall; }
-  // Returns nullptr or, if the input has asked for the output before, the tag of that request, which is not changed.
-  [[gnu::always_inline]] int* ask(int input, int output, int tag) {
-    if (!small_) [[unlikely]]
-      return ask_of_many(input, output, tag);
+  // Once for an input and output.
+  [[gnu::always_inline]] void ask(int input, int output, int tag) {
+    if (!small_) [[unlikely]] {
+      asks_.push_back({input, output, tag});
+      return;
+    }
     const int first = input_first_ ? input : output;
     const int second = input_first_ ? output : input;
-    const std::uint64_t bit = 1ULL << second;
-    int* const place = &tags_[first][second];
-    if ((wanted_[first] & bit) != 0) return place;
     firsts_ |= 1ULL << first;
-    wanted_[first] |= bit;
-    *place = tag;
-    return nullptr;
+    wanted_[first] |= 1ULL << second;
+    tags_[first][second] = tag;
+  }
+  // The tag of the request of an input for an output, or nullptr. The latest requests were those of inputs from `from` on.
+  [[gnu::always_inline]] int* find(int input, int output, int from) {
+    if (!small_) [[unlikely]]
+      return find_of_many(input, output, from);
+    const int first = input_first_ ? input : output;
+    const int second = input_first_ ? output : input;
+    return (wanted_[first] >> second & 1) != 0 ? &tags_[first][second] : nullptr;
   }
   // Input first, after all other requests: whether the input has none of those. Then outputs choose it where no other input asks.
   bool comes_last(int input) {
@@ -114,11 +120,10 @@ class Matcher {
     }
   }
 
-  [[gnu::noinline]] int* ask_of_many(int input, int output, int tag) {
-    const auto same = [&](const Ask& ask) { return ask.input == input && ask.output == output; };
-    const auto found = std::find_if(asks_.begin(), asks_.end(), same);
-    if (found != asks_.end()) return &found->tag;
-    asks_.push_back({input, output, tag});
+  [[gnu::noinline]] int* find_of_many(int input, int output, int from) {
+    for (auto ask = asks_.rbegin(); ask != asks_.rend() && ask->input >= from; ++ask) {
+      if (ask->input == input && ask->output == output) return &ask->tag;
+    }
     return nullptr;
   }
 

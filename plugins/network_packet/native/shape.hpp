@@ -127,7 +127,7 @@ class Shape {
     return at(link, out).classes == 1 ? 0 : next_of_classes(in, out, node, before);
   }
   // First and past-the-last virtual channel of channel `c` for packets of a virtual network and class.
-  std::pair<int, int> vcs_of(int c, int vnet, int vc_class) const {
+  [[gnu::always_inline]] std::pair<int, int> vcs_of(int c, int vnet, int vc_class) const {
     const Link& way = at(link, c);
     const int first = (vnet - way.first_vnet) * rules.vcs;
     if (way.classes == 1) return {first, first + rules.vcs};

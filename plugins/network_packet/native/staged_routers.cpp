@@ -43,7 +43,8 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
   if (inputs_->take_queued(c, flit, now)) return;
   const int r = at(links_, c).sink;
   InputVc& vc = inputs_->vc(c, flit.vc);
-  clock_->wake(r, accept(r, at(routers_, r), narrow<int>(&vc - inputs_->of_router(r)), vc, now));
+  const Cycle acts = accept(r, at(routers_, r), narrow<int>(&vc - inputs_->of_router(r)), vc, now);
+  if (acts != kNever) clock_->wake(r, acts);
 }
 
 [[gnu::always_inline]] inline Cycle StagedRouters::accept(int r, const Router& router, int local, InputVc& vc, Cycle now) {
@@ -52,7 +53,8 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
     begin_packet(r, router, local, vc, now, now + clock_->cycles_of(r, rules_->routing_delay));
     return vc.since;
   }
-  if (vc.state == VcState::active && first) set_bit(&at(sets_, router.first_word) + kSwitching * router.words, local);
+  if (vc.state != VcState::active || !first) return kNever;
+  set_bit(&at(sets_, router.first_word) + kSwitching * router.words, local);
   return now;
 }
 
@@ -102,7 +104,7 @@ template <class Words>
 [[gnu::always_inline]] inline bool StagedRouters::allocate_vcs(const Running<Words>& r) {
   std::uint64_t wanted = 0;   // outputs,
   std::uint64_t several = 0;  // and those that several heads want
-  r.each(kAllocating, [&](int local) {
+  r.each(kAllocating, [&](int local) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[local];
     const std::uint64_t output = 1ULL << (vc.out_port & 63);
     several |= wanted & output;
@@ -117,7 +119,7 @@ template <class Words>
   }
   bool any = false;
   r.scratch.heads.begin(r.of_vcs);
-  r.each(kAllocating, [&](int local) {
+  r.each(kAllocating, [&](int local) __attribute__((always_inline)) {
     InputVc& vc = r.vcs[local];
     if ((several >> (vc.out_port & 63) & 1) == 0) {
       any |= allocate_alone(r, local, vc);
@@ -160,7 +162,7 @@ template <class Words>
   channels_->give_vc(vc.out, out_vc);
 }
 
-inline bool StagedRouters::has_room(const InputVc& vc) const {
+[[gnu::always_inline]] inline bool StagedRouters::has_room(const InputVc& vc) const {
   int needed = 1;
   if (rules_->cut_through) {
     const Flit& flit = vc.buffer.front();
@@ -177,8 +179,12 @@ inline int StagedRouters::input_of_switch(const InputVc& vc) const {
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::ask_for_switch(const Running<Words>& r, int local, const InputVc& vc, Matcher& asks) {
   const int input = input_of_switch(vc);
-  int* const other = asks.ask(input, vc.out_port, local);
-  if (other == nullptr) return;
+  // Heads that speculate ask after all others, so that any may be of this input.
+  int* const other = asks.find(input, vc.out_port, vc.state == VcState::active ? vc.input * rules_->input_speedup : 0);
+  if (other == nullptr) {
+    asks.ask(input, vc.out_port, local);
+    return;
+  }
   if (shape_->is_folded() && r.vcs[*other].way != vc.way) throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
   if (r.vcs[*other].state != vc.state) return;                                                               // the other does not speculate
   const int count = shape_->vc_count(vc.channel);
@@ -190,7 +196,7 @@ template <class Words>
 template <class Words>
 [[gnu::always_inline]] inline void StagedRouters::ask_surely(const Running<Words>& r) {
   r.scratch.asks.begin(r.of_switch);
-  r.each(kSwitching, [&](int local) {
+  r.each(kSwitching, [&](int local) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[local];
     channels_->take_credits(vc.out, r.now);
     if (has_room(vc)) {

@@ -93,7 +93,7 @@ class StagedRouters {
     }
   };
 
-  // A flit has come into a buffer. Returns when the router has to act for it.
+  // A flit has come into a buffer. Returns when the router has to act for it, or kNever if it does so anyway.
   Cycle accept(int r, const Router& router, int local, InputVc& vc, Cycle now);
   // The head at the front of a virtual channel is routed in cycle `now`; from `since` on it asks for an output virtual channel.
   void begin_packet(int r, const Router& router, int local, InputVc& vc, Cycle now, Cycle since);
