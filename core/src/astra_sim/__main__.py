@@ -26,9 +26,12 @@ def main() -> None:
     signal.signal(signal.SIGINT, default)
     try:
         run()
+    except SystemExit as end:
+        if not end.code:
+            gc.freeze()  # Python ends without a search for garbage; an error leaves circles, with objects that say so if they stay
+        raise
     finally:
         kept.save()
-        gc.freeze()  # Python ends without a search for garbage in what is gone with the process
 
 
 def _leave(*_: object) -> None:
