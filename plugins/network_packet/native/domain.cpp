@@ -12,9 +12,9 @@ namespace {
 
 // Acts of units in a shared window, at least, for each thread: for less it takes too long to wait for each other. Fewer where the user asks
 // for threads.
-constexpr double kSharedActs = 300;
-constexpr double kSharedActsAsked = 20;
-constexpr std::int64_t kLongRun = 10'000'000;  // acts of units: some seconds
+constexpr double kSharedActs = 150;
+constexpr double kSharedActsAsked = 60;
+constexpr std::int64_t kLongRun = 3'000'000;  // acts of units: about a second
 
 }  // namespace
 
