@@ -81,13 +81,17 @@ def test_a_plugin_that_comes_changes_or_goes_is_seen_at_once(tmp_path: Path) -> 
 
 
 def test_what_is_remembered_is_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_cache_folder.CACHE_VARIABLE, str(tmp_path))
-    # Libraries that other tests import bring finders of packages of their own, with which nothing is remembered.
+    folder, cache = tmp_path / "packages", tmp_path / "cache"
+    install(folder, "first")
+    monkeypatch.setenv(_cache_folder.CACHE_VARIABLE, str(cache))
+    # Libraries that other tests import bring finders of packages of their own, with which nothing is remembered; and while other tests
+    # run, packages may come and go.
     monkeypatch.setattr(sys, "meta_path", [finder for finder in sys.meta_path if not hasattr(finder, "find_distributions")])
-    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if os.path.isdir(folder)])
+    monkeypatch.setattr(sys, "path", [str(folder)])
     sys.meta_path.append(PathFinder)
     read = entry_points.entry_points()
-    (file,) = tmp_path.iterdir()
+    assert [tuple(entry) for entry in read] == [("mine", "module_first", "somebodys-plugin", "0.1")]
+    (file,) = cache.iterdir()
     with monkeypatch.context() as inner:
         inner.setattr(entry_points, "_read", lambda: pytest.fail("the metadata is read again"))
         assert entry_points.entry_points() == read

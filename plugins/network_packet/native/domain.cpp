@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <system_error>
 #include <utility>
 
 #include "deadlock.hpp"
@@ -64,7 +65,13 @@ bool Domain::is_shared(Cycle time, Cycle last) {
   if (threads_ == 1 || pace_ * real(last - time + 1) < least * threads_) return false;
   if (team_ == nullptr) {
     if (shape_->rules.when_long && acts_ < kLongRun) return false;
-    team_ = std::make_shared<Team>(threads_);
+    try {
+      team_ = std::make_shared<Team>(threads_);
+    } catch (const std::system_error&) {
+      if (!shape_->rules.when_long) throw;
+      threads_ = 1;  // nobody has asked for more
+      return false;
+    }
     parts_.employ(threads_);
   }
   ++shared_windows_;

@@ -29,10 +29,17 @@ void wait_while(const std::atomic<Value>& watched, Value same) {
 }  // namespace
 
 Team::Team(int threads) {
-  for (int thread = 1; thread < threads; ++thread) threads_.emplace_back([this, thread] { wait_for_jobs(thread); });
+  try {
+    for (int thread = 1; thread < threads; ++thread) threads_.emplace_back([this, thread] { wait_for_jobs(thread); });
+  } catch (...) {
+    end();
+    throw;
+  }
 }
 
-Team::~Team() {
+Team::~Team() { end(); }
+
+void Team::end() {
   ends_ = true;
   start();
   for (std::thread& thread : threads_) thread.join();

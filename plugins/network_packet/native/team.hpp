@@ -12,7 +12,8 @@ namespace astra::packet {
 
 class Team {
  public:
-  // With so many threads. Thread 0 is the thread that calls `run`; the others wait for jobs until the team ends.
+  // With so many threads. Thread 0 is the one that calls `run`; the others wait for jobs until the team ends. Throws std::system_error where
+  // the system gives no more.
   explicit Team(int threads);
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -34,6 +35,7 @@ class Team {
   // Does a thread's part; keeps what it throws.
   void work(int thread) noexcept;
   void wait_for_jobs(int thread);
+  void end();
 
   void (*call_)(void* job, int thread) = nullptr;
   void* job_ = nullptr;
