@@ -12,8 +12,8 @@ namespace astra::packet {
 
 class Team {
  public:
-  // With so many threads. Thread 0 is the one that calls `run`; the others wait for jobs until the team ends. Throws std::system_error where
-  // the system gives no more.
+  // With so many threads. Thread 0 is the one that calls `run`; the others wait for jobs until the team ends. Throws std::system_error
+  // where the system gives no more.
   explicit Team(int threads);
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
