@@ -11,7 +11,7 @@ its dimension and its bytes. Three ways, each used where the next simpler one do
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import repeat
 from weakref import WeakKeyDictionary
 
@@ -124,12 +124,18 @@ class PhaseTimer:
                 back += times * each
         return PhaseCost(duration, tuple([*history, duration][:HISTORY_LENGTH]), delay_sum, received)
 
-    def _repetitions(self, step: Step, dimension: LogicalDimension) -> Iterator[tuple[int, int, int]]:
+    def _repetitions(self, step: Step, dimension: LogicalDimension) -> Iterable[tuple[int, int, int]]:
         """What a message of a step takes, what its request takes, and how many are so; the last ones come first."""
+        assert step.send_to is not None
+        assert step.receive_from is not None
+        # The request goes the other way, which may be longer or shorter.
+        if not step.stride:  # as of most steps: all to one peer
+            delay = self._network.delay(self._routes.to(step.send_to, dimension), step.bytes)
+            request = self._network.delay(self._routes.to(step.receive_from, dimension), CONTROL_BYTES) if self._rendezvous else 0
+            return ((delay, request, step.times),)
         assert step.targets is not None
         assert step.sources is not None
         delays = self._network.delays(self._routes.columns(step.targets, dimension), step.bytes)
-        # The request goes the other way, which may be longer or shorter.
         requests: Iterable[int] = repeat(0, len(delays))
         if self._rendezvous:
             requests = reversed(self._network.delays(self._routes.columns(step.sources, dimension), CONTROL_BYTES))
