@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -80,17 +79,18 @@ def test_a_plugin_that_comes_changes_or_goes_is_seen_at_once(tmp_path: Path) -> 
     assert "another" not in listed(folder, cache)
 
 
-def test_what_is_remembered_is_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("any_installed", [True, False])
+def test_what_is_remembered_is_what_is_installed(any_installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, cache = tmp_path / "packages", tmp_path / "cache"
     install(folder, "first")
     monkeypatch.setenv(_cache_folder.CACHE_VARIABLE, str(cache))
-    # Libraries that other tests import bring finders of packages of their own, with which nothing is remembered; and while other tests
-    # run, packages may come and go.
+    # Libraries that other tests import bring finders of packages of their own, with which nothing is remembered, or take Python's away; and
+    # while other tests run, packages may come and go.
     monkeypatch.setattr(sys, "meta_path", [finder for finder in sys.meta_path if not hasattr(finder, "find_distributions")])
     monkeypatch.setattr(sys, "path", [str(folder)])
-    sys.meta_path.append(PathFinder)
-    read = entry_points.entry_points()
-    assert [tuple(entry) for entry in read] == [("mine", "module_first", "somebodys-plugin", "0.1")]
+    read = [entry_points.EntryPoint("mine", "module_first", "somebodys-plugin", "0.1")] if any_installed else []
+    monkeypatch.setattr(entry_points, "_read", lambda: read)
+    assert entry_points.entry_points() == read
     (file,) = cache.iterdir()
     with monkeypatch.context() as inner:
         inner.setattr(entry_points, "_read", lambda: pytest.fail("the metadata is read again"))

@@ -96,4 +96,5 @@ def _remembered(file: CacheFile, state: str) -> list[EntryPoint] | None:
 def _remember(file: CacheFile, state: str, found: list[EntryPoint]) -> None:
     """Write a list, unless a word in it would end its line."""
     if all(field.isprintable() for entry in found for field in entry):
-        file.write("\n".join([_FIRST_LINE, state, "", *map("\t".join, found)]).encode("utf-8", "surrogateescape"))
+        text = f"{_FIRST_LINE}\n{state}\n\n" + "\n".join(map("\t".join, found))
+        file.write(text.encode("utf-8", "surrogateescape"))
