@@ -17,6 +17,7 @@ python3 dev.py bench NAME --against REVISION  compare its cases in CPU time with
 python3 dev.py validate [--short]  compare simulated iterations with measured ones: fit profiles and write docs/validation.md; or run
                                    the short part, and say what differs from what is recorded
 python3 dev.py random [N] [FIRST]  run N random experiments (1000) from seed FIRST (0) on, and say what does not hold
+python3 dev.py random CHECK [N] [FIRST]  run N cases (100) of a random check of tests/random_checks/; "all": every check as in nightly
 python3 dev.py version [NEW]       say the version of all packages, or write a new one wherever it stands; a final one closes the changelog
 python3 dev.py address [URL]       say where the project lies, or write it wherever packages say so
 python3 dev.py releasable TAG      say whether that tag can be released, and what is new in it
@@ -166,11 +167,12 @@ def bench(arguments: Sequence[str]) -> int:
 
 def random(arguments: Sequence[str]) -> int:
     """Run random experiments, and compare."""
-    if len(arguments) > 2 or not all(argument.isdecimal() for argument in arguments):
-        raise Failure("dev.py: random takes how many experiments, and the first seed", 2)
+    of_checks = bool(arguments) and arguments[0].isidentifier()
+    if not of_checks and (len(arguments) > 2 or not all(argument.isdecimal() for argument in arguments)):
+        raise Failure("dev.py: random takes how many experiments, and the first seed; or first the name of a check", 2)
     OURS.install(tools=True)
     os.environ["PYTHONPATH"] = str(ROOT / "tests")
-    OURS.become(OURS.python, "-m", "support.experiment_checks", *arguments)
+    OURS.become(OURS.python, "-m", "random_checks" if of_checks else "support.experiment_checks", *arguments)
 
 
 def validate(arguments: Sequence[str]) -> int:

@@ -50,13 +50,13 @@ CASES = {
         )
         for npus in (1024, 4096)
     },
-    "all-to-all, 64 NPUs": all_to_all(8, 2),
-    "all-to-all, 256 NPUs": all_to_all(4, 4),
-    "all-to-all, 256 NPUs, tolerance=0": all_to_all(4, 4, "?tolerance=0"),
+    "all-to-all, 64 NPUs, routing=hash": all_to_all(8, 2, "?routing=hash"),
+    "all-to-all, 256 NPUs, routing=hash": all_to_all(4, 4, "?routing=hash"),
+    "all-to-all, 256 NPUs, routing=hash&tolerance=0": all_to_all(4, 4, "?routing=hash&tolerance=0"),
     "all-to-all, 256 NPUs, routing=split": all_to_all(4, 4, "?routing=split"),
+    "all-to-all, 512 NPUs, routing=hash": all_to_all(8, 3, "?routing=hash"),
+    "all-to-all, 512 NPUs, routing=hash&tolerance=0.01": all_to_all(8, 3, "?routing=hash&tolerance=0.01"),
     "all-to-all, 512 NPUs": all_to_all(8, 3),
-    "all-to-all, 512 NPUs, tolerance=0.01": all_to_all(8, 3, "?tolerance=0.01"),
-    "all-to-all, 512 NPUs, routing=destination": all_to_all(8, 3, "?routing=destination"),
 }
 
 

@@ -30,9 +30,10 @@ ORDERS = {"ascending": "ascending", "round robin": "round_robin", "Themis": "off
 
 
 def dimension(topology: str, size: int, bandwidth: float) -> dict[str, Any]:
-    """A dimension whose NPUs have so much bandwidth in all."""
+    """A dimension whose NPUs have so much bandwidth in all. On a ring a message has all of it, as in ASTRA-sim 1.0."""
     links = {"ring": 2, "fully_connected": size - 1, "switch": 1}[topology]
     return {
+        **({"both_ways": True} if topology == "ring" else {}),
         "topology": topology,
         "size": size,
         "links": links,

@@ -30,11 +30,18 @@ PASSES = 2
 
 
 def torus(sizes: tuple[int, ...]) -> dict[str, object]:
-    """A torus: two links to each ring, of 32, 16 and 16 * 2^30 bytes/s and 10, 100 and 100 ns."""
+    """A torus: two links to each ring, of 32, 16 and 16 * 2^30 bytes/s and 10, 100 and 100 ns. A message uses both, as in ASTRA-sim 1.0."""
     links = zip(sizes, (32, 16, 16), (10, 100, 100), strict=True)
     return {
         "dimensions": [
-            {"topology": "ring", "size": size, "links": 2, "link_bandwidth_gib_per_s": bandwidth, "link_latency_ns": latency}
+            {
+                "topology": "ring",
+                "size": size,
+                "links": 2,
+                "both_ways": True,
+                "link_bandwidth_gib_per_s": bandwidth,
+                "link_latency_ns": latency,
+            }
             for size, bandwidth, latency in links
         ]
     }

@@ -39,8 +39,20 @@ def test_algorithms_are_named_in_one_module(path: Path) -> None:
 def test_a_default_exists_and_suits_the_dimension(kind: Collective, topology: Ring | FullyConnected | Switch) -> None:
     spec = names.default_algorithm(kind, Dimension(topology, topology.size, 1, 1.0, 1.0))
     provider, _ = component_of(shared_plugins(), "collective", spec, "auto")
-    assert provider.name == spec
+    assert provider.name == spec.partition("?")[0]
     assert spec != "halving_doubling" or topology.size == 8
+
+
+def test_rings_use_both_directions_unless_a_message_does_or_the_ranks_are_no_ring() -> None:
+    for ring, ranks, spec in (
+        (Ring(8, 2), None, "ring?directions=2"),
+        (Ring(8, 2), 4, "ring"),
+        (Ring(2, 2), None, "ring"),
+        (Ring(8, 2, both_ways=True), None, "ring"),
+    ):
+        dimension = Dimension(ring, ring.size, 2, 1.0, 1.0)
+        assert names.default_algorithm(Collective.ALL_REDUCE, dimension, ranks) == spec
+        assert spec in names.candidates(Collective.ALL_REDUCE, dimension)
 
 
 @pytest.mark.parametrize("text", ["ring", "oneRing", "direct", "direct4", "oneDirect2", "halvingDoubling", "doubleBinaryTree"])

@@ -18,7 +18,7 @@ from astra_sim_chakra import Node, NodeType, write_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-RING = "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=100"
+RING = "plugin:ring?both_ways=true&size=8&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=100"
 SYSTEM: dict[str, Any] = {
     "scheduling-policy": "LIFO",
     "endpoint-delay": 10,
@@ -36,7 +36,10 @@ SYSTEM: dict[str, Any] = {
 def run(folder: Path, system: Any, **more: Any) -> astra_sim.Result:
     path = folder / "system.json"
     path.write_text(system if isinstance(system, str) else json.dumps(system))
-    return astra_sim.simulate(system=path, platform=RING, **{"workload": "plugin:collective?bytes=8000", **more})
+    return astra_sim.simulate(system=path, **{"platform": RING, "workload": "plugin:collective?bytes=8000", **more})
+
+
+IDLE = [Node(id=0, type=NodeType.COMP_NODE, duration_ns=1)]
 
 
 def test_a_system_file_is_the_system_astra2(tmp_path: Path) -> None:
@@ -79,7 +82,6 @@ def test_an_unknown_key_is_ignored_and_said(tmp_path: Path) -> None:
         ({"all-reduce-implementation": ["ring", "ring"]}, "2 algorithms"),
         ({"local-mem-bw": 0}, "local-mem-bw is 0; expected more than 0"),
         ({"local-mem-bw": True}, "local-mem-bw is True"),
-        ({"roofline-enabled": 1}, "peak-perf is 'missing'; roofline-enabled needs more than 0"),
         ({"roofline-enabled": 2}, "roofline-enabled is 2; expected 0 or 1"),
         ({"all-reduce-implementation-custom": []}, "all-reduce-implementation-custom is .*; expected a list of one path prefix"),
     ],
@@ -87,6 +89,84 @@ def test_an_unknown_key_is_ignored_and_said(tmp_path: Path) -> None:
 def test_wrong_values_are_errors(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         run(tmp_path, {**SYSTEM, **change})
+
+
+def test_a_whole_number_may_have_a_point(tmp_path: Path) -> None:
+    floats = {key: float(value) if type(value) is int else value for key, value in SYSTEM.items()}
+    assert run(tmp_path, floats).finish_ns == run(tmp_path, SYSTEM).finish_ns
+
+
+@pytest.mark.parametrize("names", [["oneRing", "oneRing"], ["oneRing", "ring", "direct"]])
+def test_what_follows_an_algorithm_of_the_whole_platform_has_no_effect(names: list[str], tmp_path: Path) -> None:
+    one, several = (run(tmp_path, {**SYSTEM, "all-reduce-implementation": each}).finish_ns for each in (["oneRing"], names))
+    assert one == several
+
+
+@pytest.mark.parametrize("change", [{"inter": "baseline"}, {"inter": "roundRobin"}, {"intra": "RG"}, {"intra": "FIFO", "inter": "themis"}])
+def test_no_release_reads_orders_of_queues_and_dimensions(change: dict[str, str], tmp_path: Path) -> None:
+    keys = {f"{name}-dimension-scheduling": value for name, value in change.items()}
+    with pytest.warns(astra_sim.InputWarning) as said:
+        result = run(tmp_path, {**SYSTEM, **keys})
+    for key in keys:
+        option = key.replace("-", "_")
+        assert any(
+            f"{key} has no effect: no release of ASTRA-sim 2.x reads it (--set system.{option}=" in str(each.message) for each in said
+        )
+    assert result.finish_ns == run(tmp_path, SYSTEM).finish_ns
+
+
+MISSING = ["all-gather-implementation", "reduce-scatter-implementation", "all-to-all-implementation"]
+
+
+@pytest.mark.parametrize("key", MISSING)
+def test_a_collective_that_the_workload_does_not_have_needs_no_algorithm(key: str, tmp_path: Path) -> None:
+    others = {name: value for name, value in SYSTEM.items() if name != key}
+    expected = run(tmp_path, SYSTEM).finish_ns
+    assert run(tmp_path, others).finish_ns == run(tmp_path, {**SYSTEM, key: []}).finish_ns == expected
+    workload = {"plugin": "collective", "bytes": 8000, "collective": key.removesuffix("-implementation").replace("-", "_")}
+    for system in (others, {**SYSTEM, key: []}):
+        with pytest.raises(InputError, match=f"has 0 algorithms .*{key} is missing"):
+            run(tmp_path, system, workload=workload)
+
+
+def test_too_few_algorithms_are_an_error_where_the_workload_has_the_collective(tmp_path: Path) -> None:
+    square = "plugin:torus?sizes=4,2&link_bandwidth_gib_per_s=50"
+    two = {key: [*value, "ring"] if isinstance(value, list) else value for key, value in SYSTEM.items()}
+    few = {**two, "all-gather-implementation": ["ring"]}
+    assert run(tmp_path, few, platform=square).finish_ns == run(tmp_path, two, platform=square).finish_ns
+    with pytest.raises(InputError, match=r"all_gather has 1 algorithms \(ring\) for 2 dimensions"):
+        run(tmp_path, few, platform=square, workload="plugin:collective?bytes=8000&collective=all_gather")
+
+
+def test_a_roofline_without_a_peak_is_an_error_where_a_node_computes(tmp_path: Path) -> None:
+    system = {**SYSTEM, "roofline-enabled": 1}
+    for rank in range(8):
+        write_nodes(tmp_path / f"c.{rank}.et", [Node(id=0, type=NodeType.COMM_COLL_NODE, comm_type=0, comm_size=8000)])
+        write_nodes(tmp_path / f"t.{rank}.et", [Node(id=0, type=NodeType.COMP_NODE, num_ops=10, tensor_size=10)])
+    assert run(tmp_path, system, workload=tmp_path / "c").finish_ns == run(tmp_path, SYSTEM, workload=tmp_path / "c").finish_ns
+    with pytest.raises(InputError, match=r"node 0.*peak_tera_ops_per_s \(peak-perf\) is missing"):
+        run(tmp_path, system, workload=tmp_path / "t")
+
+
+def test_groups_that_no_node_names_are_said(tmp_path: Path) -> None:
+    (tmp_path / "g.json").write_text('{"1": [0, 1]}')
+    for rank in range(8):
+        named = {"pg_name": "1"} if rank < 2 else {}
+        for prefix, more in (("c", {}), ("n", named)):
+            fields: dict[str, Any] = {"comm_type": 0, "comm_size": 8000, **more}
+            write_nodes(
+                tmp_path / f"{prefix}.{rank}.et", [Node(id=0, type=NodeType.COMM_COLL_NODE, **fields)] if more or prefix == "c" else IDLE
+            )
+    with pytest.warns(astra_sim.InputWarning, match=r"g\.json: has no effect: no operation of the workload names one of these"):
+        run(tmp_path, SYSTEM, workload=tmp_path / "c", groups=tmp_path / "g.json")
+    assert run(tmp_path, SYSTEM, workload=tmp_path / "n", groups=tmp_path / "g.json").finish_ns > 0
+
+
+def test_traces_of_more_ranks_than_npus_are_left_out(tmp_path: Path) -> None:
+    for rank in range(11):
+        write_nodes(tmp_path / f"t.{rank}.et", [Node(id=0, type=NodeType.COMP_NODE, duration_ns=1000 if rank < 8 else 9000)])
+    with pytest.warns(astra_sim.InputWarning, match=r"t\.10\.et: there are traces for 11 ranks; only those of ranks 0 to 7 run"):
+        assert run(tmp_path, SYSTEM, workload=tmp_path / "t").finish_ns == 1000
 
 
 @pytest.mark.parametrize("key", ["preferred-dataset-splits", "all-reduce-implementation"])

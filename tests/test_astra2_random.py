@@ -15,6 +15,8 @@ import astra_sim
 import pytest
 from astra_sim_chakra import Node, NodeType, write_nodes
 
+pytestmark = pytest.mark.filterwarnings("ignore::astra_sim.InputWarning")
+
 CASES = [json.loads(line) for line in (Path(__file__).parent / "astra2_random.jsonl").read_text().splitlines()]
 OPTIONS = {"num-queues-per-dim": "queues_per_dim", "rendezvous-protocol": "rendezvous", "injection-scale": "injection_scale"}
 

@@ -101,9 +101,9 @@ def test_the_forecast_of_long_messages_is_the_rule_of_the_basic_topologies(spec:
     platform = platform_of(f"{spec}&{LINK}")
     request = Request(Collective.ALL_REDUCE, platform.npus, 1 << 34, 1)
     by_name = names.default_algorithm(Collective.ALL_REDUCE, platform.dimensions[0])
-    assert fastest(forecasts_of(platform, 0, False), request, 2000.0) == by_name
+    assert fastest(forecasts_of(platform, 0, False), request, 2000.0) == by_name.partition("?")[0]
     (chosen,) = run(spec, MEBIBYTE).algorithms
-    assert (chosen.algorithm, chosen.reason) == (by_name, "auto")
+    assert (chosen.algorithm, chosen.reason) == (by_name.partition("?")[0], "auto")
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 20, 1 << 30])

@@ -250,9 +250,9 @@ def test_a_run_on_such_a_network_is_an_error(engine: str, network: type[Post], w
 
 @ENGINES
 def test_a_run_whose_messages_are_lost_names_the_network_and_who_waits(engine: str) -> None:
-    with pytest.raises(DeadlockError, match=r"network Loses lost 3 of 9 messages: .* the run cannot finish") as caught:
+    with pytest.raises(DeadlockError, match=r"network Loses lost 4 of 12 messages: .* the run cannot finish") as caught:
         run(engine, network=Loses)
-    assert "waits for a message of 1024 bytes from NPU" in str(caught.value)
+    assert "waits for a message of 512 bytes from NPU" in str(caught.value)
     assert caught.value.exit_status == 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from astra_sim import InputError
+from astra_sim import InputError, InputWarning
 from astra_sim_chakra import (
     Feeder,
     Metadata,
@@ -130,7 +130,7 @@ def test_what_is_written_is_read(nodes: list[Node]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(node_lists(), st.booleans(), st.sampled_from([{COMP}, {COMP, SEND, COLL}, set()]))
 def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -> None:
-    """Nodes as a program, in Python and compiled: by id or in an order that works, and what is alike is of one kind."""
+    """Nodes as a program, in Python and compiled: in an order that works, with priorities by id; what is alike is of one kind."""
     last = max((each.id for each in nodes), default=0)
     again = [evolve(each, id=(last + place + 1) % 2**64, name="again") for place, each in enumerate(nodes)]
     nodes = nodes + [each for each in again if repeated and each.id > last]
@@ -158,8 +158,12 @@ def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -
         assert seen.setdefault(like, (made.kind_of[place], row)) == (made.kind_of[place], made.kinds[made.kind_of[place]])
     assert len(seen) == len(made.kinds) + len(made.works)
     by_id = sorted(range(len(nodes)), key=lambda row: nodes[row].id)
-    if all(nodes[other].id < nodes[row].id for row in by_id for other in trace.dependencies(row)):
+    in_order = all(nodes[other].id < nodes[row].id for row in by_id for other in trace.dependencies(row))
+    assert (made.priorities is None) == (compiled.priorities is None) == in_order
+    if made.priorities is None or compiled.priorities is None:
         assert list(made.rows) == by_id
+    else:
+        assert list(made.priorities) == list(compiled.priorities) == [by_id.index(row) for row in made.rows]
 
 
 @pytest.mark.parametrize("kind", [SEND, RECV])
@@ -510,7 +514,10 @@ def test_missing_ranks_and_wrong_peers_are_named(tmp_path: Path) -> None:
         write_nodes(tmp_path / f"p.{rank}.et", [node(4, name="s", type=SEND, comm_dst=3)])
     with pytest.raises(InputError, match=r"p\.2\.et is missing; expected ranks 0 to 3"):
         load_ranks(tmp_path / "p")
-    with pytest.raises(InputError, match=r"p\.3\.et: there are traces for 4 ranks; expected 2"):
+    with (
+        pytest.warns(InputWarning, match=r"p\.3\.et: there are traces for 4 ranks; only those of ranks 0 to 1 run"),
+        pytest.raises(InputError, match=r"p\.0\.et: node 4 's': comm_dst is 3; expected 0 to 1"),
+    ):
         load_ranks(tmp_path / "p", 2)
     (tmp_path / "p.3.et").unlink()
     with pytest.raises(InputError, match=r"p\.0\.et: node 4 's': comm_dst is 3; expected 0 to 1"):

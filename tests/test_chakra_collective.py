@@ -86,7 +86,10 @@ class TestContract(contracts.CollectiveContract):
 @pytest.mark.parametrize("engine", ["python", "compiled"])
 @pytest.mark.parametrize(
     ("platform", "finish_ns"),
-    [("switch?size=8&link_bandwidth_gib_per_s=50", 14 * 3441), ("ring?size=8&links=2&link_bandwidth_gib_per_s=25", 14 * 2941)],
+    [
+        ("switch?size=8&link_bandwidth_gib_per_s=50", 14 * 3441),
+        ("ring?size=8&links=2&link_bandwidth_gib_per_s=25&both_ways=true", 14 * 2941),
+    ],
 )
 def test_a_ring_takes_as_long_as_in_astra_sim_2(tmp_path: Path, platform: str, finish_ns: int, engine: str) -> None:
     prefix = write(tmp_path, *ring(8))

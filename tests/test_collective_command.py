@@ -20,7 +20,7 @@ from astra_sim_network_analytical.nccl import Prices
 from astra_sim_network_analytical.nccl_parameters import read_device, read_parameters
 from click.testing import CliRunner
 
-SWITCH = "plugin:switch?size=8&links=6&link_bandwidth_gb_per_s=50&link_latency_ns=500"
+SWITCH = "plugin:switch?size=8&links=6&link_bandwidth_gb_per_s=50&link_latency_ns=300"
 NCCL = "plugin:analytical?model=nccl&device=a100"
 AR = Collective.ALL_REDUCE
 

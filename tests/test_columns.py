@@ -14,7 +14,8 @@ from astra_sim.engine import PhaseStepRecord, PhaseStepRecords, has_compiled
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Pass, check_graph
 from astra_sim.platform import LogicalDimension
 from astra_sim.report.spans import computing, union, uses_of
-from astra_sim.rows import Dependencies, Rows, column, kinds_of
+from astra_sim.rows import Dependencies, Rows, column, kinds_of, packed
+from astra_sim.run.composites import repeated
 from astra_sim.schedule import Collective
 from astra_sim_chakra import Node, NodeType, write_nodes
 from astra_sim_systems.chunking import Session
@@ -192,6 +193,15 @@ def test_uses(steps: list[tuple[int, int, int, int]]) -> None:
     seen = [(counts, [(use.spent, list(use.spans.begins), list(use.spans.ends)) for use in uses]) for counts, uses in answers]
     assert seen[0] == seen[1]
     assert seen[0][0] == [sum(record.step == step for record in records) for step in range(5)]
+
+
+@needs_compiled
+@given(st.lists(st.tuples(st.integers(0, 2), times)))
+def test_repeated(members: list[tuple[int, int]]) -> None:
+    parts = [[1, 2], [], [-3]]
+    numbers, offsets = column((number for number, _ in members), "I"), column((offset for _, offset in members), "q")
+    answers = [repeated([packed(part, "q") for part in parts], numbers, offsets, compiled) for compiled in (False, True)]
+    assert answers[0] == answers[1] == packed((each + offset for number, offset in members for each in parts[number]), "q")
 
 
 @given(st.lists(st.tuples(times, times).map(sorted).map(tuple)))

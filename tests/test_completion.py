@@ -60,7 +60,7 @@ def test_commands_are_completed_and_experiment_files_and_options_of_run(folder: 
     assert {"run": "plain", "plugins": "plain", "convert": "plain", "exp.toml": "plain"}.items() <= values("astra ").items()
     assert values("astra pl") == {"plot": "plain", "plugins": "plain"}
     assert values("astra ex") == {"explain": "plain", "exp.toml": "plain"}
-    assert values("astra t") == {"trace": "plain", "traffic": "plain"}
+    assert values("astra t") == {"timeline": "plain", "trace": "plain", "traffic": "plain"}
     assert values("astra traces") == {"traces/": "open"}
     assert values("astra --net") == {"--network": "plain"}
     assert values("astra --vers") == {"--version": "plain"}

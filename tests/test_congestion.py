@@ -352,7 +352,7 @@ def test_a_run_has_statistics_of_links_where_they_are_asked_for() -> None:
     without = simulate(network="plugin:analytical?congestion=aware").to_dict()["network"]
     assert 0 < without["dimensions"][0]["utilisation"] <= 1
     assert "links" not in without
-    assert len(simulate(network="plugin:analytical?congestion=aware&link_figures=true").to_dict()["network"]["links"]) == 8
+    assert len(simulate(network="plugin:analytical?congestion=aware&link_figures=true").to_dict()["network"]["links"]) == 16
 
 
 def test_a_topology_that_does_not_give_its_links_is_an_error() -> None:

@@ -309,7 +309,7 @@ def test_the_ratio_is_the_median_of_the_rounds() -> None:
         (("bench", "engine", "--against"), "--against REVISION"),
         (("bench", "unknown", "--against", "HEAD"), "the names are chakra, engine"),
         (("version", "1.0", "2.0"), "the new version, or nothing"),
-        (("random", "many"), "how many experiments"),
+        (("random", "many"), "random takes a check"),
         (("address", "one", "two"), "the address of the repository, or nothing"),
         (("releasable",), "takes one argument, the tag"),
         (("wheels",), "the folder for the wheels"),

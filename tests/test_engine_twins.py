@@ -25,7 +25,7 @@ SUPPORT |= {"pending_links", "under_way"}
 NAMES = {"ReferenceEngine": "Machine", "_try": "attempt"}
 """What has another name in C++, where `try` is a keyword."""
 
-WITHIN = {"_Side": "SharedBus", "_Node": "Waiting"}
+WITHIN = {"_Side": "SharedBus", "Node": "Waiting"}
 """Classes of Python whose methods are those of another class in C++, where their objects are numbered."""
 
 ONLY_PYTHON = {
@@ -45,8 +45,9 @@ ONLY_CPP = {
     "Chunks": {"has_queues", "queues", "observe"},
     "Collectives": {"chunk_ended"},
     "Program": {"number", "has_units", "size", "kinds", "task", "delay", "first", "waits", "each_successor"},
-    "Units": {"release", "ready"},
+    "Units": {"release"},
     "Tasks": {"observe", "is_observed", "started"},
+    "Causes": {"messages"},
     "Machine": {"set_table"},
 }
 """Public methods: of what is an attribute in Python, or is not needed there."""

@@ -90,13 +90,13 @@ def test_parallelisms_have_their_names() -> None:
     assert all(groups.values())
 
 
-def test_a_pipeline_has_a_bubble() -> None:
+def test_in_a_pipeline_others_compute() -> None:
     table = explained(*LLM)
     compute = sum(row["ns"] for row in table["path"] if row["kind"] == "compute")
     bound = next(bound["ns"] for bound in table["bounds"] if bound["kind"] == "compute")
-    assert table["bubble_ns"] == compute - bound > 0
-    assert "Bubble: " in explain(*LLM)
-    assert explained(GPT3)["bubble_ns"] == 0
+    assert table["compute_of_others_ns"] == compute - bound > 0
+    assert "Other NPUs compute for " in explain(*LLM)
+    assert explained(GPT3)["compute_of_others_ns"] == 0
 
 
 def test_two_runs_are_compared() -> None:
@@ -210,7 +210,7 @@ def test_a_network_without_parts_is_split_by_a_message_of_no_bytes() -> None:
     assert found is not None
     kinds = found.totals()["kind"]
     messages = kinds["latency"] / 1000
-    assert kinds["bandwidth"] == messages * 2 * 1048576 / 8 / 1000
+    assert kinds["bandwidth"] == messages * 2 * 1048576 / 8 / 2 / 1000  # half of a block goes round each way
     assert not [each for each in found.sensitivities if each.parameter in ("bandwidth", "latency")]
 
 
@@ -253,7 +253,7 @@ def test_parts_of_a_delay_add_up_to_it() -> None:
 @pytest.mark.parametrize("rendezvous", [False, True])
 def test_parts_of_a_message_by_hand(rendezvous: bool) -> None:
     """7 ns of compute, then 1000 bytes over a link of 1 byte/ns and 500 ns; a request of 8192 bytes goes before under rendezvous."""
-    line = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=500"
+    line = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=500"
     platform = components_of(workload=ALL_REDUCE, platform=line).platform
     sender = (Compute((), 7000, name="begin"), Send((0,), shift(1), 1000, name="activations"))
     receiver = NpuProgram((Receive((), shift(-1), 1000),), (1,))
@@ -332,3 +332,32 @@ def test_a_run_that_takes_no_time_is_explained(capsys: pytest.CaptureFixture[str
     print_explanation(found, Screen())
     assert capsys.readouterr().out.splitlines()[:2] == ["run: 0.000 ns on 8 NPUs. On its critical path:", "  nothing takes time."]
     assert all(not rows for rows in difference(found, found).values())
+
+
+def test_an_explained_result_is_written(tmp_path: Path) -> None:
+    done = CliRunner().invoke(astra, ["explain", GPT3, "--no-reruns", "-o", str(tmp_path / "one")])
+    assert done.exit_code == 0, done.output
+    result = json.loads((tmp_path / "one" / "result.json").read_text())
+    said = json.loads(CliRunner().invoke(astra, ["explain", GPT3, "--no-reruns", "--json"]).stdout)
+    assert result["explanation"] == said
+    assert (tmp_path / "one" / f"{result['run_name']}_timeline.pftrace.gz").is_file()
+    done = CliRunner().invoke(astra, ["explain", GPT3, GPT3, "--no-reruns", "--quiet", "-o", str(tmp_path / "two")])
+    assert done.exit_code == 0, done.output
+    both = json.loads((tmp_path / "two" / "result.json").read_text())
+    assert [run["run_name"] for run in both] == [f"{result['run_name']} a", f"{result['run_name']} b"]
+
+
+def test_run_explains(tmp_path: Path) -> None:
+    done = CliRunner().invoke(astra, ["run", GPT3, "--explain", "-o", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "On its critical path:" in done.stdout
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["explanation"]["path"]
+
+
+def test_compare_explains_what_it_writes(tmp_path: Path) -> None:
+    choices = ["compare", GPT3, "--set", "run.compute_scale=1", "--set", "run.compute_scale=0.5", "--explain"]
+    done = CliRunner().invoke(astra, [*choices, "--quiet", "-o", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert all(run["explanation"]["path"] for run in json.loads((tmp_path / "out" / "result.json").read_text()))
+    refused = CliRunner().invoke(astra, choices)
+    assert str(refused.exception).startswith("--explain needs --output DIR")

@@ -19,7 +19,7 @@ from support.experiment_checks import components_of, experiment_of
 from support.random_experiments import Experiment
 
 US = 1_000_000
-LINE = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=500"
+LINE = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=500"
 NETWORK = "plugin:analytical?rounding=picosecond"
 SYSTEM = "plugin:astra1?splits=1&endpoint_delay_ns=0"
 

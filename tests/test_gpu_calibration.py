@@ -47,7 +47,7 @@ def test_a_fit_finds_the_device_that_made_the_table(tmp_path: Path) -> None:
     output = str(tmp_path / "mine.toml")
     printed = calibrate("gemm", made, "--device", "h100", "--output", output)
     assert "error of held-out shapes  0." in printed
-    found, right = read_device(output).gemm_fit("bf16"), source.device.gemm_fit("bf16")
+    found, right = read_device(output).gemm_fit("bf16"), source.profile.gemm_fit("bf16")
     assert found.k0 == pytest.approx(right.k0, rel=0.15)
     assert found.small == pytest.approx(right.small, rel=0.03)
     model = Gpu(GpuOptions(device=output))
@@ -72,7 +72,7 @@ def test_attention_is_fitted_too(tmp_path: Path) -> None:
         )
     )
     calibrate("attention", str(table), "--device", str(base), "--output", output)
-    found, right = read_device(output).attention, source.device.attention
+    found, right = read_device(output).attention, source.profile.attention
     assert found.peak_tera_ops_per_s == pytest.approx(right.peak_tera_ops_per_s, rel=0.03)
     assert found.half_length == pytest.approx(right.half_length, rel=0.1)
     assert (found.small_head, found.backward) == (right.small_head, right.backward)

@@ -10,7 +10,7 @@ from support import ROOT
 
 DEVICES = data_files.names(device.FOLDER)
 PAGE = (ROOT / "docs" / "compute.md").read_text(encoding="utf-8")
-OF_DATA_SHEETS = ("multiprocessors", "memory_bandwidth_gb_per_s", "memory_gb", "peak_tera_ops_per_s")
+OF_DATA_SHEETS = ("multiprocessors", "memory_bandwidth_gb_per_s", "memory_gib", "peak_tera_ops_per_s")
 UNVERIFIED = "unverified: "
 
 
@@ -47,7 +47,7 @@ def test_the_table_of_devices_has_the_numbers_of_the_files(name: str) -> None:
 
     assert cell(units) == str(found.multiprocessors)
     assert cell(bandwidth) == f"{found.memory_bandwidth_gb_per_s:g}"
-    assert cell(memory) == f"{found.memory_gb:.0f}"
+    assert cell(memory) == f"{found.memory_gib:.0f}"
     rates = {key: f"{rate:.0f}" for key, rate in found.peak_tera_ops_per_s.items()}
     shown = rates["bf16"] if "bf16" in rates else f"fp16 {rates['fp16']}"
     assert cell(peaks) == shown + (f" ({rates['fp8']})" if "fp8" in rates else "")

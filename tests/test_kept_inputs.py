@@ -163,7 +163,10 @@ RUN_BY_CONTEXT: dict[str, list[Any]] = {
 }
 """What a context says, with other values than that of the runs here; a test holds that it is all."""
 
-LEFT_OUT = {"plugins": "what is kept goes by the objects that providers are, and other plugins have others"}
+LEFT_OUT = {
+    "plugins": "what is kept goes by the objects that providers are, and other plugins have others",
+    "groups_in_use": "what workloads write while they are made, for a warning; nothing that is kept reads it",
+}
 
 
 def contexts(context: Context) -> Iterator[Context]:

@@ -64,7 +64,7 @@ def test_the_system_file_of_2() -> None:
         "peak-perf": "compute.peak_tera_ops_per_s",
         "roofline-enabled": "compute.plugin",
         "replay-only": "replay_only",
-        **dict.fromkeys(("trace-enabled", "track-local-mem", *astra2_file._WITHOUT_EFFECT), "-"),
+        **dict.fromkeys(("trace-enabled", "track-local-mem", *astra2_file._SCHEDULING, *astra2_file._WITHOUT_EFFECT), "-"),
     }
     assert set(astra2_file._OTHERS) <= set(others)
     assert options(table(2, "The system file")) == converted | others
@@ -89,7 +89,6 @@ VALUES = [
     (1, "The system file", "inter-dimension-scheduling", names.DIMENSION_ORDERS),
     (1, "The network file of the analytical backend", "topologies-per-dim", network1_file._TOPOLOGIES),
     (1, "The network file of the analytical backend", "dimension-type", network1_file._PACKAGING),
-    (2, "The system file", "inter-dimension-scheduling", astra2_file._DIMENSION_ORDERS),
     (2, "The network file", "topology", network2_file._TOPOLOGIES),
     (2, "The memory file", "memory-type", memory_file._ARRANGEMENTS),
 ]

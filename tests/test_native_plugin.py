@@ -42,7 +42,7 @@ def test_a_wheel_of_a_network_in_cpp_is_built_anywhere_installed_and_used(
     for engine in ("python", "compiled"):
         done = environment.run("astra", "--network", "plugin:bus?bandwidth_gb_per_s=200", "--engine", engine, *arguments)
         assert done.returncode == 0, done.stderr
-        answers.append({**json.loads(done.stdout), "wall_s": 0, "experiment": None, "versions": None})
+        answers.append({**json.loads(done.stdout), "wall_s": 0, "experiment": None, "versions": None, "invocation": None})
     assert answers[0] == answers[1]
     # 14 steps of 8 messages of 125 000 bytes, one after another; a step may overlap with the time in which others are on their way.
     transfer_ns = 14 * 8 * 125_000 / 200

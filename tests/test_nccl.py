@@ -145,8 +145,8 @@ def test_more_bytes_and_more_ranks_take_no_less(name: str, operation: Collective
 PLATFORM: dict[str, Any] = {
     "name": "DGX A100",
     "dimensions": [
-        {"topology": "switch", "size": 8, "link_bandwidth_gb_per_s": 300, "link_latency_ns": 500},
-        {"topology": "switch", "size": 4, "link_bandwidth_gb_per_s": 25, "link_latency_ns": 1000},
+        {"topology": "switch", "size": 8, "link_bandwidth_gb_per_s": 300, "link_latency_ns": 300},
+        {"topology": "switch", "size": 4, "link_bandwidth_gb_per_s": 25, "link_latency_ns": 1350},
     ],
 }
 
@@ -225,7 +225,8 @@ def test_parameters_that_are_wrong(fits: list[dict[str, Any]], why: str) -> None
 def test_a_collective_without_a_fit_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(
-        'title = "mine"\ncalibrated = true\n[[fits]]\noperation = "all_gather"\nranks = 8\nll = { latency_us = 1, gb_per_s = 1 }\n'
+        'title = "mine"\ncalibrated = true\nnode = { gb_per_s = 300 }\n'
+        '[[fits]]\noperation = "all_gather"\nranks = 8\nll = { latency_us = 1, gb_per_s = 1 }\n'
     )
     with pytest.raises(InputError, match="mine: it has no fit of all_reduce"):
         astra_sim.simulate(

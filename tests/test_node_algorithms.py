@@ -13,8 +13,8 @@ from astra_sim import InputError, InputWarning
 from astra_sim_chakra import Node, NodeType, write_nodes
 
 SIZE = 131072
-RING = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=25&link_latency_ns=500"
-TORUS = "plugin:torus?sizes=2,2&link_bandwidth_gib_per_s=25&link_latency_ns=500"
+RING = "plugin:ring?both_ways=true&size=4&links=2&link_bandwidth_gib_per_s=25&link_latency_ns=500"
+TORUS = "plugin:torus?both_ways=true&sizes=2,2&link_bandwidth_gib_per_s=25&link_latency_ns=500"
 SYSTEM: dict[str, Any] = {
     "endpoint-delay": 10,
     "preferred-dataset-splits": 4,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from pathlib import Path
@@ -25,6 +26,7 @@ def test_a_notebook_runs_and_its_figures_hold(path: Path, tmp_path: Path, monkey
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Jupyter about itself
         nbclient.NotebookClient(book, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+        gc.collect()  # the client goes here, not in another test: its kernel may still be ending
     printed = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any(output.output_type == "stream" and output.name == "stdout" for output in printed)
 

@@ -28,7 +28,7 @@ from support.experiment_checks import components_of
 from support.random_experiments import Experiment
 
 VGG16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
-RING = "plugin:torus?sizes=4&link_bandwidth_gb_per_s=1&link_latency_ns=0"
+RING = "plugin:torus?sizes=4&both_ways=true&link_bandwidth_gb_per_s=1&link_latency_ns=0"
 SYSTEM = "plugin:astra2"
 US = 1_000_000
 
@@ -223,7 +223,7 @@ def test_a_trace_names_the_group_of_a_message(tmp_path: Path) -> None:
         ]
         aimed = [attrs.evolve(node, comm_src=0) if rank else attrs.evolve(node, comm_dst=1) for node in nodes]
         write_nodes(tmp_path / f"t.{rank}.et", aimed)
-    ring = "plugin:torus?sizes=2&link_bandwidth_gb_per_s=1&link_latency_ns=0"
+    ring = "plugin:torus?sizes=2&both_ways=true&link_bandwidth_gb_per_s=1&link_latency_ns=0"
     result = astra_sim.simulate(workload=str(tmp_path / "t"), platform=ring, system=SYSTEM, npu_times=True)
     assert {row["group"]: row["bytes"] for row in result.groups} == {"stages": 2000, "point-to-point": 2000}
 

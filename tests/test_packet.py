@@ -172,7 +172,7 @@ def test_a_long_message_costs_less_than_its_flits() -> None:
     size = 10**12
     made.inject(0, [(0, 0, 1, size, -1)])
     time, _ = made.advance(None) or (0, [])
-    assert time == pytest.approx(size / 64 * 1000, rel=1e-3)
+    assert time == pytest.approx(size / 32 * 1000, rel=1e-3)
     made.check()
 
 

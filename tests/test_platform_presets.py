@@ -50,7 +50,7 @@ def test_a_machine_of_nodes_is_a_node_and_a_switch_of_nodes(name: str) -> None:
     platform = platform_of(f"plugin:{name}?nodes=5")
     node, network = platform.dimensions
     assert (node.topology.name, node.size, node.links) == (machine["topology"], machine["gpus"], machine["nvlinks"])
-    assert node.link_bandwidth * node.topology.links_per_message() == machine["nvlinks"] * machine["nvlink_link_gb_s"]
+    assert node.link_bandwidth * node.topology.links_per_npu() == machine["nvlinks"] * machine["nvlink_link_gb_s"]
     assert node.link_latency_ns * node.topology.hops(0, 1) == machine["nvlink_latency_ns"]
     assert (network.topology.name, network.size, network.packaging) == ("switch", 5, "pod")
     assert network.link_bandwidth * network.topology.links_per_message() == machine["nic_gb_s"]

@@ -28,7 +28,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Runs that differ in how fast they compute, and on how many NPUs they run."""
     found = []
     for name, npus, scale in (("small", 4, 1.0), ("large", 16, 0.5), ("middle", 8, 0.25)):
-        platform = f"plugin:ring?size={npus}&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
+        platform = f"plugin:ring?size={npus}&links=2&link_bandwidth_gib_per_s=100&link_latency_ns=500"
         result = astra_sim.simulate(EXAMPLE, platform=platform, compute_scale=scale, run_name=name, set=["system.splits=2"])
         found.append(tmp_path_factory.mktemp(name))
         astra_sim.write_reports(result, found[-1], reports=("astra1", "timeline"))
@@ -120,7 +120,10 @@ def test_utilisation_is_a_line_of_each_dimension(three: list[Run], folders: list
 
 def test_links_are_cells_from_router_to_router(tmp_path: Path) -> None:
     platform = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
-    result = astra_sim.simulate(workload="plugin:collective?bytes=65536", platform=platform, network="plugin:packet", run_name="packet")
+    ring = "plugin:astra2?all_reduce=ring"
+    result = astra_sim.simulate(
+        workload="plugin:collective?bytes=65536", platform=platform, network="plugin:packet", system=ring, run_name="packet"
+    )
     astra_sim.write_reports(result, tmp_path)
     (run,) = load_runs([str(tmp_path)])
     (image,) = drawn("links", [run]).axes[0].images

@@ -75,16 +75,19 @@ RULES = st.builds(Rule, KEYS, st.booleans(), TURNS)
 ORDERS = st.builds(RuleOrder, RULES, st.dictionaries(KINDS, RULES, max_size=3))
 
 
-def places(order: Order, slots: int, moves: Sequence[Job | int | None]) -> list[int]:
-    """The numbers of jobs as they start: a job enters, None starts the next, a number lets one of those that run go."""
+def places(order: Order, slots: int, moves: Sequence[Job | int | tuple[int, int] | None]) -> list[int]:
+    """The numbers of jobs as they start.
+
+    A job enters, None starts the next, a key (its number, 0) that one if it waits, a number lets one of those that run go.
+    """
     queue: Queue[int] = make_queue(slots, order)
     started: list[int] = []
     running: list[int] = []
     for number, move in enumerate(moves):
         if isinstance(move, Job):
-            queue.enter(number, move)
-        elif move is None:
-            next_one = queue.start()
+            queue.enter(number, (number, 0), move)
+        elif move is None or isinstance(move, tuple):
+            next_one = queue.start(move)
             if next_one is not None:
                 started.append(next_one)
                 running.append(next_one)
@@ -93,20 +96,23 @@ def places(order: Order, slots: int, moves: Sequence[Job | int | None]) -> list[
     return started
 
 
-MOVES = st.lists(st.one_of(JOBS, JOBS, st.none(), st.integers(0, 3)), max_size=80)
+WANTED = st.tuples(st.integers(0, 60), st.just(0))
+MOVES = st.lists(st.one_of(JOBS, JOBS, st.none(), WANTED, st.integers(0, 3)), max_size=80)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 @settings(max_examples=200, deadline=None)
 @given(slots=st.integers(1, 3), moves=MOVES)
-def test_a_built_in_order_is_that_of_astra_sim(name: str, slots: int, moves: list[Job | int | None]) -> None:
+def test_a_built_in_order_is_that_of_astra_sim(name: str, slots: int, moves: list[Job | int | tuple[int, int] | None]) -> None:
     rules, scanned = BUILT_IN[name]
     assert places(rules, slots, moves) == places(scanned, slots, moves) == places(rules.__call__, slots, moves)
 
 
 @settings(max_examples=300, deadline=None)
 @given(order=ORDERS, slots=st.integers(1, 3), moves=MOVES)
-def test_a_queue_of_rules_finds_the_place_that_the_rules_mean(order: RuleOrder, slots: int, moves: list[Job | int | None]) -> None:
+def test_a_queue_of_rules_finds_the_place_that_the_rules_mean(
+    order: RuleOrder, slots: int, moves: list[Job | int | tuple[int, int] | None]
+) -> None:
     assert places(order, slots, moves) == places(order.__call__, slots, moves)
 
 

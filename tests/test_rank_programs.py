@@ -13,7 +13,7 @@ from astra_sim.schedule import Collective, rank, shift
 from support import figures
 
 ENGINES = ["python", "compiled"]
-RING = "plugin:ring?size={}&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=100"
+RING = "plugin:ring?both_ways=true&size={}&links=2&link_bandwidth_gb_per_s=0.5&link_latency_ns=100"
 
 
 def run(npus: int, *programs: list[Operation], engine: str = "compiled", **more: Any) -> astra_sim.Result:

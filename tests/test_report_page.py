@@ -17,9 +17,11 @@ from astra_sim.graph import Compute, ExecutionGraph
 from astra_sim.platform import LogicalDimension
 from astra_sim.report.result import Result
 from astra_sim_report import runs
+from astra_sim_report.colours import KNOWN, Colours, series
 from astra_sim_report.figures import COMPUTE, EXPOSED, in_unit
+from astra_sim_report.merging import clusters, merged, shares
 from astra_sim_report.page import page
-from astra_sim_report.runs import Slice, load_runs, longest
+from astra_sim_report.runs import load_runs
 from support import ROOT
 from support.browser import browse, in_a_browser
 
@@ -68,7 +70,9 @@ def test_the_figures_of_a_page_are_those_of_result_json(vgg16: Path, packet: Pat
             assert sum(percent) / (len(percent) - 1) == pytest.approx(100 * dimension["utilisation"], rel=1e-6)
     timeline = [source for name, source in found.items() if name.startswith("timeline-0-")]
     expected = list(astra_sim.simulate(EXAMPLES / "vgg16_dgx2_pod.toml").timeline())
-    assert sorted(begin for source in timeline for begin in source["begin"]) == sorted(int(each.begin_ns) for each in expected)
+    begins = {begin for source in timeline for begin in source["begin"]}
+    assert begins <= {int(each.begin_ns) for each in expected}
+    assert {int(each.begin_ns) for each in expected if each.lane == "compute"} <= begins
     rows = (packet / "links.csv").read_text().splitlines()[1:]
     loads = {(int(row.split(",")[3]), int(row.split(",")[4])): 100 * float(row.split(",")[7]) for row in rows}
     links = found["links-1"]
@@ -175,29 +179,74 @@ def test_a_page_of_256_npus_one_by_one_is_small(tmp_path: Path) -> None:
     assert len(text.encode()) < 5_000_000
 
 
-def test_many_slices_become_few_that_look_alike() -> None:
-    short = [Slice(0, f"s{place}", "compute", 10 * place, 10 * place + 8) for place in range(1000)]
-    long = Slice(0, "long", "compute", 10_000, 20_000)
-    other = Slice(1, "other", "compute", 5, 6)
-    joined = runs._joined([*short, long, other], 5)
-    assert joined == [*short, long, other]  # none is as short as that
-    joined = runs._joined([*short, long, other], 8)
-    assert joined == [Slice(0, "1000 x compute", "compute", 0, 9998, 1000), long, other]
+def test_short_intervals_that_are_close_become_one() -> None:
+    begins = [*(10.0 * place for place in range(1000)), 10_000.0]
+    ends = [*(10.0 * place + 8 for place in range(1000)), 20_000.0]
+    assert [each.members for each in clusters(begins, ends, 5)] == [[place] for place in range(1001)]  # none is as short as that
+    first, long = clusters(begins, ends, 8)
+    assert (len(first.members), first.begin_ns, first.end_ns, list(long.members)) == (1000, 0, 9998, [1000])
+    found, pixel = merged(begins, ends, 20_000, 100)
+    assert len(found) <= 100
+    assert sum(len(each.members) for each in found) == 1001
+    assert 8 <= pixel <= 200
+    assert merged(begins, ends, 20_000, 1001)[1] == 0
+
+
+def test_what_overlaps_in_a_row_is_one() -> None:
+    found = clusters([0, 5, 20], [10, 15, 30], -1, apart=True)
+    assert [(each.members, each.begin_ns, each.end_ns) for each in found] == [([0, 1], 0, 15), ([2], 20, 30)]
+
+
+def test_every_row_has_its_share() -> None:
+    assert shares([1000, 3, 1000, 0], 103) == [50, 3, 50, 0]
+    assert shares([5, 5], 100) == [5, 5]
+    assert shares([10, 10, 10], 2) == [1, 1, 1]
 
 
 def test_a_timeline_of_many_intervals_is_kept_in_few(tmp_path: Path) -> None:
     result = astra_sim.simulate(EXAMPLES / "vgg16_dgx2_pod.toml", passes=40)
     path = output(tmp_path / "out", result) / f"{result.run_name}_timeline.pftrace.gz"
     count = len(list(result.timeline()))
-    read = runs.read_timeline(path, 3000)
-    assert count > 3 * 3000
-    assert len(read.slices) <= 3000
-    assert (sum(each.things for each in read.slices), read.left_out) == (count, 0)
-    assert 0 < read.joined_ns < result.finish_ns / 500
-    assert max(each.end_ns for each in read.slices) == int(result.finish_ns)
-    fewer = runs.read_timeline(path, 1000)  # where joining does not suffice the shortest go
-    assert len(fewer.slices) == 1000
-    assert fewer.left_out > 0
+    for most in (3000, 100):
+        read = runs.read_timeline(path, most)
+        assert count > 3 * most
+        assert len(read.slices) <= most
+        assert sum(each.things for each in read.slices) == count
+        assert max(each.end_ns for each in read.slices) == int(result.finish_ns)
+    assert 0 < runs.read_timeline(path, 3000).joined_ns < result.finish_ns / 100
+
+
+def test_every_npu_has_a_row_where_there_are_more_than_a_page_shows() -> None:
+    rows = [(f"NPU {npu}", lane) for npu in range(100) for lane in ("compute", "collectives", "dimension 0")]
+    chosen = runs.chosen_rows(rows, 150)
+    assert len(chosen) <= 150
+    assert {group for group, _ in chosen} == {f"NPU {npu}" for npu in range(100)}
+    assert all((f"NPU {npu}", "compute") in chosen for npu in range(100))
+    few = runs.chosen_rows(rows, 10)
+    assert [group for group, _ in few] == [f"NPU {npu}" for npu in range(0, 100, 10)]
+
+
+def test_a_colour_means_one_thing() -> None:
+    assert len(set(KNOWN.values())) == len(KNOWN)
+    colours = Colours()
+    names = [*KNOWN, *(f"group {number}" for number in range(50))]
+    assert len({colours.of(name) for name in names}) == len(names)
+    assert [colours.of(name) for name in names] == [colours.of(name) for name in names]
+    assert len(set(series(40))) == 40
+
+
+@in_a_browser
+def test_the_difference_of_two_explained_runs_is_a_waterfall(vgg16: Path, tmp_path: Path) -> None:
+    other = {**EXPLANATION, "path": [{"kind": "compute", "layer": "one", "ns": 700}, {"kind": "latency", "layer": "two", "ns": 100}]}
+    folders = [changed(tmp_path / "a", vgg16, run_name="a", explanation=EXPLANATION)]
+    folders.append(changed(tmp_path / "b", vgg16, run_name="b", explanation=other))
+    text = page(load_runs(list(map(str, folders))))
+    found, complaints = browse(text, tmp_path)
+    assert complaints == []
+    change = found["difference-kind-1"]
+    assert (change["part"], change["ns"]) == (["a", "bandwidth", "latency", "compute", "b"], [1000, -250, 60, -10, 800])
+    assert (change["begin"], change["end"]) == ([0, 750, 750, 800, 0], [1000, 1000, 810, 810, 800])
+    assert ">a and b</h2>" in text
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders(vgg16: Path, tmp_path: Path) -> None:
@@ -275,13 +324,3 @@ def test_a_run_that_takes_no_time_has_a_page(tmp_path: Path) -> None:
     found, complaints = browse(page(load_runs([str(output(tmp_path / "out", result))])), tmp_path)
     assert complaints == []
     assert found["figures"] == 1
-
-
-def test_each_row_of_a_long_timeline_keeps_its_longest_intervals() -> None:
-    slices = [Slice(row, "compute", "compute", 100 * place, 100 * place + 1 + place % 7) for row in (0, 1) for place in range(500)]
-    few = [Slice(2, "send", "send", 5, 6)]
-    kept = longest([*slices, *few], 201)
-    assert [sum(each.row == row for each in kept) for row in (0, 1, 2)] == [100, 100, 1]
-    assert min(each.end_ns - each.begin_ns for each in kept if each.row < 2) >= 6
-    assert kept == sorted(kept, key=lambda each: (each.row, each.begin_ns))
-    assert longest(few, 10) == few

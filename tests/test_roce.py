@@ -253,7 +253,7 @@ def test_balancing_uses_the_ways_that_it_says(balancing: str, fabric: str) -> No
 def test_several_interfaces_are_chosen_by_message(tmp_path: Path) -> None:
     path = tmp_path / "rails.txt"
     path.write_text(topology(2, 2, [(0, 2), (1, 2), (0, 3), (1, 3)]))
-    made = network(str(path))
+    made = network(str(path), load_balancing="ecmp")
     run(made, *[(0, 1, 1000)] * 40)
     loads = bytes_of_links(made)
     assert loads["NPU 0 to switch 0"] > 5000

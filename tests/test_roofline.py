@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import astra_sim
 import pytest
 from astra_sim import InputError
@@ -88,11 +90,23 @@ def test_the_rule_of_astra_sim_2_cuts_to_nanoseconds() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"peak_tera_ops_per_s": 1}, r"memory_bandwidth_gb_per_s \(local-mem-bw\) is missing; the rule astra2 needs it"),
+        ({"memory_bandwidth_gb_per_s": 1}, r"peak_tera_ops_per_s \(peak-perf\) is missing; the rule astra2 needs it"),
+    ],
+)
+def test_the_rule_astra2_needs_both_rates_where_something_computes(options: dict[str, Any], message: str) -> None:
+    made = model(**options, rule="astra2")
+    with pytest.raises(MissingWork, match=message):
+        made.duration_ns(Work(None, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({}, "peak_tera_ops_per_s is missing, and peak_by_type has no fp16"),
         ({"peak_by_type": {"fp61": 1}}, "peak_by_type has 'fp61'; known: fp64"),
         ({"peak_by_type": {"fp16": 0}}, "fp16 is 0; expected a number above 0"),
         ({"peak_tera_ops_per_s": 1, "element_type": "fp15"}, "element_type is 'fp15'"),
-        ({"peak_tera_ops_per_s": 1, "rule": "astra2"}, "memory_bandwidth_gb_per_s is missing; the rule astra2 needs it"),
         (
             {"peak_tera_ops_per_s": 1, "efficiency_function": "os:_exit"},
             "efficiency_function is 'os:_exit'; expected the name of a function of",

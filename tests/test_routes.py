@@ -121,10 +121,10 @@ def test_a_message_counts_in_the_dimension_it_takes(engine: str, symmetry: bool)
     receives = NpuProgram((Receive((), rank(0), 5000, 0), Receive((), rank(0), 5000, 1)), (8,))
     result = simulate(of_npu_0(*sends, others=(receives,)), engine=engine, symmetry=symmetry)
     outer = result.dimensions[2]
-    # Two hops of 100 ns; a ring has the bandwidth of both directions.
-    assert (outer.bytes, outer.average_chunk_latency_ns) == (10000, 200 + 2500)
+    # Two hops of 100 ns; a message on a ring has the bandwidth of one direction.
+    assert (outer.bytes, outer.average_chunk_latency_ns) == (10000, 200 + 5000)
     assert outer.utilisation == 1
-    assert result.busy_ns == [[], [], [(0, 5400)]]
+    assert result.busy_ns == [[], [], [(0, 10400)]]
     assert [dimension.average_chunk_latency_ns for dimension in result.dimensions[:2]] == [None, None]
     assert result.network["payload_bytes_per_dimension"] == [0, 0, 10000]
 

@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```console\n(?P<commands>.*?)```|```python\n(?P<code>.*?)```\n\n```\n(?P<printed>.*?)```", re.DOTALL)
 WALL = re.compile(r"wall time: [\d.]+ s")
 LONG = re.compile(r"\| `(?P<study>\w+)\.toml` \| `(?P<network>plugin:[^`]+)` \| (?P<ms>[\d,.]+) \|")
-IN_SECONDS = ("plugin:analytical", "plugin:flow?routing=split")
+IN_SECONDS = ("plugin:analytical", "plugin:flow?routing=hash")
 
 
 def lines(text: str) -> list[str]:

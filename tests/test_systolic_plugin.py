@@ -120,10 +120,10 @@ def test_a_configuration_file_is_a_compute_model(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (("gemm = { m = 16, n = 128", "gemm = { m = 0, n = 128"), "layers 0: forward: gemm: m is 0; expected at least 1"),
-        (("gemm = { m = 16, n = 128, k = 512 }", "gemm = { m = 16 }"), "gemm: n is missing"),
+        (("gemm = { m = 16, n = 128, k = 512 }", "gemm = { m = 16 }"), "gemm: n and k are missing"),
         (
             ("gemm = { m = 16, n = 128, k = 512 }", "gemm = { m = 1, n = 1, k = 1 }, convolution = { input_height = 1 }"),
-            "forward: convolution: input_width is missing",
+            "forward: convolution: input_width, filter_height, filter_width, channels and filters are missing",
         ),
         (
             (

@@ -23,6 +23,7 @@ from astra_sim.schedule import rank
 from astra_sim_report import runs, timeline
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
+from random_checks.timelines import Drawn, broken_arrows, read
 from support import ROOT
 
 VGG16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
@@ -57,11 +58,16 @@ def pipeline(**options: Any) -> Result:
 def expected(result: Result, digits: int | None = 0) -> set[Thing]:
     """The intervals of a result as a trace has them: in whole nanoseconds, or with all `digits` (None)."""
     things = set()
+    sent = {each.message: each.sent_ns for own in result.timelines() for each in own if each.sent_ns is not None}
     for own in result.timelines():
         group = f"NPU {own.npu}" + (f", as {own.npus} NPUs with its program" if own.npus > 1 else "")
         for each in own:
-            name = each.name if each.lane.startswith("dimension") else f"{each.name} {each.kind}".lstrip()
-            times = (each.begin_ns, each.end_ns) if digits is None else (int(each.begin_ns), int(each.end_ns))
+            if each.kind == "receive" and each.end_ns == each.begin_ns:
+                continue
+            name = timeline.slice_name(each)
+            begin = each.begin_ns if each.kind != "receive" else sent[each.message]  # it is drawn while its message is on the way
+            assert begin is not None
+            times = (begin, each.end_ns) if digits is None else (int(begin), int(each.end_ns))
             things.add(Thing(group, each.lane, name, each.kind, *times))
     return things
 
@@ -117,7 +123,7 @@ def test_a_trace_has_every_interval_by_the_schema_that_perfetto_publishes(experi
     assert {packet.trusted_packet_sequence_id for packet in trace.packet} == {1}
     assert not any(len(UnknownFieldSet(packet)) for packet in trace.packet)
     found = things_of(trace)
-    assert len(found) == sum(len(list(own)) for own in result.timelines())
+    assert len(found) == sum(each.end_ns > each.begin_ns for own in result.timelines() for each in own)
     assert set(found) == expected(result)
 
 
@@ -206,12 +212,13 @@ def test_the_report_is_a_file_of_each_run_and_goes_by_series(tmp_path: Path, mon
     assert reports(tmp_path / "none", result, "none") == ["result.json"]
     assert reports(tmp_path / "all", result, "all") == ["result.json", file]
     monkeypatch.setattr(timeline, "MAX_SLICES", 100)
-    with pytest.warns(InputWarning, match="ends after its first 100 intervals; --series all writes all of them"):
+    with pytest.warns(InputWarning, match=r"follow each other closely are drawn as one; --series all writes each of them"):
         reports(tmp_path / "limited", result)
     few = things_of(Trace.FromString(gzip.decompress((tmp_path / "limited" / file).read_bytes())))
-    every = sorted(things_of(Trace.FromString(gzip.decompress((tmp_path / "all" / file).read_bytes()))), key=lambda each: each.begin)
+    every = things_of(Trace.FromString(gzip.decompress((tmp_path / "all" / file).read_bytes())))
     assert 0 < len(few) <= 100
-    assert {each.begin for each in few} <= {each.begin for each in every[:100]}
+    assert {each.track for each in few} == {each.track for each in every}
+    assert max(each.end for each in few) == max(each.end for each in every)
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -282,7 +289,7 @@ def test_a_comparison_has_the_timelines_of_every_program(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     for run in runs.load_runs([str(tmp_path / "out")]):
         assert run.timeline is not None
-        groups = {group for group, _ in run.timeline.rows}
+        groups = {group for group, _ in run.timeline.rows} - {timeline.PATH}
         assert groups == {f"NPU {npu}, as 2 NPUs with its program" for npu in (0, 2, 4, 6)}
 
 
@@ -292,3 +299,132 @@ def test_a_run_that_takes_no_time_has_an_empty_timeline(tmp_path: Path) -> None:
     assert result.finish_ns == 0
     assert things_of(Trace.FromString(written(result, tmp_path / "x.pftrace"))) == []
     assert [event["ph"] for event in json.loads(written(result, tmp_path / "x.json"))["traceEvents"]] == ["M", "M"]
+
+
+MODEL = {"layers": 8, "hidden": 256, "heads": 4, "vocab": 1024, "sequence": 128}
+MODEL_ON_STAGES: dict[str, Any] = {
+    "workload": {"plugin": "llm", "model": MODEL, "global_batch": 64, "micro_batch": 1, "pipeline_parallel": 4, "tensor_parallel": 2},
+    "compute": "plugin:gpu?device=h100",
+    "network": "plugin:analytical",
+    "platform": RING,
+}
+
+
+def drawn(result: Result, path: Path) -> list[Drawn]:
+    astra_sim.write_reports(result, path, reports="timeline", series="all")
+    return read((path / f"{result.run_name}{timeline.SUFFIX}").read_bytes())
+
+
+def test_a_limited_file_and_a_page_have_every_stage_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = astra_sim.simulate(**MODEL_ON_STAGES, timelines=True)
+    monkeypatch.setattr(timeline, "MAX_SLICES", 2000)
+    with pytest.warns(InputWarning, match="closely are drawn as one"):
+        astra_sim.write_reports(result, tmp_path, reports="timeline")
+    path = tmp_path / f"{result.run_name}{timeline.SUFFIX}"
+    page = runs.read_timeline(path, 500)
+    stages = {timeline.group_name(own.npu, own.npus): own for own in result.timelines()}
+    assert len(stages) == 4
+    assert {group for group, _ in page.rows} == set(stages)
+    for group, own in stages.items():
+        row = page.rows.index((group, "compute"))
+        last = max(each.end_ns for each in own if each.lane == "compute")
+        assert max(each.end_ns for each in page.slices if each.row == row) == int(last)
+        lanes = [lane for of, lane in page.rows if of == group]
+        assert len(lanes) == len(set(lanes)) <= 8  # one row for compute and one for each stream, however many receives are posted
+    assert len(page.slices) <= 500
+
+
+def test_arrows_lead_from_sends_to_receives_and_through_the_phases_of_chunks(tmp_path: Path) -> None:
+    result = astra_sim.simulate(**MODEL_ON_STAGES, timelines=True)
+    slices = drawn(result, tmp_path)
+    assert broken_arrows(slices) == []
+    receives = [each for each in slices if each.lane == "pp receive"]
+    assert len(receives) == 2 * 3 * 64  # forward and backward, between four stages
+    assert all(len(each.ending) == 1 for each in receives)
+    sends = {number: each for each in slices if each.lane == "pp send" for number in each.through}
+    for each in receives:
+        send = sends[each.ending[0]]
+        assert (f"NPU {send.arguments['to NPU']}", send.arguments["bytes"]) == (each.group.partition(",")[0], each.arguments["bytes"])
+    collectives = [each for each in slices if each.lane == "tp collectives"]
+    assert all(each.through for each in collectives)
+    assert {each.arguments["group"] for each in collectives} == {"tp"}
+
+
+def test_slices_say_their_layer_pass_and_bytes(tmp_path: Path) -> None:
+    slices = drawn(astra_sim.simulate(VGG16), tmp_path)
+    (reduced,) = [each for each in slices if each.lane == "collectives" and each.name.startswith("fc1 all_reduce")]
+    assert reduced.name == "fc1 all_reduce backward (weight gradient)"
+    assert {key: reduced.arguments[key] for key in ("layer", "pass")} == {"layer": "fc1", "pass": "backward (weight gradient)"}
+    assert reduced.arguments["bytes"] > 0
+    assert {"fc1 forward", "fc1 backward (input gradient)"} <= {each.name for each in slices if each.lane == "compute"}
+
+
+def test_the_critical_path_is_a_track_and_marks_what_lies_on_it(tmp_path: Path) -> None:
+    result = astra_sim.simulate(**MODEL_ON_STAGES, timelines="path")
+    slices = drawn(result, tmp_path)
+    path = [each for each in slices if each.lane == timeline.PATH]
+    assert (path[0].begin, path[-1].end) == (0, int(result.finish_ns))
+    assert all(one.end == other.begin for one, other in itertools.pairwise(path))
+    marked = sum(each.arguments.get("critical path (ns)", 0.0) for each in slices if each.lane == "compute")
+    computed = sum(each.end_ns - each.begin_ns for each in result.critical_path() if each.kind == "compute")
+    assert marked == pytest.approx(computed)
+    with pytest.raises(InputError, match="this run has not kept its critical path"):
+        astra_sim.simulate(VGG16).critical_path()
+
+
+def test_an_explained_run_has_a_timeline_of_every_npu() -> None:
+    result = astra_sim.simulate(**MODEL_ON_STAGES, explain="path", symmetry=False)
+    assert [(own.npu, own.npus) for own in result.timelines()] == [(npu, 1) for npu in range(8)]
+    alike = astra_sim.simulate(**MODEL_ON_STAGES, explain="path")
+    assert [(own.npu, own.npus) for own in alike.timelines()] == [(npu, 2) for npu in (0, 2, 4, 6)]
+
+
+@pytest.mark.parametrize("engine", ["python", "compiled"])
+def test_messages_of_collectives_are_drawn_where_they_are_asked_for(engine: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"workload": "plugin:collective?bytes=4096", "platform": RING, "engine": engine, "symmetry": False}
+    result = astra_sim.simulate(**options, timelines="messages")
+    sent = [each for each in result.timeline() if each.kind == "message sent"]
+    assert len(sent) * 8 == result.messages
+    assert sum(each.bytes or 0 for each in sent) == result.network["payload_bytes"]
+    slices = drawn(result, tmp_path)
+    assert broken_arrows(slices) == []
+    assert {each.lane for each in slices} == {timeline.PATH, "collectives", "dimension 0", "messages sent", "messages received"}
+
+
+def test_both_engines_keep_the_same_messages() -> None:
+    options: dict[str, Any] = {"workload": "plugin:collective?bytes=4096&collective=all_to_all", "platform": RING, "symmetry": False}
+    first, second = (
+        list(astra_sim.simulate(**options, timelines="messages", engine=engine).timeline()) for engine in ("python", "compiled")
+    )
+    assert sorted(map(repr, first)) == sorted(map(repr, second))
+
+
+def test_a_run_that_is_over_has_a_timeline(tmp_path: Path) -> None:
+    assert astra(VGG16, "--output", tmp_path / "out", "--quiet").returncode == 0
+    done = astra("timeline", tmp_path / "out", "-o", tmp_path / "x.pftrace", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["files"] == [str(tmp_path / "x.pftrace")]
+    astra(VGG16, "--timeline", tmp_path / "y.pftrace", "--quiet")
+    assert (tmp_path / "x.pftrace").read_bytes() == (tmp_path / "y.pftrace").read_bytes()
+    result = tmp_path / "out" / "result.json"
+    table = json.loads(result.read_text())
+    result.write_text(json.dumps({**table, "finish_ns": table["finish_ns"] + 10}))
+    done = astra("timeline", result, "-o", tmp_path / "x.pftrace", "--no-path")
+    assert done.returncode == 0
+    assert "astra: warning: " in done.stderr
+    assert "the versions are the same: a file of the experiment, or the source of a plugin, has changed" in done.stderr
+
+
+def test_a_result_that_cannot_be_simulated_again_is_told(tmp_path: Path) -> None:
+    astra_sim.write_reports(pipeline(), tmp_path / "object", reports=())
+    done = astra("timeline", tmp_path / "object", "-o", tmp_path / "x.pftrace")
+    assert done.returncode == 2
+    assert "workload was given as an object of Python (ExecutionGraph), which is not in the file" in done.stderr
+    both = [astra_sim.simulate(VGG16, run_name=name) for name in ("a", "b")]
+    astra_sim.write_reports(both, tmp_path / "two", reports=())
+    done = astra("timeline", tmp_path / "two", "-o", tmp_path / "x.pftrace")
+    assert (done.returncode, "holds 2 runs ('a', 'b'); expected --run NAME, which names one of them" in done.stderr) == (2, True)
+    done = astra("timeline", tmp_path / "two", "-o", tmp_path / "x.pftrace", "--run", "c")
+    assert (done.returncode, "--run is 'c', which is no run of" in done.stderr) == (2, True)
+    assert not (tmp_path / "x.pftrace").exists()
+    assert astra("timeline", tmp_path / "two", "-o", tmp_path / "x.pftrace", "--run", "b", "--quiet").returncode == 0

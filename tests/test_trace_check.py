@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import ROOT
 from support.commands import Astra, command
+from support.pytorch_traces import training_step
 from support.traces import (
     PIPELINE_GROUPS,
     TEXT,
@@ -477,3 +479,66 @@ def test_the_page_names_every_kind_and_how_bad_it_is() -> None:
 def test_ranks_in_words() -> None:
     assert spans([3]) == "rank 3"
     assert spans([0, 1, 2, 8]) == "ranks 0-2, 8"
+
+
+# -- Names of files ----------------------------------------------------------------------------------------------------
+
+
+def gzipped(path: Path) -> None:
+    """Put a gzipped file in the place of a file."""
+    Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+
+
+@pytest.mark.parametrize("extension", [".et", ".json"])
+def test_gzipped_traces_are_looked_at_as_others_are(extension: str, tmp_path: Path, astra: Astra) -> None:
+    prefix = write_ranks(tmp_path / "t", data_parallel)
+    plain = json.loads(astra("trace", "check", prefix, "--json").out)
+    stats = astra("trace", "stats", prefix).out
+    for rank in range(plain["ranks"]):
+        file = tmp_path / f"t.{rank}.et"
+        if extension == ".json":
+            assert astra("convert", str(file), str(file.with_suffix(".json"))).status == 0
+            file.unlink()
+        gzipped(file.with_suffix(extension))
+    for name in (prefix, f"{prefix}{extension}.gz"):
+        done = astra("trace", "check", name, "--json")
+        assert {**json.loads(done.out), "trace": ""} == {**plain, "trace": ""}
+        assert astra("trace", "stats", name).out == stats
+    single = open_traces(f"{prefix}.1{extension}.gz")
+    assert (single.prefix, list(single.traces), single.single) == (prefix, [1], True)
+    assert not [each for each in check(single).findings if each.severity is Severity.ERROR]
+    assert runs(prefix) == (plain["counts"]["error"] == 0)
+
+
+def test_a_gzipped_trace_of_pytorch_is_called_one(tmp_path: Path, astra: Astra) -> None:
+    host, _ = training_step(tmp_path)
+    plain = astra("trace", "check", host)
+    gzipped(Path(host))
+    packed = astra("trace", "check", f"{host}.gz")
+    assert "this is an execution trace of PyTorch" in " ".join(packed.out.split())
+    assert (packed.status, packed.out) == (plain.status, plain.out)
+    Path(f"{host}.gz").write_bytes(Path(f"{host}.gz").read_bytes()[:-20])
+    assert "the gzip file is damaged" in " ".join(astra("trace", "check", f"{host}.gz").out.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "rank"),
+    [
+        ("t.4.et", "t", 4),
+        ("t.4.json", "t", 4),
+        ("t.4.et.gz", "t", 4),
+        ("et-1.1.1-chakra.0.0.4.json", "et-1.1.1-chakra.0.0.4", 0),
+        ("torch-2.4.json", "torch-2.4", 0),
+        ("torch-2.4.json.gz", "torch-2.4", 0),
+        ("step12.0.json", "step12", 0),
+        ("step12.3.json", "step12", 3),  # for rank 0 lies beside
+        ("t.json", "t", 0),
+        ("t.04.json", "t.04", 0),
+    ],
+)
+def test_a_number_in_a_name_is_a_rank_only_where_it_is_one(name: str, prefix: str, rank: int, tmp_path: Path) -> None:
+    for file in {name, "step12.0.json"}:
+        (tmp_path / file).write_text("{}")
+    opened = open_traces(str(tmp_path / name))
+    assert (opened.prefix, list(opened.traces)) == (str(tmp_path / prefix), [rank])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import astra_sim
+import attrs
 import pytest
 from astra_sim import InputError
-from astra_sim_chakra import CollectiveType, Node, NodeType, load_trace
+from astra_sim_chakra import CollectiveType, Node, NodeType, load_trace, write_nodes
 from astra_sim_chakra.doctor.checking import check
 from astra_sim_chakra.doctor.opened import open_traces
 from astra_sim_chakra.pytorch.communication import Communication, communication_of
@@ -112,6 +115,66 @@ def test_traces_of_different_runs_are_refused(tmp_path: Path) -> None:
         link(read_host(host), read_kineto(kineto))
 
 
+def changed(path: str, change: Callable[[dict[str, Any]], None]) -> str:
+    """The file after a change of its table."""
+    table = json.loads(Path(path).read_text())
+    change(table)
+    Path(path).write_text(json.dumps(table))
+    return path
+
+
+def test_traces_of_other_processes_ranks_and_steps_are_refused_unless_forced(tmp_path: Path, astra: Astra) -> None:
+    host, kineto = training_step(tmp_path, 1)
+    assert astra("trace", "link", host, kineto, "--rank", "1").status == 0
+    done = astra("trace", "link", host, kineto, "--rank", "0")
+    assert (done.status, "Kineto recorded rank 1, and --rank is 0" in done.error) == (2, True)
+    step = {"id": 9999, "name": "ProfilerStep#7", "ctrl_deps": 1, "attrs": []}
+    other = str(shutil.copy(host, tmp_path / "other.json"))
+    changed(other, lambda table: table["nodes"].append(step))
+    done = astra("trace", "link", other, kineto)
+    assert (done.status, "has step 7 of the profiler" in done.error, "step 1;" in done.error) == (2, True, True), done.error
+    changed(host, lambda table: table.update(pid=100))
+    done = astra("trace", "link", host, kineto)
+    assert (done.status, "is of process 100, and the operators of" in done.error, "of process 99" in done.error) == (2, True, True)
+    assert astra("trace", "link", host, kineto, "--force").status == 0
+
+
+def test_traces_with_little_in_common_are_refused(tmp_path: Path) -> None:
+    """As two runs of one model have: some operators have the number of a call, and the name, of the other run."""
+    host, kineto = training_step(tmp_path)
+
+    def rename(table: dict[str, Any]) -> None:
+        operators = [event for event in table["traceEvents"] if event.get("cat") == "cpu_op"]
+        for event in operators[2:]:
+            event["name"] += " of another run"
+
+    changed(kineto, rename)
+    with pytest.raises(InputError, match=r"only \d+% of the operators of the smaller trace are in the other \(2\)"):
+        link(read_host(host), read_kineto(kineto))
+    assert link(read_host(host), read_kineto(kineto), force=True).counts.by_call == 2
+
+
+def test_one_step_of_several_is_selected(tmp_path: Path, astra: Astra) -> None:
+    host, kineto = training_step(tmp_path)
+    alone = link(read_host(host), read_kineto(kineto)).counts
+
+    def repeat(table: dict[str, Any]) -> None:
+        again = json.loads(json.dumps(table["traceEvents"]))
+        for event in again:
+            event["ts"] += 10_000
+            event["name"] = event["name"].replace("ProfilerStep#1", "ProfilerStep#2")
+            for key in ("External id", "Record function id", "correlation", "wait_on_cuda_event_record_corr_id"):
+                if event.get("args", {}).get(key):
+                    event["args"][key] += 5000
+        table["traceEvents"] += again
+
+    measured = read_kineto(changed(kineto, repeat))
+    assert attrs.asdict(link(read_host(host), measured.of_step(1)).counts) == attrs.asdict(alone)
+    assert astra("trace", "link", host, kineto, "--step", "1").status == 0
+    done = astra("trace", "link", host, kineto, "--step", "3")
+    assert (done.status, "there is no ProfilerStep#3; steps: 1, 2" in done.error) == (2, True)
+
+
 # -- What waits for what -----------------------------------------------------------------------------------------------
 
 
@@ -166,6 +229,30 @@ def test_the_simulator_replays_it_in_the_same_time(tmp_path: Path, astra: Astra)
     assert (done.status, done.error) == (0, "")
     run = astra_sim.simulate(workload=str(tmp_path / "step"), platform=ONE, system="plugin:astra2?replay_only=true&one_at_a_time=false")
     assert run.finish_ns == 765_000
+
+
+def test_a_linked_trace_says_that_it_keeps_its_orders_and_the_run_takes_it(tmp_path: Path, astra: Astra) -> None:
+    host, kineto = training_step(tmp_path)
+    assert astra("convert", host, str(tmp_path / "step.et"), "--from", "pytorch", "--kineto", kineto).status == 0
+    times = {
+        options: astra_sim.simulate(
+            workload=str(tmp_path / "step"), platform=ONE, system=f"plugin:astra2?replay_only=true{options}"
+        ).finish_ns
+        for options in ("", "&one_at_a_time=false", "&one_at_a_time=true")
+    }
+    assert times[""] == times["&one_at_a_time=false"] == 765_000 < times["&one_at_a_time=true"]
+    bound = json.loads(astra("trace", "stats", str(tmp_path / "step"), "--json").out)["bound"]
+    assert bound["one_at_a_time"] is False
+    assert "one node at a time" not in astra("trace", "stats", str(tmp_path / "step")).out
+    system = {
+        "preferred-dataset-splits": 1,
+        "replay-only": 1,
+        **{f"{kind}-implementation": ["ring"] for kind in ("all-reduce", "all-gather")},
+    }
+    (tmp_path / "s.json").write_text(json.dumps(system))
+    assert astra_sim.simulate(workload=str(tmp_path / "step"), platform=ONE, system=str(tmp_path / "s.json")).finish_ns == 765_000
+    write_nodes(tmp_path / "plain.0.et", load_trace(tmp_path / "step.0.et", keep=True).nodes())
+    assert astra_sim.simulate(workload=str(tmp_path / "plain"), platform=ONE, system=str(tmp_path / "s.json")).finish_ns > 765_000
 
 
 def test_two_ranks_run_with_a_simulated_all_reduce(tmp_path: Path, astra: Astra) -> None:
@@ -272,6 +359,7 @@ def test_kernels_that_compute_communicate_nothing() -> None:
 def test_files_may_be_gzipped_and_what_was_done_is_told(tmp_path: Path, astra: Astra, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     host, kineto = training_step(tmp_path)
+    changed(kineto, lambda table: table["distributedInfo"].pop("rank"))
     for path in (host, kineto):
         Path(f"{path}.gz").write_bytes(gzip.compress(Path(path).read_bytes()))
     done = astra("trace", "link", f"{host}.gz", f"{kineto}.gz", "--rank", "3")

@@ -187,9 +187,22 @@ def test_no_run_is_shorter_than_the_longest_chain(seed: int, tmp_path: Path) -> 
         return made
 
     prefix = write_ranks(tmp_path / "t", nodes)
-    chain = figures(check(open_traces(prefix))).chain_ns
-    assert chain is not None
-    assert simulate(prefix, 4).finish_ns >= chain
+    found = figures(check(open_traces(prefix)))
+    assert found.chain_ns is not None
+    assert found.one_at_a_time_ns is not None
+    assert simulate(prefix, 4).finish_ns >= found.chain_ns
+    assert simulate(prefix, 4, system="plugin:astra2").finish_ns >= found.one_at_a_time_ns >= found.chain_ns
+
+
+def test_the_bound_is_that_of_a_run_where_nodes_compute_one_at_a_time(astra: Astra, tmp_path: Path) -> None:
+    prefix = write_ranks(tmp_path / "t", [[compute(id_, 100_000) for id_ in range(3)] for _ in range(2)])
+    bound = json.loads(astra("trace", "stats", prefix, "--json").out)["bound"]
+    assert (bound["one_at_a_time_ns"], bound["chain_ns"], bound["one_at_a_time"]) == (300_000, 100_000, True)
+    assert simulate(prefix, 2, system="plugin:astra2").finish_ns == 300_000
+    assert simulate(prefix, 2, system="plugin:astra2?one_at_a_time=false").finish_ns == 100_000
+    words = " ".join(astra("trace", "stats", prefix).out.split())
+    assert "A run takes at least 100.000 us, the longest chain of compute through all ranks (1 nodes)." in words
+    assert "The busiest unit of a rank computes for 300.000 us: so long a run takes where it computes one node at a time" in words
 
 
 def test_a_circle_between_ranks_has_no_longest_chain(astra: Astra, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_an_all_reduce_on_a_ring_takes_as_long_as_in_astra_sim_1(environment: En
     done = environment.run(
         "astra",
         *("--workload", f"plugin:collective?bytes=1048576&update_ns={update_ns}"),
-        *("--platform", "plugin:ring?size=8&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"),
+        *("--platform", "plugin:ring?size=8&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500&both_ways=true"),
         *("--set", "system.splits=4", "--set", "system.all_reduce=ring", "--json"),
     )
     assert (done.returncode, done.stderr) == (0, "")

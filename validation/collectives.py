@@ -142,8 +142,9 @@ def files_of(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
     sources = {operation.value: found.source(operation) for operation in Collective} | {"table": origin}
     if table.channels is not None:
         sources["channels"] = "as NCCL logs them on such machines; not part of the table"
-    half = table_of(f"{table.title}, half of the sizes", found.half, {"table": origin}, table.channels, table.between_nodes)
-    return table_of(table.title, found.fits, sources, table.channels, table.between_nodes), half
+    own = table.between_nodes, table.nvlink_gb_per_s
+    half = table_of(f"{table.title}, half of the sizes", found.half, {"table": origin}, table.channels, *own)
+    return table_of(table.title, found.fits, sources, table.channels, *own), half
 
 
 def half_of(table: Table) -> Parameters:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import attrs
 from astra_sim.toml_text import to_toml
+from astra_sim_llm.options import PRECISIONS, LlmOptions, Overlap
 
-from validation.iterations import FIT, HELD_OUT
+from validation.iterations import FIT, HELD_OUT, Table, experiment, lines
 from validation.results import Results
 
+Workload = Mapping[str, Any]
 FOLDER = Path(__file__).parents[1] / "plugins" / "compute_gpu" / "src" / "astra_sim_compute_gpu" / "stacks"
 _COMMENT = "Written by `python3 dev.py validate`: see docs/validation.md"
 
@@ -21,13 +26,80 @@ def write(results: Results) -> None:
 
 def files(results: Results) -> dict[str, str]:
     """The text of each stack's file, by its name."""
-    return {name: to_toml(_table(stack), _COMMENT) for name, stack in results["stacks"].items()}
+    return {name: to_toml(_table(name, stack), _COMMENT) for name, stack in results["stacks"].items()}
 
 
-def _table(stack: Results) -> dict[str, object]:
+SOFTWARE: Mapping[str, Callable[[Workload], bool]] = {
+    "gradients": lambda workload: True,
+    "fused_gradients": lambda workload: True,
+    "fused_loss": lambda workload: True,
+    "attention": lambda workload: True,
+    "reduction": lambda workload: workload.get("zero") in (1, 2),
+    "sequence_parallel": lambda workload: workload["tensor_parallel"] > 1,
+    "dispatch": lambda workload: workload["expert_parallel"] > 1,
+    "cuda_graphs": lambda workload: "experts" in workload["model"],
+    "fused_experts": lambda workload: "experts" in workload["model"],
+    "fp8_attention": lambda workload: workload["precision"] in ("fp8", "mxfp8"),
+    "overlap.tp": lambda workload: workload["tensor_parallel"] > 1,
+    "overlap.dp": lambda workload: True,
+    "overlap.gathers": lambda workload: workload.get("zero") in (1, 2),
+    "overlap.p2p": lambda workload: workload["pipeline_parallel"] > 1,
+    "overlap.ep": lambda workload: workload["expert_parallel"] > 1,
+    "overlap.contention": lambda workload: True,
+}
+"""Options of the workload that follow from software, and where they are read. Parallelism, sharding, recomputation and precision do not:
+a user says them."""
+
+
+def options_of(name: str) -> Table:
+    """The options of the workload that are the same in all lines of a stack that read them, where they are not the workload's defaults."""
+    workloads = [experiment(line).workload for line in lines() if line["stack"] == name]
+    found: Table = {}
+    for option, is_read in SOFTWARE.items():
+        first, _, second = option.partition(".")
+        default = getattr(Overlap(), second) if second else attrs.fields_dict(LlmOptions)[first].default
+        values = [_value(workload, option, default) for workload in workloads if is_read(workload)]
+        if values and values[0] != default and all(value == values[0] for value in values):
+            place = found.setdefault(first, {}) if second else found
+            place[second or first] = values[0]
+    return found
+
+
+def without_software(workload: Workload) -> Table:
+    """A workload as a user writes it who says nothing of its software: without the options that a stack may have."""
+    made = {key: dict(value) if key == "overlap" else value for key, value in workload.items() if key not in SOFTWARE}
+    for option in SOFTWARE:
+        first, _, second = option.partition(".")
+        if second:
+            made.get(first, {}).pop(second, None)
+    return {key: value for key, value in made.items() if key != "overlap" or value}
+
+
+def _value(workload: Workload, option: str, default: Any) -> Any:
+    """The value of an option of a workload, in the table `overlap` or not."""
+    first, _, second = option.partition(".")
+    return workload.get(first, {}).get(second, default) if second else workload.get(first, default)
+
+
+def _conditions(name: str) -> Table:
+    """The devices and precisions of the lines of a stack."""
+    own = [experiment(line) for line in lines() if line["stack"] == name]
+    precisions = {each.workload["precision"] for each in own}
+    return {"devices": sorted({each.device for each in own}), "precisions": [each for each in PRECISIONS if each in precisions]}
+
+
+def _table(name: str, stack: Results) -> dict[str, object]:
     fitted, held_out = (stack["fitted"][half] for half in (FIT, HELD_OUT))
     source = (
         f"fitted by validation on {fitted['lines']} lines ({fitted['configurations']} configurations): error {fitted['mean']:.1%};"
         f" on {held_out['lines']} lines of configurations that were held out {held_out['mean']:.1%}"
     )
-    return {"title": stack["title"], **stack["profile"], "source": source}
+    return {
+        "title": stack["title"],
+        **stack["profile"],
+        **_conditions(name),
+        "workload": {"llm": options_of(name)},
+        "held_out_error": round(held_out["mean"], 4),
+        "held_out_lines": held_out["lines"],
+        "source": source,
+    }

@@ -33,15 +33,18 @@ void Causes::deliver(std::uint64_t message) { delivered_ = under_way_.take(messa
 void Causes::happens(const EventKey& key, const Label& label) {
   now_ = scheduled(key).take(pair_key(key.npu, key.order));
   entries_[now_].label = label;
+  if (keeps_messages_ && (label.kind == LinkKind::message || label.kind == LinkKind::point_to_point)) messages_.push_back(link(now_));
+}
+
+Link Causes::link(std::uint32_t id) const {
+  const Entry& entry = entries_[id];
+  const Time begin = entry.parent == kNone ? 0 : entries_[entry.parent].end;
+  return {begin, entry.end, entry.npu, entry.to, entry.bytes, entry.label};
 }
 
 std::vector<Link> Causes::path() const {
   std::vector<Link> links;
-  for (std::uint32_t id = now_; id != kNone; id = entries_[id].parent) {
-    const Entry& entry = entries_[id];
-    const Time begin = entry.parent == kNone ? 0 : entries_[entry.parent].end;
-    links.push_back({begin, entry.end, entry.npu, entry.to, entry.bytes, entry.label});
-  }
+  for (std::uint32_t id = now_; id != kNone; id = entries_[id].parent) links.push_back(link(id));
   std::reverse(links.begin(), links.end());
   return links;
 }

@@ -41,6 +41,9 @@ struct EventKey {
 
 class Causes {
  public:
+  // With `messages` all that have arrived are kept, too.
+  explicit Causes(bool messages = false) : keeps_messages_(messages) {}
+
   // What happens now schedules an event.
   void schedule(const EventKey& key, Time time);
   // The event that was scheduled last is the arrival of a message.
@@ -53,6 +56,8 @@ class Causes {
   void happens(const EventKey& key, const Label& label);
   // The links that lead to what happened last, in order.
   std::vector<Link> path() const;
+  // The messages that have arrived, where they are kept.
+  const std::vector<Link>& messages() const { return messages_; }
 
  private:
   static constexpr std::size_t kFirstLimit = std::size_t{1} << 14;
@@ -70,11 +75,14 @@ class Causes {
   static_assert(sizeof(Entry) == 40);
 
   PendingLinks& scheduled(const EventKey& key) { return key.is_end ? ends_ : events_; }
+  Link link(std::uint32_t id) const;
   // A link from what happens now.
   std::uint32_t make();
   // Forget the links that lead to nothing that is to come.
   void forget();
 
+  bool keeps_messages_;
+  std::vector<Link> messages_;
   std::vector<Entry> entries_;       // oldest first, so a parent is before its links
   std::size_t limit_ = kFirstLimit;  // how many there may be before some are forgotten
   PendingLinks events_, ends_;       // that were scheduled, by NPU and order

@@ -8,8 +8,8 @@
 
 namespace astra::engine {
 
-Chunks::Chunks(Events& events, Phases& phases, Host& host, std::uint32_t npus, ChunkListener& listener)
-    : events_(events), phases_(phases), host_(host), listener_(listener), npus_(npus), records_(npus) {}
+Chunks::Chunks(Events& events, Phases& phases, Agreements& agreements, Host& host, std::uint32_t npus, ChunkListener& listener)
+    : events_(events), phases_(phases), agreements_(agreements), host_(host), listener_(listener), npus_(npus), records_(npus) {}
 
 void Chunks::add_queues(const std::vector<QueuePlan>& plans) {
   for (const QueuePlan& plan : plans) queues_.push_back(make_queue(host_, next_id(queues_), plan, npus_));
@@ -107,12 +107,21 @@ void Chunks::enter(StepId id) {
   const StepRun& run = steps_[id];
   const PhaseStep& step = run.step();
   const Job job{step.job.job_class, step.job.priority + step.age * run.of.number};
-  at(queues_, step.queue)->enter(run.task.npu, id, job);
+  const bool agrees = agreements_.of_queue(run.task.npu, narrow<QueueId>(step.queue)) != nullptr;
+  at(queues_, step.queue)->enter(run.task.npu, id, agrees ? run.key() : kNoKey, job);
 }
 
 void Chunks::pump(NpuId npu, std::int32_t queue) {
   Queue& own = *at(queues_, queue);
-  for (StepId id = own.start(npu); id != kNone; id = own.start(npu)) begin(id);
+  Agreement* const agreement = agreements_.of_queue(npu, narrow<QueueId>(queue));
+  if (!agreement) {
+    for (StepId id = own.start(npu, kNoKey); id != kNone; id = own.start(npu, kNoKey)) begin(id);
+    return;
+  }
+  for (StepId id = own.start(npu, agreement->next(npu)); id != kNone; id = own.start(npu, agreement->next(npu))) {
+    agreement->take(npu, steps_[id].key());
+    begin(id);
+  }
 }
 
 void Chunks::begin(StepId id) {

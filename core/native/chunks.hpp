@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "agreement.hpp"
 #include "events.hpp"
 #include "host.hpp"
 #include "interface.hpp"
@@ -35,7 +36,7 @@ struct ChunkOf {
 
 class Chunks {
  public:
-  Chunks(Events& events, Phases& phases, Host& host, std::uint32_t npus, ChunkListener& listener);
+  Chunks(Events& events, Phases& phases, Agreements& agreements, Host& host, std::uint32_t npus, ChunkListener& listener);
 
   // Give every NPU queues. Raises std::invalid_argument.
   void add_queues(const std::vector<QueuePlan>& plans);
@@ -71,13 +72,15 @@ class Chunks {
     const PhaseStep& step() const { return (*of.steps)[place]; }
     PhaseId phase() const { return of.phases[step().phase_place]; }
     bool is_last() const { return place + 1 == of.steps->size(); }
+    // What its chunk is on all NPUs of the program; a chunk waits in one queue at a time.
+    Key key() const { return pair_key(task.number, of.chunk); }
     bool runs_phase() const { return used && started && step().phase >= 0; }
   };
 
   // Where what happens to a step is noted; nullptr where the NPU is not observed.
   PhaseStepRecord* record_of(const StepRun& run);
   void enter(StepId id);
-  // Begin the steps that have a slot.
+  // Begin the steps that have a slot in a queue, in the order that NPUs have agreed on where they do.
   void pump(NpuId npu, std::int32_t queue);
   void begin(StepId id);
   void keep_label(StepId id, const StepRun& run);
@@ -87,6 +90,7 @@ class Chunks {
 
   Events& events_;
   Phases& phases_;
+  Agreements& agreements_;
   Host& host_;
   ChunkListener& listener_;
   std::uint32_t npus_;

@@ -278,7 +278,7 @@ class OpenRun {
     for (std::uint32_t count = event.run.count; count > 0; --count) go_on(event.run);
   }
 
-  // Events are taken: the run may be gone.
+  // Events are taken, or sorted to find the next: the run may be gone, or lie elsewhere.
   void close() { time_ = -1; }
 
  private:
@@ -366,7 +366,11 @@ class EventQueue {
   Time now() const { return now_; }
   Stage stage() const { return stage_; }
   // When the next event happens; there is one.
-  Time next_time() { return is_instant_over() ? next_later() : now_; }
+  Time next_time() {
+    if (!is_instant_over()) return now_;
+    open_.close();
+    return next_later();
+  }
 
   // An event with these members, of the next level of this instant, or of its next ends, or of a later instant.
   template <typename What>

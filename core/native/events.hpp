@@ -4,7 +4,8 @@
 // the same instant follows, level by level; then tasks and phase steps end, and what that brings about in the same instant is another
 // round. Within a stage things happen in the order of their history: the times, latest first, at which what leads to them was scheduled.
 // An earlier history goes first, then what its NPU scheduled earlier. Where NPUs wait for each other (on a network with contention, or at a
-// port of memory), what any NPU scheduled earlier goes first, and the tokens of an NPU happen together.
+// port of memory), what any NPU scheduled earlier goes first, and the tokens of an NPU happen together. Messages that a network delivers at
+// one instant keep the order in which it delivers them.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ class Events {
   const Histories& histories() const { return histories_; }
   void contend() { contended_ = true; }  // NPUs wait for each other
   // Keep which event brings about which, from now on.
-  void keep_causes() { causes_ = std::make_unique<Causes>(); }
+  void keep_causes(bool messages) { causes_ = std::make_unique<Causes>(messages); }
   Causes* causes() const { return causes_.get(); }  // nullptr where they are not kept
   Time after(Time delay) const { return sum(now(), delay); }
 

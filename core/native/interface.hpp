@@ -35,7 +35,8 @@ struct Task {
 struct ProgramColumns {
   std::vector<Task> kinds;
   std::vector<std::uint32_t> kind_of;
-  std::vector<Time> times;  // delays of tasks that have one of their own, else -1; or nothing
+  std::vector<Time> times;                // delays of tasks that have one of their own, else -1; or nothing
+  std::vector<std::uint32_t> priorities;  // of tasks that are ready at once the lowest starts first; or nothing: in order of number
   std::vector<std::uint64_t> after_end;
   std::vector<std::uint32_t> after;
 };

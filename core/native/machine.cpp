@@ -28,10 +28,11 @@ Machine::Machine(Options options, Host& host)
       events_(options_.npus, options_.network == NetworkKind::events),
       transport_(events_, host, options_.network, options_.tells_sent),
       phases_(events_, transport_, options_.npus, options_.rendezvous, options_.bus.get()),
-      chunks_(events_, phases_, host, options_.npus, *this),
+      agreements_(options_.npus),
+      chunks_(events_, phases_, agreements_, host, options_.npus, *this),
       collectives_(events_, phases_, chunks_, host),
       point_to_point_(events_, transport_, options_.npus, options_.rendezvous),
-      tasks_(events_, collectives_, point_to_point_, options_.npus) {}
+      tasks_(events_, collectives_, point_to_point_, agreements_, options_.npus) {}
 
 // -- building ---------------------------------------------------------------------------------------------------------
 

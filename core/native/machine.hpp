@@ -6,6 +6,7 @@
 //   transport        messages on their way through the network
 //   shared_bus       the bus between an NPU and its memory, where endpoints share one
 //   phases           the ranks of a collective's phase, which run its schedule
+//   agreement        orders that NPUs have in common
 //   waiting, queues  the queues of an NPU, and what waits in them
 //   chunks           the chunks of a collective on an NPU, and the queues through which they pass
 //   collectives      which chunks a collective becomes, and who shares them
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "agreement.hpp"
 #include "chunks.hpp"
 #include "collectives.hpp"
 #include "events.hpp"
@@ -43,12 +45,14 @@ class Machine : private ChunkListener {
   void add_queues(const std::vector<QueuePlan>& plans);
   void set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues);
   void add_ports(const std::vector<std::int64_t>& ports);
-  void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus) { tasks_.add_program(std::move(columns), npus); }
+  void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus, std::int64_t agreement) {
+    tasks_.add_program(std::move(columns), npus, agreement);
+  }
   GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
   ScheduleId add_schedule(RankPrograms programs, GroupsId groups);
   PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
   void observe(NpuId npu);
-  void keep_causes() { events_.keep_causes(); }
+  void keep_causes(bool messages) { events_.keep_causes(messages); }
 
   // Answers; those about one NPU raise std::invalid_argument where it is not observed.
   const TaskTimes& times(NpuId npu) const { return tasks_.times(observed(npu)); }
@@ -62,6 +66,9 @@ class Machine : private ChunkListener {
   std::vector<RankState> stuck() const { return chunks_.stuck(); }
   // The links that lead to what happened last; none where causes are not kept.
   std::vector<Link> critical_path() const { return events_.causes() ? events_.causes()->path() : std::vector<Link>(); }
+
+  // The messages that have arrived; none where they are not kept.
+  std::vector<Link> carried() const { return events_.causes() ? events_.causes()->messages() : std::vector<Link>(); }
 
   // Run until nothing is left (false), or for some events (0: without end) and the rest of their instant (true).
   bool run(std::uint64_t events);
@@ -79,6 +86,7 @@ class Machine : private ChunkListener {
   Events events_;
   Transport transport_;
   Phases phases_;
+  Agreements agreements_;
   Chunks chunks_;
   Collectives collectives_;
   PointToPoint point_to_point_;

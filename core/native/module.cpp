@@ -300,14 +300,15 @@ class Machine {
   }
 
   // The kinds of tasks, and the columns of astra_sim.rows.Rows.
-  void add_program(const std::vector<nb::bytes>& fields, const nb::bytes& kind_of, const nb::bytes& times, const nb::bytes& after_end,
-                   const nb::bytes& after, const Numbers& npus) {
+  void add_program(const std::vector<nb::bytes>& fields, const nb::bytes& kind_of, const nb::bytes& times, const nb::bytes& priorities,
+                   const nb::bytes& after_end, const nb::bytes& after, const Numbers& npus, std::int64_t agreement) {
     own().add_program({.kinds = TaskFields(fields).records(),
                        .kind_of = column<std::uint32_t>(kind_of),
                        .times = column<Time>(times),
+                       .priorities = column<std::uint32_t>(priorities),
                        .after_end = column<std::uint64_t>(after_end),
                        .after = column<std::uint32_t>(after)},
-                      npus);
+                      npus, agreement);
   }
 
   engine::GroupsId add_groups(const Numbers& members, std::int64_t size, bool loop_back) {
@@ -382,9 +383,11 @@ class Machine {
     return columns;
   }
 
+  nb::list critical_path() { return links_of(own().critical_path()); }
+  nb::list carried() { return links_of(own().carried()); }
+
   // Columns in the order of astra_sim.engine.Link.
-  nb::list critical_path() {
-    const std::vector<engine::Link> links = own().critical_path();
+  static nb::list links_of(const std::vector<engine::Link>& links) {
     const auto number = [](std::uint32_t id) { return id == engine::kNone ? Time{-1} : Time{id}; };
     nb::list columns;
     columns.append(column_of(links, [](const engine::Link& link) { return static_cast<Time>(link.label.kind); }));
@@ -464,6 +467,12 @@ nb::tuple uses_of(const std::vector<nb::bytes>& columns, const std::vector<std::
   return nb::make_tuple(uses.counts, found);
 }
 
+nb::bytes repeated(const std::vector<nb::bytes>& parts, const nb::bytes& numbers, const nb::bytes& offsets) {
+  std::vector<std::vector<Time>> columns;
+  for (const nb::bytes& bytes : parts) columns.push_back(column<Time>(bytes));
+  return bytes_of(engine::repeated(columns, column<std::uint32_t>(numbers), column<Time>(offsets)));
+}
+
 std::pair<std::uint32_t, std::int64_t> job_at(const Jobs& shown, std::int64_t place) {
   const std::deque<engine::Job>& jobs = shown.own();
   const auto size = narrow<std::int64_t>(jobs.size());
@@ -528,6 +537,7 @@ NB_MODULE(_compiled, module) {
     return engine::computing(column<std::uint32_t>(kind_of), durations, column<Time>(times), column<Time>(ended));
   });
   module.def("uses_of", &uses_of);
+  module.def("repeated", &repeated);
   nb::class_<Jobs>(module, "Jobs").def("__len__", [](const Jobs& self) { return self.own().size(); }).def("__getitem__", &job_at);
   nb::class_<Machine>(module, "Machine")
       .def(nb::init<std::int64_t, bool, std::int64_t, bool, std::optional<BusOf>, bool>(), "npus"_a, "events"_a, "endpoint_ps"_a,
@@ -546,7 +556,8 @@ NB_MODULE(_compiled, module) {
       .def("add_schedule", &Machine::add_schedule)
       .def("add_phase", &Machine::add_phase)
       .def("observe", [](Machine& self, std::int64_t npu) { self.own().observe(count(npu, "NPU")); })
-      .def("keep_causes", [](Machine& self) { self.own().keep_causes(); })
+      .def("keep_causes", [](Machine& self, bool messages) { self.own().keep_causes(messages); })
+      .def("carried", &Machine::carried)
       .def("critical_path", &Machine::critical_path)
       .def("times", &Machine::times)
       .def("sends", &Machine::sends)

@@ -12,9 +12,9 @@ Queue::Queue(Host& host, QueueId number, std::int64_t slots, std::size_t npus)
   if (slots < 1) invalid("a queue of " + std::to_string(slots) + " slots; expected at least 1");
 }
 
-StepId Queue::start(NpuId npu) {
+StepId Queue::start(NpuId npu, Key wanted) {
   if (running_[npu] >= slots_) return kNone;
-  const StepId step = next(npu);
+  const StepId step = wanted == kNoKey ? next(npu) : take(npu, wanted);
   if (step != kNone) ++running_[npu];
   return step;
 }
@@ -23,11 +23,12 @@ void Queue::leave(NpuId npu, StepId) { --running_[npu]; }
 
 // -- orders that are functions ----------------------------------------------------------------------------------------
 
-void AskedQueue::enter(NpuId npu, StepId step, const Job& job) {
+void AskedQueue::enter(NpuId npu, StepId step, Key key, const Job& job) {
   const std::uint32_t place = place_of(npu, job);
   Npu& own = npus_[npu];
   own.jobs.insert(own.jobs.begin() + place, job);
   own.steps.insert(own.steps.begin() + place, step);
+  own.keys.insert(own.keys.begin() + place, key);
 }
 
 void AskedQueue::leave(NpuId npu, StepId step) {
@@ -36,11 +37,25 @@ void AskedQueue::leave(NpuId npu, StepId step) {
   const auto place = std::find(own.steps.begin(), own.steps.end(), step) - own.steps.begin();
   own.steps.erase(own.steps.begin() + place);
   own.jobs.erase(own.jobs.begin() + place);
+  own.keys.erase(own.keys.begin() + place);
 }
 
 StepId AskedQueue::next(NpuId npu) {
   const Npu& own = npus_[npu];
   return running(npu) < own.steps.size() ? own.steps[running(npu)] : kNone;
+}
+
+StepId AskedQueue::take(NpuId npu, Key key) {
+  Npu& own = npus_[npu];
+  const auto first = narrow<std::ptrdiff_t>(running(npu));
+  const auto place = std::find(own.keys.begin() + first, own.keys.end(), key) - own.keys.begin();
+  if (place == narrow<std::ptrdiff_t>(own.keys.size())) return kNone;
+  // What runs stays in front.
+  const auto move = [&](auto& of_all) { std::rotate(of_all.begin() + first, of_all.begin() + place, of_all.begin() + place + 1); };
+  move(own.steps);
+  move(own.jobs);
+  move(own.keys);
+  return at(own.steps, first);
 }
 
 std::uint32_t AskedQueue::place_of(NpuId npu, const Job& job) {
@@ -102,7 +117,7 @@ std::size_t AskedQueue::HashWords::operator()(const std::vector<std::uint32_t>& 
 
 // -- orders of rules --------------------------------------------------------------------------------------------------
 
-void RuledQueue::enter(NpuId npu, StepId step, const Job& job) {
+void RuledQueue::enter(NpuId npu, StepId step, Key key, const Job& job) {
   auto known = standings_.find(job.job_class);
   if (known == standings_.end()) {
     Standing standing = host().standing(number(), job.job_class);
@@ -117,10 +132,27 @@ void RuledQueue::enter(NpuId npu, StepId step, const Job& job) {
   const Rule& rule = rules_[standing.rule];
   const Time limit = marks_[standing.rule].key - (rule.before_equal ? 1 : 0);
   const std::uint32_t place = waiting_.place(trees_[npu], standing.rule, limit, rule.in_turn && running(npu) > 0);
-  waiting_.insert(trees_[npu], place, step, marks_);
+  const Waiting::Tree node = waiting_.insert(trees_[npu], place, {step, key}, marks_);
+  if (key == kNoKey) return;
+  if (nodes_.empty()) nodes_.resize(trees_.size());
+  nodes_[npu].emplace(key, node);
 }
 
-StepId RuledQueue::next(NpuId npu) { return trees_[npu] == kNone ? kNone : waiting_.pop(trees_[npu]); }
+StepId RuledQueue::next(NpuId npu) {
+  if (trees_[npu] == kNone) return kNone;
+  const Waiting::Entry entry = waiting_.pop(trees_[npu]);
+  if (entry.key != kNoKey) nodes_[npu].erase(entry.key);
+  return entry.step;
+}
+
+StepId RuledQueue::take(NpuId npu, Key key) {
+  if (nodes_.empty()) return kNone;
+  const auto found = nodes_[npu].find(key);
+  if (found == nodes_[npu].end()) return kNone;
+  const StepId step = waiting_.take(trees_[npu], found->second).step;
+  nodes_[npu].erase(found);
+  return step;
+}
 
 std::unique_ptr<Queue> make_queue(Host& host, QueueId number, const QueuePlan& plan, std::size_t npus) {
   if (plan.rules.empty()) return std::make_unique<AskedQueue>(host, number, plan.slots, npus);

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "agreement.hpp"
 #include "host.hpp"
 #include "interface.hpp"
 #include "waiting.hpp"
@@ -21,10 +22,10 @@ class Queue {
  public:
   virtual ~Queue() = default;
 
-  // Let a step wait at the place that the order gives it.
-  virtual void enter(NpuId npu, StepId step, const Job& job) = 0;
-  // Give the next step a slot; kNone where no slot is free or nothing waits.
-  StepId start(NpuId npu);
+  // Let a step wait at the place that the order gives it. It has a key where it may be wanted by that.
+  virtual void enter(NpuId npu, StepId step, Key key, const Job& job) = 0;
+  // Give the next step a slot, or the one with the key that is wanted; kNone where no slot is free, or it does not wait here.
+  StepId start(NpuId npu, Key wanted);
   // Let a step that runs go.
   virtual void leave(NpuId npu, StepId step);
 
@@ -33,6 +34,8 @@ class Queue {
   Queue(Host& host, QueueId number, std::int64_t slots, std::size_t npus);
   // The next step, which is about to run, or kNone.
   virtual StepId next(NpuId npu) = 0;
+  // The step with a key, which is about to run; kNone where it does not wait here.
+  virtual StepId take(NpuId npu, Key key) = 0;
   Host& host() const { return host_; }
   QueueId number() const { return number_; }
   std::uint32_t running(NpuId npu) const { return running_[npu]; }
@@ -49,11 +52,12 @@ class Queue {
 class AskedQueue : public Queue {
  public:
   AskedQueue(Host& host, QueueId number, std::int64_t slots, std::size_t npus) : Queue(host, number, slots, npus), npus_(npus) {}
-  void enter(NpuId npu, StepId step, const Job& job) override;
+  void enter(NpuId npu, StepId step, Key key, const Job& job) override;
   void leave(NpuId npu, StepId step) override;
 
  protected:
   StepId next(NpuId npu) override;
+  StepId take(NpuId npu, Key key) override;
 
  private:
   static constexpr std::size_t kShort = 64;                              // jobs
@@ -62,6 +66,7 @@ class AskedQueue : public Queue {
   struct Npu {
     std::deque<Job> jobs;
     std::deque<StepId> steps;
+    std::deque<Key> keys;
   };
 
   struct HashWords {
@@ -88,16 +93,18 @@ class RuledQueue : public Queue {
  public:
   RuledQueue(Host& host, QueueId number, const QueuePlan& plan, std::size_t npus)
       : Queue(host, number, plan.slots, npus), rules_(plan.rules), waiting_(plan.rules.size()), trees_(npus, kNone) {}
-  void enter(NpuId npu, StepId step, const Job& job) override;
+  void enter(NpuId npu, StepId step, Key key, const Job& job) override;
 
  protected:
   StepId next(NpuId npu) override;
+  StepId take(NpuId npu, Key key) override;
 
  private:
   std::vector<Rule> rules_;
   Waiting waiting_;
-  std::vector<Waiting::Tree> trees_;                  // of each NPU
-  std::unordered_map<JobClass, Standing> standings_;  // by class of job
+  std::vector<Waiting::Tree> trees_;                           // of each NPU
+  std::vector<std::unordered_map<Key, Waiting::Tree>> nodes_;  // of each NPU, where steps have keys
+  std::unordered_map<JobClass, Standing> standings_;           // by class of job
   std::vector<Mark> marks_;
 };
 

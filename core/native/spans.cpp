@@ -58,4 +58,20 @@ Uses uses_of(const std::vector<Time>& step, const std::vector<Time>& queued, con
   return uses;
 }
 
+std::vector<Time> repeated(const std::vector<std::vector<Time>>& parts, const std::vector<std::uint32_t>& numbers,
+                           const std::vector<Time>& offsets) {
+  if (numbers.size() != offsets.size()) throw std::invalid_argument("columns of different lengths");
+  std::size_t size = 0;
+  for (const std::uint32_t number : numbers) {
+    if (number >= parts.size()) throw std::invalid_argument("a part that is none");
+    size += parts[number].size();
+  }
+  std::vector<Time> found;
+  found.reserve(size);
+  for (std::size_t place = 0; place < numbers.size(); ++place) {
+    for (const Time time : parts[numbers[place]]) found.push_back(time + offsets[place]);
+  }
+  return found;
+}
+
 }  // namespace astra::engine

@@ -36,4 +36,8 @@ struct Uses {
 Uses uses_of(const std::vector<Time>& step, const std::vector<Time>& queued, const std::vector<Time>& started,
              const std::vector<Time>& ended, const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups);
 
+// Parts one after another, as `numbers` say, each with an offset added to its members.
+std::vector<Time> repeated(const std::vector<std::vector<Time>>& parts, const std::vector<std::uint32_t>& numbers,
+                           const std::vector<Time>& offsets);
+
 }  // namespace astra::engine

@@ -4,6 +4,7 @@
 #include <bit>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -28,6 +29,7 @@ void check_kind(const Task& kind) {
 Program::Program(ProgramColumns columns, ProgramId number) : number_(number) {
   check_columns(columns);
   for (const Task& kind : columns.kinds) has_units_ |= kind.unit >= 0;
+  set_ranks(columns.priorities);
   link(columns);
   kinds_ = std::move(columns.kinds);
   kind_of_ = std::move(columns.kind_of);
@@ -37,8 +39,8 @@ Program::Program(ProgramColumns columns, ProgramId number) : number_(number) {
 void Program::check_columns(const ProgramColumns& columns) const {
   const std::size_t count = columns.kind_of.size();
   for (const Task& kind : columns.kinds) check_kind(kind);
-  if ((!columns.times.empty() && columns.times.size() != count) || count >= kNone || columns.after_end.size() != count ||
-      columns.after.size() != (count ? columns.after_end.back() : 0)) {
+  if ((!columns.times.empty() && columns.times.size() != count) || (!columns.priorities.empty() && columns.priorities.size() != count) ||
+      count >= kNone || columns.after_end.size() != count || columns.after.size() != (count ? columns.after_end.back() : 0)) {
     invalid("a program with broken columns");
   }
   std::uint64_t begin = 0;
@@ -53,6 +55,15 @@ void Program::check_columns(const ProgramColumns& columns) const {
   }
 }
 
+void Program::set_ranks(const std::vector<std::uint32_t>& priorities) {
+  if (std::is_sorted(priorities.begin(), priorities.end())) return;
+  by_rank_.resize(priorities.size());
+  std::iota(by_rank_.begin(), by_rank_.end(), 0u);
+  std::stable_sort(by_rank_.begin(), by_rank_.end(), [&](std::uint32_t a, std::uint32_t b) { return priorities[a] < priorities[b]; });
+  ranks_.resize(priorities.size());
+  for (std::uint32_t rank = 0; rank < by_rank_.size(); ++rank) ranks_[by_rank_[rank]] = rank;
+}
+
 void Program::link(const ProgramColumns& columns) {
   const std::uint32_t count = next_id(columns.kind_of);
   std::vector<std::uint32_t> place(count + std::size_t{1}, 0);  // of the next successor of each task
@@ -60,35 +71,52 @@ void Program::link(const ProgramColumns& columns) {
   for (std::uint32_t task = 0; task < count; ++task) place[task + std::size_t{1}] += place[task];
   first_successor_ = place;
   successors_.resize(columns.after.size());
-  waits_.reserve(count);
-  std::uint64_t begin = 0;
-  for (std::uint32_t task = 0; task < count; ++task) {
-    const std::uint64_t end = columns.after_end[task];
-    waits_.push_back(narrow<std::int32_t>(end - begin));
+  waits_.resize(count);
+  for (std::uint32_t rank = 0; rank < count; ++rank) {
+    const std::uint32_t task = at_rank(rank);
+    const std::uint64_t begin = task ? columns.after_end[task - 1] : 0, end = columns.after_end[task];
+    waits_[task] = narrow<std::int32_t>(end - begin);
     if (begin == end) first_.push_back(task);
-    for (; begin < end; ++begin) successors_[place[columns.after[begin]]++] = task;
+    for (std::uint64_t at = begin; at < end; ++at) successors_[place[columns.after[at]]++] = task;
   }
 }
 
 // -- units ------------------------------------------------------------------------------------------------------------
 
-void Units::add(std::int8_t unit, std::uint32_t task) {
-  const std::uint32_t number = unit < 0 ? kUnits : narrow<std::uint32_t>(unit);
+void Units::add(const Task& kind, std::uint32_t rank) {
+  const std::uint32_t number = kind.unit < 0 ? kUnits : narrow<std::uint32_t>(kind.unit);
+  if (kind.kind == TaskKind::collective && number < kUnits && agreements_->of_unit(npu_, number)) {
+    agreed_ |= 1u << number;
+    collectives_[number].insert(rank);
+    return;
+  }
   std::vector<std::uint32_t>& heap = ready_[number];
   waiting_ |= 1u << number;
-  heap.push_back(task);
+  heap.push_back(rank);
   std::push_heap(heap.begin(), heap.end(), std::greater<>());
 }
 
-bool Units::next(std::uint32_t& task) {
+bool Units::next(std::uint32_t& rank) {
   std::uint32_t best = kNone;
   for (std::uint32_t free = waiting_ & ~busy_; free; free &= free - 1) {
     const std::uint32_t unit = narrow<std::uint32_t>(std::countr_zero(free));
     if (best == kNone || ready_[unit].front() < ready_[best].front()) best = unit;
   }
+  rank = best == kNone ? kNone : ready_[best].front();
+  for (std::uint32_t free = agreed_ & ~busy_; free; free &= free - 1) {
+    const std::uint32_t unit = narrow<std::uint32_t>(std::countr_zero(free));
+    const std::uint32_t collective = next_collective(unit);
+    if (collective >= rank) continue;
+    rank = collective;
+    best = unit;
+  }
   if (best == kNone) return false;
+  if (agreed_ >> best & 1 && collectives_[best].erase(rank)) {
+    agreements_->of_unit(npu_, best)->take(npu_, pair_key(rank, 0));
+    busy_ |= 1u << best;
+    return true;
+  }
   std::vector<std::uint32_t>& heap = ready_[best];
-  task = heap.front();
   std::pop_heap(heap.begin(), heap.end(), std::greater<>());
   heap.pop_back();
   if (heap.empty()) waiting_ &= ~(1u << best);
@@ -97,10 +125,19 @@ bool Units::next(std::uint32_t& task) {
 }
 
 std::vector<std::uint32_t> Units::ready() const {
-  std::vector<std::uint32_t> tasks;
-  for (const std::vector<std::uint32_t>& heap : ready_) tasks.insert(tasks.end(), heap.begin(), heap.end());
-  std::sort(tasks.begin(), tasks.end());
-  return tasks;
+  std::vector<std::uint32_t> ranks;
+  for (const std::vector<std::uint32_t>& heap : ready_) ranks.insert(ranks.end(), heap.begin(), heap.end());
+  for (const std::set<std::uint32_t>& collectives : collectives_) ranks.insert(ranks.end(), collectives.begin(), collectives.end());
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+std::uint32_t Units::next_collective(std::uint32_t unit) const {
+  const std::set<std::uint32_t>& ready = collectives_[unit];
+  const Key wanted = agreements_->of_unit(npu_, unit)->next(npu_);
+  if (wanted == kNoKey) return ready.empty() ? kNone : *ready.begin();
+  const auto rank = narrow<std::uint32_t>(wanted >> 32);
+  return ready.contains(rank) ? rank : kNone;
 }
 
 // -- ports ------------------------------------------------------------------------------------------------------------
@@ -126,15 +163,15 @@ Time Ports::use(NpuId npu, Time now, Time delay) {
 
 // -- building ---------------------------------------------------------------------------------------------------------
 
-Tasks::Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, std::uint32_t npus)
-    : events_(events), collectives_(collectives), point_to_point_(point_to_point), npus_(npus), records_(npus) {}
+Tasks::Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, std::uint32_t npus)
+    : events_(events), collectives_(collectives), point_to_point_(point_to_point), agreements_(agreements), npus_(npus), records_(npus) {}
 
 bool Tasks::add_ports(const std::vector<std::int64_t>& ports) {
   if (started_) invalid("ports are given before the run");
   return ports_.add(ports, npus_.size());
 }
 
-void Tasks::add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus) {
+void Tasks::add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus, std::int64_t agreement) {
   if (started_) invalid("programs are given before the run");
   Program program(std::move(columns), next_id(programs_));
   for (const std::int64_t npu : npus) {
@@ -142,6 +179,7 @@ void Tasks::add_program(ProgramColumns columns, const std::vector<std::int64_t>&
     give(program, narrow<NpuId>(npu));
   }
   collectives_.add_program(program.kinds(), next_id(npus));
+  if (agreement >= 0) agreements_.join(narrow<std::uint32_t>(agreement), npus);
   programs_.push_back(std::move(program));
 }
 
@@ -156,7 +194,7 @@ void Tasks::give(const Program& program, NpuId npu) {
   own.program = program.number();
   if (program.has_units()) {
     own.units = next_id(units_);
-    units_.emplace_back();
+    units_.emplace_back(npu, agreements_);
   }
   own.first_task = tasks_.size();
   for (std::uint32_t task = 0; task < program.size(); ++task) tasks_.push_back({program.waits(task), kWaiting});
@@ -193,7 +231,7 @@ std::vector<Unfinished> Tasks::unfinished() const {
     const std::vector<std::uint32_t> waiting = program.has_units() ? units_[npus_[npu].units].ready() : std::vector<std::uint32_t>();
     for (std::uint32_t task = 0; task < program.size(); ++task) {
       const State state = tasks_[npus_[npu].first_task + task].state;
-      const bool begun = state == kReady && !std::binary_search(waiting.begin(), waiting.end(), task);
+      const bool begun = state == kReady && !std::binary_search(waiting.begin(), waiting.end(), program.rank(task));
       if (state != kEnded) found.push_back({npu, task, begun});
     }
   }
@@ -238,10 +276,12 @@ void Tasks::chunk_ended(TaskId task) {
 }
 
 void Tasks::pump_units(NpuId npu) {
-  std::uint32_t number = 0;
-  while (units_of(npu).next(number)) {
+  const Program& program = program_of(npu);
+  std::uint32_t rank = 0;
+  while (units_of(npu).next(rank)) {
+    const std::uint32_t number = program.at_rank(rank);
     if (begin_ready({npu, number})) continue;
-    program_of(npu).each_successor(number, [&](std::uint32_t successor) {
+    program.each_successor(number, [&](std::uint32_t successor) {
       if (release({npu, successor})) add_ready({npu, successor});
     });
   }
@@ -249,7 +289,8 @@ void Tasks::pump_units(NpuId npu) {
 
 void Tasks::add_ready(TaskId task) {
   set_ready(task);
-  units_of(task.npu).add(program_of(task.npu).task(task.number).unit, task.number);
+  const Program& program = program_of(task.npu);
+  units_of(task.npu).add(program.task(task.number), program.rank(task.number));
 }
 
 void Tasks::start(TaskId first) {

@@ -1,13 +1,16 @@
 // The tasks of NPUs: their programs, who waits for whom, and the units that they need.
 //
 // A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
-// are ready the one with the lowest number. What a task does when it begins depends on its kind: it takes its delay, uses the port of its
-// NPU's memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of them.
+// are ready the one with the lowest priority, which is its number unless the program has other priorities. What a task does when it begins
+// depends on its kind: it takes its delay, uses the port of its NPU's memory for so long, sends or receives a message, or issues the chunks
+// of a collective, and ends its delay after the last of them.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
+#include "agreement.hpp"
 #include "collectives.hpp"
 #include "events.hpp"
 #include "interface.hpp"
@@ -27,10 +30,13 @@ class Program {
   const std::vector<Task>& kinds() const { return kinds_; }
   const Task& task(std::uint32_t number) const { return kinds_[kind_of_[number]]; }
   Time delay(std::uint32_t number) const { return times_.empty() || times_[number] < 0 ? task(number).delay : times_[number]; }
-  const std::vector<std::uint32_t>& first() const { return first_; }  // tasks that wait for nothing
+  const std::vector<std::uint32_t>& first() const { return first_; }  // tasks that wait for nothing, by rank
+  // The rank of a task: its place in the order of priorities, of equal ones in that of numbers; and the task of a rank.
+  std::uint32_t rank(std::uint32_t number) const { return ranks_.empty() ? number : ranks_[number]; }
+  std::uint32_t at_rank(std::uint32_t rank) const { return by_rank_.empty() ? rank : by_rank_[rank]; }
   std::int32_t waits(std::uint32_t number) const { return waits_[number]; }
 
-  // Call a function for each task that waits for one.
+  // Call a function for each task that waits for one, by rank.
   template <typename Function>
   void each_successor(std::uint32_t number, Function function) const {
     for (std::uint32_t next = first_successor_[number]; next != first_successor_[number + 1]; ++next) function(successors_[next]);
@@ -38,6 +44,7 @@ class Program {
 
  private:
   void check_columns(const ProgramColumns& columns) const;
+  void set_ranks(const std::vector<std::uint32_t>& priorities);
   void link(const ProgramColumns& columns);
 
   ProgramId number_;
@@ -47,25 +54,38 @@ class Program {
   std::vector<Time> times_;          // delays of tasks that have one of their own, else -1; or nothing
   std::vector<std::int32_t> waits_;  // for how many tasks each waits
   std::vector<std::uint32_t> first_;
-  std::vector<std::uint32_t> successors_;  // those of a task are from first_successor_[task] on
+  std::vector<std::uint32_t> ranks_, by_rank_;  // nothing where ranks are numbers
+  std::vector<std::uint32_t> successors_;       // those of a task are from first_successor_[task] on
   std::vector<std::uint32_t> first_successor_;
 };
 
-// The units of an NPU: which are busy, and the ready tasks of each by number; the last is for tasks that need none.
+// The units of an NPU: which are busy, and the ready tasks of each by rank; the last is for tasks that need none.
+//
+// Collectives that need a unit are ready by themselves where NPUs agree on the order of theirs: one may have to wait for another. Programs
+// with one agreement have the same ranks.
 class Units {
  public:
+  Units(NpuId npu, Agreements& agreements) : npu_(npu), agreements_(&agreements) {}
+
   // A task is ready that needs a unit, or (-1) none.
-  void add(std::int8_t unit, std::uint32_t task);
-  // Take the ready task of the lowest number whose unit is not busy, and make it busy; false where there is none.
-  bool next(std::uint32_t& task);
+  void add(const Task& kind, std::uint32_t rank);
+  // Take the ready task of the lowest rank whose unit is not busy, and make it busy; false where there is none.
+  bool next(std::uint32_t& rank);
   // A task has ended that needed a unit.
   void release(std::int8_t unit) { busy_ &= ~(1u << unit); }
-  // The ready tasks, by number.
+  // The ranks of the ready tasks.
   std::vector<std::uint32_t> ready() const;
 
  private:
+  // The collective that may take a unit next by the agreement; kNone where it is not ready.
+  std::uint32_t next_collective(std::uint32_t unit) const;
+
+  NpuId npu_;
+  Agreements* agreements_;
   std::uint32_t busy_ = 0, waiting_ = 0;          // a bit for each: whether the unit is busy, and whether tasks are ready for it
-  std::vector<std::uint32_t> ready_[kUnits + 1];  // heaps of the numbers of tasks
+  std::vector<std::uint32_t> ready_[kUnits + 1];  // heaps of the ranks of tasks
+  std::uint32_t agreed_ = 0;                      // a bit for each unit: whether it has had collectives that are agreed on
+  std::set<std::uint32_t> collectives_[kUnits];   // the ranks of those that are ready
 };
 
 // The ports through which NPUs access memory. NPUs that have the same port use it one after another.
@@ -83,12 +103,12 @@ class Ports {
 
 class Tasks {
  public:
-  Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, std::uint32_t npus);
+  Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, std::uint32_t npus);
 
   // Say which port each NPU uses, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
   bool add_ports(const std::vector<std::int64_t>& ports);
-  // Let NPUs run a program. Raises std::invalid_argument.
-  void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus);
+  // Let NPUs run a program, which is of an agreement (-1: of none). Raises std::invalid_argument.
+  void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus, std::int64_t agreement);
   // Keep the times of an NPU, which has no program yet.
   void observe(NpuId npu);
   bool is_observed(NpuId npu) const { return records_.has(npu); }
@@ -130,7 +150,7 @@ class Tasks {
   };
 
   void give(const Program& program, NpuId npu);
-  // Make a task ready, and begin those that find their unit free in order of number.
+  // Make a task ready, and begin those that find their unit free in order of rank.
   void pump_units(NpuId npu);
   void add_ready(TaskId task);
   // Make a task ready that waits for nothing, and those that wait for it where it ends at once.
@@ -150,6 +170,7 @@ class Tasks {
   Events& events_;
   Collectives& collectives_;
   PointToPoint& point_to_point_;
+  Agreements& agreements_;
   bool started_ = false;
   std::uint64_t ended_ = 0;
   std::vector<Npu> npus_;

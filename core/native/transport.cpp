@@ -65,12 +65,16 @@ void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {
 
 void Transport::happen(Time time, const Outcome& outcome, std::uint64_t cause) {
   if (Causes* causes = events_.causes()) causes->deliver(cause);
+  Histories& histories = events_.histories();
+  const bool is_earlier = time == latest_at_ && histories.less(outcome.history, latest_);
+  if (!is_earlier) histories.replace(latest_, outcome.history);
+  latest_at_ = time;
   if (const auto* arrival = std::get_if<MessageArrival>(&outcome.what)) {
-    events_.push_with(time, outcome.source, *arrival, outcome.history);
+    events_.push_with(time, outcome.source, *arrival, latest_);
   } else {
-    events_.push_with(time, outcome.source, outcome.what, outcome.history);
+    events_.push_with(time, outcome.source, outcome.what, latest_);
   }
-  events_.histories().drop(outcome.history);
+  histories.drop(outcome.history);
 }
 
 Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {

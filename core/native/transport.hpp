@@ -113,7 +113,7 @@ class Transport {
   using Outcomes = UnderWay<Outcome>;
 
   std::int32_t class_of(std::int32_t queue) const;
-  // What these messages bring about happens at a time.
+  // What these messages bring about happens at a time, in this order: none with an earlier history than those before it.
   void deliver(Time time, std::span<const astra_delivery> deliveries);
   void happen(Time time, const Outcome& outcome, std::uint64_t cause);
   // How causes know that the sender of a message waits.
@@ -140,6 +140,8 @@ class Transport {
   std::int32_t class_without_queue_ = -1;
   std::vector<std::int32_t> class_of_queue_;
   Time quiet_until_ = -1;  // the network has nothing to deliver up to this time
+  Time latest_at_ = -1;    // when it delivered last,
+  HistoryId latest_ = 0;   // and with the latest history of what it delivered then
 };
 
 }  // namespace astra::engine

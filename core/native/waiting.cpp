@@ -29,15 +29,28 @@ std::uint32_t Waiting::place(Tree tree, std::size_t rule, Time limit, bool first
   return place;
 }
 
-void Waiting::insert(Tree& tree, std::uint32_t place, std::uint32_t entry, const std::vector<Mark>& marks) {
-  tree = insert(tree, place, make(entry, marks));
+Waiting::Tree Waiting::insert(Tree& tree, std::uint32_t place, Entry entry, const std::vector<Mark>& marks) {
+  const Tree made = make(entry, marks);
+  set_root(tree, insert(tree, place, made));
+  return made;
 }
 
-std::uint32_t Waiting::pop(Tree& tree) {
+Waiting::Entry Waiting::pop(Tree& tree) {
   Tree first = kNone;
-  tree = pop(tree, first);
+  set_root(tree, pop(tree, first));
   free_.push_back(first);
   return nodes_[first].entry;
+}
+
+Waiting::Entry Waiting::take(Tree& tree, Tree node) {
+  set_root(tree, erase(tree, place_of(node)));
+  free_.push_back(node);
+  return nodes_[node].entry;
+}
+
+void Waiting::set_root(Tree& tree, Tree root) {
+  tree = root;
+  if (root != kNone) nodes_[root].above = kNone;
 }
 
 bool Waiting::is_in(const Span& span, Time limit, std::uint8_t before, bool closed) {
@@ -50,7 +63,7 @@ Waiting::Span Waiting::join(const Span& left, const Span& right) {
   return {left.first, others, left.first_side, right.last_side};
 }
 
-Waiting::Tree Waiting::make(std::uint32_t entry, const std::vector<Mark>& marks) {
+Waiting::Tree Waiting::make(Entry entry, const std::vector<Mark>& marks) {
   random_ = random_ * 6364136223846793005u + 1442695040888963407u;
   Tree node;
   if (free_.empty()) {
@@ -71,6 +84,8 @@ Waiting::Tree Waiting::make(std::uint32_t entry, const std::vector<Mark>& marks)
 void Waiting::update(Tree node) {
   const Tree left = nodes_[node].left, right = nodes_[node].right;
   nodes_[node].size = 1 + size(left) + size(right);
+  if (left != kNone) nodes_[left].above = node;
+  if (right != kNone) nodes_[right].above = node;
   for (std::size_t rule = 0; rule < rules_; ++rule) {
     const Mark& own = mark(node, rule);
     Span sum{own.key, INT64_MIN, own.side, own.side};
@@ -120,6 +135,38 @@ Waiting::Tree Waiting::pop(Tree node, Tree& first) {
   nodes_[node].left = pop(nodes_[node].left, first);
   update(node);
   return node;
+}
+
+std::uint32_t Waiting::place_of(Tree node) const {
+  std::uint32_t place = size(nodes_[node].left);
+  for (Tree above = nodes_[node].above; above != kNone; node = above, above = nodes_[node].above) {
+    if (nodes_[above].right == node) place += size(nodes_[above].left) + 1;
+  }
+  return place;
+}
+
+Waiting::Tree Waiting::erase(Tree node, std::uint32_t place) {
+  const std::uint32_t before = size(nodes_[node].left);
+  if (place == before) return merge(nodes_[node].left, nodes_[node].right);
+  if (place < before) {
+    nodes_[node].left = erase(nodes_[node].left, place);
+  } else {
+    nodes_[node].right = erase(nodes_[node].right, place - before - 1);
+  }
+  update(node);
+  return node;
+}
+
+Waiting::Tree Waiting::merge(Tree left, Tree right) {
+  if (left == kNone || right == kNone) return left == kNone ? right : left;
+  if (nodes_[left].weight > nodes_[right].weight) {
+    nodes_[left].right = merge(nodes_[left].right, right);
+    update(left);
+    return left;
+  }
+  nodes_[right].left = merge(left, nodes_[right].left);
+  update(right);
+  return right;
 }
 
 }  // namespace astra::engine

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "agreement.hpp"
 #include "ids.hpp"
 
 namespace astra::engine {
@@ -24,14 +25,21 @@ class Waiting {
  public:
   using Tree = std::uint32_t;  // its root; kNone where nothing waits
 
+  struct Entry {
+    StepId step;
+    Key key;
+  };
+
   explicit Waiting(std::size_t rules) : rules_(rules) {}
 
   // The place of the first job whose key by a rule is above `limit` and before which one may go; else the number of jobs.
   std::uint32_t place(Tree tree, std::size_t rule, Time limit, bool first_stays) const;
-  // Put something at a place; `marks` are its key and side by each rule.
-  void insert(Tree& tree, std::uint32_t place, std::uint32_t entry, const std::vector<Mark>& marks);
+  // Put something at a place; `marks` are its key and side by each rule. Returns its node.
+  Tree insert(Tree& tree, std::uint32_t place, Entry entry, const std::vector<Mark>& marks);
   // Take out the first of a tree that is not empty.
-  std::uint32_t pop(Tree& tree);
+  Entry pop(Tree& tree);
+  // Take out a node.
+  Entry take(Tree& tree, Tree node);
 
  private:
   // Neighbours as a rule sees them: the key of the first, the highest of the others before which a job may go, and the sides at the ends.
@@ -42,8 +50,9 @@ class Waiting {
   };
 
   struct Node {
-    std::uint32_t entry, weight, size = 1;
-    Tree left = kNone, right = kNone;
+    Entry entry;
+    std::uint32_t weight, size = 1;
+    Tree left = kNone, right = kNone, above = kNone;
   };
 
   // Whether neighbours of these sides are of the two kinds that take turns.
@@ -56,7 +65,8 @@ class Waiting {
   const Mark& mark(Tree node, std::size_t rule) const { return marks_[node * rules_ + rule]; }
   const Span& span(Tree node, std::size_t rule) const { return spans_[node * rules_ + rule]; }
   // A node of its own.
-  Tree make(std::uint32_t entry, const std::vector<Mark>& marks);
+  Tree make(Entry entry, const std::vector<Mark>& marks);
+  void set_root(Tree& tree, Tree root);
   // Sum up what is below a node.
   void update(Tree node);
   Tree insert(Tree node, std::uint32_t place, Tree made);
@@ -64,6 +74,12 @@ class Waiting {
   std::pair<Tree, Tree> split(Tree node, std::uint32_t place);
   // What is left of a tree without its first node.
   Tree pop(Tree node, Tree& first);
+  // How many jobs are before a node.
+  std::uint32_t place_of(Tree node) const;
+  // What is left of a tree without the job at a place.
+  Tree erase(Tree node, std::uint32_t place);
+  // Jobs, and others behind them.
+  Tree merge(Tree left, Tree right);
 
   std::size_t rules_;
   std::vector<Node> nodes_;

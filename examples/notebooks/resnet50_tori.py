@@ -14,7 +14,7 @@ command = "astra generate --model resnet50 --parallel DATA --npus 1 --batch-per-
 subprocess.run([*command.split(), "--compute", COMPUTE], check=True)
 
 # %% [markdown]
-# A torus has two links to each ring, of 32, 16 and 16 * 2^30 bytes/s and 10, 100 and 100 ns.
+# A torus has two links to each ring, of 32, 16 and 16 * 2^30 bytes/s and 10, 100 and 100 ns. A message uses both, as in ASTRA-sim 1.0.
 
 
 # %%
@@ -22,7 +22,7 @@ def run(sizes: tuple[int, ...], speed: float = 1) -> astra_sim.Result:
     """Two iterations on a torus."""
     links = zip(sizes, (32, 16, 16), (10, 100, 100), strict=True)
     dimensions = [
-        {"topology": "ring", "size": size, "links": 2, "link_bandwidth_gib_per_s": bandwidth, "link_latency_ns": latency}
+        {"topology": "ring", "size": size, "links": 2, "both_ways": True, "link_bandwidth_gib_per_s": bandwidth, "link_latency_ns": latency}
         for size, bandwidth, latency in links
     ]
     return astra_sim.simulate(

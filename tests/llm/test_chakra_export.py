@@ -29,6 +29,7 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "experts": ((4,), {"model": EXPERTS, "expert_parallel": 2}),
     "tokens": ((4,), {"mode": "decode", "decode_tokens": 3, "pipeline_parallel": 2, "tensor_parallel": 2}),
     "two iterations": ((4,), {"pipeline_parallel": 2, "model": MODEL | {"tied": True}}),
+    "passes": ((2, 2, 2), {"tensor_parallel": 2, "pipeline_parallel": 2, "detail": "pass"}),
 }
 
 

@@ -10,8 +10,9 @@ import attrs
 import pytest
 from astra_sim import InputError, InputWarning
 from astra_sim_llm.counts import parameters
-from astra_sim_llm.hugging_face import ARCHITECTURES, model_of_config, model_of_table
+from astra_sim_llm.hugging_face import ARCHITECTURES, WITH_TEXT, model_of_config, model_of_table
 from astra_sim_llm.models import MODELS, Model
+from astra_sim_llm.plan import read_model
 
 LLAMA = {
     "model_type": "llama",
@@ -221,7 +222,10 @@ def test_errors_name_file_key_and_value(table: Any, message: str) -> None:
 def test_an_unknown_type_lists_the_known_ones() -> None:
     with pytest.raises(InputError) as error:
         model_of_table({"model_type": "lama"}, "c.json")
-    assert str(error.value) == f"c.json: model_type is 'lama'; expected one of {', '.join(sorted(ARCHITECTURES))} (did you mean 'llama'?)"
+    assert (
+        str(error.value)
+        == f"c.json: model_type is 'lama'; expected one of {', '.join(sorted({*ARCHITECTURES, *WITH_TEXT}))} (did you mean 'llama'?)"
+    )
 
 
 def test_files_that_are_no_configurations(tmp_path: Path) -> None:
@@ -240,3 +244,134 @@ def test_a_window_of_attention_is_said_to_have_no_effect() -> None:
     with pytest.warns(InputWarning, match="sliding_window"):
         model_of_table({**QWEN2, "use_sliding_window": True}, "c.json")
     model_of_table(QWEN2, "c.json")
+
+
+# -- Other architectures -----------------------------------------------------------------------------------------------
+
+LLAMA4 = {
+    "model_type": "llama4",
+    "text_config": {
+        "model_type": "llama4_text",
+        "hidden_size": 5120,
+        "intermediate_size": 8192,
+        "intermediate_size_mlp": 16384,
+        "num_hidden_layers": 48,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "num_local_experts": 128,
+        "num_experts_per_tok": 1,
+        "interleave_moe_layer_step": 2,
+        "max_position_embeddings": 8192,
+        "use_qk_norm": False,
+        "vocab_size": 202048,
+    },
+}
+GPT_OSS = {
+    "model_type": "gpt_oss",
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "num_local_experts": 128,
+    "num_experts_per_tok": 4,
+    "max_position_embeddings": 131072,
+    "rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": 4096},
+    "sliding_window": 128,
+    "vocab_size": 201088,
+}
+GEMMA2 = {
+    "model_type": "gemma2",
+    "hidden_size": 4608,
+    "intermediate_size": 36864,
+    "num_hidden_layers": 46,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 16,
+    "head_dim": 128,
+    "max_position_embeddings": 8192,
+    "vocab_size": 256000,
+}
+GEMMA3 = {
+    "model_type": "gemma3",
+    "text_config": {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "sliding_window": 1024,
+    },
+}
+PHI3 = {
+    "model_type": "phi3",
+    "hidden_size": 3072,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 4096,
+    "vocab_size": 32064,
+}
+GEMMA = {
+    "model_type": "gemma",
+    "hidden_size": 3072,
+    "intermediate_size": 24576,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "max_position_embeddings": 8192,
+    "vocab_size": 256000,
+}
+
+
+@pytest.mark.filterwarnings("ignore::astra_sim.InputWarning")
+@pytest.mark.parametrize(
+    ("table", "billions"),
+    [(LLAMA4, 400.7), (GPT_OSS, 116.8), (GEMMA2, 27.2), (GEMMA3, 3.88), (PHI3, 3.82), (GEMMA, 8.54)],
+    ids=["llama4-maverick", "gpt-oss-120b", "gemma2-27b", "gemma3-4b", "phi3-mini", "gemma-7b"],
+)
+def test_parameters_are_those_that_are_published(table: dict[str, Any], billions: float) -> None:
+    assert parameters(model_of_table(table, "config.json")).total / 1e9 == pytest.approx(billions, rel=0.002)
+
+
+def test_experts_in_every_other_layer() -> None:
+    with pytest.warns(InputWarning, match="only the language model is simulated"):
+        model = model_of_table(LLAMA4, "config.json")
+    assert [model.kind(layer) for layer in range(4)] == ["dense", "moe", "dense", "moe"]
+    assert model.has_dense_layers
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (GPT_OSS, ["biases of experts", "sliding_window = 128 has no effect"]),
+        (GEMMA2, ["norms after attention", "sliding_window = 4096 has no effect"]),
+    ],
+)
+def test_what_is_left_out_is_said(table: dict[str, Any], words: list[str]) -> None:
+    with pytest.warns(InputWarning) as caught:
+        model_of_table(table, "config.json")
+    said = [str(each.message) for each in caught]
+    assert all(any(word in line for line in said) for word in words)
+
+
+def test_a_folder_of_a_model_is_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert model_of_config(tmp_path) == model_of_config(tmp_path / "config.json")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"empty: the folder has no config.json"):
+        model_of_config(tmp_path / "empty")
+
+
+def test_models_of_other_kinds_are_refused_with_the_reason_and_the_list() -> None:
+    with pytest.raises(InputError, match=r"'jamba', whose Mamba layers .* are not modelled; expected one of .*gpt_oss.*llama4"):
+        model_of_table({"model_type": "jamba"}, "config.json")
+    with pytest.raises(InputError, match="'t5', whose encoder is not modelled"):
+        model_of_table({"model_type": "t5"}, "config.json")
+
+
+def test_an_unknown_model_is_told_all_that_there_are() -> None:
+    with pytest.raises(InputError) as error:
+        read_model("llama-7b")
+    assert all(name in str(error.value) for name in MODELS)

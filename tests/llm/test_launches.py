@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 import pytest
-from astra_sim.graph import Compute, Pass
+from astra_sim.graph import Composite, Compute, Pass
+from astra_sim.run.composites import CompositeTimes
 from astra_sim.schedule import Collective
 from astra_sim.shapes import Attention, Cast, Elementwise
 from astra_sim_llm.models import MODELS
@@ -25,12 +26,17 @@ KERNEL_PS, EXCHANGE_PS = 1000, 800
 
 
 def length(steps: list[Step], launch_ps: int, detail: str) -> int:
-    """How long the kernels of a pass take together (picoseconds), in a pass with its exchanges."""
+    """How long the kernels of a pass take together, with `pass` also its exchanges (picoseconds)."""
     kinds = Kinds()
     compiler = Compiler(kinds, lambda _: KERNEL_PS, lambda _: EXCHANGE_PS, lambda _: (0,), detail, 0.0, launch_ps)
     template = compiler.compile(steps, Pass.FORWARD, "pass")
     operations = [kinds.operations[kind] for kind in template.kinds]
-    return sum(operation.duration_ps for operation in operations if isinstance(operation, Compute))
+    times = CompositeTimes(lambda _: EXCHANGE_PS)
+    return sum(
+        times.of(operation).ps if isinstance(operation, Composite) else operation.duration_ps
+        for operation in operations
+        if isinstance(operation, (Compute, Composite))
+    )
 
 
 def kernel(launches: int = 1) -> Run:

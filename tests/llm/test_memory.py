@@ -10,7 +10,7 @@ import pytest
 from astra_sim import InputError
 from astra_sim_llm.counts import parameters, stage_parameters
 from astra_sim_llm.in_flight import chunks_of_stages, even_stages, in_flight
-from astra_sim_llm.memory import MemoryUse, memory_of, peak, state_bytes
+from astra_sim_llm.memory import Capacity, MemoryUse, memory_of, peak, state_bytes
 from astra_sim_llm.models import MODELS, Model
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.suggestions import suggestions
@@ -429,12 +429,12 @@ def test_equal_stages_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
         ("3", "1.00", "0.50", "1.50"),
     ]
     assert memory_json(uses)[3]["total"] == 3 * GIB // 2
-    print_memory(uses, 4 * GIB)
+    print_memory(uses, Capacity(4 * GIB, 0))
     printed = capsys.readouterr().out
     assert "The fullest rank needs 3.00 of 4.00 GiB (75 %)." in printed
 
 
 def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     made = paper("gpt3-175b", recompute="selective", sequence_parallel=True)
-    print_memory([memory_of(made, stage) for stage in range(8)], 80 * GIB)
+    print_memory([memory_of(made, stage) for stage in range(8)], Capacity(80 * GIB, 6 * GIB))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80

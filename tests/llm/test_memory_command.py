@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,14 @@ def test_the_fullest_rank_is_that_of_the_run() -> None:
 
 
 def test_what_does_not_fit_says_what_would() -> None:
-    found = table(GPT3, "--capacity", "50")
+    found = table(GPT3, "--capacity", "55.8")
     assert found["fits"] is False
     assert {one["change"] for one in found["suggestions"]} == {"recompute = full", "pipeline_parallel = 16 on 128 NPUs"}
     for one in found["suggestions"]:
-        assert f"{one['memory_bytes'] / 2**30:.2f} GiB with {one['change']}" in run(GPT3, "--capacity", "50")
+        assert f"{one['memory_bytes'] / 2**30:.2f} GiB with {one['change']}" in run(GPT3, "--capacity", "55.8")
     made = table(GPT3, "--set", "workload.recompute=full")["memory_bytes"]
     assert [one["memory_bytes"] for one in found["suggestions"] if one["change"] == "recompute = full"] == [made]
-    assert "It does not fit.\nNo single change" in run(GPT3, "--capacity", "4")
+    assert re.search(r"It does not fit.\n.*margin.*\nNo single change", run(GPT3, "--capacity", "10"))
 
 
 def test_without_a_capacity_there_is_no_verdict(small: str) -> None:
@@ -72,7 +73,7 @@ def test_without_a_capacity_there_is_no_verdict(small: str) -> None:
 
 
 def test_tables_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    for arguments in ((GPT3,), (LLAMA3,), (LLAMA3, "--capacity", "64"), (LLAMA3, "--search", "--limit", "3")):
+    for arguments in ((GPT3,), (LLAMA3,), (LLAMA3, "--capacity", "64"), (LLAMA3, "--search", "--limit", "3", "--keep", "virtual_stages")):
         assert max(len(line.rstrip()) for line in run(*arguments).splitlines()) <= 80
 
 
@@ -81,6 +82,7 @@ def test_the_search_lists_what_fits_by_time_and_each_runs_as_it_says(small: str)
     times = [one["iteration_s"] for one in found["combinations"]]
     assert len(times) == 5 < found["fitting"]
     assert times == sorted(times)
+    assert found["tried"] >= found["fitting"] >= found["simulated"] >= 5
     for one in found["combinations"]:
         result = astra_sim.simulate(small, workload={"plugin": "llm", **one["options"]})
         assert (result.iteration_s, result.memory_bytes) == (one["iteration_s"], one["memory_bytes"])
@@ -88,15 +90,17 @@ def test_the_search_lists_what_fits_by_time_and_each_runs_as_it_says(small: str)
 
 
 def test_the_search_keeps_the_capacity(small: str) -> None:
-    everything, few = (table(small, "--search", "--capacity", size, "--limit", "1000")["combinations"] for size in ("80", "0.3"))
+    arguments = (small, "--search", "--keep", "micro_batch", "--limit", "1000", "--set", "workload.memory_margin=0", "--capacity")
+    everything, few = (table(*arguments, size)["combinations"] for size in ("80", "0.3"))
     assert 0 < len(few) < len(everything)
     assert all(one["memory_bytes"] <= 0.3 * 2**30 for one in few)
-    assert "No combination fits in 0.01 GiB." in run(small, "--search", "--capacity", "0.01")
+    assert "No combination fits in 0.01 GiB; " in run(*arguments, "0.01")
 
 
 def test_an_experiment_is_among_what_its_search_finds() -> None:
     """Also where the ends of the model take a chunk each: 126 layers on 128 chunks."""
-    found = table(LLAMA3, "--search", "--limit", "100")["combinations"]
+    kept = [f"--keep={name}" for name in ("micro_batch", "context_parallel", "virtual_stages", "tensor_parallel", "recompute")]
+    found = table(LLAMA3, "--search", "--capacity", "100", "--limit", "100", *kept)["combinations"]
     result = astra_sim.simulate(LLAMA3)
     own = next(
         each
@@ -122,3 +126,36 @@ def test_another_workload_is_an_error(small: str) -> None:
 def test_what_cannot_run_at_all_says_why(small: str) -> None:
     with pytest.raises(astra_sim.InputError, match="kernel"):
         run(small, "--search", "--compute", "plugin:recorded", "--capacity", "80")
+
+
+def test_a_margin_of_the_memory_stays_free(small: str) -> None:
+    """That of the device, or another; the table, the verdict, the search and the run have the same."""
+    found = table(small)
+    assert (found["capacity_bytes"], found["margin_bytes"]) == (80 * 2**30, pytest.approx(5.8 * 2**30))
+    tight = (small, "--set", f"workload.memory_margin={80 - 0.2}")
+    assert table(*tight)["fits"] is False
+    assert "\n0.20 GiB are 80.00 less a margin of 79.80 (memory_margin).\n" in run(*tight)
+    with pytest.raises(astra_sim.CapacityError, match=r"an NPU has 80.0 GiB, of which a margin of 79.8 GiB is left free \(memory_margin\)"):
+        astra_sim.simulate(small, set=["workload.memory_margin=79.8"])
+    assert all(one["memory_bytes"] <= 0.2 * 2**30 for one in table(*tight, "--search", "--keep", "micro_batch")["combinations"])
+
+
+def test_a_margin_that_nothing_has_is_an_error(small: str) -> None:
+    with pytest.raises(astra_sim.InputError, match=r"small\.toml: workload: memory_margin is 90.00 GiB; expected less than .* 80.00 GiB"):
+        run(small, "--set", "workload.memory_margin=90")
+    roofline = ("--compute", "plugin:roofline?peak_tera_ops_per_s=300", "--set", "workload.memory_margin=5")
+    with pytest.raises(astra_sim.InputError, match="memory_margin is 5 GiB, which has no effect: the compute model does not say"):
+        run(small, *roofline)
+    assert table(small, *roofline, "--capacity", "80")["margin_bytes"] == 5 * 2**30
+
+
+def test_the_search_tries_all_axes_and_says_how_many(small: str) -> None:
+    everything = table(small, "--search")
+    kept = table(small, "--search", *(f"--keep={name}" for name in ("micro_batch", "virtual_stages", "context_parallel")))
+    assert everything["tried"] > kept["tried"] >= kept["fitting"]
+    assert {one["micro_batch"] for one in kept["combinations"]} == {1}
+    assert any(one["micro_batch"] > 1 for one in everything["combinations"])
+    assert everything["combinations"][0]["iteration_s"] <= kept["combinations"][0]["iteration_s"]
+    assert f"{everything['tried']:,} were tried" in run(small, "--search")
+    with pytest.raises(astra_sim.InputError, match="--keep zero has no effect without --search"):
+        run(small, "--keep", "zero")

@@ -166,23 +166,25 @@ def payload(ranks: int, model: dict[str, Any] = MODEL, **options: Any) -> int:
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_data_parallel_volumes(ranks: int, overlap: bool) -> None:
-    """Gradients of 4 bytes are reduced; sharded states scatter these and gather weights of 2; sharded weights for each micro-batch."""
+    """Gradients of 4 bytes are reduced; sharded states scatter these and gather weights of 2; what is kept as a shard is reduced, or
+    gathered, for each of the two micro-batches.
+    """
     model = Model(**MODEL)
-    parameters = counts.parameters(model).total
-    layers = model.layers * counts.layer_parameters(model, "dense").total
+    parameters, head = counts.parameters(model).total, counts.head_parameters(model).total
     ring = (ranks - 1) / ranks
     shared: dict[str, Any] = {"global_batch": 2 * ranks, "overlap": {"dp": overlap}}
-    assert payload(ranks, **shared) == pytest.approx(2 * ring * 4 * parameters, abs=NORM, rel=1e-3)
-    assert payload(ranks, gradients="same", **shared) == pytest.approx(2 * ring * 2 * parameters, abs=NORM, rel=1e-3)
-    sharded = payload(ranks, zero=3, **shared)
-    kept = layers // model.layers
-    rest = parameters - layers
-    gathers = 2 * (2 * layers + 2 * (layers - kept))  # in two micro-batches; the last layer is still there when gradients begin
-    reduced = 2 * 4 * layers + 4 * rest
-    assert sharded == pytest.approx(ring * (gathers + reduced), abs=NORM, rel=1e-3)
-    for zero in (1, 2):
-        weights = layers if overlap else parameters
-        assert payload(ranks, zero=zero, **shared) >= ring * (4 * parameters + 2 * weights) * 0.999
+
+    def expected(size: float) -> Any:
+        return pytest.approx(ring * size, abs=NORM, rel=1e-3)
+
+    assert payload(ranks, **shared) == expected(2 * 4 * parameters)
+    assert payload(ranks, gradients="same", **shared) == expected(2 * 2 * parameters)
+    assert payload(ranks, zero=1, **shared) == expected((4 + 2) * parameters)
+    assert payload(ranks, zero=2, **shared) == expected((2 * 4 + 2) * parameters)
+    assert payload(ranks, zero=2, accumulation="whole", **shared) == expected((4 + 2) * parameters)
+    gathers = 2 * (2 * parameters + 2 * (parameters - head))  # the head is still there when gradients begin
+    assert payload(ranks, zero=3, **shared) == expected(gathers + 2 * 4 * parameters)
+    assert payload(ranks, zero=3, accumulation="whole", **shared) == expected(gathers + 4 * parameters)
 
 
 def test_pipeline_volumes() -> None:

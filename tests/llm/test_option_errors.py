@@ -112,6 +112,10 @@ TOGETHER: dict[str, tuple[dict[str, Any], str]] = {
     "graphs of routers that are not there": ({"cuda_graphs": "router"}, "cuda_graphs is router, .* on a model without experts"),
     "attention in fp8 beside products in bf16": ({"fp8_attention": True}, "fp8_attention is true, .* with precision bf16"),
     "sums for all without shards": ({"reduction": "all"}, "reduction is all, .* where zero is 0; expected 1 or 2"),
+    "what is kept between micro-batches without shards": (
+        {"zero": 1, "accumulation": "whole"},
+        "accumulation is whole, .* where zero is 1; expected 2 or 3",
+    ),
     "gathers without shards": ({"overlap": {"gathers": True}}, "overlap.gathers is true, .* where zero is 0"),
     "a dispatch to one rank": ({"model": EXPERTS, "dispatch": "ranks"}, "dispatch is ranks, .* where expert_parallel is 1"),
     "a token on several ranks": ({"mode": "decode", "context_parallel": 2}, "mode is decode and context_parallel 2; expected 1"),

@@ -18,6 +18,9 @@ from astra_sim_network_analytical.topologies import Switch
 
 from llm.runs import EXPERTS, platform, run
 
+BUCKETS: dict[str, Any] = {"layers": 8, "hidden": 2048, "heads": 16, "vocab": 1024, "sequence": 1024}
+"""A model whose gradients are several buckets."""
+
 
 @pytest.mark.parametrize("zero", [1, 2])
 @pytest.mark.parametrize("overlap", [False, True])
@@ -27,16 +30,27 @@ def test_all_ranks_get_sums_instead_of_shards(zero: int, overlap: bool) -> None:
 
 
 def test_gathers_beside_nothing_take_longer() -> None:
-    beside, after = (run(8, zero=1, overlap={"dp": True, "gathers": gathers}) for gathers in (True, False))
+    """With several buckets: the first, that of the embedding, is waited for."""
+    beside, after = (run(8, model=BUCKETS, zero=1, overlap={"dp": True, "gathers": gathers}) for gathers in (True, False))
     assert beside.finish_ns < after.finish_ns
-    assert beside.finish_ns == run(8, zero=1, overlap={"dp": True}).finish_ns
+    assert beside.finish_ns == run(8, model=BUCKETS, zero=1, overlap={"dp": True}).finish_ns
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_gradients_that_are_kept_as_shards_are_reduced_by_each_backward_pass(overlap: bool) -> None:
+    """Four micro-batches: ZeRO-2 sends more than ZeRO-1, unless it keeps whole gradients and their memory."""
+    options: dict[str, Any] = {"model": BUCKETS, "global_batch": 32, "overlap": {"dp": overlap}}
+    one, two, whole = (run(8, **options, **zero) for zero in ({"zero": 1}, {"zero": 2}, {"zero": 2, "accumulation": "whole"}))
+    assert whole.figures["breakdown"] == one.figures["breakdown"]
+    assert whole.memory_bytes == one.memory_bytes > two.memory_bytes
+    assert two.network["payload_bytes"] > 2 * one.network["payload_bytes"]
+    assert overlap or two.breakdown["dp"] > 2 * one.breakdown["dp"]
 
 
 @pytest.mark.parametrize("options", [{}, {"zero": 1}, {"zero": 2, "shard_group": 2}, {"zero": 1, "reduction": "all"}])
 def test_passes_that_are_one_operation_begin_reductions_as_early(options: dict[str, Any]) -> None:
     """A pass is cut where gradients of a bucket are there."""
-    model = {"layers": 8, "hidden": 2048, "heads": 16, "vocab": 1024, "sequence": 1024}
-    given: dict[str, Any] = {"model": model, "overlap": {"dp": True}, "global_batch": 32} | options
+    given: dict[str, Any] = {"model": BUCKETS, "overlap": {"dp": True}, "global_batch": 32} | options
     times = [run(8, **given, detail=detail).finish_ns for detail in ("kernel", "layer", "pass")]
     assert times == pytest.approx([times[0]] * 3, rel=0.002)
 

@@ -9,10 +9,11 @@ import pytest
 from astra_sim import InputError
 from astra_sim_llm.divisibility import divides, schedule_allows
 from astra_sim_llm.in_flight import even_stages
-from astra_sim_llm.memory import peak
+from astra_sim_llm.memory import Capacity, peak
 from astra_sim_llm.models import MODELS, Model
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.search import Candidate, search
+from astra_sim_llm.search import Candidate, Search
+from astra_sim_llm.search import search as search_all
 from astra_sim_llm.table import print_search, search_table
 from astra_sim_llm.training_setup import TrainingSetup
 from hypothesis import given, settings
@@ -20,6 +21,11 @@ from hypothesis import strategies as st
 
 GIB = 2**30
 UNLIMITED = 2**60
+
+
+def search(*arguments: Any, **choices: Any) -> list[Candidate]:
+    """What a search finds."""
+    return search_all(*arguments, **choices).candidates
 
 
 def template(model: Model | str, schedule: str = "1f1b", parallel: Parallelism | None = None, **choices: Any) -> TrainingSetup:
@@ -170,14 +176,72 @@ def test_numbers_out_of_range() -> None:
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     found = search(template("llama3-8b"), 8, 64, 40 * GIB, time_of=lambda setup: 12.345678)
     rows = search_table(found)
-    assert rows[0] == ("TP", "PP", "DP", "CP", "EP", "ZeRO", "micro", "recompute", "GiB", "time (s)")
+    assert rows[0] == ("TP", "PP", "VS", "DP", "CP", "EP", "ZeRO", "micro", "recompute", "GiB", "time (s)")
     assert rows[1][-1] == "12.35"
     assert len(rows) == len(found) + 1
     untimed = search_table([attrs.evolve(item, iteration_s=None) for item in found])
     assert untimed[0][-1] == "GiB"
-    print_search(found, 40 * GIB)
+    capacity = Capacity(40 * GIB, 0)
+    print_search(found, capacity, Search(found, 500, len(found)))
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(rows) + 1
+    assert len(lines) == len(rows) + 2
     assert max(map(len, lines)) <= 80
-    print_search([], GIB)
-    assert capsys.readouterr().out.strip() == "No combination fits in 1.00 GiB."
+    assert lines[-1] == f"500 were tried, {len(found)} fit, {len(found)} of these were simulated."
+    print_search(found[:2], Capacity(46 * GIB, 6 * GIB), Search(found, 500, 4, 1))
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"2 of {len(found)} combinations that fit in 40.00 GiB" in told
+    assert "40.00 GiB are 46.00 less a margin of 6.00 (memory_margin)." in told
+    assert f"500 were tried, {len(found)} fit, 4 of these were simulated." in told
+    assert f"The kernels alone of the other {len(found) - 5} take longer than the times above." in told
+    assert told.endswith("1 that fit cannot run.")
+    print_search([], Capacity(GIB, 0), Search([], 12))
+    assert capsys.readouterr().out.strip() == "No combination fits in 1.00 GiB; 12 were tried."
+
+
+def test_all_axes_are_searched() -> None:
+    model = Model(layers=8, hidden=128, heads=8, vocab=1000, experts=4, top_k=2, expert_ffn=256)
+    found = search(
+        template(model, sequence=256),
+        8,
+        16,
+        UNLIMITED,
+        micro_batches=(1, 2),
+        contexts=(1, 2),
+        experts=(1, 4),
+        virtual_stages=(1, 2, 4),
+        any_expert_tensor=True,
+        zero_levels=(0,),
+        recompute=("none",),
+    )
+    seen = [(item.setup.micro_batch, item.setup.parallel) for item in found]
+    assert {size for size, _ in seen} == {1, 2}
+    assert {(one.context, one.expert) for _, one in seen} == {(1, 1), (1, 4), (2, 1), (2, 4)}
+    assert {(item.setup.schedule, item.setup.parallel.virtual_stages) for item in found if item.setup.parallel.pipeline == 2} == {
+        ("1f1b", 1),
+        ("interleaved", 2),
+        ("interleaved", 4),
+    }
+    assert len(set(seen)) == len(seen)
+    assert all(one.expert_tensor == (one.tensor if one.expert * one.tensor <= one.stage_ranks else 1) for _, one in seen)
+
+
+def test_what_is_kept_is_not_searched() -> None:
+    start = template("llama3-8b", parallel=Parallelism(tensor=2, pipeline=2))
+    found = search(start, 16, 64, UNLIMITED, fixed=("tensor", "pipeline"))
+    assert {(item.setup.parallel.tensor, item.setup.parallel.pipeline) for item in found} == {(2, 2)}
+
+
+def test_the_fastest_are_found_without_timing_all() -> None:
+    """What takes no less than its bound and is not among the fastest is not asked about, if its bound says so."""
+
+    def seconds(setup: TrainingSetup) -> float:
+        parallel = setup.parallel
+        return parallel.tensor + 3 * parallel.pipeline + parallel.zero
+
+    every = search_all(template("llama3-8b"), 32, 64, UNLIMITED, time_of=seconds)
+    few = search_all(
+        template("llama3-8b"), 32, 64, UNLIMITED, time_of=seconds, least_time_of=lambda setup: 3.0 * setup.parallel.pipeline, fastest=3
+    )
+    assert every.timed == every.tried == len(every.candidates) > few.timed
+    best = sorted(item.iteration_s for item in every.candidates if item.iteration_s is not None)[:3]
+    assert sorted(item.iteration_s for item in few.candidates if item.iteration_s is not None)[:3] == best

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim_chakra import write_nodes
-from support.astra2 import FILES, explained, node
+from support.astra2 import explained, figures, simulate
 from support.references import cases_or_skip
 
-OPTIONS = {"num-queues-per-dim": "queues_per_dim", "rendezvous-protocol": "rendezvous", "injection-scale": "injection_scale"}
-WITHOUT_EFFECT = {"compute-scale", "comm-scale"}
 LARGEST = 64 << 20
 
 
@@ -25,42 +21,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::astra_sim.InputWarning")
 def cases_fixture() -> list[dict[str, Any]]:
     """Collectives and traces; 1.0 workloads there went through a converter of another program."""
     return [case for case in cases_or_skip("astra2.jsonl") if case["workload"]["kind"] != "text" and "undefined_behaviour" not in case]
-
-
-def simulate(case: dict[str, Any], folder: Path, **more: Any) -> astra_sim.Result:
-    """Run a case from files, as a user would."""
-    arguments: dict[str, Any] = {}
-    for key, name in FILES.items():
-        if case[key] is not None:
-            text = case[key] if isinstance(case[key], str) else json.dumps(case[key])
-            (folder / name).write_text(text.replace("@DIR@", str(folder)))
-    workload = case["workload"]
-    if workload["kind"] == "collective":
-        arguments["workload"] = {"plugin": "collective", "collective": workload["collective"], "bytes": workload["bytes"]}
-    else:
-        ranks = workload.get("per_rank") or [workload["nodes"]] * workload["npus"]
-        arguments["workload"] = prefix = f"{folder}/{case['id']}"
-        for number, nodes in enumerate(ranks):
-            write_nodes(f"{prefix}.{number}.et", [node(fields) for fields in nodes])
-    for name, ranks in case.get("custom_collective_ets", {}).items():
-        for number, nodes in enumerate(ranks):
-            write_nodes(folder / f"{name}.{number}.et", [node(fields) for fields in nodes])
-    if case["comm_group_json"] is not None:
-        arguments["groups"] = folder / "g.json"
-    for option in case["cli"]:
-        name, value = option.removeprefix("--").split("=")
-        if name not in WITHOUT_EFFECT:
-            arguments[OPTIONS[name]] = json.loads(value)
-    if case["backend"] == "congestion_aware":
-        arguments["set"] = ["network.congestion=aware"]
-    files: dict[str, Any] = {"network": folder / "n.yml", "system": folder / "s.json", "memory": folder / "m.json"}
-    return astra_sim.simulate(**files, **arguments, **more)
-
-
-def figures(result: astra_sim.Result, expected: dict[str, Any]) -> dict[str, Any]:
-    """What a case holds, of a result."""
-    found: dict[str, Any] = {"min": result.earliest_finish_ns, "max": result.finish_ns}
-    return {**found, "list": result.npu_finish_ns} if "list" in expected else found
 
 
 def is_small(case: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ PROGRAMS = {
     "congestion_unaware": "AstraSim_Analytical_Congestion_Unaware",
     "congestion_aware": "AstraSim_Analytical_Congestion_Aware",
 }
-FINISHED = re.compile(r"^\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d\] \[I\] <workload>: sys\[(\d+)\] finished, (\d+) cycles, "
+FINISHED = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\] \[workload\] \[info\] sys\[(\d+)\] finished, (\d+) cycles, "
                       r"exposed communication (\d+) cycles\.$", re.MULTILINE)  # fmt: skip
 STATISTICS = {"comm_time": "Comm time", "gpu_time": "GPU time"}
 
@@ -36,6 +36,7 @@ def programs_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", name="cases")
 def cases_fixture() -> list[dict[str, Any]]:
     every = [case for case in cases_or_skip("astra2.jsonl") if "undefined_behaviour" not in case and case["id"] not in explained()]
+    every = [case for case in every if case["binary"] != "patched"]  # which reads keys that no release reads
     collectives = [case for case in every if case["workload"]["kind"] == "collective" and case["workload"]["npus"] <= 64]
     graphs = [case for case in every if case["workload"]["kind"] == "et_graph"]
     return [case for case in (*collectives[::COLLECTIVES], *graphs[::GRAPHS]) if case["status"] == "ok"]
@@ -94,7 +95,7 @@ def test_programs_say_when_each_npu_finishes_what_it_exposes_and_how_long_it_com
         found: dict[str, Any] = {"exposed": range_of([exposed for _, _, exposed in lines])}
         wanted: dict[str, Any] = {"exposed": case["exposed_comm_cycles"], **(case.get("statistics") or {})}
         for name, words in STATISTICS.items():
-            times = [int(each) for each in re.findall(rf"<statistics>: sys\[\d+\], {words}: (\d+)$", ended.output, re.MULTILINE)]
+            times = [int(each) for each in re.findall(rf"\[statistics\] \[info\] sys\[\d+\], {words}: (\d+)$", ended.output, re.MULTILINE)]
             if times:
                 found[name] = range_of(times)
         differing = {name for name in wanted if found.get(name) != wanted[name]}

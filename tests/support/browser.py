@@ -15,6 +15,9 @@ import pytest
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
+_EXPECTED = r':INFO:CONSOLE.*"\[bokeh [\d.]+\] (setting log level|document idle)'
+"""What Bokeh says of every page."""
+
 READ_BACK = """
 <pre id="read-back"></pre>
 <script>
@@ -47,4 +50,4 @@ def browse(text: str, folder: Path, after_ms: int = 50) -> tuple[dict[str, Any],
     done = subprocess.run([CHROMIUM, *arguments, path.as_uri()], capture_output=True, text=True, timeout=120, check=True)
     (found,) = re.findall(r'<pre id="read-back">(.*?)</pre>', done.stdout, re.DOTALL)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return json.loads(html.unescape(found) or "{}"), [line for line in console if not re.search(r':INFO:CONSOLE.*"\[bokeh [\d.]+\]', line)]
+    return json.loads(html.unescape(found) or "{}"), [line for line in console if not re.search(_EXPECTED, line)]

@@ -92,6 +92,8 @@ def _kernels(random: Random, workload: dict[str, Any], experts: bool) -> None:
         workload["reduction"] = random.choice(("shards", "shards", "all"))
         if random.random() < 0.3:
             workload["overlap"]["gathers"] = random.choice((True, False))
+    if workload.get("zero") in (2, 3):
+        workload["accumulation"] = random.choice(("shards", "shards", "whole"))
     if experts:
         workload["fused_experts"] = random.choice((True, False))
         workload["dispatch"] = random.choice(("experts", "ranks")) if workload["expert_parallel"] > 1 else "experts"

@@ -233,7 +233,8 @@ class Experiment:
             return self._execution_graph(ranks, groups), {}
         for rank, operations in enumerate(ranks):
             write_nodes(self._folder / f"trace.{rank}.et", [_node(number, operation) for number, operation in enumerate(operations)])
-        return self._folder / "trace", groups
+        used = {operation.get("group") for operations in ranks for operation in operations}
+        return self._folder / "trace", {name: members for name, members in groups.items() if name in used}
 
     def _layers(self) -> dict[str, Any]:
         random = self._random

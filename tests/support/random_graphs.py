@@ -109,8 +109,8 @@ RULES = [
 ]
 
 
-def in_columns(tasks: Sequence[Task]) -> Rows[Task]:
-    """Tasks of which those that are alike are of one kind."""
+def in_columns(tasks: Sequence[Task], random: Random) -> Rows[Task]:
+    """Tasks of which those that are alike are of one kind; some programs have priorities."""
     likes = [task._replace(after=(), delay=1) if task.kind == TIMER else task._replace(after=()) for task in tasks]
     times = [task.delay if task.kind == TIMER else -1 for task in tasks]
     kinds = list(dict.fromkeys(likes))
@@ -119,7 +119,8 @@ def in_columns(tasks: Sequence[Task]) -> Rows[Task]:
     def make(kind: Task, row: int, after: tuple[int, ...]) -> Task:
         return kind._replace(after=after, delay=kind.delay if times[row] < 0 else times[row])
 
-    return Rows(kinds, column(map(kinds.index, likes), "I"), after, make, column(times, "q"))
+    priorities = None if random.random() < 0.4 else column((random.randrange(2 * len(tasks)) for _ in tasks), "I")
+    return Rows(kinds, column(map(kinds.index, likes), "I"), after, make, column(times, "q"), priorities=priorities)
 
 
 class Graph:
@@ -298,8 +299,10 @@ class Graph:
 
             return issue
 
+        random = Random(self.seed)
         for number, (tasks, npus) in enumerate(self.programs):
-            engine.add_program(in_columns(tasks) if self.columns else tasks, npus, issuer(number))
+            agreement = number if self.seed % 3 == 0 else -1
+            engine.add_program(in_columns(tasks, random) if self.columns else tasks, npus, issuer(number), agreement)
         while engine.run(50):
             pass
         states = [tuple(state._replace(program=None, posted=tuple(state.posted), members=tuple(state.members))) for state in engine.stuck()]  # type: ignore[arg-type]

@@ -282,10 +282,35 @@ def test_rows_have_the_figures_of_simulate(tmp_path: Path) -> None:
     assert list(frame["finish_ns"]) == [float(row["finish_ns"]) for row in read_rows(tmp_path / "results.csv")]
 
 
-def test_a_wrong_option_is_an_error_of_its_points(tmp_path: Path) -> None:
-    axes = {"system.splits": {"values": [1, 0], "name": "splits"}, "system.nothing": ["x"]}
-    rows = list(sweep({"base": BASE | {"workload": "plugin:collective?bytes=64"}, "axes": axes}, tmp_path / "a.csv", jobs=1))
-    assert all("nothing" in row["error"] for row in rows)
+def test_a_wrong_value_is_an_error_of_its_points_and_a_wrong_key_one_of_the_sweep(tmp_path: Path) -> None:
+    base = BASE | {"workload": "plugin:collective?bytes=64"}
+    splits = {"system.splits": {"values": [1, 0], "name": "splits"}}
+    rows = sorted(sweep({"base": base, "axes": splits}, tmp_path / "a.csv", jobs=1), key=lambda row: row["splits"])
+    assert "splits" in rows[0]["error"]
+    assert rows[1]["error"] is None
+    with pytest.raises(InputError, match="none of the 2 points that were checked can be run: system: unknown key 'spilts'"):
+        sweep({"base": base, "axes": {**splits, "system.spilts": ["x"]}}, tmp_path / "b.csv")
+    assert not (tmp_path / "b.journal.sqlite").exists()
+
+
+def test_an_option_that_one_of_several_components_has_is_an_error_of_the_others(tmp_path: Path) -> None:
+    networks = ["plugin:analytical", "plugin:flow"]
+    tables = {"base": BASE | {"workload": "plugin:collective?bytes=64"}, "axes": {"network": networks, "network.congestion": ["unaware"]}}
+    rows = {row["network"]: row["error"] for row in sweep(tables, tmp_path / "a.csv", jobs=1)}
+    assert rows["plugin:analytical"] is None
+    assert "unknown key 'congestion'" in rows["plugin:flow"]
+
+
+@pytest.mark.parametrize("note", [["a", "b"], {"uniform": [0, 1]}])
+def test_an_axis_that_nothing_reads_is_an_error(note: Any, tmp_path: Path) -> None:
+    drawn = {"sample": {"method": "random", "points": 2, "axes": ["note"]}} if isinstance(note, dict) else {}
+    with pytest.raises(InputError, match=r"sweep: axes: note: nothing reads it: it is no option of an experiment \(section\.key\)"):
+        sweep({"base": BASE, "axes": BYTES | {"note": note}, **drawn}, tmp_path / "a.csv")
+    for used in ({"skip": {"odd": "note == 'b'"}}, {"derive": {"mark": "1 if note == 'a' else 2"}}):
+        if not drawn:
+            sweep({"base": BASE, "axes": BYTES | {"note": note}, **used}, tmp_path / "a.csv")
+    if not drawn:  # a column that goes in step with an option names its values
+        sweep({"base": BASE, "axes": {"note": note, "workload.bytes": {"values": [1024, 4096], "zip": "note"}}}, tmp_path / "a.csv")
 
 
 def test_warnings_of_runs_come_once(tmp_path: Path) -> None:
@@ -301,7 +326,7 @@ def test_workers_that_do_not_start_are_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_worker_of_other_versions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("astra_sim_sweep.plan.versions", lambda *_: {"astra": "99.0"})
-    with pytest.raises(InputError, match=r"a worker has other versions: astra '99\.0' here and '.*' there; expected the same"):
+    with pytest.raises(InputError, match=r"a worker on .* has other packages: astra: 99\.0 \(here\), .* \(there\); .*; expected the"):
         sweep(GRID, jobs=1).finish()
 
 

@@ -13,17 +13,19 @@ _OBJECTS_BEFORE_A_SEARCH = 100_000
 
 
 def main() -> None:
-    """Run the command. An interrupt that comes while Python still imports it ends it with one line too."""
-    default = signal.getsignal(signal.SIGINT)
-    if default is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave)
+    """Run the command. An interrupt that comes while Python still imports it ends it with one line too, and so does SIGTERM."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler in (signal.default_int_handler, signal.SIG_DFL):
+            signal.signal(number, _leave)
     gc.set_threshold(_OBJECTS_BEFORE_A_SEARCH)
     from astra_sim._kept_code import keep
 
     kept = keep()
     from astra_sim.command.cli import main as run
 
-    signal.signal(signal.SIGINT, default)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     try:
         run()
     except SystemExit as end:

@@ -1,7 +1,8 @@
 """Files that one process leaves for the next, in the user's folder for caches.
 
 `ASTRA_CACHE_DIR` names another folder; where it is empty, nothing is kept. A folder that cannot be written, and a file that is not as it
-was written, are as if there were none.
+was written, are as if there were none. Files hold bytecode, which is executed: so they are read only where nobody but the user can have
+written them, and folders and files are made for the user alone, whatever the umask is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import binascii
 import contextlib
 import os
+import stat
 import sys
 
 CACHE_VARIABLE = "ASTRA_CACHE_DIR"
@@ -40,9 +42,14 @@ class CacheFile:
 
     def read(self) -> bytes | None:
         """What was written last; None: nothing, or something else stands there now."""
+        if not self._path:
+            return None
         try:
-            with open(self._path, "rb") as file:
-                if hasattr(os, "geteuid") and os.fstat(file.fileno()).st_uid != os.geteuid():
+            if not _is_safe(os.stat(os.path.dirname(self._path)), is_folder=True):
+                return None
+            # A pipe is opened without a wait for its writer.
+            with open(os.open(self._path, os.O_RDONLY | _NO_WAIT | _NO_LINK | getattr(os, "O_BINARY", 0)), "rb") as file:
+                if not _is_safe(os.fstat(file.fileno())):
                     return None
                 check, data = file.read(_CHECK_BYTES), file.read()
         except (OSError, ValueError):
@@ -53,15 +60,54 @@ class CacheFile:
         """Write it under a name of its own, then give it that of the file, so that who reads at the same time sees the old or the new."""
         if not self._path:
             return
-        temporary = f"{self._path}.{os.getpid()}"
+        temporary = f"{self._path}.{os.urandom(8).hex()}"
+        folder = os.path.dirname(self._path)
         try:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            with open(temporary, "wb") as file:
+            _make_folder(folder)
+            found = os.stat(folder)
+            if not _is_safe(found, is_folder=True):
+                if CACHE_VARIABLE in os.environ or not _is_safe(found, is_folder=True, ignore_mode=True):
+                    return
+                os.chmod(folder, _FOLDER_MODE)  # of a former version, made under another umask
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), _FILE_MODE)
+            with open(descriptor, "wb") as file:
+                os.chmod(temporary, _FILE_MODE)
                 file.write(_check(data) + data)
             os.replace(temporary, self._path)
         except (OSError, ValueError):
             with contextlib.suppress(OSError, ValueError):
                 os.unlink(temporary)
+
+
+_FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_NO_WAIT, _NO_LINK = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
+
+
+def _is_safe(found: os.stat_result, is_folder: bool = False, ignore_mode: bool = False) -> bool:
+    """Whether nobody but the user, and the administrator, can have written a file, or put one into a folder in place of another.
+
+    In a sticky folder, as /tmp is, nobody can do that with files of others.
+    """
+    if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(found.st_mode):
+        return False
+    if not hasattr(os, "geteuid"):
+        return True  # Windows keeps the folders of users apart
+    owners = {0, os.geteuid()} if is_folder else {os.geteuid()}
+    is_closed = not found.st_mode & _OTHERS_WRITE or (is_folder and found.st_mode & stat.S_ISVTX)
+    return found.st_uid in owners and (ignore_mode or bool(is_closed))
+
+
+def _make_folder(folder: str) -> None:
+    """Make a folder and those above it, where they are not there, for the user alone."""
+    missing = []
+    while folder and not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for each in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another process has made it
+            os.mkdir(each, _FOLDER_MODE)
+            os.chmod(each, _FOLDER_MODE)
 
 
 def _check(data: bytes) -> bytes:

@@ -30,7 +30,7 @@ class KeptCode:
     def __init__(self) -> None:
         self._file = CacheFile("methods")
         data = self._file.read()
-        self._known: dict[str, tuple[str, bytes]] = {} if data is None else marshal.loads(data)
+        self._known = _known(data)
         self._is_new = False
 
     def compile(self, text: str, filename: str, mode: str, *further: Any, **named: Any) -> CodeType:
@@ -40,7 +40,10 @@ class KeptCode:
         content = _HASH_OF_NAME.sub("", text) if "def __hash__" in text else text
         known, code = self._known.get(filename, ("", b""))
         if known == content:
-            return marshal.loads(code)  # type: ignore[no-any-return]
+            with contextlib.suppress(ValueError, TypeError, EOFError):
+                found = marshal.loads(code)
+                if isinstance(found, CodeType):
+                    return found
         compiled = compile(text, filename, mode)
         self._known[filename] = content, marshal.dumps(compiled)
         self._is_new = True
@@ -50,6 +53,19 @@ class KeptCode:
         """Write what has come, for the processes to come."""
         if self._is_new:
             self._file.write(marshal.dumps(self._known))
+
+
+def _known(data: bytes | None) -> dict[str, tuple[str, bytes]]:
+    """What a file holds: a table of texts and their bytecode, by name; nothing where it is something else."""
+    with contextlib.suppress(ValueError, TypeError, EOFError):
+        found = marshal.loads(data or b"")
+        if isinstance(found, dict) and all(map(_is_text_and_code, found, found.values())):
+            return found
+    return {}
+
+
+def _is_text_and_code(name: object, each: object) -> bool:
+    return isinstance(name, str) and isinstance(each, tuple) and [type(part) for part in each] == [str, bytes]
 
 
 _kept: list[KeptCode] = []

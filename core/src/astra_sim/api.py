@@ -14,7 +14,7 @@ import attrs
 from astra_sim._boundary import staying
 from astra_sim.errors import InputError, RunError
 from astra_sim.report.result import Result, make_result
-from astra_sim.run.simulation import Explain, simulate_graph
+from astra_sim.run.simulation import Explain, TimelineKind, simulate_graph
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import SECTIONS, Experiment, load_experiment
 from astra_sim.setup.plugins import Plugins, shared_plugins
@@ -51,7 +51,7 @@ def simulate(
     plugins: Plugins | None = None,
     progress: Callable[[int, int], None] | None = None,
     explain: bool | Literal["path", "ranges"] = False,
-    timelines: bool = False,
+    timelines: TimelineKind = False,
     npu_times: bool = False,
 ) -> Result:
     """Simulate one experiment.
@@ -61,8 +61,10 @@ def simulate(
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
     has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
     only they tell; "ranges" makes more runs, which say how far what the path tells stays true. With `timelines` it has a timeline of the
-    first NPU of each program, not of NPU 0 alone (`Result.timelines`), with `npu_times` tables of the time of every NPU
-    (`Result.npu_tables`).
+    first NPU of each program, not of NPU 0 alone (`Result.timelines`), and with "path" the critical path in time, too
+    (`Result.critical_path`), with "messages" also each message of a collective that these NPUs send, where `symmetry` is False: else phases
+    may be timed as a whole. Where it is explained it has the path, and timelines of all NPUs that were simulated (at most 64, or one of
+    each program). With `npu_times` it has tables of the time of every NPU (`Result.npu_tables`).
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
     and the result is faster than the wires allow (`Result.audit`).
@@ -76,6 +78,8 @@ def simulate(
         raise InputError(f"set is {set!r}; expected a list such as ['system.splits=8']")
     if explain not in (True, False, "path", "ranges"):
         raise InputError(f"explain is {explain!r}; expected True, False, 'path' or 'ranges'")
+    if timelines not in (True, False, "path", "messages"):
+        raise InputError(f"timelines is {timelines!r}; expected True, False, 'path' or 'messages'")
     made = Experiment() if experiment is None else experiment
     made.check()
     made = made.copied()
@@ -119,7 +123,7 @@ def run_components(
     started: float,
     progress: Callable[[int, int], None] | None = None,
     what_if: WhatIf | None = None,
-    timelines: bool = False,
+    timelines: TimelineKind = False,
     npu_times: bool = False,
 ) -> Result:
     """Run what `build` made; with `what_if` explain the run. `started` is the `time.perf_counter()` from which the wall time counts."""

@@ -4,8 +4,12 @@ A command names the components of an experiment as `astra` does (`component_opti
 (`build`, or one of them with `build_platform`, `build_compute` or `component`). `candidates` are what shells complete. It prints each
 `Table`, of `Column`s, on a `Screen`, made of what the options of `table_options` say; `fold` finds layers that repeat. With `Progress` it
 says on standard error how far it is, but for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command that runs many
-numbers their combinations with `Grid`, makes each of `Change`s with `changed`, and its row with `row_of`. Communicator groups are read with
-`read_groups` and `check_groups`. What is wrong in an input is an InputError, which `astra` turns into one message.
+numbers their combinations with `Grid`, makes each of `Change`s with `changed`, and its row with `row_of`; `check_options` refuses unknown
+options without a run, `versions` and `binaries` identify the code that runs, `version_differences` names the packages that differ, and
+`write_document` writes the result.json of a run (`Result.document`, with the `invocation`). A command writes its files before it prints
+(`write_then_show`), since whoever reads may stop. What reads a file otherwise than by `astra_sim.files.read_text` calls `note_input` there,
+so that no output replaces it. Communicator groups are read with `read_groups` and `check_groups`. What is wrong in an input is an
+InputError, which `astra` turns into one message.
 
 Every name is imported when it is first used, so that a command costs nothing until somebody runs it.
 """
@@ -17,19 +21,29 @@ from typing import TYPE_CHECKING
 from astra_sim._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from astra_sim.command.options import all_option, candidates, component_options, json_option, quiet_option, say_json, table_options
+    from astra_sim.command.options import (
+        all_option,
+        candidates,
+        component_options,
+        json_option,
+        quiet_option,
+        say_json,
+        table_options,
+        write_then_show,
+    )
     from astra_sim.command.progress import Progress
     from astra_sim.report.folding import Folded, fold
     from astra_sim.report.frames import frame_of
     from astra_sim.report.layout import Column, Table
     from astra_sim.report.screen import Screen
     from astra_sim.report.tables import print_result
-    from astra_sim.setup.components import Components, build, build_compute, build_platform, component
-    from astra_sim.setup.experiment import Experiment, load_experiment
+    from astra_sim.report.writing import write_document
+    from astra_sim.setup.components import Components, build, build_compute, build_platform, check_options, component, workload_options
+    from astra_sim.setup.experiment import Experiment, experiment_of, load_experiment
     from astra_sim.setup.groups import check_groups, read_groups
     from astra_sim.setup.plugins import Plugins, shared_plugins
     from astra_sim.setup.points import Change, Grid, changed, row_of
-    from astra_sim.setup.provenance import versions
+    from astra_sim.setup.provenance import binaries, invocation, version_differences, versions
 
 __all__ = [
     "Change",
@@ -43,16 +57,20 @@ __all__ = [
     "Screen",
     "Table",
     "all_option",
+    "binaries",
     "build",
     "build_compute",
     "build_platform",
     "candidates",
     "changed",
     "check_groups",
+    "check_options",
     "component",
     "component_options",
+    "experiment_of",
     "fold",
     "frame_of",
+    "invocation",
     "json_option",
     "load_experiment",
     "print_result",
@@ -62,24 +80,38 @@ __all__ = [
     "say_json",
     "shared_plugins",
     "table_options",
+    "version_differences",
     "versions",
+    "workload_options",
+    "write_document",
+    "write_then_show",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "command.options": ("all_option", "candidates", "component_options", "json_option", "quiet_option", "say_json", "table_options"),
+        "command.options": (
+            "all_option",
+            "candidates",
+            "component_options",
+            "json_option",
+            "quiet_option",
+            "say_json",
+            "table_options",
+            "write_then_show",
+        ),
         "command.progress": ("Progress",),
         "report.folding": ("Folded", "fold"),
         "report.frames": ("frame_of",),
         "report.layout": ("Column", "Table"),
         "report.screen": ("Screen",),
         "report.tables": ("print_result",),
-        "setup.components": ("Components", "build", "build_compute", "build_platform", "component"),
-        "setup.experiment": ("Experiment", "load_experiment"),
+        "report.writing": ("write_document",),
+        "setup.components": ("Components", "build", "build_compute", "build_platform", "check_options", "component", "workload_options"),
+        "setup.experiment": ("Experiment", "experiment_of", "load_experiment"),
         "setup.groups": ("check_groups", "read_groups"),
         "setup.plugins": ("Plugins", "shared_plugins"),
         "setup.points": ("Change", "Grid", "changed", "row_of"),
-        "setup.provenance": ("versions",),
+        "setup.provenance": ("binaries", "invocation", "version_differences", "versions"),
     },
 )

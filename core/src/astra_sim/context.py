@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,7 +11,7 @@ import attrs
 from astra_sim._boundary import call
 from astra_sim.compute import Compute
 from astra_sim.errors import AstraError, PluginError, ScheduleError, located
-from astra_sim.graph import Communicate, ExecutionGraph
+from astra_sim.graph import Communicate
 from astra_sim.options import can_be_kept
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider, Provider
@@ -82,10 +82,10 @@ class Context:
     compute: Compute
     tick_ps: int = 1
     groups: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
+    groups_in_use: set[str] = attrs.field(factory=set, kw_only=True)
     replay_only: bool = False
     node_algorithms: Mapping[int, str] = attrs.field(factory=dict)
-    _time_graph: Callable[[ExecutionGraph], int] | None = None
-    _times: dict[Hashable, int] = attrs.field(factory=dict)
+    _time_alone: Callable[[Communicate, Sequence[LogicalDimension]], int] | None = None
     _algorithms: dict[str, Algorithm] = attrs.field(factory=dict)
     messages_wait: bool = True
 
@@ -101,16 +101,16 @@ class Context:
         `dimensions` are those of the graph that will have it. Raises InputError where the system layer refuses the collective,
         PluginError where there is no system layer yet.
         """
-        if self._time_graph is None:
+        if self._time_alone is None:
             raise PluginError("only a workload's factory can ask how long a collective takes: a system layer is not there yet")
-        key = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm, tuple(dimensions)
-        if key not in self._times:
-            self._times[key] = self._time_graph(ExecutionGraph([operation], tuple(dimensions), ()))
-        return self._times[key]
+        return self._time_alone(operation, dimensions)
 
     def members_of(self, group: str | None, where: str) -> tuple[int, ...] | None:
         """The NPUs of a communicator group, in the order of ranks; None for the group of all NPUs. Raises InputError if there is none."""
-        return members_of(self.groups, group, where)
+        members = members_of(self.groups, group, where)
+        if members is not None:
+            self.groups_in_use.add(str(group))
+        return members
 
     def component(self, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
         """The provider and options of a component named by another: `NAME` or `NAME?key=value`.

@@ -115,4 +115,9 @@ def located(error: AstraError, where: str) -> AstraError:
     """The error with its place in front of the message, unless it names the place already."""
     if not isinstance(error, InputError) or str(error).startswith(printable(where)):
         return error
-    return _restored(type(error), InputError(f"{where}: {error}").args, dict(vars(error)))
+    return reworded(error, f"{where}: {error}")
+
+
+def reworded(error: AstraError, message: str) -> AstraError:
+    """The error with another message."""
+    return _restored(type(error), InputError(message).args, dict(vars(error)))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import attrs
 
@@ -30,7 +30,20 @@ from astra_sim.shortest_paths import NO_WAY, ways_to
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension, Platform
 
-__all__ = ["LARGEST_COST", "LARGEST_FABRIC", "NO_WAY", "Fabric", "FabricLink", "Wire", "both_ways", "fabric_of", "wires_of"]
+__all__ = [
+    "LARGEST_COST",
+    "LARGEST_FABRIC",
+    "NO_WAY",
+    "Fabric",
+    "FabricLink",
+    "UniformLinks",
+    "Wire",
+    "both_ways",
+    "fabric_of",
+    "stripes_over_directions",
+    "uniform_links_of",
+    "wires_of",
+]
 
 LARGEST_FABRIC = 1 << 22
 LARGEST_COST = 255
@@ -55,6 +68,50 @@ class Wire(NamedTuple):
 def both_ways(wires: Iterable[Wire]) -> list[Wire]:
     """Each wire and the one back, next to each other."""
     return [each for wire in wires for each in (wire, wire._replace(source=wire.target, target=wire.source))]
+
+
+class UniformLinks(NamedTuple):
+    """Links that look the same from every NPU of a dimension of `size` NPUs, all of them as wide as `width` links.
+
+    A "ring" joins neighbours, and the last NPU to the first; two NPUs are joined by one pair of links. "fully_connected" joins every two
+    NPUs, a "switch" each NPU to one switch. A topology that returns this from a method `uniform_links()` lists the same links in `wires()`.
+    Networks then need not list them, nor simulate more than one position of the dimension.
+    """
+
+    pattern: Literal["ring", "fully_connected", "switch"]
+    size: int
+    width: float = 1.0
+
+    def link_count(self) -> int:
+        """The number of links, each one way."""
+        if self.pattern == "ring":
+            return min(2, self.size - 1) * self.size
+        return (self.size - 1 if self.pattern == "fully_connected" else 2) * self.size
+
+    def wires(self) -> list[Wire]:
+        """The links. Those of a ring begin, in either direction, at the link between the first and the last position (`Wire.order`)."""
+        size, width = self.size, self.width
+        if self.pattern == "switch":
+            return both_ways(Wire(place, size, width) for place in range(size))
+        if self.pattern == "fully_connected" or size < 3:
+            return [Wire(a, b, width) for a in range(size) for b in range(size) if a != b]
+        right = (Wire(place, (place + 1) % size, width, order=(place + 1) % size) for place in range(size))
+        left = (Wire(place, (place - 1) % size, width, order=(size - place) % size) for place in range(size))
+        return [link for pair in zip(right, left, strict=True) for link in pair]
+
+
+def uniform_links_of(dimension: Dimension) -> UniformLinks | None:
+    """What the topology of a dimension says of its links in `uniform_links()`; None where it has no such method, or returns None."""
+    uniform: UniformLinks | None = getattr(dimension.topology, "uniform_links", lambda: None)()
+    return uniform
+
+
+def stripes_over_directions(dimension: Dimension) -> bool:
+    """Whether a message has the bandwidth of the links of both directions, as on a ring of ASTRA-sim 1.0 (`both_ways` of its topology).
+
+    The delay formula and the packet network follow this. The links themselves are no wider: see `Dimension.topology.wires()`.
+    """
+    return getattr(dimension.topology, "both_ways", False) is True
 
 
 class FabricLink(NamedTuple):

@@ -2,6 +2,9 @@
 
 Each file of a set is written under a temporary name beside its own, and renamed when all are complete. So a full disk, a missing
 permission or Ctrl-C leaves what was there before.
+
+Whatever reads an input file says so (`read_text` does, others call `note_input`), so that a command does not replace a file that it has
+read (`guarded_inputs`), and what is remembered of a file is read again where any file that it came from has changed (`ReadTexts`).
 """
 
 from __future__ import annotations
@@ -10,9 +13,12 @@ import contextlib
 import errno
 import itertools
 import os
+import signal
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -25,13 +31,20 @@ MAX_FILE_BYTES = 1 << 28
 # -- Reading -----------------------------------------------------------------------------------------------------------
 
 
-def read_text(path: str) -> str:
-    """The text of a file: UTF-8, with or without byte order mark, any line ends. Raises InputError."""
+def read_text(path: str, is_input: bool = True) -> str:
+    """The text of a file: UTF-8, with or without byte order mark, any line ends. Raises InputError.
+
+    What a command reads in order to write it again, with more in it, is no input (`is_input`).
+    """
     try:
         with open(path, "rb") as file:
+            if is_input:
+                note_input(file.fileno())
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
+        _note_content(path, None)
         raise InputError(f"{path!r}: {getattr(error, 'strerror', None) or error}") from None
+    _note_content(path, data)
     if len(data) > MAX_FILE_BYTES:
         raise InputError(f"{path}: the file has more than {MAX_FILE_BYTES} bytes, the most that an input file may have")
     try:
@@ -41,6 +54,14 @@ def read_text(path: str) -> str:
     if "\0" in text:
         raise InputError(f"{path}: not a text file (zero byte at position {text.index(chr(0))})")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def is_there(path: str) -> bool:
+    """Whether there is such a file: as `os.path.exists`, for what is remembered of files (`ReadTexts`)."""
+    there = os.path.exists(path)
+    if not there:
+        _note_content(path, None)
+    return there
 
 
 def parse_toml(text: str, path: str) -> Table:
@@ -85,6 +106,144 @@ def _once(pairs: list[tuple[str, Any]]) -> Table:
     return table
 
 
+# -- What was read -----------------------------------------------------------------------------------------------------
+
+_inputs: list[set[tuple[int, int]]] = []
+"""Device and inode of each file that the command has read; empty: there is no command."""
+
+_recorders: list[ReadTexts] = []
+
+
+@contextlib.contextmanager
+def guarded_inputs() -> Iterator[None]:
+    """Within the block, which is a command or a part of one, no FileSet replaces a file that was read there."""
+    _inputs.append(_inputs[-1] if _inputs else set())
+    try:
+        yield
+    finally:
+        _inputs.pop()
+
+
+def note_input(file: FilePath | int) -> None:
+    """Say that a file, by its path or an open descriptor, is an input of the command. One that is not there is none."""
+    if not _inputs:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        found = os.stat(file)
+        if stat.S_ISREG(found.st_mode):
+            _inputs[-1].add((found.st_dev, found.st_ino))
+
+
+def check_output(path: FilePath) -> None:
+    """Raise InputError where a path to write to is a file that the command has read."""
+    if not _inputs:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        found = os.stat(path)
+        if (found.st_dev, found.st_ino) in _inputs[-1]:
+            raise InputError(f"cannot write {os.fspath(path)}: it is an input of this command; expected another name")
+
+
+def check_words(inputs: Iterable[str], outputs: Sequence[str]) -> None:
+    """Raise InputError where one of the paths to write to is the same file as one of those to read; others need not be paths."""
+    files = {}
+    for path in outputs:
+        with contextlib.suppress(OSError, ValueError):
+            found = os.stat(path)
+            if stat.S_ISREG(found.st_mode):
+                files[found.st_dev, found.st_ino] = path
+    for word in inputs if files else ():
+        with contextlib.suppress(OSError, ValueError):
+            found = os.stat(word)
+            if (found.st_dev, found.st_ino) in files:
+                output = files[found.st_dev, found.st_ino]
+                raise InputError(f"cannot write {output}: it is an input of this command; expected another name")
+
+
+class ReadTexts:
+    """The files that `read_text` reads within a `with` block, and those that were looked for there, with their contents then."""
+
+    def __init__(self) -> None:
+        self._contents: dict[tuple[str, str], bytes | None] = {}
+
+    def __enter__(self) -> Self:
+        _recorders.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _recorders[:] = [each for each in _recorders if each is not self]
+
+    def note(self, path: str, content: bytes | None) -> None:
+        """Take note of a file, with a digest of its content, or None where it cannot be read."""
+        self._contents.setdefault((path, os.path.abspath(path)), content)
+
+    def are_the_same(self) -> bool:
+        """Whether they all hold now what they held then."""
+        for (path, absolute), content in self._contents.items():
+            if os.path.abspath(path) != absolute:
+                return False  # the working directory is another one
+            try:
+                with open(path, "rb") as file:
+                    note_input(file.fileno())
+                    now = _digest(file.read(MAX_FILE_BYTES + 1))
+            except (OSError, ValueError):
+                now = None
+            if now != content:
+                return False
+        return True
+
+
+def _note_content(path: str, data: bytes | None) -> None:
+    if _recorders:
+        content = None if data is None else _digest(data)
+        for recorder in _recorders:
+            recorder.note(path, content)
+
+
+_LONGEST_KEPT = 1 << 16
+
+
+def _digest(data: bytes) -> bytes:
+    """What tells data from others: themselves, or of long ones, which are not kept, a digest."""
+    if len(data) <= _LONGEST_KEPT:
+        return data
+    import hashlib
+
+    return hashlib.sha256(data).digest()
+
+
+# -- Interrupts --------------------------------------------------------------------------------------------------------
+
+_INTERRUPTS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
+
+
+def interrupt_on_sigterm() -> None:
+    """Let SIGTERM, with which batch systems and containers end a process, do what Ctrl-C does, unless the caller has it ignored."""
+    with contextlib.suppress(ValueError, AttributeError):  # not the main thread
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+class _Undisturbed:
+    """A block within which interrupts wait; they come at its end. Another thread than the main one gets none anyway."""
+
+    def __enter__(self) -> None:
+        self._came: list[tuple[int, Any]] = []
+        self._handlers: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in _INTERRUPTS:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, lambda number, frame: self._came.append((number, frame)))
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        for number, frame in self._came[:1]:
+            self._handlers[number](number, frame)
+
+
 # -- Writing -----------------------------------------------------------------------------------------------------------
 
 
@@ -93,7 +252,8 @@ class FileSet:
 
     `names` are the paths so far, in the order in which they were begun. Folders that are not there are made. A file that was there keeps
     its permissions, and must be writable. Behind a symbolic link the file that it leads to is replaced. Devices and pipes have nothing to
-    keep and are written directly. Every failure is a RunError that names the file.
+    keep and are written directly. Every failure is a RunError that names the file; a file that the command has read is not replaced, which
+    is an InputError. Interrupts wait while files take their names.
     """
 
     def __init__(self) -> None:
@@ -101,23 +261,22 @@ class FileSet:
         self._folders: list[str] = []
         self.names: list[str] = []
         self._token = os.urandom(8).hex()
+        # An interrupt may come before the block has ended, or where its end begins: then this is called when the set goes.
+        self._discard = weakref.finalize(self, _discard, os.getpid(), self._written, self._folders)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        complete = False
-        try:
+        with _Undisturbed():
             if error is None:
-                self._rename()
-                complete = True
-        finally:
-            if not complete:
-                for temporary, _ in self._written:
-                    _remove(temporary)
-                for folder in reversed(self._folders):
-                    with contextlib.suppress(OSError):
-                        os.rmdir(folder)
+                try:
+                    self._rename()
+                    self._discard.detach()
+                finally:
+                    self._discard()
+            else:
+                self._discard()
 
     def make_folder(self, path: FilePath) -> None:
         """Make a folder and those above it, where they are not there; they go again if the set is not completed. Raises RunError."""
@@ -147,6 +306,7 @@ class FileSet:
             mode = _mode(target)
             if mode is not None and not stat.S_ISREG(mode):
                 return target, None
+            check_output(target)
             target = os.path.realpath(target)
         folder = os.path.dirname(target)
         if folder and not os.path.lexists(folder):
@@ -210,6 +370,17 @@ class FileSet:
         finally:
             for old in kept:
                 _remove(old)
+
+
+def _discard(process: int, written: list[tuple[str, str]], folders: list[str]) -> None:
+    """Delete temporary files, and the folders that were made for them, unless in a copy of the process that has them."""
+    if os.getpid() != process:
+        return
+    for temporary, _ in written:
+        _remove(temporary)
+    for folder in reversed(folders):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
 
 
 _BLOCK = 1 << 20

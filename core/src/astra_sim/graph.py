@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import attrs
 
-from astra_sim.platform import LogicalDimension
+from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column, first_like, kinds_of
 from astra_sim.schedule import Collective, Peer
 
@@ -64,7 +64,7 @@ class Communicate:
     these dimensions alone. It ends `update_ps` after its last chunk (the time in which the layer uses the result). If it is `blocking`,
     the program waits for it; if it is `urgent`, it goes before all others. It needs the `unit` of its NPU, where a system layer does one
     such operation at a time. `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, and overrides the
-    system's algorithm.
+    system's algorithm. `parallelism` names the parallelism that it belongs to, for figures; "": none but that of its dimensions.
     """
 
     after: tuple[int, ...]
@@ -81,6 +81,7 @@ class Communicate:
     algorithm: str = ""
     name: str = ""
     unit: Unit = Unit.COMMUNICATION
+    parallelism: str = ""
 
 
 @attrs.define(slots=True)
@@ -131,7 +132,7 @@ class Wait:
 
 @attrs.define(slots=True)
 class MemoryAccess:
-    """Reads or writes `bytes` bytes of the NPU's own memory, or of `remote` memory."""
+    """Reads or writes `bytes` bytes of the NPU's own memory, or of `remote` memory, on a `unit` of the NPU."""
 
     after: tuple[int, ...]
     bytes: int
@@ -140,14 +141,49 @@ class MemoryAccess:
     layer: int = -1
     iteration: int = 0
     name: str = ""
+    unit: Unit = Unit.COMMUNICATION
 
 
-Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess
+@attrs.define(slots=True, eq=False)
+class Composite:
+    """Operations that are simulated as one, as long as they take where their collectives meet no others.
+
+    Each collective takes the time that it takes alone, when all NPUs issue it at once; a `Compute` begins when what it waits for has
+    ended. The run is approximate in time alone: each of the `operations` is in its record, with its bytes, messages, phases and place on
+    the critical path. They wait for earlier ones by their number (`after`, `pending`). A composite ends when its operations `until` have
+    ended (none: all). It needs its `unit`; those of its operations do not count.
+
+    One that continues a `previous` one, which it must be the first to follow, shares its clock: its operations are numbered on from those
+    of the previous one and may wait for them, and it takes what is left from the end of the previous one to its own.
+    Operations may come as `Rows`.
+    """
+
+    after: tuple[int, ...]
+    operations: Sequence[Operation]
+    until: tuple[int, ...] = ()
+    previous: Composite | None = None
+    name: str = ""
+    unit: Unit = Unit.ACCELERATOR
+    layer: int = -1
+
+    def chain(self) -> list[Composite]:
+        """This composite and those that it continues, the first of them first."""
+        found: list[Composite] = []
+        one: Composite | None = self
+        while one is not None:
+            found.append(one)
+            one = one.previous
+        return found[::-1]
+
+
+Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess | Composite
 
 
 @attrs.frozen(eq=False)
 class NpuProgram:
     """The program of some NPUs. Operations of which many are alike may come as `Rows`, of kinds without `after` and names.
+
+    Of operations that are ready at once, an NPU starts the one with the lowest priority first: `Rows.priorities`, else the place.
 
     The times of rows are durations of `Compute` operations; their kinds must not have a duration of 0.
     """
@@ -160,7 +196,8 @@ class NpuProgram:
 class ProgramTimes:
     """When the first NPU of a program did its operations: ready, begun where it is a message that is sent, ended (picoseconds).
 
-    `sends` are the numbers of the messages that it sent, `sends_begun` when each began.
+    `sends` are the numbers of the messages that it sent, `sends_begun` when each began. `within` says what a composite
+    takes (it may have been ready earlier), and has its operations, each with its begin and end from that of the composite.
     """
 
     program: NpuProgram
@@ -168,6 +205,7 @@ class ProgramTimes:
     ended_ps: Sequence[int]
     sends: Sequence[int]
     sends_begun_ps: Sequence[int]
+    within: Callable[[Composite], tuple[int, Sequence[tuple[Operation, int, int]]]] = lambda composite: (0, ())
 
 
 @attrs.frozen
@@ -196,6 +234,10 @@ class ExecutionGraph:
     `footprint_bytes` is the memory that an NPU needs for it, where the workload says so. NPUs named in `others` run another program;
     NPU 0 is not among them. With `figures` a workload adds figures of its own to the result. `shared`: the same object is given to several
     runs, and nobody changes it or its operations, so that what is found out about it holds for all of them (`of_graph`).
+    `exposed_first` are parallelisms: where several communicate while an NPU computes nothing, that time counts as exposed by the first of
+    them (`report.npu_shares`). `precision` is the type of the elements that its products multiply, where the workload has one.
+    `keeps_order` says that all orders in which an NPU does its operations are among what they wait for, as in a trace that was recorded: a
+    system that does one operation of each sort at a time does not so unless its options say it (`System.one_at_a_time`).
     """
 
     operations: Sequence[Operation]
@@ -205,6 +247,9 @@ class ExecutionGraph:
     others: tuple[NpuProgram, ...] = ()
     figures: Figures | None = None
     shared: bool = False
+    exposed_first: tuple[str, ...] = ()
+    precision: str = ""
+    keeps_order: bool = False
 
     def programs(self, npus: int) -> list[NpuProgram]:
         """The programs of a platform of so many NPUs, that of NPU 0 first."""
@@ -318,6 +363,20 @@ def chooses_algorithms(graph: ExecutionGraph) -> bool:
     return any(isinstance(kind, Communicate) and bool(kind.algorithm) for kind in graph_kinds(graph))
 
 
+def accounting_dimensions(graph: ExecutionGraph, platform: Platform) -> tuple[LogicalDimension, ...]:
+    """The dimensions in which the communication of a graph counts: its own, or those of the platform where its own are parallelisms.
+
+    Parallelisms (dimensions with a name) may lie in the same dimension of the platform, over each other, or across several of them, and
+    messages between two NPUs may cross none. What each of them exposes and sends is in the table of groups.
+    """
+    return platform.logical_dimensions() if counts_by_platform(graph) else graph.dimensions
+
+
+def counts_by_platform(graph: ExecutionGraph) -> bool:
+    """Whether the communication of a graph counts in the dimensions of the platform."""
+    return any(dimension.name for dimension in graph.dimensions)
+
+
 def graph_kinds(graph: ExecutionGraph) -> Iterator[Operation]:
     """The kinds of operations of all programs of a graph."""
     return chain.from_iterable(kinds_of(operations) for operations in (graph.operations, *(each.operations for each in graph.others)))
@@ -379,6 +438,8 @@ def _check_members(operations: Sequence[Operation], groups: Mapping[tuple[int, .
 def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
     if isinstance(operation, (Compute, Wait)):
         return None
+    if isinstance(operation, Composite):
+        return _wrong_in(operation, graph, npus)
     if operation.bytes < 0:
         return f"moves {operation.bytes} bytes; expected at least 0"
     if not isinstance(operation, Communicate):
@@ -389,6 +450,29 @@ def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str |
     members = operation.group or ()
     if len(set(members)) < len(members) or not all(0 <= npu < npus for npu in members):
         return f"is a collective of the group {list(members)}; expected different NPUs from 0 to {npus - 1}"
+    return None
+
+
+def _wrong_in(composite: Composite, graph: ExecutionGraph, npus: int) -> str | None:
+    """What is wrong with the operations of a composite; None: nothing."""
+    before = sum(len(one.operations) for one in composite.chain()[:-1])
+    rows = operation_rows(composite.operations)
+    if rows.times is not None:
+        return "is a composite of rows with times of their own; expected those of their kinds"
+    for number in dict.fromkeys(rows.kind_of):
+        operation, place = rows.kinds[number], before + first_like(rows, number)
+        if not isinstance(operation, (Compute, Communicate, Wait)):
+            return f"is a composite with a {type(operation).__name__.lower()}; expected compute, collectives and waits"
+        if isinstance(operation, Communicate) and operation.group is not None:
+            return f"is a composite whose operation {place} is a collective of the group {list(operation.group)}; expected dimensions"
+        wrong = _wrong_with(operation, graph, npus)
+        if wrong:
+            return f"is a composite whose operation {place} {wrong}"
+    counts = map(sub, rows.after.end, chain((0,), rows.after.end))
+    if not all(map(lt, rows.after.rows, chain.from_iterable(map(repeat, count(before), counts)))):
+        return "is a composite of which an operation waits for one that is not before it"
+    if any(not 0 <= each < before + len(rows) for each in composite.until):
+        return f"is a composite that ends with its operations {list(composite.until)}; it has {before + len(rows)}"
     return None
 
 

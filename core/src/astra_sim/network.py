@@ -92,10 +92,13 @@ class _OnPlatform:
     If the ends of a message differ in several dimensions, it is charged to the `highest` or the `lowest` of them: `charged_dimension`.
     `remedy` says, to a user, what would be right where messages are faster together than the wires of the platform allow, `price_remedy`
     where a whole collective of `collective_ps` is; "": nothing is known. `has_traffic_classes`: whether it treats messages by the
-    class that they ask for.
+    class that they ask for. `device`: the device on which its times were measured, as platforms name theirs; "": none.
+    `measured_dimensions`: those whose times were measured as they are, so that nothing follows from what the platform says of their links.
     """
 
     has_traffic_classes: bool = False
+    device: str = ""
+    measured_dimensions: frozenset[int] = frozenset()
     charged_dimension: Literal["highest", "lowest"] = "highest"
     remedy: str = ""
     price_remedy: str = ""

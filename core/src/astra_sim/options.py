@@ -374,14 +374,33 @@ def is_shared(options: Any) -> bool:
     return _structured.holds(options)
 
 
+def missing_keys(cls: Any, table: Any, prefix: str = "") -> list[str]:
+    """The keys that a table of an attrs class needs and does not have, with those of tables in it; none of what is no table."""
+    if not isinstance(table, Mapping):
+        return []
+    absent: list[str] = []
+    kinds = typing.get_type_hints(cls)
+    for field in attrs.fields(cls):
+        value, kind = table.get(field.name), kinds[field.name]
+        if field.name not in table:
+            absent += [f"{prefix}{field.name}"] if field.default is REQUIRED else []
+            continue
+        for part in (kind, *typing.get_args(kind)):
+            if isinstance(part, type) and attrs.has(part) and not _is_tuple(kind):
+                absent += missing_keys(part, value, f"{prefix}{field.name}.")
+    return absent
+
+
 def _explain(error: BaseException, where: str) -> str:
     """The first error, with the path of keys that leads to it."""
     from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
+    absent: list[str] = []
     while isinstance(error, (ClassValidationError, _ItemError)):
         if isinstance(error, _ItemError):
             where, error = f"{where} {error.position}", error.error
             continue
+        absent = [str(each.args[0]) for each in error.exceptions if isinstance(each, KeyError)]
         # A misspelt key explains a missing one, so it is reported first.
         inner = min(error.exceptions, key=lambda e: not isinstance(e, ForbiddenExtraKeysError))
         names = [note.name for note in getattr(inner, "__notes__", ()) if hasattr(note, "name")]
@@ -393,5 +412,6 @@ def _explain(error: BaseException, where: str) -> str:
         key = min(error.extra_fields)
         return f"{where}: unknown key {key!r}; {suggestion(key, known)}"
     if isinstance(error, KeyError):
-        return f"{where}: {error.args[0]} is missing"
+        several = f"{', '.join(absent[:-1])} and {absent[-1]} are" if len(absent) > 1 else f"{error.args[0]} is"
+        return f"{where}: {several} missing"
     return f"{where}: {error}"

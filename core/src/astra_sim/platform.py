@@ -6,6 +6,7 @@ NPU numbers are mixed radix over the dimensions, the first dimension varying fas
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -404,6 +405,11 @@ def _blocks_along(dimension: LogicalDimension, block: int) -> int | None:
 def _shape_of(members: Sequence[int], blocks: Sequence[int]) -> GroupShape:
     per_node = Counter(npu // blocks[1] for npu in members)
     return GroupShape(tuple(len({npu // block for npu in members}) for block in blocks), min(per_node.values()))
+
+
+def device_family(device: str) -> str:
+    """What devices have in common that differ in memory or in the version of software alone: a100 of a100-40, h100 of h100-2.27.3."""
+    return re.sub(r"-[0-9.]+$", "", device)
 
 
 def bytes_per_ns(gib_per_s: float) -> float:

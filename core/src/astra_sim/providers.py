@@ -55,6 +55,9 @@ class Provider:
     `pure`: what the factory makes follows from what it is given alone, not from a file or from what was before, and nobody changes it, so
     that it may be kept from run to run: `made` does so, with the schedules of collectives it is done, too. The program that a pure
     training loop writes follows from its options, the layers, and the sizes of the platform's dimensions.
+
+    `takes`, of a workload: a function of its table as the experiment has it, of the defaults that the compute model offers
+    (`Compute.workload_defaults`), and of the `Context`. It returns those defaults that have an effect, in a table; None: all are taken.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Provider:
     options: Reference | None = None
     examples: Examples = attrs.field(default=(), kw_only=True, eq=False)
     pure: bool = attrs.field(default=False, kw_only=True)
+    takes: Reference | None = attrs.field(default=None, kw_only=True)
 
     def load_factory(self) -> Callable[..., Any]:
         """The implementation. Raises PluginError where it cannot be imported."""
@@ -80,6 +84,16 @@ class Provider:
     def load_options(self) -> type | None:
         """The options class, or None. Raises PluginError where it cannot be imported."""
         return load(self.options, f"options of plugin {self.name!r}") if self.options is not None else None  # type: ignore[return-value]
+
+    def taken(self, table: Mapping[str, Any], offered: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
+        """The defaults for a workload that it takes, of those that are offered. Raises PluginError."""
+        if self.takes is None:
+            return offered
+        what = f"defaults of plugin {self.name!r}"
+        found: Any = call(what, load(self.takes, what), table, offered, context)
+        if not isinstance(found, Mapping):
+            raise PluginError(f"{what} are {found!r}; expected a table")
+        return found
 
     def load_examples(self, folder: Path) -> list[Mapping[str, Any]]:
         """The examples, whose files are written into an empty folder. Raises PluginError for what is not a list of tables."""
@@ -132,7 +146,9 @@ class FileFormat:
     """A file format. `kinds` are the sections it may fill, such as ("platform", "network").
 
     `recognises(text)` answers whether a file is of this format; `read(text, path)` returns the tables of those sections, as
-    they could stand in an experiment file. `read` raises InputError naming the path, line or key, and value.
+    they could stand in an experiment file. `read` raises InputError naming the path, line or key, and value. It reads other files that
+    the file names with `astra_sim.files.read_text` (and looks for them with `is_there`), for what it returns is remembered until one of
+    the files that it has read so changes.
 
     A format of many files that share a prefix names the end of the first of them, `first_file`: then a path is of this format where
     that file exists, and `read` gets no text.

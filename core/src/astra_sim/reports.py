@@ -17,7 +17,7 @@ from astra_sim.errors import PluginError
 from astra_sim.files import FileSet
 
 if TYPE_CHECKING:
-    from astra_sim.report.details import Interval, Timeline
+    from astra_sim.report.details import Interval, PathInterval, Timeline
     from astra_sim.report.result import DimensionFigures, LayerFigures, PassFigures, Result
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Interval",
     "LayerFigures",
     "PassFigures",
+    "PathInterval",
     "ReportFile",
     "ReportFolder",
     "Result",
@@ -34,7 +35,11 @@ __all__ = [
 ]
 
 __getattr__ = lazy_names(
-    __name__, {"report.details": ("Interval", "Timeline"), "report.result": ("DimensionFigures", "LayerFigures", "PassFigures", "Result")}
+    __name__,
+    {
+        "report.details": ("Interval", "PathInterval", "Timeline"),
+        "report.result": ("DimensionFigures", "LayerFigures", "PassFigures", "Result"),
+    },
 )
 
 Series = Literal["limited", "all", "none"]

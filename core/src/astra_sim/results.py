@@ -31,7 +31,7 @@ def read_results(path: str) -> tuple[str, list[dict[str, Any]]]:
     return file, runs
 
 
-_APART = ("experiment", "versions", "units")
+_APART = ("experiment", "versions", "inputs", "invocation", "units")
 """Tables that say where a result comes from, and hold no figures."""
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Generic, TypeAlias, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import attrs
 
@@ -55,7 +55,9 @@ class Rows(Sequence[T], Generic[T]):
 
     `kind_of` has 32 bits (code I), `times` 64 (code q): picoseconds that member r takes instead of the time of its kind, or -1. `make`
     builds member r of (its kind, r, the rows it waits for). `name` is that of member r alone; without it members have the names of their
-    kinds.
+    kinds. `priorities` has 32 bits (code I): of members that are ready at once, the one with the lowest priority starts first, of equal
+    ones the first. Without it members start in the order of rows. `source` gives for an NPU what the file of its program says of each
+    member beyond what runs, one table for each row: of the node of a trace its id, its type, its attributes.
     """
 
     kinds: Sequence[T]
@@ -64,6 +66,8 @@ class Rows(Sequence[T], Generic[T]):
     make: Callable[[T, int, tuple[int, ...]], T]
     times: Column | None = None
     name: Callable[[int], str] | None = None
+    priorities: Column | None = None
+    source: Callable[[int], Iterable[Mapping[str, Any]]] | None = None
 
     def __len__(self) -> int:
         return len(self.kind_of)

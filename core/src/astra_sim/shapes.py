@@ -160,7 +160,7 @@ class Attention:
 
     `flash`: one kernel that keeps the scores on chip; its backward pass calculates them again. Causal, it leaves out what is masked: half
     of a square, q k - q^2 / 2 of q queries that end with the last of k keys. Unfused kernels calculate and store all scores.
-    Raises InputError where `key_heads` does not divide `heads`.
+    Raises InputError where `key_heads` does not divide `heads`, or values do not fit in the keys that they are part of.
     """
 
     kind: ClassVar[str] = "attention"
@@ -170,6 +170,7 @@ class Attention:
     head_size: int = option(minimum=1, help="elements of a query and of a key")
     value_size: int | None = option(None, minimum=1, help="elements of a value; none: head_size")
     key_heads: int | None = option(None, minimum=1, help="key and value heads, times the sequences; none: as many as query heads")
+    values_in_keys: bool = option(False, help="values are the first elements of keys, which are read once: latent attention that decodes")
     causal: bool = option(False, help="a query sees the keys up to its own place")
     flash: bool = option(True, help="one fused kernel; false: products and softmax apart, with all scores in memory")
     backward: bool = option(False, help="the backward pass")
@@ -179,6 +180,8 @@ class Attention:
     def __attrs_post_init__(self) -> None:
         if self.key_heads is not None and self.heads % self.key_heads:
             raise InputError(f"key_heads is {self.key_heads}; expected a divisor of heads, which is {self.heads}")
+        if self.values_in_keys and self.values > self.head_size:
+            raise InputError(f"value_size is {self.values} with values_in_keys; expected at most head_size, which is {self.head_size}")
 
     @property
     def values(self) -> int:
@@ -224,7 +227,7 @@ class Attention:
         """Queries, keys, values and output, and backward their gradients too, once each."""
         keys = self.heads if self.key_heads is None else self.key_heads
         widths = self.head_size + self.values
-        elements = (self.heads * self.query_length + keys * self.key_length) * widths
+        elements = self.heads * self.query_length * widths + keys * self.key_length * (self.head_size if self.values_in_keys else widths)
         return elements * element_bytes * (2 if self.backward else 1)
 
     def count_bytes(self, element_bytes: float) -> float:

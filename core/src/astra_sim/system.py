@@ -180,12 +180,19 @@ class System(abc.ABC):
     clock to which compute times are truncated; both are picoseconds. `phases_end_together` says that a phase ends on all NPUs of the
     machine when the last has finished it. `one_at_a_time` says that an NPU has one operation of each sort under way: computing, computing
     on the CPU, and communication and memory together; of those that are ready the first of the program begins. Receives may always begin.
+    Where `one_at_a_time_unless_ordered`, nobody has chosen that, and programs that keep their orders themselves go without
+    (`ExecutionGraph.keeps_order`).
+
+    With `own_orders` each NPU begins chunks and collectives in its own order; where NPUs are out of step they may then wait for each other,
+    and the run ends with an error. Without it, NPUs that run the same program begin them in one order.
     """
 
     endpoint_ps: int = 0
     tick_ps: int = 1
     phases_end_together: bool = True
     one_at_a_time: bool = False
+    one_at_a_time_unless_ordered: bool = False
+    own_orders: bool = False
     rendezvous: bool = False
     replay_only: bool = False
     """Operations of a trace take the time that it recorded, collectives too."""

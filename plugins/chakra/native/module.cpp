@@ -51,7 +51,7 @@ nb::tuple program(const nb::bytes& id, const nb::bytes& control_end, const nb::b
       {column<std::uint64_t>(id), column<std::uint64_t>(control_end), column<std::uint32_t>(control), column<std::uint64_t>(data_end),
        column<std::uint32_t>(data), column<std::uint32_t>(order), texts(device), texts(others), texts(work), text(computing)});
   return nb::make_tuple(taken(made.rows), taken(made.kinds), taken(made.kind_of), taken(made.works), taken(made.work_of),
-                        taken(made.after_end), taken(made.after));
+                        taken(made.after_end), taken(made.after), taken(made.priorities));
 }
 
 nb::dict take_columns(astra::chakra::Reader& reader) {

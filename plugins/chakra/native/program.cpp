@@ -27,24 +27,12 @@ class Dependencies {
     each_of(data_end_, data_, row, action);
   }
 
-  template <typename Test>
-  bool any(std::uint32_t row, const Test& test) const {
-    return any_of(control_end_, control_, row, test) || any_of(data_end_, data_, row, test);
-  }
-
  private:
   static void check(const std::vector<std::uint64_t>& ends, const std::vector<std::uint32_t>& others, std::size_t rows) {
     if (ends.size() != rows || !std::is_sorted(ends.begin(), ends.end()) || (rows ? ends.back() : 0) != others.size() ||
         std::any_of(others.begin(), others.end(), [rows](std::uint32_t other) { return other >= rows; })) {
       throw std::invalid_argument("broken columns of dependencies");
     }
-  }
-
-  template <typename Test>
-  static bool any_of(const std::vector<std::uint64_t>& ends, const std::vector<std::uint32_t>& others, std::uint32_t row,
-                     const Test& test) {
-    return std::any_of(others.begin() + static_cast<std::ptrdiff_t>(row ? ends[row - 1] : 0),
-                       others.begin() + static_cast<std::ptrdiff_t>(ends[row]), test);
   }
 
   template <typename Action>
@@ -141,24 +129,18 @@ ProgramColumns make_program(const TraceColumns& trace) {
     throw std::invalid_argument("broken columns");
   Dependencies dependencies(trace.control_end, trace.control, trace.data_end, trace.data, count);
   ProgramColumns made;
-  // By id; where a node waits for one of a later id, in an order in which it comes after that.
-  std::vector<std::uint32_t> rows(count), places;
-  std::iota(rows.begin(), rows.end(), 0u);
-  if (!std::is_sorted(id.begin(), id.end())) {
-    std::sort(rows.begin(), rows.end(), [&](std::uint32_t a, std::uint32_t b) { return id[a] < id[b]; });
+  std::vector<std::uint32_t> rows = order;
+  if (order.empty()) {
+    rows.resize(count);
+    std::iota(rows.begin(), rows.end(), 0u);
   }
-  places = inverse(rows);
-  bool waits_for_later = false;
-  for (std::uint32_t row = 0; row < count && !waits_for_later; ++row) {
-    waits_for_later = dependencies.any(row, [&](std::uint32_t other) { return places[other] >= places[row]; });
-  }
-  if (waits_for_later) {
-    if (order.empty()) {
-      std::iota(rows.begin(), rows.end(), 0u);
-    } else {
-      rows = order;
-    }
-    places = inverse(rows);
+  const std::vector<std::uint32_t> places = inverse(rows);
+  const auto lower_id = [&](std::uint32_t a, std::uint32_t b) { return id[a] < id[b]; };
+  if (!std::is_sorted(rows.begin(), rows.end(), lower_id)) {
+    std::vector<std::uint32_t> by_id = rows;
+    std::sort(by_id.begin(), by_id.end(), lower_id);
+    made.priorities.resize(count);
+    for (std::uint32_t rank = 0; rank < count; ++rank) made.priorities[places[by_id[rank]]] = rank;
   }
   Kinds computes(views(trace.device, count), made.kinds), others(views(trace.others, count), made.kinds),
       works(views(trace.work, count), made.works);

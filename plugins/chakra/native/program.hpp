@@ -43,10 +43,11 @@ struct ProgramColumns {
   std::vector<std::uint32_t> works;    // for each work of nodes that compute the first row that has it
   std::vector<std::uint32_t> work_of;  // for each place; where a node does not compute, the number of works
   std::vector<std::uint64_t> after_end;
-  std::vector<std::uint32_t> after;  // places, as compressed sparse rows
+  std::vector<std::uint32_t> after;       // places, as compressed sparse rows
+  std::vector<std::uint32_t> priorities;  // for each place that of its id among all ids; empty where ids ascend with places
 };
 
-// The columns of a trace that a program is made of; `order` is empty where that of the file is one.
+// The columns of a trace that a program is made of; `order` is empty where it is that of the file.
 struct TraceColumns {
   std::vector<std::uint64_t> id, control_end;
   std::vector<std::uint32_t> control;

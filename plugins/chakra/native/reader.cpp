@@ -414,10 +414,10 @@ void Reader::each_dependency(std::size_t row, bool control, const Action& action
   for (std::uint64_t at = row ? c.data_end[row - 1] : 0; at < c.data_end[row]; ++at) action(c.data[at]);
 }
 
-// Finds an order in which every node comes after what it depends on.
+// Finds an order in which every node comes after what it depends on: of all such orders that in which the lowest ids come first.
 void Reader::sort() {
   const std::size_t count = columns.id.size();
-  bool in_order = true;
+  bool in_order = by_id_.empty();
   for (std::size_t row = 0; row < count && in_order; ++row) {
     each_dependency(row, true, [&](std::uint32_t other) { in_order = in_order && other < row; });
   }

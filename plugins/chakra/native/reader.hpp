@@ -18,7 +18,7 @@ struct Columns {
   std::vector<std::int64_t> duration_ns, num_ops, tensor_size, comm_size;
   std::vector<std::int32_t> comm_priority, comm_src, comm_dst, comm_tag, group, involved;
   std::vector<std::uint64_t> control_end, data_end;
-  std::vector<std::uint32_t> control, data, order;  // rows; an empty order is that of the file
+  std::vector<std::uint32_t> control, data, order;  // rows; an empty order is that of the file, in which ids then ascend
   std::string names, others;
 };
 

@@ -46,13 +46,17 @@ Paths::Paths(const Group& group, const Rules& rules)
 
 bool Paths::find(int from, int to, int source, int destination, Way& way) {
   const bool only_through_npus = npus_forward_ == Forwarding::always || group_.nodes == group_.size;
-  const Distances* distance = &distances(from, to, only_through_npus && npus_forward_ != Forwarding::never);
-  if (at(*distance, from) == kNoWay && npus_forward_ == Forwarding::if_needed && !only_through_npus) distance = &distances(from, to, true);
+  bool through_npus = only_through_npus && npus_forward_ != Forwarding::never;
+  const Distances* distance = &distances(from, to, through_npus);
+  if (at(*distance, from) == kNoWay && npus_forward_ == Forwarding::if_needed && !only_through_npus) {
+    through_npus = true;
+    distance = &distances(from, to, through_npus);
+  }
   if (at(*distance, from) == kNoWay) return false;
   if (routing_ == Routing::split) {
-    spread(from, *distance, way);
+    spread(from, to, *distance, through_npus, way);
   } else {
-    walk(from, to, *distance, source, destination, way);
+    walk(from, to, *distance, through_npus, source, destination, way);
   }
   return true;
 }
@@ -91,10 +95,12 @@ void Paths::search(int from, int to, bool through_npus, Distances& distance) {
   });
 }
 
-void Paths::nearer(int node, const Distances& distance, std::vector<int>& links) const {
+void Paths::nearer(int node, int to, const Distances& distance, bool through_npus, std::vector<int>& links) const {
   links.clear();
   for (int link : at(leaving_, node)) {
     const GroupLink& crossed = at(group_.links, link);
+    // An NPU that does not forward has a distance, too: that of its own messages.
+    if (!through_npus && crossed.target != to && !group_.is_switch(crossed.target)) continue;
     const int left = at(distance, crossed.target);
     if (left != kNoWay && left == at(distance, node) - crossed.cost) links.push_back(link);
   }
@@ -106,25 +112,30 @@ std::size_t Paths::in_turn(int node, int to, std::vector<int>& links) const {
   return turns_->choose(node, index(at(group_.turns, to)), target(links.front()), target(links.back()), links.size());
 }
 
+std::size_t Paths::upwards(int node, std::vector<int>& links) const {
+  auto target = [&](int link) { return at(group_.links, link).target; };
+  std::stable_sort(links.begin(), links.end(), [&](int a, int b) { return target(a) < target(b); });
+  const auto found = std::find_if(links.begin(), links.end(), [&](int link) { return target(link) > node; });
+  return found == links.end() ? 0 : static_cast<std::size_t>(found - links.begin());
+}
+
 double Paths::latency_over(int link) const {
   const GroupLink& crossed = at(group_.links, link);
   const bool switched = group_.is_switch(crossed.target);
   return crossed.latency_ns + (switched ? at(group_.switch_latency_ns, crossed.target - group_.size) : 0.0);
 }
 
-void Paths::walk(int from, int to, const Distances& distance, int source, int destination, Way& way) const {
+void Paths::walk(int from, int to, const Distances& distance, bool through_npus, int source, int destination, Way& way) const {
   std::vector<int> links;
-  std::uint64_t digits = unsigned_of(destination);
   const std::uint64_t pair = mixed(mixed(seed_ ^ unsigned_of(source)) ^ unsigned_of(destination));
   for (int node = from; node != to;) {
-    nearer(node, distance, links);
+    nearer(node, to, distance, through_npus, links);
     std::uint64_t choice = 0;
     if (links.size() > 1 && routing_ == Routing::hash) choice = mixed(pair ^ (unsigned_of(node) << 32)) % links.size();
     if (links.size() > 1 && turns_) {
       choice = in_turn(node, to, links);
     } else if (links.size() > 1 && routing_ == Routing::destination) {
-      choice = digits % links.size();
-      digits /= links.size();
+      choice = upwards(node, links);
     }
     const int link = links[choice];
     way.crossings.push_back({link, 1.0});
@@ -134,7 +145,7 @@ void Paths::walk(int from, int to, const Distances& distance, int source, int de
 }
 
 // Every node passes on equal parts over all links to nodes that are nearer.
-void Paths::spread(int from, const Distances& distance, Way& way) const {
+void Paths::spread(int from, int to, const Distances& distance, bool through_npus, Way& way) const {
   struct Part {
     double share = 0;
     double latency_ns = 0;
@@ -144,7 +155,7 @@ void Paths::spread(int from, const Distances& distance, Way& way) const {
   while (ahead.begin()->first.first < 0) {
     const auto [place, part] = *ahead.begin();
     ahead.erase(ahead.begin());
-    nearer(place.second, distance, links);
+    nearer(place.second, to, distance, through_npus, links);
     const double share = part.share / real(links.size());
     for (int link : links) {
       way.crossings.push_back({link, share});

@@ -39,12 +39,14 @@ class Paths {
   // Distances to a position, at least from `from` on inwards. Nodes that have none, or lie further away, have kNoWay.
   const Distances& distances(int from, int to, bool through_npus);
   void search(int from, int to, bool through_npus, Distances& distance);
-  void walk(int from, int to, const Distances& distance, int source, int destination, Way& way) const;
-  void spread(int from, const Distances& distance, Way& way) const;
-  // The links that lead from a node to nodes that are nearer.
-  void nearer(int node, const Distances& distance, std::vector<int>& links) const;
+  void walk(int from, int to, const Distances& distance, bool through_npus, int source, int destination, Way& way) const;
+  void spread(int from, int to, const Distances& distance, bool through_npus, Way& way) const;
+  // The links that lead from a node to nodes that are nearer to a position, and that may pass the message on.
+  void nearer(int node, int to, const Distances& distance, bool through_npus, std::vector<int>& links) const;
   // Which of several links, in the order of their targets, a message to a position takes by its turn.
   std::size_t in_turn(int node, int to, std::vector<int>& links) const;
+  // Which of several links leads to the next target upwards: on a ring both directions may be as short.
+  std::size_t upwards(int node, std::vector<int>& links) const;
   // The latency of a link, and of the switch that it leads to.
   double latency_over(int link) const;
 

@@ -100,18 +100,22 @@ Settings settings_of(const nb::dict& table) {
   return s;
 }
 
-using LinkRow = std::tuple<NodeId, NodeId, std::int64_t, Tick, double, std::int64_t, std::int64_t, double, std::int64_t, int>;
+using LinkRow = std::tuple<NodeId, NodeId, std::int64_t, Tick, double, std::int64_t, std::int64_t, double, std::int64_t, int, int>;
+using DimensionRow = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::vector<std::pair<int, int>>, std::vector<int>>;
 
 Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links,
              std::vector<std::uint32_t> reverse, bool descending_ways, const std::vector<NodeId>& preferred,
-             const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures) {
+             const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures, const std::vector<DimensionRow>& dimensions,
+             std::vector<std::uint32_t> places, std::vector<bool> is_switch) {
   Plan plan;
   plan.npus = npus;
   plan.nodes = static_cast<std::uint32_t>(ids.size());
-  for (const auto& [source, target, rate, delay, error, from, all, share, headroom, cost] : links) {
+  for (const auto& [source, target, rate, delay, error, from, all, share, headroom, cost, dimension] : links) {
     if (source >= plan.nodes || target >= plan.nodes || rate < 1 || delay < 0 || cost < 1)
       throw std::invalid_argument("a link that cannot be");
-    plan.links.push_back({source, target, rate, delay, error, from, all, share, headroom, cost});
+    const bool known = dimensions.empty() || (dimension >= 0 && static_cast<std::size_t>(dimension) < dimensions.size());
+    if (!known) throw std::invalid_argument("a link of no dimension");
+    plan.links.push_back({source, target, rate, delay, error, from, all, share, headroom, cost, dimension});
   }
   for (const auto& [time, one, other] : failures) plan.failures.push_back({time, one, other});
   if (npus > plan.nodes || addresses.size() != npus || reverse.size() != links.size()) throw std::invalid_argument("a plan that cannot be");
@@ -124,6 +128,16 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
   plan.descending_ways = descending_ways;
   plan.preferred.assign(plan.nodes, false);
   for (const NodeId node : preferred) plan.preferred.at(node) = true;
+  for (const auto& [stride, size, nodes, ends, turns] : dimensions) {
+    DimensionPlan& made = plan.dimensions.emplace_back(DimensionPlan{stride, size, nodes, ends, {}});
+    if (stride < 1 || size < 1 || nodes < size || (!turns.empty() && turns.size() != size))
+      throw std::invalid_argument("a dimension that cannot be");
+    for (std::size_t place = 0; place < turns.size(); ++place) made.turns.emplace_back(static_cast<int>(place), turns[place]);
+  }
+  if (!dimensions.empty() && (places.size() != plan.nodes || is_switch.size() != plan.nodes))
+    throw std::invalid_argument("a plan that cannot be");
+  plan.places = std::move(places);
+  plan.is_switch = std::move(is_switch);
   return plan;
 }
 
@@ -215,11 +229,14 @@ NB_MODULE(_core, module) {
           "__init__",
           [](Network* self, const nb::dict& settings, std::uint32_t npus, std::vector<std::uint32_t> ids,
              std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse,
-             bool descending_ways, const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures) {
-            new (self) Network(settings_of(settings), plan_of(npus, std::move(ids), std::move(addresses), links, std::move(reverse),
-                                                              descending_ways, preferred, failures));
+             bool descending_ways, const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures,
+             const std::vector<DimensionRow>& dimensions, std::vector<std::uint32_t> places, std::vector<bool> is_switch) {
+            new (self) Network(settings_of(settings),
+                               plan_of(npus, std::move(ids), std::move(addresses), links, std::move(reverse), descending_ways, preferred,
+                                       failures, dimensions, std::move(places), std::move(is_switch)));
           },
-          "settings"_a, "npus"_a, "ids"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "preferred"_a, "failures"_a)
+          "settings"_a, "npus"_a, "ids"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "preferred"_a, "failures"_a,
+          "dimensions"_a, "places"_a, "is_switch"_a)
       .def("inject",
            [](Network& self, std::int64_t time, std::uint64_t number, NodeId source, NodeId destination, std::int64_t bytes,
               std::int32_t traffic_class) {

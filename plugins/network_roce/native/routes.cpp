@@ -9,7 +9,34 @@ Routes::Routes(const Settings& settings, const Plan& plan)
     : settings_(settings), plan_(plan), search_(largest_cost(plan.links)), leaving_(plan.nodes) {
   for (LinkId link = 0; link < plan.links.size(); ++link) leaving_[plan.links[link].source].push_back(link);
   order_ports();
+  for (const DimensionPlan& dimension : plan.dimensions) {
+    auto& turns = turns_.emplace_back();
+    if (!dimension.turns.empty()) turns.emplace(dimension.nodes, dimension.ends, dimension.turns);
+  }
   find(std::vector<bool>(plan.links.size(), true));
+}
+
+void Routes::leave_one(NodeId node, NodeId npu, std::vector<LinkId>& ports) const {
+  const auto dimension_of = [this](LinkId link) { return plan_.links[link].dimension; };
+  const auto before = [&](LinkId one, LinkId other) { return dimension_of(one) < dimension_of(other); };
+  const int lowest = dimension_of(*std::min_element(ports.begin(), ports.end(), before));
+  std::erase_if(ports, [&](LinkId link) { return dimension_of(link) != lowest; });
+  const DimensionPlan& dimension = plan_.dimensions[static_cast<std::size_t>(lowest)];
+  const auto position = [&](NodeId of) { return of / dimension.stride % dimension.size; };
+  const auto place = [&](NodeId at) { return static_cast<int>(plan_.is_switch[at] ? plan_.places[at] : position(plan_.places[at])); };
+  const auto target = [&](LinkId link) { return place(plan_.links[link].target); };
+  // Links are numbered as the topology lists them.
+  std::sort(ports.begin(), ports.end(), [&](LinkId a, LinkId b) { return std::pair(target(a), a) < std::pair(target(b), b); });
+  std::size_t chosen = 0;
+  if (const auto& turns = turns_[static_cast<std::size_t>(lowest)]) {
+    const auto turn = static_cast<std::size_t>(dimension.turns[position(npu)].second);
+    chosen = turns->choose(place(node), turn, target(ports.front()), target(ports.back()), ports.size());
+  } else {
+    // The next one upwards: on a ring both directions may be as short.
+    while (chosen + 1 < ports.size() && target(ports[chosen]) < place(node)) ++chosen;
+    if (target(ports[chosen]) < place(node)) chosen = 0;
+  }
+  ports.assign(1, ports[chosen]);
 }
 
 void Routes::order_ports() {
@@ -71,6 +98,7 @@ void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
     }
     const auto is_preferred = [this](LinkId link) { return plan_.preferred[plan_.links[link].target]; };
     if (std::any_of(nearer.begin(), nearer.end(), is_preferred)) std::erase_if(nearer, std::not_fn(is_preferred));
+    if (nearer.size() > 1 && !plan_.dimensions.empty()) leave_one(node, npu, nearer);
     const auto [found, fresh] = sets_.try_emplace(nearer, static_cast<std::uint32_t>(first_.size() - 1));
     if (fresh) {
       ports_.insert(ports_.end(), nearer.begin(), nearer.end());

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <astra_sim/shortest_ways.hpp>
+#include <astra_sim/turns.hpp>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -50,10 +52,13 @@ class Routes {
   // The ways to an NPU, and the figures of round trips to it.
   void find_to(NodeId npu, const std::vector<bool>& up);
   void order_ports();
+  // Of several equal ways of a node to an NPU leave the one that belongs to this destination.
+  void leave_one(NodeId node, NodeId npu, std::vector<LinkId>& ports) const;
 
   const Settings& settings_;
   const Plan& plan_;
   ShortestWays search_;
+  std::vector<std::optional<Turns>> turns_;   // of each dimension with one way for each destination
   std::vector<std::vector<LinkId>> leaving_;  // of each node, in the order of ways
   std::vector<std::uint32_t> set_of_;         // of node and NPU
   std::vector<LinkId> ports_;                 // of the sets, one after another

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "types.hpp"
@@ -110,6 +111,17 @@ struct LinkSpec {
   double mark_share = 0;
   std::int64_t headroom = 0;  // bytes that the node it enters keeps for what is on the wire
   int cost = 1;               // routes have the least sum of these
+  int dimension = 0;          // of the platform
+};
+
+// A dimension of the platform, for routes that go by destinations: how its NPUs are numbered, and where they take turns at equal ways, the
+// ends of the links of a group and the turn of each position.
+struct DimensionPlan {
+  std::uint32_t stride = 1;
+  std::uint32_t size = 1;
+  std::uint32_t nodes = 1;  // of a group
+  std::vector<std::pair<int, int>> ends;
+  std::vector<std::pair<int, int>> turns;  // position and turn
 };
 
 // Two nodes whose links fail at a time.
@@ -130,6 +142,10 @@ struct Plan {
   bool descending_ways = false;
   std::vector<bool> preferred;  // nodes: of equal ways only those over such a node count, where there are any
   std::vector<Failure> failures;
+  // With one way for each destination: of several equal ones that of the lowest dimension, and there the one whose turn it is.
+  std::vector<DimensionPlan> dimensions;  // none: all equal ways count
+  std::vector<std::uint32_t> places;      // of nodes: of a switch in a group of its dimension; of others (within an NPU) that of the NPU
+  std::vector<bool> is_switch;            // of nodes: whether it is such a switch
 };
 
 }  // namespace astra::roce

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import re
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,12 +23,16 @@ from astra_sim.command.options import (
     run_options,
     say_json,
     table_options,
+    write_then_show,
 )
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
+from astra_sim.files import check_words, guarded_inputs, interrupt_on_sigterm
 from astra_sim.providers import load
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
 
@@ -43,7 +50,14 @@ class Commands(click.Group):
                 remedy = shared_plugins().install_hint("command", args[0]) or suggestion(args[0], self.list_commands(ctx))
                 raise InputError(f"{args[0]!r} is neither a command nor an experiment file; {remedy}")
             args = ["run", *args]
+        if not ctx.resilient_parsing:
+            check_words(*_read_and_written(args))  # at once, not after a long run; FileSet sees to files that no word names
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, which does not replace a file that it has read."""
+        with guarded_inputs():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands."""
@@ -74,6 +88,7 @@ class Commands(click.Group):
         "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
         "flows": ("astra_sim.command.flows:flows", "Let messages run by themselves on any network: a file of flows, or a pattern."),
+        "rerun": ("astra_sim.command.rerun:rerun", "Run a result again, and compare it with what it has recorded."),
         "show": ("astra_sim.command.show:show", "Print a table of a result that was written."),
     }
 
@@ -95,6 +110,32 @@ class Commands(click.Group):
             first, _, second = name.partition(" ")
             found[first] = summary if not second else f"{found[first]}, {second}" if first in found else f"Commands: {second}"
         return found
+
+
+_WRITTEN = ("--output", "--timeline", "--junit")
+"""Options of commands that name a file to write, or a folder; `-o` is the first."""
+
+
+def _read_and_written(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of a command that may name files to read, those within `plugin:NAME?key=FILE`, too, and those that name files to write."""
+    read, written, is_written = list[str](), list[str](), False
+    for word in words:
+        option, equals, value = word.partition("=")
+        if is_written or (option in _WRITTEN and equals):
+            written.append(word if is_written else value)
+            is_written = False
+        elif word in (*_WRITTEN, "-o"):
+            is_written = True
+        elif word.startswith("-o") and os.path.lexists(word[2:]):
+            written.append(word[2:])
+        else:
+            read += [word, *(part.rpartition("=")[2] for part in re.split("[?&]", word))]
+    folders = [path for path in written if os.path.isdir(path)]
+    if folders:
+        from astra_sim.results import RESULT_FILE
+
+        written += [os.path.join(folder, RESULT_FILE) for folder in folders]
+    return read, written
 
 
 class PluginGroup(click.Group):
@@ -175,6 +216,7 @@ def astra() -> None:
     type=click.Path(dir_okay=False),
     help="Write a timeline for Perfetto; *.json: as Chrome does; *.gz: gzipped.",
 )
+@click.option("--explain", is_flag=True, help="Explain the run, in result.json and --json, too; it takes several runs on some networks.")
 @table_options
 @json_option
 @quiet_option
@@ -186,6 +228,7 @@ def run(
     reports: tuple[str, ...],
     series: str,
     timeline: str | None,
+    explain: bool,
     every: bool,
     units: str | None,
     as_json: bool,
@@ -208,23 +251,37 @@ def run(
             run_name=run_name,
             set=assignments,
             progress=progress,
-            timelines=timeline is not None or TIMELINE in reports,
+            timelines="path" if timeline is not None or TIMELINE in reports else False,
             npu_times=not quiet or output is not None,
+            explain=explain,
             **choices,
         )
-    if not quiet:
-        say_findings(result)
+    say_findings(result)
     screen = Screen(every, units)
-    if not as_json and not quiet:
-        print_result(result, screen)  # before anything is written, so that a full disk does not take the figures of a long run
-    if output is not None or timeline is not None:
-        with Progress(enabled=not quiet) as progress:
-            progress.stage("writing files", simulates=False)
-            paths = chosen.write(result, output, series, every)
-        if not as_json and not quiet:
-            screen.text(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
+    is_written = output is not None or timeline is not None
+    paths: list[Path] = []
+
+    def write() -> None:
+        if is_written:
+            with Progress(enabled=not quiet) as progress:
+                progress.stage("writing files", simulates=False)
+                paths.extend(chosen.write(result, output, series, every))
+
+    def show() -> None:
+        if as_json or quiet:
+            return
+        print_result(result, screen)
+        if result.explanation is not None:
+            from astra_sim.report.explanation_text import print_explanation
+
+            screen.text("")
+            print_explanation(result.explanation, screen)
+
+    write_then_show(write, show)
+    if is_written and not as_json and not quiet:
+        screen.text(f"timeline in {timeline}" if output is None else f"{len(paths)} files in {output}")
     if as_json:
-        say_json(result.to_dict(every))
+        say_json(result.document(every))
 
 
 def _say_if_slow(engine: str | None, quiet: bool) -> None:
@@ -310,7 +367,9 @@ def new(outer: tuple[bool, bool], kind: str, name: str, output: str | None, as_j
 def main() -> None:
     """Run the command line; errors of the input and of the run become one message and an exit status."""
     try:
+        interrupt_on_sigterm()
         _open_closed_streams()
+        _let_nobody_read_errors()
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")
         warnings.showwarning = _show_warning  # type: ignore[assignment]
@@ -358,7 +417,7 @@ def _tell(error: BaseException, message: str) -> None:
             import json
 
             click.echo(json.dumps({"error": printable(message)}))
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError:
         _forget(sys.stdout)
     try:
@@ -385,6 +444,28 @@ def _open_closed_streams() -> None:
             if opened != number:
                 os.dup2(opened, number)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+class _UnreadErrors(io.FileIO):
+    """Standard error, which may be full, or read by nobody: what cannot be written there is dropped, and what the command does goes on."""
+
+    def write(self, data: Any) -> int:
+        """Write what can be."""
+        with contextlib.suppress(OSError):
+            return super().write(data) or len(data)
+        return len(data)
+
+
+def _let_nobody_read_errors() -> None:
+    """Let standard error take all that is written to it, where it is that of the process."""
+    try:
+        if sys.stderr.fileno() != 2:
+            return
+    except (OSError, ValueError):
+        return  # a stream of a test
+    sys.stderr.flush()
+    buffer = io.BufferedWriter(_UnreadErrors(2, "w", closefd=False))
+    sys.stderr = io.TextIOWrapper(buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True, write_through=True)
 
 
 def _forget(stream: Any) -> None:

@@ -14,7 +14,7 @@ import click
 
 from astra_sim.api import simulate
 from astra_sim.command.findings import say_findings
-from astra_sim.command.options import candidates, component_options, quiet_option, run_options, table_options
+from astra_sim.command.options import candidates, component_options, quiet_option, run_options, table_options, write_then_show
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError, printable
 from astra_sim.graph import Figure
@@ -145,6 +145,9 @@ def row_of_run(parameters: Mapping[str, Any], figures: Mapping[str, Any]) -> dic
     help="Write a timeline of each run for Perfetto: FILE with the run's name before the ending.",
 )
 @click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
+@click.option(
+    "--explain", is_flag=True, help="Explain every run, in result.json, for astra report; it takes several runs on some networks."
+)
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
 @quiet_option
@@ -155,6 +158,7 @@ def compare(
     reports: tuple[str, ...],
     run_name: str | None,
     timeline: str | None,
+    explain: bool,
     series: str,
     every: bool,
     units: str | None,
@@ -171,6 +175,8 @@ def compare(
     An option given several times is a choice, and so are several values of one key. Every combination is run.
     """
     chosen = chosen_reports(reports, output, timeline)
+    if explain and output is None:
+        raise InputError("--explain needs --output DIR, the folder for the result.json that has the explanations")
     made = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
     plugins = shared_plugins()
     bases: dict[str | None, Experiment] = {path: _base(path, options, plugins) for path in experiments or [None]}
@@ -189,20 +195,31 @@ def compare(
             for number, (label, choice) in enumerate(made, 1):
                 progress.stage(f"run {number} of {len(made)} ({label})", (number - 1) / len(made), 1 / len(made))
                 experiment = changed(bases[choice.experiment], choice.changes, plugins)
-                result = simulate(experiment, run_name=label, progress=progress, timelines=timeline is not None or TIMELINE in reports)
+                result = simulate(
+                    experiment,
+                    run_name=label,
+                    progress=progress,
+                    timelines="path" if timeline is not None or TIMELINE in reports else False,
+                    explain=explain,
+                )
                 shown.append(result.shown)
                 figures.append(figures_of(result, figures[0]["finish_ns"] if figures else result.finish_ns))
-                if not quiet:
-                    say_findings(result, label)
+                say_findings(result, label)
                 if results is not None:
                     results.append(result)
-        if not as_json and not quiet:
-            _print(figures, shown, Screen(every, units))
         rows = [row_of_run(choice.parameters, each) for (_, choice), each in zip(made, figures, strict=True)]
-        if results is not None:
-            with Progress(enabled=not quiet) as progress:
-                progress.stage("writing files", simulates=False)
-                chosen.write(results, output, series, tables={RUNS_FILE: [flat_row(row) for row in rows]})
+
+        def write() -> None:
+            if results is not None:
+                with Progress(enabled=not quiet) as progress:
+                    progress.stage("writing files", simulates=False)
+                    chosen.write(results, output, series, tables={RUNS_FILE: [flat_row(row) for row in rows]})
+
+        def show() -> None:
+            if not as_json and not quiet:
+                _print(figures, shown, Screen(every, units))
+
+        write_then_show(write, show)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
 
@@ -238,7 +255,7 @@ def _table(labels: Sequence[str], rows: Sequence[dict[str, Any]], screen: Screen
         Column(f"total ({unit.name})"),
         Column("ratio"),
         Column(f"compute ({unit.name})", rank=2),
-        Column(f"exposed ({unit.name})", rank=1),
+        Column(f"waiting ({unit.name})", rank=1),
         Column(f"payload ({sent.name})", rank=3),
         Column("NPUs", rank=4),
         Column("wall time (s)", rank=5),

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
+import attrs
 import click
 
 from astra_sim.api import simulate
+from astra_sim.command.findings import say_findings
 from astra_sim.command.options import component_options, json_option, quiet_option, run_options, say_json, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.explanation import Explanation
 from astra_sim.report.explanation_text import difference, print_difference, print_explanation
+from astra_sim.report.result import Result
 from astra_sim.report.screen import Screen
+from astra_sim.report.writing import TIMELINE, Reports, chosen_reports
+from astra_sim.reports import file_name
+from astra_sim.setup.plugins import shared_plugins
 
 
 @click.command()
@@ -22,6 +30,13 @@ from astra_sim.report.screen import Screen
 @click.option(
     "--reruns/--no-reruns", default=True, help="Run again with 1 % more and less where the path does not tell.  [default: reruns]"
 )
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Write result.json there, with the explanation, and a timeline with the critical path; of two, a list.",
+)
 @click.option("--ranges", is_flag=True, help="Say by how much a parameter may change until another path is the longest, by more runs.")
 @table_options
 @json_option
@@ -30,6 +45,7 @@ def explain(
     experiments: tuple[str, ...],
     assignments: tuple[str, ...],
     reruns: bool,
+    output: str | None,
     ranges: bool,
     every: bool,
     units: str | None,
@@ -43,6 +59,7 @@ def explain(
     astra explain exp.toml
     astra explain exp.toml --network plugin:packet
     astra explain before.toml after.toml
+    astra explain exp.toml --output explained && astra report explained --output explained.html
 
     With two experiments, say what differs between them. Options hold for both.
     """
@@ -50,15 +67,21 @@ def explain(
         raise InputError(f"{len(experiments)} experiments are given; expected one, or two to compare")
     if ranges and not reruns:
         raise InputError("--ranges and --no-reruns are given; expected one of the two, for ranges are found by runs")
-    made = []
+    reports = chosen_reports((), output) if output is None else Reports(_reports_of_explained())
+    made, results = [], []
     how: Literal[True, "path", "ranges"] = "ranges" if ranges else reruns or "path"
     with Progress(enabled=not quiet) as progress:
         names = experiments or (None,)
         for number, experiment in enumerate(names):
             progress.stage(f"run of {experiment or 'the experiment'}", number / len(names), 1 / len(names))
             result = simulate(experiment, set=assignments, progress=progress, explain=how, **choices)
+            say_findings(result, experiment or "" if len(names) > 1 else "")
             assert result.explanation is not None
             made.append(result.explanation)
+            results.append(result)
+        if output is not None:
+            progress.stage("writing files", simulates=False)
+            files = reports.write(results[0] if len(results) == 1 else _named_apart(results, experiments), output)
     if as_json:
         say_json(_table(made))
     elif quiet:
@@ -67,6 +90,23 @@ def explain(
         print_explanation(made[0], Screen(every, units))
     else:
         print_difference(made[0], made[1], Screen(every, units))
+    if output is not None and not as_json:
+        Screen(every, units).text(f"{len(files)} files in {output}")
+
+
+def _reports_of_explained() -> tuple[str, ...]:
+    """The reports that are written beside an explained result: its timeline, where there is one that can write it."""
+    return (TIMELINE,) if TIMELINE in shared_plugins().components("report") else ()
+
+
+def _named_apart(results: Sequence[Result], experiments: Sequence[str]) -> list[Result]:
+    """Two results under different names: their own, or those of their files, or with a and b behind them."""
+    for names in ([each.run_name for each in results], [Path(each).stem for each in experiments]):
+        if len({file_name(name) for name in names}) == len(names):
+            break
+    else:
+        names = [f"{each.run_name} {letter}" for each, letter in zip(results, "ab", strict=False)]
+    return [attrs.evolve(each, run_name=name) for each, name in zip(results, names, strict=True)]
 
 
 def _table(made: list[Explanation]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -76,6 +77,20 @@ def json_option(command: _Command) -> _Command:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")(command)
 
 
+def write_then_show(write: Callable[[], object], show: Callable[[], object]) -> None:
+    """Write the files of a command, then print, so that nothing is lost where nobody reads standard output to its end.
+
+    Where writing fails, the figures of what may have been a long run are printed all the same.
+    """
+    try:
+        write()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            show()
+        raise
+    show()
+
+
 def say_json(document: Mapping[str, Any]) -> None:
     """Print what `--json` asks for. Raises ValueError for numbers that JSON has no word for."""
     import json
@@ -85,7 +100,7 @@ def say_json(document: Mapping[str, Any]) -> None:
 
 def quiet_option(command: _Command) -> _Command:
     """Give a command `--quiet`."""
-    return click.option("--quiet", is_flag=True, help="Print nothing but errors.")(command)
+    return click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings, which findings of the audit are.")(command)
 
 
 def run_options(command: _Command) -> _Command:

@@ -1,12 +1,12 @@
 """What an engine is given and what it answers. Two engines have this interface: `reference` and `compiled`.
 
-A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is of one of these kinds: `JOIN` ends at
-once, `TIMER` after its delay, `ACCESS` is a timer that uses its NPU's port (NPUs that have the same port use it one after
-another), `SEND` sends a message to another NPU and ends when it has arrived, `RECEIVE` ends when its message has arrived, `COLLECTIVE`
-issues chunks and ends its delay after the last of them. A task may need a **unit** of its NPU, which does one task at a time: of those
-that are ready the one with the lowest number. A chunk passes through its **phase steps** one after another. A phase step is a phase of
-the chunk, which the engine simulates, or the time that the phase takes. It may lie in a **queue** of its NPU: it takes the place that
-the queue's order gives it, and starts when it is among the first `slots` of the queue.
+A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is of one of these kinds: `JOIN` ends at once,
+`TIMER` after its delay, `ACCESS` is a timer that uses its NPU's port (NPUs that have the same port use it one after another), `SEND` sends
+a message to another NPU and ends when it has arrived, `RECEIVE` ends when its message has arrived, `COLLECTIVE` issues chunks and ends its
+delay after the last of them. A task may need a **unit** of its NPU, which does one task at a time: of those that are ready the one with the
+lowest priority (`Rows.priorities`; without them, the lowest number). A chunk passes through its **phase steps** one after another. A phase
+step is a phase of the chunk, which the engine simulates, or the time that the phase takes. It may lie in a **queue** of its NPU: it takes
+the place that the queue's order gives it, and starts when it is among the first `slots` of the queue.
 """
 
 from __future__ import annotations
@@ -243,10 +243,12 @@ class Engine(Protocol):
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait). Without this no access waits."""
 
-    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program, which counts from 0. `issue` is called for each collective when the first of them has come to it.
 
-        It is not where another program has issued the collective, or a collective that repeats is planned already.
+        It is not where another program has issued the collective, or a collective that repeats is planned already. The NPUs of programs
+        with the same `agreement` (from 0 on; their tasks may differ in their times alone) begin chunks in each queue, and collectives in
+        each unit, in one order: what the first of them begins, the others begin next. With -1 each NPU goes by its own order.
         """
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
@@ -270,11 +272,14 @@ class Engine(Protocol):
         number. It happens anew, on all its NPUs, for every phase step of a collective's chunks that has this number.
         """
 
-    def keep_causes(self) -> None:
-        """Keep which event brings about which, before the run."""
+    def keep_causes(self, messages: bool = False) -> None:
+        """Keep which event brings about which, before the run; with `messages` all of these, too."""
 
     def critical_path(self) -> list[Link]:
         """The links that lead from the start to what happened last, each from where the one before it ends."""
+
+    def carried(self) -> list[Link]:
+        """The messages that have arrived, in that order, where they are kept: of phases, and of SEND tasks."""
 
     def observe(self, npu: int) -> None:
         """Keep the moments of an NPU, before it has its program. NPU 0 is observed always."""

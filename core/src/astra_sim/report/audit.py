@@ -1,9 +1,14 @@
-"""Physics audit: where a result is faster than the wires of its platform allow.
+"""Physics audit: where a result is faster than the links of its platform allow.
 
-What NPU 0 sends in a dimension, divided by the bandwidth of all its links there, is a time that no network can go below. Three times are
-held against it: that of a phase (its mean, over all like it), that in which a dimension has something to do, and that of the run. On a
-network without contention messages do not wait for each other, so an algorithm that sends many at once may need less; and so may one whose
-messages cross many links of a ring. An event network moves every message itself: there the run as a whole and its links are looked at.
+Two times are bounds that no network can go below. One is what NPU 0 sends in a dimension, divided by the bandwidth of all its links there.
+The other is what all NPUs of the dimension send, times the links that each message crosses, divided by the bandwidth of all links of its
+fabric. Three times are held against them: that of a phase (its mean, over all like it), that in which a dimension has something to do,
+and that of the run. On a network without contention messages do not wait for each other, so an algorithm that sends many at once may need
+less; and so may one whose messages cross many links. An event network moves every message itself: there the run as a whole and its links
+are looked at.
+
+Links are as wide as the topology lists them. Where a message has the bandwidth of both directions (`both_ways`), no link is any wider, so
+traffic in both directions at once is too fast, and the remedy of a finding says so.
 """
 
 from __future__ import annotations
@@ -17,15 +22,16 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.errors import InputError
-from astra_sim.fabric import wires_of
-from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.fabric import stripes_over_directions, uniform_links_of, wires_of
+from astra_sim.graph import accounting_dimensions
+from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.options import can_be_kept
 from astra_sim.platform import Dimension, Group, LogicalDimension, Route
 from astra_sim.report.spans import Spans, uses_of
 from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.record import RunRecord
 from astra_sim.run.routes import Routes
-from astra_sim.schedule import Collective, PeerRun
+from astra_sim.schedule import Collective, Peer, PeerRun, Schedule
 from astra_sim.setup.components import Components
 from astra_sim.system import PhasePlan
 from astra_sim.units import PS_PER_NS
@@ -38,6 +44,11 @@ MOST_LISTED = 1 << 18
 a list of those between 65 536 fully connected NPUs would have 4 billion.
 """
 
+MOST_PAIRS = 1 << 14
+"""Messages of different ranks whose links are counted one by one, where ranks do not all send equally far. Of more, each counts as one."""
+
+BOTH_WAYS_REMEDY = "a message has the bandwidth of both directions: both_ways=false (in the platform) is right"
+
 ROUNDED_PS = PS_PER_NS
 """What a message may be too fast by: networks may cut its time to whole nanoseconds."""
 
@@ -46,9 +57,10 @@ ROUNDED_PS = PS_PER_NS
 class Finding:
     """Something that is faster than the wires allow.
 
-    `scope` is "phase", "dimension", "run" or "link". The `bytes` that NPU 0 puts on links of a dimension (where NPUs forward messages,
-    those of a phase count on every link that they cross) need `wire_ns` at the bandwidth of all its links there, and take `time_ns`,
-    which is `ratio` times less. Of a link only the `ratio` is known, its utilisation. `remedy` is what would be right.
+    `scope` is "phase", "dimension", "run" or "link". The `bytes` that NPU 0 puts on links of a dimension need `wire_ns` at the bandwidth of
+    all its links there, and take `time_ns`, which is `ratio` times less. Where all links of the fabric are the bound (`of_fabric`), the
+    bytes of a message count on every link that it crosses, and both figures are means over the NPUs. Of a link only the `ratio` is known,
+    its utilisation. `remedy` is what would be right.
     """
 
     scope: str
@@ -61,6 +73,7 @@ class Finding:
     time_ns: float
     ratio: float
     remedy: str
+    of_fabric: bool = False
 
     @property
     def message(self) -> str:
@@ -69,8 +82,9 @@ class Finding:
         if self.scope == "link":
             return f"{self.topology} is {100 * self.ratio:.1f} %, and no link can carry more than 100 %{remedy}"
         what = f"a phase of {self.collective}" if self.scope == "phase" else f"the {self.scope}"
+        links = "links for each NPU" if self.of_fabric else "the links of an NPU"
         return (
-            f"dimension {self.dimension} ({self.topology}): {what} puts {self.bytes} bytes on the links of an NPU in {self.time_ns:.0f} ns,"
+            f"dimension {self.dimension} ({self.topology}): {what} puts {self.bytes} bytes on {links} in {self.time_ns:.0f} ns,"
             f" which need {self.wire_ns:.0f} ns at {self.bandwidth_bytes_per_ns:.6g} bytes/ns, {self.ratio:.3g} times as long{remedy}"
         )
 
@@ -85,10 +99,10 @@ def audit(
     """
     network = components.network
     found = list(_of_links(figures, network.remedy))
+    loads = _Loads(components, network)
     if isinstance(network, EventNetwork):
-        found += _of_run(components, run)
+        found += _of_run(components, run, loads)
     else:
-        loads = _Loads(components, network)
         found += _of_phases(components, run, loads)
         found += _of_dimensions(components, run, busy, counted, loads)
     worst: dict[tuple[int, str], Finding] = {}
@@ -100,47 +114,64 @@ def audit(
 
 
 class _Load(NamedTuple):
-    """What NPU 0 sends in a phase in a dimension: bytes on links, messages, and the picoseconds that the slowest message takes."""
+    """What is sent in a phase in a dimension.
 
-    bytes: int
-    messages: int
-    slowest_ps: int
+    `bytes` and `messages` are those of NPU 0, `slowest_ps` what the slowest of these takes (0 on event networks), `link_bytes` the bytes of
+    all NPUs on all links that they cross, divided by the number of NPUs; 0 where only some NPUs of the dimension run the phase.
+    """
+
+    bytes: int = 0
+    messages: int = 0
+    slowest_ps: int = 0
+    link_bytes: float = 0.0
 
 
 class _Loads:
-    """Adds up what NPU 0 sends in phases."""
+    """Adds up what is sent in phases."""
 
-    def __init__(self, components: Components, network: RouteDelayNetwork) -> None:
+    def __init__(self, components: Components, network: Network) -> None:
         self._network = network
         self._routes = Routes(network)
         self._several = bool(components.graph.others)
         self._bandwidth = [_bandwidth(dimension) for dimension in components.platform.dimensions]
-        self._forwards = [_forwards(dimension) for dimension in components.platform.dimensions]
+        self._hops: dict[tuple[int, Peer], float] = {}
+        self._known: dict[int, dict[int, _Load]] = {}
         self.together = components.system.phases_end_together
 
     def may_exceed(self, phase: PlannedPhase, time_ps: int) -> bool:
         """Whether it is worth while to add up the load of a phase, by the sum of all that it sends."""
         physical = phase.plan.logical.physical
-        if physical is None or self._forwards[physical]:
+        if physical is None or not _is_one_hop(self._network.platform.dimensions[physical]):
             return True
         return _exceeds(sum(phase.sent.values()), self._bandwidth[physical], time_ps)
 
     def of(self, plan: PhasePlan) -> dict[int, _Load]:
-        """What NPU 0 sends in a phase, by dimension. Of a priced all-reduce it is what a switch that adds up would leave."""
+        """What is sent in a phase, by dimension. Of a priced all-reduce it is what a switch that adds up would leave."""
+        if id(plan) not in self._known:
+            self._known[id(plan)] = self._of(plan)
+        return self._known[id(plan)]
+
+    def _of(self, plan: PhasePlan) -> dict[int, _Load]:
         logical, found = plan.logical, dict[int, _Load]()
         if isinstance(logical, Group) and 0 not in logical.members:
             return found
         share = 2 if plan.counted is not None and plan.collective is Collective.ALL_REDUCE else 1
-        for step in (plan.counted or plan.schedule).program(logical.index(0)).steps:
+        schedule = plan.counted or plan.schedule
+        everybody = self._dimension_of_all(logical)
+        for step in schedule.program(logical.index(0)).steps:
             if step.targets is None:
                 continue
             times = step.times // step.targets.length
             for route, peers in self._ways(step.targets, logical):
-                size, messages, slowest_ps = found.get(route.dimension, (0, 0, 0))
-                size += peers * (step.bytes * times * self._links(route, logical) // share)
-                if not self.together:
+                load = found.get(route.dimension, _Load())
+                slowest_ps = load.slowest_ps
+                if not self.together and isinstance(self._network, RouteDelayNetwork):
                     slowest_ps = max(slowest_ps, self._network.delay(route, step.bytes))
-                found[route.dimension] = _Load(size, messages + peers * times, slowest_ps)
+                size = peers * (step.bytes * times // share)
+                found[route.dimension] = _Load(load.bytes + size, load.messages + peers * times, slowest_ps)
+        if everybody is not None:
+            load = found.get(everybody, _Load())
+            found[everybody] = load._replace(link_bytes=self._link_bytes(schedule, logical, everybody) / share)
         return found
 
     def _ways(self, run: PeerRun, logical: LogicalDimension | Group) -> Iterable[tuple[Route, int]]:
@@ -150,19 +181,67 @@ class _Loads:
         found = Counter(zip(*self._routes.columns(run, logical), strict=True))
         return ((Route(*route), count) for route, count in found.items())
 
-    def _links(self, route: Route, logical: LogicalDimension | Group) -> int:
-        """On how many links of NPUs a message over a route counts."""
-        size = self._network.platform.dimensions[route.dimension].size
-        # Where only some NPUs of a dimension run a phase, those that forward its messages have links to spare.
-        everybody = isinstance(logical, LogicalDimension) and (logical.size == size or not self._several)
-        return route.hops if everybody and self._forwards[route.dimension] else 1
+    def _dimension_of_all(self, logical: LogicalDimension | Group) -> int | None:
+        """The dimension of the platform in which all NPUs run the phases of a logical one together; None where only some do."""
+        if isinstance(logical, Group) or logical.physical is None:
+            return None
+        # Where only some NPUs of a dimension run a phase, the links of the others are to spare.
+        whole = logical.size == self._network.platform.dimensions[logical.physical].size
+        return logical.physical if whole or not self._several else None
+
+    def _link_bytes(self, schedule: Schedule, logical: LogicalDimension | Group, number: int) -> float:
+        """The bytes of all ranks on all links that they cross, divided by the number of ranks."""
+        if schedule.is_shared:
+            return sum(
+                step.bytes * step.times * self._mean_hops(step.targets, logical, number)
+                for step in schedule.programs[0].steps
+                if step.targets is not None and step.bytes
+            )
+        ranks, total = schedule.ranks, 0.0
+        steps = [step for program in schedule.programs for step in program.steps if step.targets is not None]
+        if sum(step.targets.length for step in steps if step.targets is not None) > MOST_PAIRS:
+            return sum(step.bytes * step.times for step in steps) / ranks
+        members = logical.group(0)
+        for rank in range(ranks):
+            for step in schedule.program(rank).steps:
+                if step.targets is not None:
+                    each = step.bytes * step.times // step.targets.length
+                    total += each * sum(self._hops_between(members, rank, peer, number) for peer in step.targets.ranks_from(rank, ranks))
+        return total / ranks
+
+    def _mean_hops(self, run: PeerRun, logical: LogicalDimension | Group, number: int) -> float:
+        """The links that a message to one of some peers crosses, in the mean over all peers and ranks."""
+        topology, members = self._network.platform.dimensions[number].topology, logical.group(0)
+        ends = run.first, run.first.moved((run.length - 1) * run.stride)
+        if all(topology.is_symmetric(peer) for peer in ends) and len(members) == self._network.platform.dimensions[number].size:
+            return sum(route.hops * count for route, count in self._ways(run, logical)) / run.length
+        if run.length * len(members) > MOST_PAIRS:
+            return 1.0
+        return sum(self._mean_to(peer, members, number) for peer in run.each()) / run.length
+
+    def _mean_to(self, peer: Peer, members: Sequence[int], number: int) -> float:
+        """The links that a message to a peer crosses, in the mean over all ranks."""
+        key = number, peer
+        if len(members) != self._network.platform.dimensions[number].size or key not in self._hops:
+            ranks = len(members)
+            mean = sum(self._hops_between(members, rank, peer.of(rank, ranks), number) for rank in range(ranks)) / ranks
+            if ranks != self._network.platform.dimensions[number].size:
+                return mean
+            self._hops[key] = mean
+        return self._hops[key]
+
+    def _hops_between(self, members: Sequence[int], source: int, target: int, number: int) -> int:
+        if source == target:
+            return 0
+        platform = self._network.platform
+        ends = (platform.coordinate(members[rank], number) for rank in (source, target))
+        return platform.dimensions[number].topology.hops(*ends)
 
 
-def _forwards(dimension: Dimension) -> bool:
-    """Whether NPUs forward messages, and no switch does: then the links of NPUs carry all that crosses them."""
-    topology, half = dimension.topology, dimension.size // 2
-    listed = getattr(topology, "links", 0)
-    return half > 0 and isinstance(listed, int) and topology.hops(0, 1) == 1 and topology.hops(0, half) > 1
+def _is_one_hop(dimension: Dimension) -> bool:
+    """Whether a message crosses one link of an NPU, as far as its topology says so of all: between NPUs, or by one switch."""
+    uniform = uniform_links_of(dimension)
+    return uniform is not None and uniform.pattern != "ring"
 
 
 def _of_phases(components: Components, run: RunRecord, loads: _Loads) -> Iterator[Finding]:
@@ -179,6 +258,7 @@ def _of_phases(components: Components, run: RunRecord, loads: _Loads) -> Iterato
         for number, load in loads.of(plan).items():
             longest_ps = time_ps + (0 if priced else load.slowest_ps) + load.messages * ROUNDED_PS
             yield from _finding(components, number, load.bytes, time_ps, longest_ps, "phase", str(plan.collective), remedy)
+            yield from _fabric_finding(components, number, load.link_bytes, time_ps, longest_ps, "phase", str(plan.collective), remedy)
 
 
 def _times(run: RunRecord) -> Iterator[tuple[PlannedPhase, int]]:
@@ -237,7 +317,8 @@ def _spans_of(components: Components, run: RunRecord, busy: Sequence[Spans], cou
     An algorithm over several dimensions counts in one of them, and messages between dimensions of the program in none: when what is
     counted is not what is sent, others may be busy with it.
     """
-    own = [place for place, logical in enumerate(components.graph.dimensions) if logical.physical == number]
+    dimensions = accounting_dimensions(components.graph, components.platform)
+    own = [place for place, logical in enumerate(dimensions) if logical.physical == number]
     if sum(counted[place] for place in own) == run.payload[number]:
         return [busy[place] for place in own]
     return busy if sum(counted) == sum(run.payload) else ()
@@ -245,19 +326,31 @@ def _spans_of(components: Components, run: RunRecord, busy: Sequence[Spans], cou
 
 def _loads_of_records(run: RunRecord, loads: _Loads) -> Iterator[dict[int, _Load]]:
     """The load of each phase of NPU 0 that happened."""
-    known: dict[int, dict[int, _Load]] = {}
     for step in run.phases.records.step:
-        plan = run.phases.planned[step].plan
-        if id(plan) not in known:
-            known[id(plan)] = loads.of(plan)
-        yield known[id(plan)]
+        yield loads.of(run.phases.planned[step].plan)
 
 
-def _of_run(components: Components, run: RunRecord) -> Iterator[Finding]:
-    """Dimensions in which NPU 0 sends more than fits into the run."""
+def _of_run(components: Components, run: RunRecord, loads: _Loads) -> Iterator[Finding]:
+    """Dimensions in which NPU 0 sends more than fits into the run, or all NPUs more than fits onto all links."""
     time_ps, remedy = run.finish_ps - run.start_ps, components.network.remedy
+    longest_ps = time_ps + run.messages * ROUNDED_PS
     for number, size in enumerate(run.payload):
-        yield from _finding(components, number, size, time_ps, time_ps + run.messages * ROUNDED_PS, "run", None, remedy)
+        yield from _finding(components, number, size, time_ps, longest_ps, "run", None, remedy)
+    for number, on_links in enumerate(_link_bytes(run, loads)):
+        yield from _fabric_finding(components, number, on_links, time_ps, longest_ps, "run", None, remedy)
+
+
+def link_bytes(components: Components, run: RunRecord) -> list[float]:
+    """For each dimension the bytes of a run's collectives on all links that they cross, divided by the number of NPUs."""
+    return _link_bytes(run, _Loads(components, components.network))
+
+
+def _link_bytes(run: RunRecord, loads: _Loads) -> list[float]:
+    found = [0.0] * len(run.payload)
+    for step, count in Counter(run.phases.records.step).items():
+        for number, load in loads.of(run.phases.planned[step].plan).items():
+            found[number] += count * load.link_bytes
+    return found
 
 
 def _of_links(figures: Mapping[str, Any], remedy: str) -> Iterator[Finding]:
@@ -278,13 +371,32 @@ def _finding(
     dimension = components.platform.dimensions[number]
     bandwidth = _bandwidth(dimension)
     if _exceeds(size, bandwidth, longest_ps):
-        listed = _kept_listed_bandwidth if can_be_kept(dimension) else _listed_bandwidth
-        bandwidth = max(bandwidth, listed(dimension))
+        bandwidth = max(bandwidth, link_bandwidth(dimension).of_npu)
         if _exceeds(size, bandwidth, longest_ps):
-            wire_ns, time_ns = size / bandwidth, time_ps / PS_PER_NS
-            topology = f"{dimension.topology.name} of {dimension.size}"
-            ratio = wire_ns / max(time_ns, 1.0)
-            yield Finding(scope, number, topology, collective, size, bandwidth, wire_ns, time_ns, ratio, remedy)
+            yield _made(number, dimension, size, bandwidth, time_ps, scope, collective, remedy)
+
+
+def _fabric_finding(
+    components: Components, number: int, size: float, time_ps: int, longest_ps: int, scope: str, collective: str | None, remedy: str
+) -> Iterator[Finding]:
+    """The same, where bytes on all links that they cross, in the mean of all NPUs, need more time at the bandwidth of all links."""
+    if size <= 0:
+        return
+    dimension = components.platform.dimensions[number]
+    bandwidth = link_bandwidth(dimension).of_fabric
+    if bandwidth and _exceeds(size, bandwidth, longest_ps):
+        finding = _made(number, dimension, round(size), bandwidth, time_ps, scope, collective, remedy)
+        yield attrs.evolve(finding, of_fabric=True)
+
+
+def _made(
+    number: int, dimension: Dimension, size: int, bandwidth: float, time_ps: int, scope: str, collective: str | None, remedy: str
+) -> Finding:
+    if stripes_over_directions(dimension):
+        remedy = "; ".join(filter(None, (remedy, BOTH_WAYS_REMEDY)))
+    wire_ns, time_ns = size / bandwidth, time_ps / PS_PER_NS
+    topology = f"{dimension.topology.name} of {dimension.size}"
+    return Finding(scope, number, topology, collective, size, bandwidth, wire_ns, time_ns, wire_ns / max(time_ns, 1.0), remedy)
 
 
 def _bandwidth(dimension: Dimension) -> float:
@@ -292,25 +404,40 @@ def _bandwidth(dimension: Dimension) -> float:
     return dimension.topology.links_per_npu() * dimension.link_bandwidth
 
 
-def _exceeds(size: int, bandwidth: float, time_ps: int) -> bool:
+def _exceeds(size: float, bandwidth: float, time_ps: int) -> bool:
     return size * PS_PER_NS * (1 - TOLERANCE) > time_ps * bandwidth
 
 
-def _listed_bandwidth(dimension: Dimension) -> float:
-    """The bandwidth of the links of the best connected NPU, where the topology lists its links and they are not too many; else 0."""
+class LinkBandwidth(NamedTuple):
+    """The bandwidth (bytes/ns) of the links of the best connected NPU, and of all links divided by the number of NPUs; 0: not known."""
+
+    of_npu: float = 0.0
+    of_fabric: float = 0.0
+
+
+def link_bandwidth(dimension: Dimension) -> LinkBandwidth:
+    """The bandwidths that a topology lists, if its links are not too many. Two NPUs on a ring may have a link for either direction."""
+    uniform, own = uniform_links_of(dimension), _bandwidth(dimension)
+    if uniform is not None:
+        of_all = uniform.link_count() * uniform.width * dimension.link_bandwidth / dimension.size
+        return LinkBandwidth(own, max(of_all, own) if uniform.pattern == "ring" else of_all)
+    return _cached_sums(dimension) if can_be_kept(dimension) else _sums(dimension)
+
+
+def _sums(dimension: Dimension) -> LinkBandwidth:
     count = getattr(dimension.topology, "link_count", None)
     links_in_all = call("links of a topology", count) if callable(count) else dimension.size * dimension.topology.links_per_npu()
     if links_in_all > MOST_LISTED:
-        return 0.0
+        return LinkBandwidth()
     try:
         links = call("links of a topology", wires_of, dimension, "audit")
     except InputError:
-        return 0.0
+        return LinkBandwidth()
     sums = [0.0] * dimension.size
     for link in links:
         if link.source < dimension.size:
             sums[link.source] += link.bandwidth
-    return max(sums)
+    return LinkBandwidth(max(sums), sum(link.bandwidth for link in links) / dimension.size)
 
 
-_kept_listed_bandwidth = functools.lru_cache(maxsize=8)(_listed_bandwidth)
+_cached_sums = functools.lru_cache(maxsize=8)(_sums)

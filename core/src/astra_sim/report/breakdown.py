@@ -18,8 +18,9 @@ import attrs
 from astra_sim._boundary import call
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Send, operation_rows
 from astra_sim.network import EventNetwork, LinkLoad, Network
+from astra_sim.report.attribution import MOST_OPERATIONS
 from astra_sim.report.details import computes, to_ns
-from astra_sim.report.labels import group_of, kind_name, layer_names
+from astra_sim.report.labels import exposed_rank, group_of, kind_name, layer_names
 from astra_sim.report.npu_shares import NpuShares, shares_of
 from astra_sim.run.npu_times import NpuTimes
 
@@ -30,8 +31,6 @@ MOST_ROWS = 100
 """Rows of a table that does not have all."""
 RECORDED = "recorded"
 """The group of communication that takes the time its trace says, and names none."""
-MOST_OPERATIONS = 50_000
-"""Operations of which tables are made unasked: some tenths of a second."""
 _OTHERS = "others"
 _LISTED = 8
 _DIGITS = re.compile(r"\d+")
@@ -50,7 +49,7 @@ class Breakdown:
     @cached_property
     def shares(self) -> Sequence[NpuShares]:
         """What the NPUs spend their time on."""
-        return shares_of(self.times, self.platform_npus)
+        return shares_of(self.times, self.platform_npus, exposed_rank(self.graph, self.group_names))
 
     def tables(self, every: bool = True) -> dict[str, list[Row]]:
         """The tables `operations`, `npu_times`, `groups` and `links`; those that have no rows are left out.

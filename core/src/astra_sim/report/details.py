@@ -1,24 +1,40 @@
-"""What a result gives on request: timelines, files of the network, ends of NPUs; from the run, or from a pickle."""
+"""What a result gives on request: timelines, the critical path, files of the network, ends of NPUs; from the run, or from a pickle."""
 
 from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from astra_sim._boundary import call
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Unit, operation_rows
+from astra_sim.graph import (
+    Communicate,
+    Composite,
+    Compute,
+    ExecutionGraph,
+    MemoryAccess,
+    Operation,
+    Receive,
+    Send,
+    Unit,
+    Wait,
+    operation_rows,
+    peer_of,
+)
 from astra_sim.network import EventNetwork, Network
-from astra_sim.run.record import NpuRecord, RunRecord
+from astra_sim.report.labels import POINT_TO_POINT, group_of, layer_name
+from astra_sim.run.record import CarriedMessage, NpuRecord, RunRecord
 from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
+    from astra_sim.report.attribution import Attribution
     from astra_sim.report.audit import Finding
     from astra_sim.report.breakdown import Breakdown
-    from astra_sim.report.unit_times import UnitTimes
+    from astra_sim.report.unit_times import OperationTimes, UnitTimes
+    from astra_sim.run.critical_path import CriticalPath, Place
 
 NpuTables = dict[str, list[dict[str, Any]]]
 """Tables by name, of rows in plain Python."""
@@ -30,11 +46,22 @@ def to_ns(picoseconds: int) -> int | float:
     return picoseconds / PS_PER_NS if rest else whole
 
 
+MessageKey = tuple[int, int, int, int, int]
+"""A message between two operations: source, destination, bytes, tag, and the how many-th of these, from 0 in the order of arrival."""
+
+
 @attrs.define
 class Interval:
     """Something on an NPU that began and ended (nanoseconds): an operation, a phase of a chunk, or a message that an operation sends.
 
-    Operations are in the lanes `program` and `collectives`, what is on its way in that of a dimension.
+    `lane` is the stream in which it runs: `compute`, `CPU`, `memory`, `waiting`, `recorded communication`, or `collectives`, `send` and
+    `receive`, behind the name of the group that communicates, as in `tp collectives`. What is under way is in the lane of its dimension,
+    `dimension 0`; single messages of collectives are in `messages sent` and `messages received`. `name` is that of the layer, or of the
+    operation where it belongs to none. `layer`, `training_pass` (forward, input_gradient, weight_gradient) and `group` are "" where there
+    is none. `bytes` is the size of a collective, a message or an access, and what each rank holds before a phase. `operation` is the place
+    in the program of the NPU; `chunk` and `phase` count from 0 (-1: none).
+    `peer` is the NPU to which a message goes, or from which it comes; `message` is the same for a send, its message and its receive.
+    `sent_ns` is when the message of a send was on its way. A receive begins when it is posted, and takes no time if its message is there.
     """
 
     kind: str
@@ -42,6 +69,38 @@ class Interval:
     lane: str
     begin_ns: float
     end_ns: float
+    layer: str = ""
+    training_pass: str = ""
+    group: str = ""
+    bytes: int | None = None
+    operation: int = -1
+    chunk: int = -1
+    phase: int = -1
+    peer: int | None = None
+    message: MessageKey | None = None
+    sent_ns: float | None = None
+
+
+@attrs.define
+class PathInterval:
+    """A part of the critical path: what takes the time from `begin_ns` to `end_ns`, on which NPU, and what it belongs to.
+
+    `kind` is that of `PathRow`; `operation`, `chunk` and `phase` are those of the `Interval` in which it lies (-1: in none).
+    """
+
+    kind: str
+    name: str
+    npu: int
+    begin_ns: float
+    end_ns: float
+    layer: str = ""
+    training_pass: str = ""
+    collective: str = ""
+    group: str = ""
+    dimension: int | None = None
+    operation: int = -1
+    chunk: int = -1
+    phase: int = -1
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -53,20 +112,55 @@ class Timeline:
 
     npu: int
     npus: int
-    _words: tuple[list[str], list[str], list[str]]
+    _labels: Sequence[tuple[Any, ...]]
+    _label: Sequence[int]
     _begin_ns: Sequence[float]
     _end_ns: Sequence[float]
+    _operation: Sequence[int]
+    _phases: Mapping[int, tuple[int, int]]  # chunk and phase, of what is one
+    _messages: Mapping[int, tuple[MessageKey | None, float | None]]
+
+    @classmethod
+    def of(cls, npu: int, npus: int, intervals: Iterable[Interval]) -> Timeline:
+        """The intervals in columns; what they have in common is kept once."""
+        known: dict[tuple[Any, ...], int] = {}
+        label, operation = array("I"), array("i")
+        begins: list[float] = []
+        ends: list[float] = []
+        phases: dict[int, tuple[int, int]] = {}
+        messages: dict[int, tuple[MessageKey | None, float | None]] = {}
+        for number, each in enumerate(intervals):
+            key = each.kind, each.name, each.lane, each.layer, each.training_pass, each.group, each.bytes, each.peer
+            label.append(known.setdefault(key, len(known)))
+            begins.append(each.begin_ns)
+            ends.append(each.end_ns)
+            operation.append(each.operation)
+            if each.chunk >= 0:
+                phases[number] = each.chunk, each.phase
+            if each.message is not None or each.sent_ns is not None:
+                messages[number] = each.message, each.sent_ns
+        return cls(npu, npus, list(known), label, begins, ends, operation, phases, messages)
 
     def __iter__(self) -> Iterator[Interval]:
-        return map(Interval, *self._words, self._begin_ns, self._end_ns)
+        columns = zip(self._label, self._begin_ns, self._end_ns, self._operation, strict=True)
+        for number, (label, begin, end, operation) in enumerate(columns):
+            kind, name, lane, layer, training_pass, group, size, peer = self._labels[label]
+            chunk, phase = self._phases.get(number, (-1, -1))
+            message, sent_ns = self._messages.get(number, (None, None))
+            yield Interval(
+                kind, name, lane, begin, end, layer, training_pass, group, size, operation, chunk, phase, peer, message, sent_ns
+            )  # fmt: skip
 
 
 @attrs.frozen(eq=False, repr=False)
 class RunTimeline:
     """The same, made from the record of the run while somebody iterates. A pickled or deep copy is a `Timeline`, without the graph."""
 
-    _layers: Sequence[str]
+    _graph: ExecutionGraph
+    _platform_npus: int
+    _group_names: Mapping[tuple[int, ...], str]
     _record: NpuRecord
+    _carried: Sequence[CarriedMessage] = ()
 
     @property
     def npu(self) -> int:
@@ -79,40 +173,154 @@ class RunTimeline:
         return self._record.npus
 
     def __reduce__(self) -> tuple[Any, ...]:
-        known: dict[str, str] = {}  # equal texts are one object, which is pickled once
-        words: tuple[list[str], list[str], list[str]] = ([], [], [])
-        begins, ends = [], []
-        for interval in self:
-            for column, word in zip(words, (interval.kind, interval.name, interval.lane), strict=True):
-                column.append(known.setdefault(word, word))
-            begins.append(interval.begin_ns)
-            ends.append(interval.end_ns)
-        return Timeline, (self.npu, self.npus, words, begins, ends)
+        made = Timeline.of(self.npu, self.npus, self)
+        return Timeline, tuple(getattr(made, field.name) for field in attrs.fields(Timeline))
 
     def __iter__(self) -> Iterator[Interval]:
         record, operations = self._record, self._record.operations
+        described = self._described()
+        messages = self._messages()
+        sent = dict(zip(record.sends.operation, record.sends.begun_ps, strict=True)) if messages else {}
         for index, operation in enumerate(operations):
             begin, end = record.begin_ps[index], record.end_ps[index]
             if isinstance(operation, Compute):
                 begin = max(begin, end - operation.duration_ps)  # it was ready earlier where it had to wait for its unit
-            if end > begin and not getattr(operation, "idle", False):
-                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
-                lane = "collectives" if isinstance(operation, Communicate) else "program"
-                yield Interval(kind, self._name(operation), lane, to_ns(begin), to_ns(end))
+            if isinstance(operation, Composite) or getattr(operation, "idle", False):  # its parts are rows of their own
+                continue
+            if end > begin or isinstance(operation, Receive):
+                kind, lane, layer, training_pass, group, size = described(operation)
+                message = messages.get(index)
+                peer = None if message is None else message[message[0] == self.npu]
+                yield Interval(
+                    kind, layer_name(operation, self._graph), lane, to_ns(begin), to_ns(end), layer, training_pass, group, size, index,
+                    peer=peer, message=message, sent_ns=to_ns(sent[index]) if index in sent else None,
+                )  # fmt: skip
         for phase in record.phases:
-            name = f"{self._name(operations[phase.operation])} chunk {phase.chunk} phase {phase.phase + 1}"
-            lane = "dimension " + " and ".join(map(str, phase.dimensions or (phase.plan.dimension,)))
-            yield Interval(phase.plan.collective.value, name, lane, to_ns(phase.started_ps), to_ns(phase.ended_ps))
+            operation = operations[phase.operation]
+            _, _, layer, training_pass, _, _ = described(operation)
+            ranks = phase.plan.logical
+            group = group_of(operation, self._graph, self._group_names, ranks)
+            name = f"{layer_name(operation, self._graph)} chunk {phase.chunk} phase {phase.phase + 1}"
+            yield Interval(
+                phase.plan.collective.value, name, lane_of_dimensions(phase.dimensions or (phase.plan.dimension,)),
+                to_ns(phase.started_ps), to_ns(phase.ended_ps), layer, training_pass, group, phase.plan.bytes,
+                phase.operation, phase.chunk, phase.phase,
+            )  # fmt: skip
         kind_of = operation_rows(operations).kind_of
         for index, begun in zip(record.sends.operation, record.sends.begun_ps, strict=True):
             for dimension in record.sends.sent[kind_of[index]]:
-                name = f"{self._name(operations[index])} message".strip()
-                yield Interval("message", name, f"dimension {dimension}", to_ns(begun), to_ns(record.end_ps[index]))
+                operation = operations[index]
+                _, _, layer, training_pass, group, size = described(operation)
+                name = f"{layer_name(operation, self._graph)} message".strip()
+                message = messages.get(index)
+                yield Interval(
+                    "message", name, lane_of_dimensions((dimension,)), to_ns(begun), to_ns(record.end_ps[index]), layer, training_pass,
+                    group, size, index, peer=None if message is None else message[1], message=message,
+                )  # fmt: skip
 
-    def _name(self, operation: Operation) -> str:
-        """The layer of an operation, or its own name."""
-        name: str = self._layers[operation.layer] if operation.layer >= 0 else getattr(operation, "name", "")
-        return name
+        for number, carried in enumerate(self._carried):
+            sends = carried.source == self.npu
+            if not sends and carried.destination != self.npu:
+                continue
+            _, _, layer, training_pass, group, _ = described(carried.operation)
+            name = f"{layer_name(carried.operation, self._graph)} chunk {carried.chunk} phase {carried.phase + 1}"
+            lane = f"messages {'sent' if sends else 'received'}"
+            yield Interval(
+                "message sent" if sends else "message received", name, lane, to_ns(carried.begin_ps), to_ns(carried.end_ps), layer,
+                training_pass, group, carried.bytes, carried.sent_by if sends else carried.number, carried.chunk, carried.phase,
+                carried.destination if sends else carried.source, (carried.source, carried.destination, carried.bytes, -1, number),
+            )  # fmt: skip
+
+    def _described(self) -> Callable[[Operation], tuple[str, str, str, str, str, int | None]]:
+        """Kind, lane, layer, pass, group and bytes of an operation; found once for operations that are alike."""
+        known: dict[tuple[Any, ...], tuple[str, str, str, str, str, int | None]] = {}
+        graph, names = self._graph, self._group_names
+
+        def described(operation: Operation) -> tuple[str, str, str, str, str, int | None]:
+            cls = type(operation)
+            size: int | None = getattr(operation, "bytes", None)
+            training_pass = getattr(operation, "training_pass", "") if cls is Communicate or operation.layer >= 0 else ""
+            if isinstance(operation, Communicate):
+                key: tuple[Any, ...] = (
+                    cls, operation.layer, training_pass, operation.collective, operation.dimensions, operation.group, operation.parallelism,
+                )  # fmt: skip
+            elif isinstance(operation, Compute):
+                key = cls, operation.layer, training_pass, operation.unit
+            else:
+                key = cls, operation.layer, training_pass, getattr(operation, "group", "")
+            found = known.get(key)
+            if found is None:
+                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
+                group = group_of(operation, graph, names)
+                layer = graph.layers[operation.layer] if 0 <= operation.layer < len(graph.layers) else ""
+                found = known[key] = kind, _lane(operation, group), layer, str(training_pass), group, None
+            return (*found[:5], size)
+
+        return described
+
+    def _messages(self) -> dict[int, MessageKey]:
+        """The messages that operations send and receive, by the place of these. They meet in the order in which they arrive."""
+        record, operations = self._record, self._record.operations
+        rows = operation_rows(operations)
+        ends: dict[int, tuple[int, int, int, int, bool]] = {}
+        for number, kind in enumerate(rows.kinds):
+            if isinstance(kind, (Send, Receive)):
+                peer = peer_of(kind, self.npu, self._platform_npus)
+                sends = isinstance(kind, Send)
+                source, destination = (self.npu, peer) if sends else (peer, self.npu)
+                ends[number] = source, destination, kind.bytes, kind.tag, sends
+        if not ends:
+            return {}
+        own = [index for index, number in enumerate(rows.kind_of) if number in ends]
+        counts: dict[tuple[int, int, int, int, bool], int] = {}
+        found: dict[int, MessageKey] = {}
+        for index in sorted(own, key=lambda index: (record.end_ps[index], record.begin_ps[index], index)):
+            key = ends[rows.kind_of[index]]
+            place = counts.get(key, 0)
+            counts[key] = place + 1
+            found[index] = (*key[:4], place)
+        return found
+
+
+def lane_of_dimensions(dimensions: Sequence[int]) -> str:
+    """The lane of what is under way in some dimensions of a program."""
+    return "dimension " + " and ".join(map(str, dimensions))
+
+
+def path_intervals(path: CriticalPath, graph: ExecutionGraph, group_names: Mapping[tuple[int, ...], str]) -> Iterator[PathInterval]:
+    """The parts of a critical path, in time; those of one place and kind that follow each other are one."""
+    last: PathInterval | None = None
+    known: dict[int, tuple[str, str, str, str, str]] = {}
+    for part in path.parts:
+        place = part.place
+        if not part.ps:
+            continue
+        if id(place) not in known:
+            known[id(place)] = _words_of(place, graph, group_names)
+        name, layer, training_pass, collective, group = known[id(place)]
+        where = part.dimension, place.index, place.chunk, place.phase
+        begin, end = to_ns(part.begin), to_ns(part.begin + part.ps)
+        made = PathInterval(part.kind.value, name, part.npu, begin, end, layer, training_pass, collective, group, *where)
+        if last is not None and last.end_ns == begin and attrs.evolve(last, begin_ns=begin, end_ns=end) == made:
+            last.end_ns = end
+            continue
+        if last is not None:
+            yield last
+        last = made
+    if last is not None:
+        yield last
+
+
+def _words_of(place: Place, graph: ExecutionGraph, group_names: Mapping[tuple[int, ...], str]) -> tuple[str, str, str, str, str]:
+    """The name, layer, training pass, collective and group of what a part of the path belongs to; "" where there is none."""
+    operation = place.operation
+    if operation is None:
+        return "", "", "", "", ""
+    layer = graph.layers[operation.layer] if 0 <= operation.layer < len(graph.layers) else ""
+    has_pass = isinstance(operation, Communicate) or operation.layer >= 0
+    training_pass = str(getattr(operation, "training_pass", "")) if has_pass else ""
+    collective = operation.collective.value if isinstance(operation, Communicate) else ""
+    return layer_name(operation, graph), layer, training_pass, collective, group_of(operation, graph, group_names, place.ranks)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -125,6 +333,9 @@ class Details:
     findings: list[Finding]
     _tables: dict[bool, NpuTables | None] = attrs.field(factory=lambda: {True: None, False: None})
     unit_times: list[UnitTimes] | None = None
+    attribution: Attribution | None = None
+    path: Sequence[PathInterval] | None = None
+    operation_times: list[OperationTimes] | None = None  # which a copy does not have
 
     @property
     def has_npu_tables(self) -> bool:
@@ -156,7 +367,17 @@ class RunDetails:
 
     def __reduce__(self) -> tuple[Any, ...]:
         tables = {every: self.npu_tables(every) for every in (True, False)}
-        return Details, (array("q", self.npu_end_ps), self.network_reports(), self.timelines, self.findings, tables, self.unit_times)
+        path = None if self.path is None else list(self.path)
+        return Details, (
+            array("q", self.npu_end_ps),
+            self.network_reports(),
+            self.timelines,
+            self.findings,
+            tables,
+            self.unit_times,
+            self.attribution,
+            path,
+        )
 
     @functools.cached_property
     def findings(self) -> list[Finding]:
@@ -178,6 +399,17 @@ class RunDetails:
             self._breakdown.append(breakdown(self._graph, self._run.npu_times, self._backend, self._group_names))
         return self._breakdown[0].tables(every)
 
+    @functools.cached_property
+    def attribution(self) -> Attribution | None:
+        """Where the time of NPU 0 goes; None where it has very many operations, or times of others that it follows from are not kept."""
+        from astra_sim.report.attribution import MOST_OPERATIONS, attribution_of, share_of_first  # which need this module
+
+        run, first = self._run, self._run.observed[0]
+        if len(first.operations) > MOST_OPERATIONS:
+            return None
+        share = share_of_first(self._graph, first, run.npu_times, self._backend.platform.npus, self._group_names)
+        return None if share is None else attribution_of(share, self._graph, run.finish_ps)
+
     @property
     def unit_times(self) -> list[UnitTimes] | None:
         """How long the units of all NPUs are busy; None where that was not asked for."""
@@ -188,6 +420,15 @@ class RunDetails:
         return unit_times(self._run.npu_times)
 
     @property
+    def operation_times(self) -> list[OperationTimes] | None:
+        """When all NPUs did their operations; None where that was not asked for."""
+        if self._run.npu_times is None:
+            return None
+        from astra_sim.report.unit_times import operation_times  # which needs this module
+
+        return operation_times(self._run.npu_times)
+
+    @property
     def npu_end_ps(self) -> Sequence[int]:
         """When each simulated NPU had done its last operation."""
         return self._run.npu_end_ps
@@ -195,7 +436,14 @@ class RunDetails:
     @property
     def timelines(self) -> Sequence[Timeline | RunTimeline]:
         """What happened on the NPUs that were observed, NPU 0 first."""
-        return [RunTimeline(self._graph.layers, record) for record in self._run.observed]
+        npus = self._backend.platform.npus
+        carried = self._run.carried or ()
+        return [RunTimeline(self._graph, npus, self._group_names, record, carried) for record in self._run.observed]
+
+    @property
+    def path(self) -> Iterable[PathInterval] | None:
+        """The critical path, in time; None where it was not asked for."""
+        return None if self._run.path is None else path_intervals(self._run.path, self._graph, self._group_names)
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
@@ -205,6 +453,21 @@ class RunDetails:
 def computes(operation: Compute) -> bool:
     """Whether an operation is computing that belongs to a layer, not communication that takes a recorded time."""
     return not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
+
+
+def _lane(operation: Operation, group: str) -> str:
+    """The stream in which an operation runs; that of communication bears the name of its group."""
+    match operation:
+        case Compute() if not computes(operation):
+            return "recorded communication"
+        case Compute():
+            return "CPU" if operation.unit is Unit.CPU else "compute"
+        case MemoryAccess():
+            return "memory"
+        case Wait():
+            return "waiting"
+    stream = "collectives" if isinstance(operation, Communicate) else type(operation).__name__.lower()
+    return f"{group} {stream}" if group not in ("", POINT_TO_POINT) else stream
 
 
 def _kind(operation: Operation) -> str:

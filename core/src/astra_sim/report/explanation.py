@@ -8,9 +8,12 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Receive, Send, Unit, operation_rows
-from astra_sim.platform import Group, LogicalDimension, Platform
+from astra_sim.fabric import stripes_over_directions
+from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, Operation, Receive, Send, Unit, operation_rows
+from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
+from astra_sim.report.audit import link_bandwidth, link_bytes
 from astra_sim.report.labels import group_names, group_of, layer_name
+from astra_sim.run.composites import CompositeTimes
 from astra_sim.run.critical_path import CriticalPath, Part, PartKind, Place
 from astra_sim.run.record import RunRecord
 from astra_sim.setup.components import Components
@@ -90,11 +93,16 @@ class Sensitivity:
     range: Range | None = None
 
 
+BOTH_WAYS = "both_ways"
+"""What names of dimensions say where a message has the bandwidth of the links of both directions."""
+
+
 @attrs.frozen
 class Bound:
     """A time that no schedule goes below: `compute` of the busiest NPU, or the `wire` of a dimension.
 
-    The wire bound is what NPU 0 sends in the dimension over the bandwidth of all its links there.
+    The wire bound is what NPU 0 sends in the dimension over the bandwidth of all its links there, or if that is longer, what all NPUs send
+    in collectives there, on every link that it crosses, over the bandwidth of all links.
     """
 
     kind: str
@@ -135,7 +143,7 @@ class Explanation:
         return found if found is not None and found.ns > 0 else None
 
     @property
-    def bubble_ns(self) -> float:
+    def compute_of_others_ns(self) -> float:
         """Compute on the path beyond that of the busiest NPU: that of others, while it waits. A pipeline fills and drains so long."""
         compute = sum(row.ps for row in self.path if row.kind == PartKind.COMPUTE) / PS_PER_NS
         return max(0.0, compute - sum(bound.ns for bound in self.bounds if bound.kind == "compute"))
@@ -153,7 +161,7 @@ class Explanation:
             "totals": totals,
             "sensitivities": [attrs.asdict(each) for each in self.sensitivities],
             "bounds": [attrs.asdict(each) for each in self.bounds],
-            "bubble_ns": self.bubble_ns,
+            "compute_of_others_ns": self.compute_of_others_ns,
         }
 
 
@@ -169,11 +177,17 @@ def explain(name: str, components: Components, run: RunRecord, others: Iterable[
         name,
         components.platform.npus,
         run.finish_ps,
-        tuple(f"{d.topology.name} of {d.size}" for d in components.platform.dimensions),
+        tuple(_dimension_name(d) for d in components.platform.dimensions),
         tuple(rows),
         tuple(found),
         tuple(_bounds(components, run)),
     )
+
+
+def _dimension_name(dimension: Dimension) -> str:
+    """The topology and size of a dimension, and whether its messages have the bandwidth of both directions."""
+    both_ways = f", {BOTH_WAYS}" if stripes_over_directions(dimension) else ""
+    return f"{dimension.topology.name} of {dimension.size}{both_ways}"
 
 
 def _rows(parts: Iterable[Part], graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> list[PathRow]:
@@ -181,10 +195,10 @@ def _rows(parts: Iterable[Part], graph: ExecutionGraph, groups: Mapping[tuple[in
     of_place: dict[tuple[PartKind, Place, int | None], int] = defaultdict(int)
     for part in parts:
         of_place[part.kind, part.place, part.dimension] += part.ps
-    known: dict[tuple[int, int, LogicalDimension | Group | None], tuple[str, str, str, str]] = {}
+    known: dict[tuple[int, LogicalDimension | Group | None], tuple[str, str, str, str]] = {}
     rows: dict[tuple[str, tuple[str, str, str, str], int | None], int] = defaultdict(int)
     for (kind, place, dimension), ps in of_place.items():
-        key = place.program, place.index, place.ranks
+        key = id(place.operation), place.ranks
         if key not in known:
             known[key] = _words(place, graph, groups)
         rows[kind.value, known[key], dimension] += ps
@@ -261,15 +275,25 @@ def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[
 def _bounds(components: Components, run: RunRecord) -> list[Bound]:
     """The compute bound, and the wire bound of every dimension."""
     compute = in_ns(compute_bound_ps(components.graph, components.platform.npus, components.system.one_at_a_time))
-    return [Bound("compute", None, float(compute)), *wire_bounds(components.platform, run.payload)]
+    wires = wire_bounds(components.platform, run.payload, link_bytes(components, run))
+    return [Bound("compute", None, float(compute)), *wires]
 
 
-def wire_bounds(platform: Platform, payload: Sequence[int]) -> list[Bound]:
-    """What NPU 0 sends in each dimension, over the bandwidth of all its links there."""
+def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[float] = ()) -> list[Bound]:
+    """What NPU 0 sends in each dimension, over the bandwidth of all its links there.
+
+    `on_links`: what all NPUs send there on every link that it crosses, divided by their number. Over the bandwidth of all links of the
+    dimension, divided likewise, it is the bound if that is longer.
+    """
     made = []
     for number, (dimension, size) in enumerate(zip(platform.dimensions, payload, strict=True)):
-        bandwidth = dimension.link_bandwidth * max(dimension.topology.links_per_npu(), dimension.topology.links_per_message(), 1)
-        made.append(Bound("wire", number, size / bandwidth))
+        listed = link_bandwidth(dimension)
+        # What a topology lists may be more than what it says of each NPU: its links may be wider than one.
+        bandwidth = max(dimension.link_bandwidth * max(dimension.topology.links_per_npu(), 1), listed.of_npu)
+        bound = size / bandwidth
+        if on_links and listed.of_fabric:
+            bound = max(bound, on_links[number] / listed.of_fabric)
+        made.append(Bound("wire", number, bound))
     return made
 
 
@@ -283,7 +307,7 @@ def compute_bound_ps(graph: ExecutionGraph, npus: int, one_at_a_time: bool) -> i
 
 def _chain_ps(operations: Sequence[Operation]) -> int:
     """The longest chain of compute in a program."""
-    durations = _durations(operations)
+    durations = _durations(operations, longest=True)
     after = operation_rows(operations).after
     ends: list[int] = []
     begin = 0
@@ -301,11 +325,15 @@ def _serial_ps(operations: Sequence[Operation]) -> int:
     return sum(_durations(operations, (Unit.ACCELERATOR,)))
 
 
-def _durations(operations: Sequence[Operation], units: tuple[Unit, ...] = (Unit.ACCELERATOR, Unit.CPU)) -> list[int]:
-    """What each operation computes, in picoseconds."""
+def _durations(operations: Sequence[Operation], units: tuple[Unit, ...] = (Unit.ACCELERATOR, Unit.CPU), longest: bool = False) -> list[int]:
+    """What each operation computes, in picoseconds; of a composite the sum of its operations, or the `longest` chain of them."""
     rows = operation_rows(operations)
+    chains = CompositeTimes(lambda collective: 0)
     computes = [isinstance(kind, Compute) and not kind.idle and kind.unit in units for kind in rows.kinds]
     own = [kind.duration_ps if isinstance(kind, Compute) and counts else 0 for kind, counts in zip(rows.kinds, computes, strict=True)]
+    for number, kind in enumerate(rows.kinds):
+        if isinstance(kind, Composite):
+            own[number] = chains.of(kind).ps if longest else sum(_durations(kind.operations, units))
     if rows.times is None:
         return [own[kind] for kind in rows.kind_of]
     return [own[kind] if time < 0 or not computes[kind] else time for kind, time in zip(rows.kind_of, rows.times, strict=True)]

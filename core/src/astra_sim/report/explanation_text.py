@@ -7,7 +7,7 @@ from typing import Any
 
 from astra_sim.errors import printable
 from astra_sim.report.amounts import NO_BREAK, Unit
-from astra_sim.report.explanation import SEND, Explanation, PathRow, Sensitivity
+from astra_sim.report.explanation import BOTH_WAYS, SEND, Explanation, PathRow, Sensitivity
 from astra_sim.report.labels import POINT_TO_POINT
 from astra_sim.report.layout import Column, Table, shortened
 from astra_sim.report.screen import Screen
@@ -76,7 +76,7 @@ def _print_headline(explanation: Explanation, unit: Unit, screen: Screen) -> Non
         words, most = _contributor(what, explanation)
         line = f"{number}. {_percent(ps, total):>7}  {words}"
         screen.text(line + most if len(line + most) + 2 <= screen.prose else line, "  ", " " * 14, prose=True)
-    for line in (_gains(explanation), _bounds_line(explanation, unit), _bubble_line(explanation, unit)):
+    for line in (_gains(explanation), _bounds_line(explanation, unit), _others_line(explanation, unit)):
         if line:
             screen.text(line, "  ", prose=True)
 
@@ -127,16 +127,18 @@ def _bounds_line(explanation: Explanation, unit: Unit) -> str:
     times = explanation.finish_ns / largest.ns
     text = f"Bounds: {', '.join(known)}; the run takes {times:.2f} times the largest."
     if times < 1:
-        text += " Faster than the wire: messages of this network never wait."
+        where = explanation.dimensions[largest.dimension] if largest.dimension is not None else ""
+        why = f"a message has the bandwidth of both directions ({BOTH_WAYS})" if BOTH_WAYS in where else ""
+        text += f" Faster than the wire: {why or 'messages of this network never wait'}."
     return text
 
 
-def _bubble_line(explanation: Explanation, unit: Unit) -> str:
-    """What a pipeline leaves idle, where that counts."""
-    bubble = explanation.bubble_ns
-    if bubble < 0.001 * explanation.finish_ns:
+def _others_line(explanation: Explanation, unit: Unit) -> str:
+    """How long the busiest NPU waits for compute of others, where that counts."""
+    others = explanation.compute_of_others_ns
+    if others < 0.001 * explanation.finish_ns:
         return ""
-    return f"Bubble: {unit(bubble)} ({_percent(bubble, explanation.finish_ns)}): other NPUs compute while the busiest waits."
+    return f"Other NPUs compute for {unit(others)} ({_percent(others, explanation.finish_ns)}) while the busiest waits."
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

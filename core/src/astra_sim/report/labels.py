@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Receive, Send, Unit, operation_rows
 from astra_sim.platform import Group, LogicalDimension
@@ -64,8 +64,16 @@ def group_of(
         return operation.group or POINT_TO_POINT
     if not isinstance(operation, Communicate):
         return ""
+    if operation.parallelism:
+        return operation.parallelism
     if isinstance(ranks, Group) or operation.group is not None:
         return groups.get(operation.group or (), "")
     if isinstance(ranks, LogicalDimension) and ranks.name:
         return ranks.name
     return "+".join(dict.fromkeys(graph.dimensions[number].name for number in operation.dimensions if graph.dimensions[number].name))
+
+
+def exposed_rank(graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> Callable[[Operation], int]:
+    """The place of an operation's parallelism among those that the graph wants exposed time to belong to first."""
+    order = {name: number for number, name in enumerate(graph.exposed_first)}
+    return lambda operation: order.get(group_of(operation, graph, groups), len(order))

@@ -1,14 +1,17 @@
 """What each NPU spends its time on: compute, communication that nothing hides, memory, and nothing at all.
 
-Communication is a collective from its issue to its end, and a message from when it is sent to when it arrives, at both its ends: a receiver
-that waits for a message which is not on its way is idle. At each instant an NPU computes, or else communicates (exposed), or else accesses
-memory, or else is idle; so these four add up to when it finished.
+These are the definitions that all tables, `docs/using.md` and the breakdown of the workload `llm` share. Communication is a collective
+from its issue to its end, and a message from when it is sent to when it arrives, at both its ends: a receiver that waits for a message
+which is not on its way is idle. At each instant an NPU computes, or else communicates (exposed), or else accesses memory, or else is idle;
+so these four add up to when it finished. An instant of exposed communication belongs to one of the operations under way: to one of the
+first parallelism that the workload names (`ExecutionGraph.exposed_first`), of these to the one that ends next. So where collectives are
+served one after another, in whatever order, it is the one that is being served.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import repeat
 from operator import itemgetter
@@ -39,8 +42,7 @@ class NpuSpans:
 class NpuShares:
     """What an NPU that stands for `members` spends its time on until it has finished (picoseconds).
 
-    `communication_ps` is hidden or exposed. `exposed_by` says which operation is waited for: of those under way at an instant the one that
-    began first.
+    `communication_ps` is hidden or exposed. `exposed_by` says to which operation exposed time belongs.
     """
 
     members: Sequence[int]
@@ -59,17 +61,22 @@ class NpuShares:
         return self.finish_ps - self.compute_ps - self.exposed_ps - self.memory_ps
 
 
-def shares_of(times: Sequence[NpuTimes], npus: int) -> list[NpuShares]:
-    """What the NPUs that were simulated of `npus` spend their time on. Those that do the same at the same times are looked at once."""
+def shares_of(
+    times: Sequence[NpuTimes], npus: int, rank_of: Callable[[Operation], int] = lambda operation: 0, only_first: bool = False
+) -> list[NpuShares]:
+    """What the NPUs that were simulated of `npus` spend their time on, or the first of them.
+
+    Those that do the same at the same times are looked at once. Exposed time belongs to operations of the lowest rank by `rank_of` first.
+    """
     messages = _Messages(times, npus)
     known: dict[tuple[object, ...], NpuShares] = {}
     shares = []
-    for own in times:
+    for own in times[:1] if only_first else times:
         arriving = messages.arriving_at(own)
         moments = (packed(each, "q") for each in (own.ready_ps, own.ended_ps, own.sends, own.sent_ps))
         key = id(own.operations), *moments, tuple(arriving.items())
         if key not in known:
-            known[key] = _shares(own, _spans(own, arriving))
+            known[key] = _shares(own, _spans(own, arriving), rank_of)
         shares.append(attrs.evolve(known[key], members=own.members))
     return shares
 
@@ -108,12 +115,14 @@ def _where(operation: Operation, spans: NpuSpans) -> list[Span] | None:
     return None
 
 
-def _shares(own: NpuTimes, spans: NpuSpans) -> NpuShares:
+def _shares(own: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], int]) -> NpuShares:
     """The same, added up over the instants between which nothing begins or ends."""
+    rows = operation_rows(own.operations)
+    ranks = [rank_of(kind) for kind in rows.kinds]
     exposed_by: dict[int, int] = defaultdict(int)
     compute = communication = memory = before = 0
     computing = communicating = accessing = 0
-    under_way: list[Span] = []
+    under_way: list[tuple[int, int, int]] = []  # rank, end and number of what communicates
     edges = [(at, kind, span) for kind, each in enumerate((spans.compute, spans.communication, spans.memory)) for span in each
              for at in span[:2]]  # fmt: skip
     edges.sort(key=itemgetter(0))
@@ -136,7 +145,7 @@ def _shares(own: NpuTimes, spans: NpuSpans) -> NpuShares:
         elif kind == _COMMUNICATION:
             communicating += change
             if change > 0:
-                heappush(under_way, span)
+                heappush(under_way, (ranks[rows.kind_of[span[2]]], span[1], span[2]))
         else:
             accessing += change
     finish, exposed = max(own.ended_ps, default=0), sum(exposed_by.values())

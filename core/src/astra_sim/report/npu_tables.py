@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from astra_sim.report.amounts import Unit, byte_unit
-from astra_sim.report.breakdown import MOST_OPERATIONS
+from astra_sim.report.attribution import MOST_OPERATIONS
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.screen import Screen
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from astra_sim._boundary import call
-from astra_sim.engine import PhaseStepRecords
+from astra_sim.engine import PhaseStepRecord, PhaseStepRecords
 from astra_sim.errors import InputError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, accounting_dimensions
 from astra_sim.report.audit import Finding, audit
 from astra_sim.report.details import (
     Details,
     Interval,
+    PathInterval,
     RunDetails,
     RunTimeline,
     Timeline,
@@ -29,16 +30,20 @@ from astra_sim.report.labels import group_names
 from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
 from astra_sim.results import run_row, tables_of
+from astra_sim.rows import packed, view
 from astra_sim.run.record import RunRecord
 from astra_sim.schedule import Collective
 from astra_sim.setup.components import Components
+from astra_sim.setup.inputs import relative_to
+from astra_sim.setup.mismatches import Mismatch
 from astra_sim.setup.provenance import Provenance
 from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
+    from astra_sim.report.attribution import Attribution
     from astra_sim.report.explanation import Explanation
     from astra_sim.report.spool import SpooledDetails, SpooledProvenance
-    from astra_sim.report.unit_times import UnitTimes
+    from astra_sim.report.unit_times import OperationTimes, UnitTimes
 
 
 NPU_TABLES = ("operations", "npu_times", "groups", "links")
@@ -79,7 +84,7 @@ class LayerFigures:
 
 @attrs.define
 class DimensionFigures:
-    """A dimension as collectives use it.
+    """A dimension of the platform, or one as collectives see it where the workload's are not parallelisms (`graph.accounting_dimensions`).
 
     `utilisation` is the share of the run in which at least one chunk is queued or running, `bytes` what NPU 0 sends in its phases.
     A message between two NPUs counts as a chunk of one phase. What is not among the ranks of a dimension, that is a chunk of a group or
@@ -112,10 +117,15 @@ class ChosenAlgorithm:
 class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
+    `exposed_comm_ns` is all the time in which NPU 0 does not compute, as ASTRA-sim counts it: also that in which it accesses memory or is
+    idle. `attribution` says what of it is which.
+
     `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
     the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
     `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on,
-    where it was asked for; `algorithms` by which ones collectives went.
+    where it was asked for; `algorithms` by which ones collectives went. `compute` says of the compute model what it knows of itself (a
+    device, a stack), and in `workload_options` the options that the workload took from it; `mismatches` what of the experiment was not made
+    for each other.
     """
 
     run_name: str
@@ -138,20 +148,48 @@ class Result:
     _details: Details | RunDetails | SpooledDetails = attrs.field(repr=False, eq=False)
     explanation: Explanation | None = attrs.field(default=None, repr=False)
     algorithms: list[ChosenAlgorithm] = attrs.field(factory=list)
+    compute: dict[str, Any] = attrs.field(factory=dict)
+    mismatches: list[Mismatch] = attrs.field(factory=list)
 
     def to_dict(self, every: bool = False) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others.
 
         Tables of all NPUs, where the run has kept them, have few rows, or `every` one (`npu_tables`).
 
-        `experiment` is what was run, which `astra run` and `load_experiment` read again, `versions` with what; `units` those of figures.
+        `experiment` is what was run, which `astra run` and `load_experiment` read again, `versions` with what, `inputs` the files that its
+        options name, with digests; `units` those of figures. What differs each time stands apart: `wall_s`, and `invocation`, which is not
+        in it.
         """
-        return self.document(every) | {"experiment": self.experiment, "versions": self.versions}
+        table = self.document(every)
+        del table["invocation"]
+        return table | {"experiment": self.experiment, "versions": self.versions, "inputs": self.inputs}
 
-    def document(self, every: bool = False) -> dict[str, Any]:
-        """The same, to be written: what it says of the experiment may be part of other results, too, and must not be changed."""
+    def document(self, every: bool = False, folder: str | None = None) -> dict[str, Any]:
+        """The same with `invocation`, to be written, with the paths of inputs relative to `folder`, where one is given.
+
+        What it says of the experiment may be part of other results, too, and must not be changed.
+        """
         table = self._figures(every)
-        return table | {"units": units_of(table), "experiment": self._experiment, "versions": self._versions}
+        apart = {"units": units_of(table), "experiment": self._experiment, "versions": self._versions, **self._read_and_run()}
+        return table | (apart if folder is None else relative_to(folder, apart))
+
+    def _read_and_run(self) -> dict[str, Any]:
+        """The inputs and the invocation."""
+        if self._provenance is None:
+            return {"inputs": [], "invocation": {}}
+        origin = self._provenance.origin
+        return {"inputs": origin.inputs, "invocation": origin.invocation}
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """The files that options of the experiment name: `option`, `path`, number of `files`, `bytes`, and `sha256` of what they hold."""
+        found: list[dict[str, Any]] = copy.deepcopy(self._read_and_run()["inputs"])
+        return found
+
+    @property
+    def invocation(self) -> dict[str, Any]:
+        """The `command` line, the working `directory`, `host` and `date` (UTC) of the run."""
+        return dict(self._read_and_run()["invocation"])
 
     def _figures(self, every: bool = False) -> dict[str, Any]:
         """All figures, in plain Python; tables of all NPUs with `every` row, or a few."""
@@ -180,7 +218,10 @@ class Result:
 
     @property
     def versions(self) -> dict[str, Any]:
-        """The versions of `astra`, `python` and the distributions of `plugins`, and which `engine` ran."""
+        """The versions of `astra`, `python` and the distributions of `plugins`, and which `engine` ran.
+
+        `sources` has digests of distributions whose source may change under the same version: editable installations, folders.
+        """
         return copy.deepcopy(self._versions)
 
     @property
@@ -222,6 +263,14 @@ class Result:
             raise InputError(_NPU_0_ALONE)
         return tables
 
+    @property
+    def attribution(self) -> Attribution | None:
+        """Where the time of NPU 0 goes: compute, exposed communication by layer, memory, idle (`docs/glossary.md`).
+
+        None where NPU 0 has more than 50,000 operations, or receives messages in a run that has not kept the times of all NPUs.
+        """
+        return self._details.attribution
+
     def unit_times(self) -> list[UnitTimes]:
         """How long each unit of all NPUs is busy: accelerator, CPU, communication, memory; NPUs that do the same share an entry.
 
@@ -232,13 +281,24 @@ class Result:
             raise InputError(_NPU_0_ALONE)
         return times
 
+    def operation_times(self) -> list[OperationTimes]:
+        """When all NPUs did each operation, and what the file of the program says of it; NPUs that do the same share an entry.
+
+        Raises InputError where the run was not asked for the times of all NPUs (`simulate(..., npu_times=True)`), or this is a copy of
+        its result: copies do not have them.
+        """
+        times = self._details.operation_times
+        if times is None:
+            raise InputError("a copy of a result has no times of operations" if self.has_npu_tables else _NPU_0_ALONE)
+        return times
+
     def network_reports(self) -> dict[str, str]:
         """Files that the network writes about its last run, by name."""
         return self._details.network_reports()
 
     def row(self) -> dict[str, Any]:
         """The single figures: the row of the table `run`. It costs much less than all `tables`."""
-        lists = ("layers", "dimensions", "audit")
+        lists = ("layers", "dimensions", "audit", "mismatches")
         apart = ("figures", "shown", "explanation", *lists)
         figures = {name: getattr(self, name) for name in _names(Result) if not name.startswith("_") and name not in apart}
         return run_row(figures | self.figures)
@@ -275,8 +335,27 @@ class Result:
         return iter(self._details.timelines[0])
 
     def timelines(self) -> Sequence[Timeline | RunTimeline]:
-        """The timelines of the NPUs that were observed: NPU 0, and with `simulate(..., timelines=True)` the first of each other program."""
+        """The timelines of the NPUs that were observed, by number but NPU 0 first.
+
+        That is NPU 0; with `simulate(..., timelines=True)` the first of each program; of a run that was explained each that was simulated,
+        but for more than 64 the first of each program and those on the critical path.
+        """
         return self._details.timelines
+
+    def critical_path(self) -> Iterator[PathInterval]:
+        """The critical path in time, from the start of the run to its end.
+
+        Raises InputError where the run has not kept it (`simulate(..., explain=True)`, or `timelines="path"`).
+        """
+        path = self._details.path
+        if path is None:
+            raise InputError("this run has not kept its critical path; expected simulate(..., timelines='path'), or explain=True")
+        return iter(path)
+
+    @property
+    def has_critical_path(self) -> bool:
+        """Whether the run has kept its critical path."""
+        return self._details.path is not None
 
 
 @functools.cache
@@ -342,16 +421,26 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
             run,
             components.network,
             lambda: audit(components, run, busy, [each.bytes for each in dimensions], network),
-            {} if run.npu_times is None else group_names(components),
+            group_names(components),
         ),
         algorithms=_algorithms(run),
+        compute=_compute_figures(components),
+        mismatches=list(components.mismatches),
     )
+
+
+def _compute_figures(components: Components) -> dict[str, Any]:
+    """What the compute model says of itself, and what the workload took from it."""
+    compute = components.compute
+    said = call(f"compute {type(compute).__name__}: statistics", compute.statistics)
+    taken = {"workload_options": dict(components.taken)} if components.taken else {}
+    return {"plugin": components.names.get("compute", type(compute).__name__), **said, **taken}
 
 
 def _algorithms(run: RunRecord) -> list[ChosenAlgorithm]:
     """The algorithms of all phases, each once for a dimension and kind of collective."""
     found: dict[tuple[int, Collective, str], ChosenAlgorithm] = {}
-    for phase in run.phases.planned:
+    for phase in run.planned:
         plan = phase.plan
         key = plan.dimension, plan.collective, plan.algorithm
         if plan.algorithm and key not in found:
@@ -422,7 +511,7 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
 
 
 def _dimensions(components: Components, run: RunRecord) -> tuple[list[DimensionFigures], list[Spans]]:
-    dimensions = components.graph.dimensions
+    dimensions = accounting_dimensions(components.graph, components.platform)
     sent = [*(phase.sent for phase in run.phases.planned), *run.sends.sent]
     counts, uses = uses_of(_with_sends(components.graph, run), [tuple(each) for each in sent], len(dimensions))
     number, total = [0] * len(dimensions), [0] * len(dimensions)
@@ -445,13 +534,16 @@ def _with_sends(graph: ExecutionGraph, run: RunRecord) -> PhaseStepRecords:
     if not len(sends.operation):
         return records
     kind_of, first = run.rows.kind_of, len(run.phases.planned)
-    nothing = [0] * len(sends.operation)
-    return PhaseStepRecords(
-        [*records.task, *sends.operation],
-        [*records.step, *(first + kind_of[operation] for operation in sends.operation)],
-        [*records.queued_at, *sends.begun_ps],
-        [*records.started_at, *sends.begun_ps],
-        [*records.ended_at, *(run.end_ps[operation] for operation in sends.operation)],
-        [*records.delay_sum, *nothing],
-        [*records.received, *nothing],
+    ended = map(run.end_ps.__getitem__, sends.operation)
+    nothing, begun = bytes(8 * len(sends.operation)), packed(sends.begun_ps, "q")
+    more = (
+        packed(sends.operation, "q"),
+        packed((first + kind_of[operation] for operation in sends.operation), "q"),
+        begun,
+        begun,
+        packed(ended, "q"),
+        nothing,
+        nothing,
     )
+    own = (getattr(records, name) for name in PhaseStepRecord._fields)
+    return PhaseStepRecords(*(view(packed(column, "q") + each, "q") for column, each in zip(own, more, strict=True)))

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, overload
 import attrs
 
 from astra_sim.errors import RunError
-from astra_sim.report.details import Details, NpuTables, RunTimeline, Timeline
+from astra_sim.report.details import Details, NpuTables, PathInterval, RunTimeline, Timeline
 from astra_sim.report.spans import Spans
 from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 
 if TYPE_CHECKING:
+    from astra_sim.report.attribution import Attribution
     from astra_sim.report.audit import Finding
     from astra_sim.report.result import Result
-    from astra_sim.report.unit_times import UnitTimes
+    from astra_sim.report.unit_times import OperationTimes, UnitTimes
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -45,7 +46,7 @@ class Spool:
 
     @property
     def origin(self) -> Origin:
-        """The experiment and the versions."""
+        """The experiment, the versions, the inputs and the invocation."""
         provenance: Provenance = self._part(1)
         return provenance.origin
 
@@ -83,7 +84,7 @@ class SpooledProvenance:
 
     @property
     def origin(self) -> Origin:
-        """The experiment and the versions."""
+        """The experiment, the versions, the inputs and the invocation."""
         return self._spool.origin
 
 
@@ -131,6 +132,11 @@ class SpooledDetails:
         return self._spool.details.timelines
 
     @property
+    def path(self) -> Sequence[PathInterval] | None:
+        """The critical path, in time; None where it was not asked for."""
+        return self._spool.details.path
+
+    @property
     def findings(self) -> list[Finding]:
         """Where the result is faster than the wires allow."""
         return self._spool.details.findings
@@ -139,6 +145,16 @@ class SpooledDetails:
     def unit_times(self) -> list[UnitTimes] | None:
         """How long the units of all NPUs are busy; None where that was not asked for."""
         return self._spool.details.unit_times
+
+    @property
+    def operation_times(self) -> list[OperationTimes] | None:
+        """None: a copy does not have them."""
+        return self._spool.details.operation_times
+
+    @property
+    def attribution(self) -> Attribution | None:
+        """Where the time of NPU 0 goes."""
+        return self._spool.details.attribution
 
     @property
     def has_npu_tables(self) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from astra_sim.graph import Pass
 from astra_sim.report.amounts import byte_unit
+from astra_sim.report.details import to_ns
 from astra_sim.report.figures import figures_table, parts_table, scalar_figures
 from astra_sim.report.folding import Folded, fold
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.screen import Screen
 
 if TYPE_CHECKING:
+    from astra_sim.report.attribution import Attribution, LayerPass
     from astra_sim.report.result import LayerFigures, Result
 
 SHOWN = 10
@@ -37,7 +39,7 @@ def print_result(result: Result, screen: Screen | None = None) -> None:
         if name not in scalars:
             out.table(parts_table(figure, "#" if out.is_ascii else "█", out.units))
     if result.layers:
-        out.table(layers_table(result.layers, out))
+        out.table(layers_table(result.layers, out, result.attribution))
     if result.has_npu_tables and (out.every or not result.layers):
         from astra_sim.report.npu_tables import print_npu_tables
 
@@ -47,7 +49,7 @@ def print_result(result: Result, screen: Screen | None = None) -> None:
 
 def _summary(result: Result, screen: Screen) -> Table:
     unit, sent = screen.time_unit(result.finish_ns), result.network["payload_bytes"]
-    times = {"total": result.finish_ns, "compute": result.compute_ns, "exposed communication": result.exposed_comm_ns}
+    times = {"total": result.finish_ns, "compute": result.compute_ns, **_without_compute(result)}
     rows = [[label, unit.number(time), unit.name] for label, time in times.items()]
     payload = byte_unit(sent)
     rows.append(["payload", payload.number(sent), f"{payload.name} sent by each NPU (as NPU 0)"])
@@ -55,6 +57,7 @@ def _summary(result: Result, screen: Screen) -> Table:
         rows.append(["network cost", f"{result.network['cost_usd']:.0f}", "USD"])
     rows.append(["NPUs", str(result.npus), f"({result.simulated_npus} simulated)"])
     rows.append(["messages", str(result.messages), f"(network: {result.network['plugin']})"])
+    rows += _compute(result)
     rows += [
         ["algorithm", chosen.algorithm, f"(auto, {chosen.collective} in dimension {chosen.dimension})"]
         for chosen in result.algorithms
@@ -64,13 +67,53 @@ def _summary(result: Result, screen: Screen) -> Table:
     return Table((Column("", "word"), Column(""), Column("", "text")), rows, result.run_name, headed=False, indent=1)
 
 
+def _without_compute(result: Result) -> dict[str, float]:
+    """What the time in which NPU 0 does not compute is (ns)."""
+    spent = result.attribution
+    if spent is None:
+        return {"waiting": result.exposed_comm_ns}
+    found = {"exposed communication": to_ns(spent.exposed_ps), "memory": to_ns(spent.memory_ps), "idle": to_ns(spent.idle_ps)}
+    return {name: time for name, time in found.items() if time or name == "exposed communication"}
+
+
+def _compute(result: Result) -> list[list[str]]:
+    """The device and the software whose times these are, and how well they are known."""
+    said, rows = result.compute, []
+    if "device" in said:
+        origin = "of the platform" if said.get("device_from") == "platform" else ""
+        fit = "" if said.get("calibrated", True) else "not calibrated"
+        rows.append(["device", str(said["device"]), _bracketed(origin, fit)])
+    if "stack" in said:
+        error, lines = said.get("held_out_error"), said.get("held_out_lines")
+        known = "" if error is None else f"error {error:.1%} on {lines} held-out iterations" if lines else f"held-out error {error:.1%}"
+        rows.append(["stack", str(said["stack"]), _bracketed(known)])
+    taken = said.get("workload_options", {})
+    if taken:
+        options = ", ".join(f"{name}={_shown(value)}" for name, value in taken.items())
+        rows.append(["of the stack", str(len(taken)), f"options of the workload: {options}"])
+    return rows
+
+
+def _bracketed(*words: str) -> str:
+    said = ", ".join(word for word in words if word)
+    return f"({said})" if said else ""
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
-def layers_table(layers: Sequence[LayerFigures], screen: Screen) -> Table:
-    """A row for each layer, or for layers that repeat, with the sum of their times. Unless all are wanted, the `SHOWN` that expose most."""
+def layers_table(layers: Sequence[LayerFigures], screen: Screen, attribution: Attribution | None = None) -> Table:
+    """A row for each layer, or for layers that repeat, with the sum of their times. Unless all are wanted, the `SHOWN` that expose most.
+
+    Exposed times are those of the attribution, where there is one; what belongs to no layer has a row of its own.
+    """
     lines = [Folded(layer.name, [place]) for place, layer in enumerate(layers)]
-    each = [_times(layer) for layer in layers]
+    exposed = {} if attribution is None else attribution.exposed_by
+    each = [_times(layer) if attribution is None else _attributed(_times(layer), place, exposed) for place, layer in enumerate(layers)]
     title, legend = "Layers", [_LEGEND]
     if not screen.every:
         lines = fold([layer.name for layer in layers], lambda first, other: _repeats(each[first], each[other]))
@@ -84,6 +127,9 @@ def layers_table(layers: Sequence[LayerFigures], screen: Screen) -> Table:
         if len(lines) < len(layers):
             legend.append("--all: all layers")
     rows = [(line.label, _sum(each, line)) for line in lines]
+    of_none = _attributed([0.0] * len(each[0]), -1, exposed)
+    if of_none[2]:
+        rows.append(("no layer", of_none))
     unit = screen.time_unit(max(max(times) for _, times in rows))
     figures = ("compute", "comm", "exposed")
     columns = [
@@ -100,6 +146,15 @@ def _times(layer: LayerFigures) -> list[float]:
     passes = [layer.of(each) for each in _PASSES]
     by_pass = [[each.compute_ns, each.total_comm_ns, each.exposed_comm_ns] for each in passes]
     return [sum(column) for column in zip(*by_pass, strict=True)] + [time for times in by_pass for time in times]
+
+
+def _attributed(times: Sequence[float], layer: int, exposed: Mapping[LayerPass, int]) -> list[float]:
+    """The times of a layer (-1: of what belongs to none) with what it exposes by an attribution."""
+    made = list(times)
+    for place, training_pass in enumerate(_PASSES):
+        made[5 + 3 * place] = to_ns(exposed.get((layer, training_pass.value), 0))
+    made[2] = to_ns(sum(time for (number, _), time in exposed.items() if number == layer))
+    return made
 
 
 def _sum(times: Sequence[Sequence[float]], line: Folded) -> list[float]:

@@ -6,13 +6,15 @@ counts from when it is posted, and nothing is said of what hides what.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from typing import Any
 
 import attrs
 
 from astra_sim.graph import Communicate, Compute, MemoryAccess, Operation, Receive, Send, Unit, operation_rows
 from astra_sim.report.details import to_ns
+from astra_sim.rows import Rows
 from astra_sim.run.npu_times import NpuTimes
 
 
@@ -31,6 +33,21 @@ class UnitTimes:
     memory_ns: float | None = None
 
 
+@attrs.frozen(eq=False, repr=False)
+class OperationTimes:
+    """When NPUs that do the same at the same times do each operation of their program, in nanoseconds.
+
+    `operations` holds the places of the operations in the program, without those that do nothing; `begin_ns` is when each was issued.
+    `source` gives for one of `npus` what the file of its program says of each place (`Rows.source`); None where there is no such file.
+    """
+
+    npus: tuple[int, ...]
+    operations: Sequence[int]
+    begin_ns: Sequence[float]
+    end_ns: Sequence[float]
+    source: Callable[[int], Iterable[Mapping[str, Any]]] | None = None
+
+
 _FIELDS = {Unit.ACCELERATOR: "accelerator_ns", Unit.CPU: "cpu_ns", Unit.COMMUNICATION: "communication_ns", Unit.NONE: "communication_ns"}
 _MEMORY = "memory_ns"
 
@@ -40,21 +57,52 @@ def unit_times(times: Sequence[NpuTimes]) -> list[UnitTimes]:
     return [_of_npu(own) for own in times]
 
 
+def operation_times(times: Sequence[NpuTimes]) -> list[OperationTimes]:
+    """When all NPUs do their operations, from the moments of those that were simulated."""
+    found = []
+    for own in times:
+        lasting = list(_lasting(own))
+        places, begins, ends = [each[0] for each in lasting], [to_ns(each[2]) for each in lasting], [to_ns(each[3]) for each in lasting]
+        found.append(OperationTimes(tuple(own.members), places, begins, ends, operation_rows(own.operations).source))
+    return found
+
+
 def _of_npu(own: NpuTimes) -> UnitTimes:
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for _, field, begin, end in _lasting(own):
+        spans.setdefault(field, []).append((begin, end))
+    busy = {field: to_ns(_covered(each)) for field, each in spans.items()}
+    return UnitTimes(tuple(own.members), to_ns(max(own.ended_ps, default=0)), **busy)
+
+
+def _lasting(own: NpuTimes) -> Iterator[tuple[int, str, int, int]]:
+    """Of each operation that keeps a unit busy: its place, the field of the unit, and when it began and ended (picoseconds)."""
     rows = operation_rows(own.operations)
     fields = [_field(kind) for kind in rows.kinds]
     durations = repeat(-1) if rows.times is None else rows.times
-    sent = dict(zip(own.sends, own.sent_ps, strict=True))
-    spans: dict[str, list[tuple[int, int]]] = {field: [] for field in fields if field is not None}
+    issued = _issued(own, rows) | dict(zip(own.sends, own.sent_ps, strict=True))
     for number, (kind, begin, end, time) in enumerate(zip(rows.kind_of, own.ready_ps, own.ended_ps, durations, strict=False)):
         field, operation = fields[kind], rows.kinds[kind]
         if field is None:
             continue
-        if isinstance(operation, Compute):  # it may have been ready earlier, and have waited for its unit
-            begin = end - (operation.duration_ps if time < 0 else time)
-        spans[field].append((sent.get(number, begin), end))
-    busy = {field: to_ns(_covered(each)) for field, each in spans.items() if each}
-    return UnitTimes(tuple(own.members), to_ns(max(own.ended_ps, default=0)), **busy)
+        # It may have been ready earlier, and have waited for its unit.
+        if isinstance(operation, Compute):
+            yield number, field, end - (operation.duration_ps if time < 0 else time), end
+        else:
+            yield number, field, issued.get(number, begin), end
+
+
+def _issued(own: NpuTimes, rows: Rows[Operation]) -> dict[int, int]:
+    """When operations that need a unit got it (picoseconds), by their places; they may have been ready earlier."""
+    found: dict[int, int] = {}
+    for unit in {unit for unit in own.units if unit >= 0}:
+        places = [number for number, kind in enumerate(rows.kind_of) if own.units[kind] == unit]
+        places.sort(key=lambda number: (own.ended_ps[number], own.ready_ps[number]))
+        ended = 0
+        for number in places:
+            found[number] = max(own.ready_ps[number], ended)
+            ended = own.ended_ps[number]
+    return found
 
 
 def _field(operation: Operation) -> str | None:

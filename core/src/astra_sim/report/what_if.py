@@ -10,7 +10,7 @@ from itertools import repeat
 
 import attrs
 
-from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Operation
+from astra_sim.graph import Composite, Compute, ExecutionGraph, NpuProgram, Operation
 from astra_sim.network import Network
 from astra_sim.platform import Platform, Topology, scaled_in
 from astra_sim.report.details import computes
@@ -89,6 +89,8 @@ class WhatIf:
             ways.append(("endpoint delay", None, lambda factor: self.with_endpoint(components, factor)))
         if not path.exact or collectives or path.cut_by_bandwidth:
             for number in range(len(components.platform.dimensions)):
+                if number in components.network.measured_dimensions:
+                    continue
                 ways.append(("bandwidth", number, lambda factor, number=number: self.with_links(number, factor, 1.0, components)))  # type: ignore[misc]
                 ways.append(("latency", number, lambda factor, number=number: self.with_links(number, 1.0, factor, components)))  # type: ignore[misc]
         for parameter, dimension, varied in ways:
@@ -151,7 +153,8 @@ class WhatIf:
 
     def with_links(self, dimension: int, bandwidth: float, latency: float, components: Components) -> Components | None:
         """The experiment with other links in a dimension."""
-        platform = scaled_platform(components.platform, dimension, bandwidth, latency)
+        stated = components.platform if components.stated is None else components.stated
+        platform = scaled_platform(stated, dimension, bandwidth, latency)
         experiment = copy.copy(self._experiment)
         if platform is None or components.names["network"] not in self._plugins.components("network"):
             return None
@@ -195,16 +198,28 @@ def scaled_compute(graph: ExecutionGraph, factor: float, layer: str | None = Non
 
 
 def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGraph, layer: str | None) -> Sequence[Operation]:
+    composites: dict[int, Composite] = {}
+
     def change(operation: Operation) -> Operation:
         assert isinstance(operation, Compute)
         return attrs.evolve(operation, duration_ps=round(operation.duration_ps * factor))
 
+    def changed_within(composite: Composite) -> Composite:
+        if id(composite) not in composites:
+            own = _scaled(composite.operations, factor, graph, layer)
+            previous = None if composite.previous is None else changed_within(composite.previous)
+            composites[id(composite)] = attrs.evolve(composite, operations=own, previous=previous)
+        return composites[id(composite)]
+
     if not isinstance(operations, Rows):
         wanted = (_computes(each) and layer in (None, layer_name(each, graph)) for each in operations)
-        return tuple(change(each) if yes else each for each, yes in zip(operations, wanted, strict=True))
+        made = (change(each) if yes else each for each, yes in zip(operations, wanted, strict=True))
+        return tuple(changed_within(each) if isinstance(each, Composite) else each for each in made)
     # The kinds of rows have no names: where some rows of a kind change and others do not, they have times of their own.
-    kinds = operations.kinds
+    kinds = [changed_within(kind) if isinstance(kind, Composite) else kind for kind in operations.kinds]
     changed = [_computes(kind) for kind in kinds]
+    if layer is not None and operations.name is None and operations.times is None:  # kinds have the names of their rows
+        changed, layer = [yes and layer_name(kind, graph) == layer for kind, yes in zip(kinds, changed, strict=True)], None
     if layer is None:
         kinds = [change(kind) if yes else kind for kind, yes in zip(kinds, changed, strict=True)]
     times: list[int] = []
@@ -215,7 +230,7 @@ def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGrap
             assert isinstance(kind, Compute)
             time = round(factor * (kind.duration_ps if time < 0 else time))
         times.append(time)
-    return Rows(kinds, operations.kind_of, operations.after, operations.make, column(times, "q"), operations.name)
+    return attrs.evolve(operations, kinds=kinds, times=column(times, "q"))
 
 
 def _computes(operation: Operation) -> bool:

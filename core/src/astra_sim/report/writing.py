@@ -89,7 +89,7 @@ class Reports:
                 return list(written)
             folder = ReportFolder(directory, files, cast(Series, series), "astra")
             folder.written |= written
-            folder.write("result.json", _document(runs, not isinstance(results, Result), every))
+            folder.write("result.json", _document(runs, not isinstance(results, Result), every, os.fspath(directory)))
             for name, rows in (tables or {}).items():
                 with folder.open(name) as table:
                     write_csv(rows, table)
@@ -112,14 +112,22 @@ def _of_run(path: str, name: str) -> str:
     return os.path.join(folder, f"{stem}_{file_name(name)}{dot}{endings}")
 
 
-def _document(runs: Sequence[Result], is_list: bool, every: bool) -> Iterator[str]:
-    """The text of result.json, of each run when its turn comes: that of one, or a list."""
+def _document(runs: Sequence[Result], is_list: bool, every: bool, folder: str) -> Iterator[str]:
+    """The text of result.json in a folder, of each run when its turn comes: that of one, or a list."""
     if not is_list:
-        yield f"{_in_lines(runs[0].document(every))}\n"
+        yield f"{_in_lines(runs[0].document(every, folder))}\n"
         return
     for number, run in enumerate(runs):
-        yield f"{',' if number else '['}\n{_in_lines(run.document(every))}"
+        yield f"{',' if number else '['}\n{_in_lines(run.document(every, folder))}"
     yield "\n]\n"
+
+
+def write_document(document: Mapping[str, Any], path: str | Path) -> None:
+    """Write a result as JSON (`Result.document`) into a file, with the paths of inputs relative to its folder. Raises RunError."""
+    from astra_sim.setup.inputs import relative_to
+
+    with FileSet() as files, files.open(path) as opened:
+        opened.write(f"{_in_lines(relative_to(os.path.dirname(os.path.abspath(path)), dict(document)))}\n")
 
 
 _DEPTH = 3

@@ -13,7 +13,7 @@ from itertools import chain
 
 from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
 from astra_sim.errors import DeadlockError, InputError, located
-from astra_sim.graph import Communicate, NpuProgram
+from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.communicators import Communicator, Communicators
@@ -155,8 +155,13 @@ class CollectiveLowering:
         return self._timer.cost(plan.schedule, plan.logical, plan.endpoint_ps)
 
     def _sent(self, plan: PhasePlan) -> Mapping[int, int]:
-        """The dimensions of the program in which a phase counts, with the bytes that NPU 0 sends there."""
+        """The dimensions in which a phase counts (`accounting_dimensions`), with the bytes that NPU 0 sends there."""
         schedule = plan.counted or plan.schedule
+        if counts_by_platform(self._inputs.graph):
+            rendezvous = self._inputs.system.rendezvous and plan.counted is None
+            sent = self._routes.payload(schedule, plan.logical, rendezvous)
+            found = {dimension: size for dimension, size in enumerate(sent) if size}
+            return found or {plan.logical.physical or 0: 0}
         if isinstance(plan.logical, Group):
             return self._routes.sent_in_group(schedule, plan.logical, self._inputs.graph.dimensions)
         return {plan.dimension: schedule.bytes_sent_by_first}

@@ -15,7 +15,7 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import Link, LinkKind
-from astra_sim.graph import Communicate, Compute, MemoryAccess, NpuProgram, Operation, Unit
+from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, NpuProgram, Operation, Unit
 from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension, Route
 from astra_sim.run.collectives import CollectiveLowering
@@ -54,6 +54,8 @@ class PartKind(enum.StrEnum):
 class Place:
     """What a part of the path belongs to: an operation of a program, and of a collective the chunk (-1: none), phase and ranks.
 
+    The operation is one of a composite where that of the program at `index` is one.
+
     `own_endpoint`: the endpoint delay of the phase is not the system's.
     """
 
@@ -73,8 +75,9 @@ NOWHERE = Place()
 class Part(NamedTuple):
     """A part of the critical path: what takes its `ps` picoseconds, from `begin` on, on which NPU, and what it belongs to.
 
-    `dimension` is the platform's (None: in none of them). `latency_ps` and `bandwidth_ps` are what the links of that dimension are
-    responsible for, without rounding; of what is not known they are 0.
+    `dimension` is the platform's (None: in none of them), of a collective that is priced as a whole the outermost that its ranks cross.
+    `latency_ps` and `bandwidth_ps` are what the links of that dimension are responsible for, without rounding; of what is not known they
+    are 0.
     """
 
     kind: PartKind
@@ -205,12 +208,19 @@ def make_path(
     messages = _Messages(inputs.network, empty)
     made = _Parts(inputs, programs, collectives, messages)
     parts = [Part(PartKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
-    for link, place, phase in made.placed(links):
+    placed = made.placed(links)
+    ends = made.ends_of_composites(placed)
+    for number, (link, place, phase) in enumerate(placed):
         begin = start_ps + link.begin
+        if number in ends:
+            parts += made.parts_of_composite(ends[number], link, place, start_ps)
+            continue
         for kind, ps, dimension, latency, bandwidth in made.pieces(link, place, phase):
             parts.append(Part(kind, begin, ps, link.npu, place, dimension, latency, bandwidth))
             begin += ps
-    return CriticalPath(parts, messages.exact and not made.waited, messages.rounded, session.cuts_by_bandwidth)
+    within = [made.alone(operation) for operation in made.in_composites.values()]
+    exact = messages.exact and not made.waited and all(path.exact for path in within)
+    return CriticalPath(parts, exact, messages.rounded or any(path.rounded for path in within), session.cuts_by_bandwidth)
 
 
 class _Parts:
@@ -223,12 +233,16 @@ class _Parts:
         self._programs = programs
         self._program_of = {npu: number for number, program in enumerate(programs) for npu in program.npus} if len(programs) > 1 else {}
         self._places: dict[tuple[int, int, int], Place] = {}
+        self._within_composites: dict[tuple[int, int, int], Place] = {}
         self._timed: dict[int, list[_Piece]] = {}
         self._tokens: dict[tuple[int, int], Sequence[_Piece]] = {}
+        self._in_collectives: dict[tuple[int, int, int], Sequence[tuple[Place, _Piece]]] = {}
         self.waited = False
         """Whether something on the path waited for what the path does not lead through."""
+        self.in_composites: dict[int, Communicate] = {}
+        """The collectives of composites on the path."""
 
-    def placed(self, links: Sequence[Link]) -> Iterator[tuple[Link, Place, PlannedPhase | None]]:
+    def placed(self, links: Sequence[Link]) -> list[tuple[Link, Place, PlannedPhase | None]]:
         """Links with what they belong to. What says nothing of itself leads to what comes after it: that is where it belongs."""
         found: list[tuple[Link, Place, PlannedPhase | None]] = []
         place, phase = NOWHERE, None
@@ -240,7 +254,67 @@ class _Parts:
                 phase = self._collectives.planned[link.step] if link.step >= 0 else None
                 place = self._place(self._program_of.get(npu, 0), link.task, link.step, phase)
             found.append((link, place, phase))
-        return reversed(found)
+        return found[::-1]
+
+    def ends_of_composites(self, placed: Sequence[tuple[Link, Place, PlannedPhase | None]]) -> dict[int, Composite | None]:
+        """Links that are composites, by number. One that the next continues has None: its time belongs to the chain that ends there."""
+        found: dict[int, Composite | None] = {}
+        last = -1
+        for number, (link, place, _) in enumerate(placed):
+            if link.kind != LinkKind.TASK or link.task < 0 or not isinstance(place.operation, Composite):
+                continue
+            rows = self._inputs.rows(self._programs[place.program].operations)
+            composite = rows.kinds[rows.kind_of[link.task]]
+            assert isinstance(composite, Composite)
+            if last >= 0 and any(one is found[last] for one in composite.chain()[:-1]):  # those between take no time
+                found[last] = None
+            found[number] = composite
+            last = number
+        return found
+
+    def parts_of_composite(self, composite: Composite | None, link: Link, place: Place, start_ps: int) -> Iterator[Part]:
+        """The parts of a composite, with what it continues: the operations of which the last ends it, one after another."""
+        if composite is None:
+            return
+        times = self._inputs.composites.times(composite)
+        begin = start_ps + link.end - times.end
+        for number, first, last in times.path():
+            operation = times.kinds[number]
+            if isinstance(operation, Communicate):
+                self.in_composites[id(operation)] = operation
+                for where, piece in self._collective(place.program, place.index, operation):
+                    yield Part(piece.kind, begin + first, piece.ps, link.npu, where, *piece[2:])
+                    first += piece.ps
+            elif last > first:
+                yield Part(_kind_of(operation), begin + first, last - first, link.npu, self._within(place.program, place.index, operation))
+
+    def alone(self, operation: Communicate) -> CriticalPath:
+        """The critical path of a collective of a composite, which has run alone."""
+        path = self._inputs.composites.alone(operation).path
+        assert path is not None
+        return path
+
+    def _collective(self, program: int, index: int, operation: Communicate) -> Sequence[tuple[Place, _Piece]]:
+        """The pieces of a collective of a composite, those that differ in nothing but their length as one."""
+        key = program, index, id(operation)
+        if key not in self._in_collectives:
+            found: dict[tuple[int, PartKind, int | None], tuple[Place, _Piece]] = {}
+            for part in self.alone(operation).parts:
+                if part.kind is PartKind.START:
+                    continue
+                piece = _Piece(part.kind, part.ps, *part[5:])
+                same = id(part.place), part.kind, part.dimension
+                where = found[same][0] if same in found else attrs.evolve(part.place, program=program, index=index, operation=operation)
+                found[same] = where, _sum(found[same][1], piece, 1) if same in found else piece
+            self._in_collectives[key] = list(found.values())
+        return self._in_collectives[key]
+
+    def _within(self, program: int, index: int, operation: Operation) -> Place:
+        """The place of an operation of a composite."""
+        key = program, index, id(operation)
+        if key not in self._within_composites:
+            self._within_composites[key] = Place(program, index, operation)
+        return self._within_composites[key]
 
     def pieces(self, link: Link, place: Place, phase: PlannedPhase | None) -> Sequence[_Piece]:
         """What the time of a link is spent on."""
@@ -288,7 +362,8 @@ class _Parts:
         """What an endpoint spends on a token: its delay, then adding up what it has received."""
         dimension = _dimension_of(phase)
         if phase is not None and phase.plan.counted is not None:
-            return [_Piece(PartKind.COLLECTIVE, ps, dimension)]
+            crossed = [number for number, blocks in enumerate(self._inputs.platform.shape(phase.plan.logical).blocks) if blocks > 1]
+            return [_Piece(PartKind.COLLECTIVE, ps, max(crossed, default=None))]
         system = self._inputs.system
         delay = system.endpoint_ps if phase is None or phase.plan.endpoint_ps is None else phase.plan.endpoint_ps
         endpoint = 0 if system.bus is not None else min(ps, delay)

@@ -41,13 +41,19 @@ class _Inquest:
             lines = self._point_to_point(unfinished) + unreceived + self._ranks() + self._not_begun(unfinished)
             now_ns = (start_ps + self._engine.now) / 1000
             why = f"at {now_ns:g} ns nothing is left to happen, and {len(unfinished)} operations wait"
-            head = f"{lost + '; ' if lost else ''}the run cannot finish: {why}"
+            head = f"{lost + '; ' if lost else ''}the run cannot finish: {why}{self._own_orders()}"
             raise DeadlockError("\n  ".join([head, *_shown(lines)]), lines)
         if lost:
             raise PluginError(lost)
         if unreceived:
             head = "messages have arrived for which no receive is there"
             raise RunError("\n  ".join([head, *_shown(unreceived)]))
+
+    def _own_orders(self) -> str:
+        """What helps where ranks wait that have begun, and the system lets NPUs begin chunks each in its own order; empty elsewhere."""
+        if not self._inputs.system.own_orders or not self._engine.stuck():
+            return ""
+        return "; each NPU begins chunks in its own order (system: admission=own), with admission=common they do so in one order"
 
     def _lost(self) -> str:
         """How many messages the network was given and has not delivered, now that it has no more deliveries; empty where none."""

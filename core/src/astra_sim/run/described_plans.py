@@ -19,7 +19,7 @@ from astra_sim.system import ChunkPlan, PhasePlan
 class PlannedPhase(NamedTuple):
     """A phase of a chunk as it was planned, with what it takes where that is known beforehand.
 
-    `sent` holds the dimensions of the program in which it counts, with the bytes that NPU 0 sends there.
+    `sent` holds the dimensions in which it counts (`graph.accounting_dimensions`), with the bytes that NPU 0 sends there.
     """
 
     chunk: int

@@ -14,6 +14,7 @@ from astra_sim.memory import Memory
 from astra_sim.network import Network
 from astra_sim.platform import Platform
 from astra_sim.rows import Rows
+from astra_sim.run.composites import Composites, ExpandedProgram
 from astra_sim.run.prices import Prices
 from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_chunks
 
@@ -26,6 +27,7 @@ class RunInputs:
     system: System
     network: Network
     memory: Memory
+    composites: Composites
     prices: Prices = attrs.field(init=False)
     _reduced: dict[int, int] = attrs.field(init=False, factory=dict)
     _rows: dict[int, Rows[Operation]] = attrs.field(init=False, factory=dict)
@@ -52,6 +54,10 @@ class RunInputs:
             whole = operations is self.graph.operations
             self._rows[key] = of_graph(self.graph, "rows", partial(operation_rows, operations)) if whole else operation_rows(operations)
         return self._rows[key]
+
+    def expanded(self, operations: Sequence[Operation]) -> ExpandedProgram:
+        """One of the graph's programs with the operations of its composites."""
+        return self.composites.expanded(self.rows(operations))
 
     def session(self) -> SystemSession:
         """A new session of the system layer."""

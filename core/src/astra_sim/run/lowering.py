@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
 from astra_sim._boundary import call
 from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Task
-from astra_sim.graph import Communicate, MemoryAccess, Operation, Receive, Send, Unit, Wait, of_graph
-from astra_sim.rows import Column, Rows
+from astra_sim.graph import Communicate, Composite, MemoryAccess, Operation, Receive, Send, Unit, Wait, of_graph
+from astra_sim.rows import Column, Rows, column
 from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.inputs import RunInputs
 from astra_sim.schedule import Collective
@@ -26,7 +26,7 @@ def unit_of(operation: Operation, system: System) -> int:
     """The unit of its NPU that an operation needs; -1: none."""
     if not system.one_at_a_time or isinstance(operation, (Wait, Receive)):
         return -1
-    return _MOVING if isinstance(operation, MemoryAccess) else _UNITS[operation.unit]
+    return _UNITS[operation.unit]
 
 
 class TaskLowering:
@@ -40,6 +40,15 @@ class TaskLowering:
         self._communicators = communicators
         self._groups: dict[Communicator, int] = {}
         self._alike: dict[_CollectiveKey, int] = {}
+        self._forms: list[Hashable] = []  # by number: what is equal for collectives of several groups with the same chunks; None: nothing
+        self._agreements: dict[Hashable, int] = {}
+
+    def agreement(self, tasks: Rows[Task]) -> int:
+        """The number of those programs that begin chunks in one order, for one of them with these tasks; -1: each NPU has its own order."""
+        if self._system.own_orders:
+            return -1
+        in_common = _in_common(tasks, self._forms) if self._communicators.several else None
+        return self._agreements.setdefault(in_common, len(self._agreements))
 
     def lower(self, program: int, operations: Sequence[Operation]) -> Rows[Task]:
         """The tasks of a program, which is the run's of that number."""
@@ -75,20 +84,50 @@ class TaskLowering:
             case MemoryAccess():
                 time = self._memory.checked_ps(operation.bytes, operation.write, operation.remote)
                 return Task(ACCESS if operation.remote else TIMER, time, unit=unit)
+            case Composite():
+                time = self._inputs.composites.times(operation).ps
+                return Task(TIMER if time else JOIN, time, unit=unit)
         return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=unit)
 
     def _collective(self, program: int, operation: Communicate, unit: int) -> Task:
         communicator = self._communicators.of(program, operation)
         key = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm, communicator
         group = self._groups.setdefault(communicator, len(self._groups)) if self._communicators.several else -1
-        repeats = not operation.urgent and call("whether a collective repeats", self._session.repeats, operation)
+        repeats = call("whether a collective repeats", self._session.repeats, operation)
         number = self._alike.setdefault(key, len(self._alike))
-        return Task(COLLECTIVE, operation.update_ps, unit=unit, group=group, collective=number, repeats=repeats)
+        if number == len(self._forms):
+            form = operation.collective, operation.bytes, operation.dimensions, len(operation.group or ()), operation.algorithm
+            self._forms.append(form if repeats else None)
+        return Task(COLLECTIVE, operation.update_ps, unit=unit, group=group, collective=number, repeats=repeats and not operation.urgent)
+
+
+def _in_common(tasks: Rows[Task], forms: Sequence[Hashable]) -> Hashable:
+    """What is equal for the tasks of programs that may begin chunks in one order: all but their times.
+
+    Collectives of different groups count as equal where they have one form (`forms`, by their numbers): then they become the same chunks,
+    whenever they are issued. Programs that exchange messages besides may wait for each other through these, so theirs must be of the same
+    groups.
+    """
+    kinds = [kind._replace(kind=TIMER if kind.kind == JOIN else kind.kind, delay=0) for kind in tasks.kinds]
+    described: list[Hashable] = list(kinds)
+    if not any(kind.kind in (SEND, RECEIVE) for kind in kinds):
+        groups = {group: place for place, group in enumerate(dict.fromkeys(kind.group for kind in kinds))}
+        described = [
+            (kind._replace(group=groups[kind.group], collective=-1), forms[kind.collective])
+            if kind.kind == COLLECTIVE and forms[kind.collective] is not None
+            else kind
+            for kind in kinds
+        ]
+    numbers: dict[Hashable, int] = {}
+    number_of = [numbers.setdefault(each, len(numbers)) for each in described]
+    kind_of = column(map(number_of.__getitem__, tasks.kind_of), "I")
+    priorities = b"" if tasks.priorities is None else tasks.priorities.tobytes()
+    return tuple(numbers), kind_of.tobytes(), priorities, tasks.after.end.tobytes(), tasks.after.rows.tobytes()
 
 
 def _with_tasks(rows: Rows[Operation], tasks: Sequence[Task]) -> Rows[Task]:
     """The rows of a program with tasks as kinds."""
-    return Rows(tasks, rows.kind_of, rows.after, partial(_task_of_row, rows.times), rows.times)
+    return Rows(tasks, rows.kind_of, rows.after, partial(_task_of_row, rows.times), rows.times, priorities=rows.priorities)
 
 
 def _places(kinds: Sequence[Operation], cls: type) -> list[int]:

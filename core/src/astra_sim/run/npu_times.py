@@ -8,6 +8,8 @@ import attrs
 
 from astra_sim.engine import Engine
 from astra_sim.graph import NpuProgram, Operation
+from astra_sim.run.inputs import RunInputs
+from astra_sim.run.lowering import unit_of
 from astra_sim.run.symmetry import Choice, Scope
 
 
@@ -15,7 +17,8 @@ from astra_sim.run.symmetry import Choice, Scope
 class NpuTimes:
     """When an NPU did its operations (picoseconds): ready, ended, and of those that send (by number) when the message was on its way.
 
-    It stands for `members`, itself the first.
+    It stands for `members`, itself the first. `units` holds the unit that each kind of operations needs (-1: none), of which an NPU
+    does one operation at a time.
     """
 
     members: Sequence[int]
@@ -24,6 +27,7 @@ class NpuTimes:
     ended_ps: Sequence[int]
     sends: Sequence[int]
     sent_ps: Sequence[int]
+    units: Sequence[int] = ()
 
     @property
     def npu(self) -> int:
@@ -39,9 +43,13 @@ def observe_every_npu(engine: Engine, programs: Sequence[NpuProgram]) -> None:
 
 
 def times_of_npus(
-    engine: Engine, choice: Choice, programs: Sequence[NpuProgram], npus: int, later: Callable[[Sequence[int]], Sequence[int]]
+    inputs: RunInputs, engine: Engine, choice: Choice, programs: Sequence[NpuProgram], later: Callable[[Sequence[int]], Sequence[int]]
 ) -> list[NpuTimes]:
-    """The moments of all NPUs that an engine has simulated of `npus`, by number; `later` adds when the workload starts."""
+    """The moments of all NPUs that an engine has simulated, by number; `later` adds when the workload starts.
+
+    The operations of composites stand after those of the program.
+    """
+    npus = inputs.platform.npus
     if choice.scope is Scope.CLASSES:
         members: dict[int, Sequence[int]] = {one.representative: one.members for one in choice.classes}
     elif choice.scope is Scope.ALL_NPUS:
@@ -50,8 +58,12 @@ def times_of_npus(
         members = {0: range(npus)}
     found = []
     for program in programs:
+        expanded = inputs.expanded(program.operations)
         for npu in program.npus:
-            ready, ended = engine.times(npu)
+            ready, ended = expanded.times(*map(later, engine.times(npu)))
             sends, sent = engine.sends(npu)
-            found.append(NpuTimes(members[npu], program.operations, later(ready), later(ended), sends, later(sent)))
+            whole = expanded.rows is inputs.rows(program.operations)
+            operations = program.operations if whole else expanded.rows
+            units = [unit_of(kind, inputs.system) if whole else -1 for kind in expanded.rows.kinds]
+            found.append(NpuTimes(members[npu], operations, ready, ended, sends, later(sent), units))
     return sorted(found, key=lambda each: each.npu)

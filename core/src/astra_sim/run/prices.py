@@ -1,8 +1,8 @@
 """Collectives that the network prices as a whole, before a schedule is asked for.
 
 Such a collective is one chunk with one phase. The phase has no messages: it begins on each NPU when its queue lets it, and ends for all
-of a group so long after the last of them has begun it. Bytes count as if the ranks of the group were a ring: each sends all that it sends
-to the next.
+of a group so long after the last of them has begun it. Bytes count as if the ranks of the group were rings, of which each has another
+begin: each rank sends all that it sends to the next of each ring, so in every dimension it sends what ranks send there in the mean.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class Prices:
         if key not in self._phases:
             request = Request(operation.collective, logical.size, operation.bytes)
             output = default_output_bytes(request)
-            sends = RankProgram((Step(shift(1), None, ring_bytes(request)),))
+            shape = self._shapes[logical]
+            sends = RankProgram(tuple(Step(shift(far), None, size) for far, size in _hops(ring_bytes(request), shape)))
             made = [Schedule(request.ranks, (program,), output) for program in (RankProgram((), last_bytes=0), sends)]
             self._phases[key] = made[0], made[1]
         return self._phases[key]
@@ -94,3 +95,19 @@ def ring_bytes(request: Request) -> int:
         case Collective.ALL_GATHER:
             return size * (ranks - 1)
     return size * (ranks - 1) // ranks
+
+
+def _hops(size: int, shape: GroupShape) -> list[tuple[int, int]]:
+    """How many ranks further a rank sends which share of its bytes, the innermost dimension last.
+
+    Of the hops of a ring as many leave a block of some dimensions as there are such blocks. Groups whose ranks lie unevenly are one ring.
+    """
+    hops, left = [], size
+    for here, further in zip(shape.blocks[-2:0:-1], shape.blocks[:1:-1], strict=False):
+        if shape.ranks % here:
+            return [(1, size)]
+        crossing = (here if here > 1 else 0) - (further if further > 1 else 0)
+        if crossing > 0:
+            hops.append((shape.ranks // here, size * crossing // shape.ranks))
+            left -= hops[-1][1]
+    return [*hops, (1, left)] if left or not hops else hops

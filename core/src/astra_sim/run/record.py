@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
 from astra_sim._boundary import call
-from astra_sim.engine import CONTROL_BYTES, Engine, PhaseStepRecords
-from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send, peer_of
+from astra_sim.engine import CONTROL_BYTES, Engine, Link, LinkKind, PhaseStepRecords
+from astra_sim.graph import NpuProgram, Operation, ProgramTimes, Receive, Send, counts_by_platform, peer_of
 from astra_sim.rows import Rows, column
 from astra_sim.run.collectives import CollectiveLowering
 from astra_sim.run.described_plans import PlannedPhase
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class PhaseRecord(NamedTuple):
     """A phase of a chunk on NPU 0: where it belongs, when it was queued, started and ended (picoseconds), and its messages.
 
-    `dimensions` are those of the program in which it counts.
+    `dimensions` are those in which it counts (`graph.accounting_dimensions`).
     """
 
     operation: int
@@ -63,7 +64,7 @@ class PhaseRecords:
 class Sends:
     """The messages that operations of an NPU send: number of the operation and when it began (picoseconds).
 
-    `sent` says for each kind of operation the dimensions of the program in which a message counts, with its bytes.
+    `sent` says for each kind of operation the dimensions in which a message counts (`graph.accounting_dimensions`), with its bytes.
     """
 
     operation: Sequence[int]
@@ -75,7 +76,7 @@ class Sends:
 class NpuRecord:
     """What happened on an NPU: when its operations were ready and ended (picoseconds), the phases of its chunks, its messages.
 
-    It is the first of `npus` NPUs that run the same program.
+    It is the first of `npus` NPUs that run the same program; where others of them have a record, too, of those that it stands for.
     """
 
     npu: int
@@ -87,16 +88,36 @@ class NpuRecord:
     sends: Sends
 
 
+class CarriedMessage(NamedTuple):
+    """A message of a collective that has arrived: its ends, its bytes, when it was sent and arrived (picoseconds), and where it belongs.
+
+    `chunk` and `phase` are those of the collective `operation`, which has this `number` in the receiver's program, and `sent_by` in
+    the sender's; -1 where that is another program.
+    """
+
+    source: int
+    destination: int
+    bytes: int
+    begin_ps: int
+    end_ps: int
+    operation: Operation
+    number: int
+    sent_by: int
+    chunk: int
+    phase: int
+
+
 @attrs.define(slots=True)
 class RunRecord:
     """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
-    `rows` are its operations in columns.
+    `rows` are its operations in columns, after those of its program those of its composites (`composites`).
 
     An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
-    these moments include `start_ps`, when the workload starts: what the network answers to `begin`. `observed` is that of the first NPU
-    of each program, that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `npu_times` are those of every
-    simulated NPU and `path` is the critical path, where they were asked for.
+    these moments include `start_ps`, when the workload starts: what the network answers to `begin`. `observed` is that of the NPUs that
+    have a timeline (`timeline_npus`), that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `planned` are the phases
+    that any NPU has planned; those of collectives in composites come last. `npu_times` are those of every simulated NPU, `path` is the
+    critical path, and `carried` are the messages of collectives that observed NPUs send or receive, where they were asked for.
     """
 
     start_ps: int
@@ -113,8 +134,10 @@ class RunRecord:
     events: int
     figures: Mapping[str, Any]
     observed: list[NpuRecord]
+    planned: Sequence[PlannedPhase]
     npu_times: list[NpuTimes] | None = None
     path: CriticalPath | None = None
+    carried: list[CarriedMessage] | None = None
 
 
 def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
@@ -129,6 +152,56 @@ def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
     return observed
 
 
+def carried_by(
+    npus: Collection[int], links: Sequence[Link], programs: Sequence[NpuProgram], planned: Sequence[PlannedPhase], start_ps: int
+) -> list[CarriedMessage]:
+    """The messages of collectives that some NPUs send or receive, of all `links` that are messages, in the order of their arrival."""
+    found = []
+    program_of = {npu: program.operations for program in programs for npu in program.npus}
+    for link in links:
+        if link.kind is LinkKind.MESSAGE and link.step >= 0 and (link.npu in npus or link.to in npus):
+            phase = planned[link.step]
+            times = start_ps + link.begin, start_ps + link.end
+            operations = program_of.get(link.to, program_of[link.npu])  # where one NPU stands for all, also for this one
+            sent_by = link.task if program_of[link.npu] is operations else -1
+            operation = operations[link.task]
+            found.append(CarriedMessage(link.npu, link.to, link.bytes, *times, operation, link.task, sent_by, phase.chunk, phase.phase))
+    return found
+
+
+MOST_TIMELINES = 64
+"""NPUs that have a timeline in a run that is explained; where it has more programs, the first NPU of each."""
+MOST_OPERATIONS = 1_000_000
+"""Operations of these NPUs, beyond those of the first of each program."""
+
+
+def timeline_npus(
+    programs: Sequence[NpuProgram], observed: Sequence[NpuProgram], path: CriticalPath | None, choice: Choice
+) -> list[tuple[NpuProgram, int]]:
+    """The NPUs that have a timeline beside NPU 0: each as a program of its own, with how many NPUs it stands for.
+
+    They are the first of each program that was `observed`. With a `path` they are all that were simulated, unless these are too many: then
+    those on the path, and others by number, up to MOST_TIMELINES and MOST_OPERATIONS.
+    """
+    firsts = [(program, program.npus[0]) for program in observed]
+    if path is None:
+        return [(NpuProgram(program.operations, (npu,)), 0) for program, npu in firsts if npu]
+    chosen = {npu for _, npu in firsts} | {0}
+    on_path = dict.fromkeys(part.npu for part in path.parts)
+    others = sorted(
+        ((npu, program) for program in programs for npu in program.npus if npu not in chosen),
+        key=lambda each: (each[0] not in on_path, each[0]),
+    )
+    left, room = MOST_OPERATIONS, max(0, MOST_TIMELINES - len(chosen))
+    found = [(npu, program) for program, npu in firsts if npu]
+    for npu, program in others[:room]:
+        left -= len(program.operations)
+        if left < 0:
+            break
+        found.append((npu, program))
+    return [(NpuProgram(program.operations, (npu,)), choice.stands_for(npu)) for npu, program in sorted(found, key=lambda each: each[0])]
+
+
 def make_record(
     inputs: RunInputs,
     choice: Choice,
@@ -137,62 +210,82 @@ def make_record(
     engine: Engine,
     start_ps: int,
     observed: Sequence[NpuProgram] = (),
-    timelines: bool = False,
+    shown: Sequence[tuple[NpuProgram, int]] = (),
     every_npu: Sequence[NpuProgram] = (),
 ) -> RunRecord:
-    """The record of an engine that has finished, in which NPU 0 has run `operations`, and which has observed the first NPU of programs.
+    """The record of an engine that has finished, in which NPU 0 has run `operations`, and which has `observed` the first NPU of programs.
 
-    With `timelines` it holds what happened on these NPUs. `every_npu` are the programs of which it has observed all NPUs.
+    It holds what happened on NPU 0, and on those that are `shown` (`timeline_npus`). `every_npu` are the programs of which it has observed
+    all NPUs.
     """
     npus = inputs.platform.npus
     payload, planned_messages = _moved(inputs, operations, collectives, engine)
-    others = [program for program in observed if timelines and program.npus[0]]
-    first, *rest = _npu_records(inputs, [NpuProgram(operations, [0]), *others], collectives, engine, start_ps)
+    more_payload, more_messages = _moved_by_composites(inputs, operations)
+    expanded = inputs.expanded(operations)
+    alone = any(count for _, count in shown)
+    own = NpuProgram(operations, (0,)), choice.stands_for(0) if alone else 0
+    first, *rest = _npu_records(inputs, [own, *shown], collectives, engine, start_ps)
     return RunRecord(
         start_ps,
         start_ps + engine.now,
-        inputs.rows(operations),
+        expanded.rows,
         first.begin_ps,
         first.end_ps,
         first.phases,
         first.sends,
         _ends(choice, engine, start_ps),
-        payload,
-        choice.messages(planned_messages, engine.messages),
+        list(map(add, payload, more_payload)),
+        choice.messages(planned_messages, engine.messages) + more_messages,
         choice.simulated(npus),
         engine.events,
-        _figures(inputs.graph, engine, observed, start_ps),
+        _figures(inputs, engine, observed, start_ps),
         [first, *rest],
-        times_of_npus(engine, choice, every_npu, npus, partial(_later, by=start_ps)) if every_npu else None,
+        [*collectives.planned, *inputs.composites.planned()],
+        times_of_npus(inputs, engine, choice, every_npu, partial(_later, by=start_ps)) if every_npu else None,
     )
 
 
 def _npu_records(
-    inputs: RunInputs, programs: Sequence[NpuProgram], collectives: CollectiveLowering, engine: Engine, start_ps: int
+    inputs: RunInputs, programs: Sequence[tuple[NpuProgram, int]], collectives: CollectiveLowering, engine: Engine, start_ps: int
 ) -> list[NpuRecord]:
-    """The records of the first NPUs of programs."""
+    """The records of the first NPUs of programs, each with how many it stands for; 0: all of its program."""
     npus: Counter[int] = Counter()
     for program in inputs.graph.programs(inputs.platform.npus):
         npus[id(program.operations)] += len(program.npus)
     records = []
-    for program in programs:
+    for program, count in programs:
         npu, operations = program.npus[0], program.operations
         begin, end = (_later(times, start_ps) for times in engine.times(npu))
-        phases = PhaseRecords(_phases_later(engine.phase_steps(npu), start_ps), collectives.planned)
-        sends = _sends(inputs, npu, operations, engine, start_ps)
-        records.append(NpuRecord(npu, npus[id(operations)], operations, begin, end, phases, sends))
+        expanded = inputs.expanded(operations)
+        rows = expanded.rows
+        phases = PhaseRecords(*expanded.phases(_phases_later(engine.phase_steps(npu), start_ps), collectives.planned, end))
+        sends = _sends(inputs, npu, rows, engine, start_ps)
+        recorded = operations if rows is inputs.rows(operations) else rows
+        records.append(NpuRecord(npu, count or npus[id(operations)], recorded, *expanded.times(begin, end), phases, sends))
     return records
 
 
-def _figures(graph: ExecutionGraph, engine: Engine, observed: Sequence[NpuProgram], start_ps: int) -> Mapping[str, Any]:
+def _moved_by_composites(inputs: RunInputs, operations: Sequence[Operation]) -> tuple[list[int], int]:
+    """What collectives of composites move: bytes that NPU 0, which runs `operations`, sends in each dimension, and messages of all NPUs."""
+    npus, dimensions = inputs.platform.npus, len(inputs.platform.dimensions)
+    payload, _ = inputs.composites.moved(inputs.rows(operations), dimensions)
+    messages = 0
+    for program in inputs.graph.programs(npus) if inputs.composites.any else ():
+        messages += inputs.composites.moved(inputs.rows(program.operations), dimensions)[1] * len(program.npus) // npus
+    return payload, messages
+
+
+def _figures(inputs: RunInputs, engine: Engine, observed: Sequence[NpuProgram], start_ps: int) -> Mapping[str, Any]:
     """The figures that the workload has of its own."""
+    graph = inputs.graph
     if graph.figures is None:
         return {}
     times = []
     for program in observed:
         ready, ended = engine.times(program.npus[0])
         sends, begun = engine.sends(program.npus[0])
-        times.append(ProgramTimes(program, _later(ready, start_ps), _later(ended, start_ps), sends, _later(begun, start_ps)))
+        moments = _later(ready, start_ps), _later(ended, start_ps), sends, _later(begun, start_ps)
+        times.append(ProgramTimes(program, *moments, inputs.composites.within))
     figures: Mapping[str, Any] = call("figures of the workload", graph.figures, times, start_ps + engine.now)
     return figures
 
@@ -216,14 +309,18 @@ def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: Coll
     return payload, messages
 
 
-def _sends(inputs: RunInputs, npu: int, operations: Sequence[Operation], engine: Engine, start_ps: int) -> Sends:
+def _sends(inputs: RunInputs, npu: int, rows: Rows[Operation], engine: Engine, start_ps: int) -> Sends:
     """The messages that operations of an NPU send."""
     routes = Routes(inputs.network)
     sent: list[Mapping[int, int]] = []
-    for kind in inputs.rows(operations).kinds:
+    for kind in rows.kinds:
         number = None
         if isinstance(kind, Send):
-            number = routes.charged(peer_of(kind, npu, inputs.platform.npus), inputs.graph.dimensions, npu)
+            peer = peer_of(kind, npu, inputs.platform.npus)
+            if counts_by_platform(inputs.graph):
+                number = inputs.network.route(npu, peer).dimension
+            else:
+                number = routes.charged(peer, inputs.graph.dimensions, npu)
         sent.append({number: kind.bytes} if isinstance(kind, Send) and number is not None else {})
     tasks, begun = engine.sends(npu)
     return Sends(tasks, _later(begun, start_ps), sent)

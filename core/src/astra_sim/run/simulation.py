@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Literal
 
 import attrs
 
@@ -14,19 +15,24 @@ from astra_sim.errors import InputError, PluginError, warn
 from astra_sim.graph import ExecutionGraph, NpuProgram
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network
+from astra_sim.run.alone import AloneRuns
 from astra_sim.run.collectives import CollectiveLowering, NotSymmetricError
 from astra_sim.run.communicators import Communicators
+from astra_sim.run.composites import Composites
 from astra_sim.run.deadlock import check_finished
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import TaskLowering
 from astra_sim.run.npu_times import observe_every_npu
-from astra_sim.run.record import RunRecord, make_record, observe
+from astra_sim.run.record import RunRecord, carried_by, make_record, observe, timeline_npus
 from astra_sim.run.symmetry import EVERY_NPU, Choice, ScheduleSymmetry, Scope, choose
 from astra_sim.run.words import OperationNames
 from astra_sim.system import System, SystemSession
 
 EVENTS_PER_REPORT = 100_000
 MAX_NPUS = 1 << 20
+
+TimelineKind = bool | Literal["path", "messages"]
+"""Whether there are timelines of the first NPU of each program, with the critical path, and with every message of these NPUs."""
 
 Progress = Callable[[int, int], None]
 """Told (simulated picoseconds, events) now and then. One that has a method `ended` is told (tasks that have ended, all tasks) before."""
@@ -48,19 +54,21 @@ def simulate_graph(
     engine: str = "auto",
     progress: Progress | None = None,
     explain: Explain | None = None,
-    timelines: bool = False,
+    timelines: TimelineKind = False,
     npu_times: bool = False,
 ) -> RunRecord:
     """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
 
     Without `symmetry` every NPU and every message is simulated. `engine` is "python", "compiled" or "auto" (compiled where it is
-    installed). With `explain` the record has the critical path, with `timelines` the first NPU of each program, with `npu_times` the
-    moments of every simulated NPU. Raises DeadlockError if the run cannot finish.
+    installed). With `timelines` the record has what happened on the first NPU of each program ("path": and the critical path; "messages":
+    and every message of theirs), with `explain` the critical path and what happened on all that were simulated, with `npu_times` the
+    moments of these. Raises DeadlockError if the run cannot finish.
     """
     make_engine = choose_engine(engine)
     if isinstance(network, EventNetwork):
         network.symmetry = symmetry
-    inputs = RunInputs(graph, system, network, memory)
+    composites = Composites(graph, AloneRuns(system, network, memory, engine), _keeps_path(explain, timelines), explain)
+    inputs = RunInputs(graph, system, network, memory, composites)
     schedules = ScheduleSymmetry(network, system.rendezvous)
     choice = choose(inputs, schedules) if symmetry else EVERY_NPU
     if choice.scope is not Scope.ALL_NPUS:
@@ -73,6 +81,11 @@ def simulate_graph(
     return _run(inputs, EVERY_NPU, schedules, make_engine, progress, explain, timelines, npu_times)
 
 
+def _keeps_path(explain: Explain | None, timelines: TimelineKind) -> bool:
+    """Whether the record has the critical path."""
+    return explain is not None or timelines in ("path", "messages")
+
+
 def _run(
     inputs: RunInputs,
     choice: Choice,
@@ -80,7 +93,7 @@ def _run(
     make_engine: MakeEngine,
     progress: Progress | None,
     explain: Explain | None,
-    timelines: bool,
+    timelines: TimelineKind,
     npu_times: bool,
 ) -> RunRecord:
     """Lower the graph, run the engine to its end, and keep what happened."""
@@ -89,8 +102,9 @@ def _run(
     start_ps = _begin(network)
     npus = choice.npu_numbers(inputs.platform.npus)
     engine = make_engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
-    if explain is not None:
-        engine.keep_causes()
+    keeps_path = _keeps_path(explain, timelines)
+    if keeps_path:
+        engine.keep_causes(timelines == "messages")
     programs = choice.programs(inputs.graph, inputs.platform.npus)
     communicators = Communicators(inputs.graph.dimensions, choice, programs, inputs.platform.npus)
     names = OperationNames(inputs.graph, programs)
@@ -101,13 +115,13 @@ def _run(
     if inputs.uses_remote_memory():
         engine.add_ports(inputs.memory_ports(npus))
     tasks = TaskLowering(inputs, session, communicators)
-    observed = observe(engine, programs) if timelines or inputs.graph.figures is not None else []
-    if npu_times:
+    observed = observe(engine, programs) if timelines or keeps_path or inputs.graph.figures is not None else []
+    if npu_times or explain is not None:
         observe_every_npu(engine, programs)
     count = 0
     for number, program in enumerate(programs):
         lowered = tasks.lower(number, program.operations)
-        engine.add_program(lowered, program.npus, partial(collectives.issue, number))
+        engine.add_program(lowered, program.npus, partial(collectives.issue, number), tasks.agreement(lowered))
         count += len(lowered) * len(program.npus)
 
     tell = None if progress is None else partial(_tell, progress, engine, count)
@@ -119,13 +133,18 @@ def _run(
     except UnlikeCollectivesError as error:
         raise InputError(_unlike(error, programs, names)) from None
     check_finished(inputs, programs, names, engine, start_ps)
-    every_npu = programs if npu_times else ()
-    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, timelines, every_npu)
-    if explain is not None:
+    path = None
+    if keeps_path:
         from astra_sim.run.critical_path import make_path
 
-        empty = explain.empty_network() if isinstance(network, EventNetwork) else None
-        record.path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty)
+        empty = explain.empty_network() if explain is not None and isinstance(network, EventNetwork) else None
+        path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty)
+    shown = timeline_npus(programs, observed if timelines or keeps_path else (), path if explain is not None else None, choice)
+    every_npu = programs if npu_times else ()
+    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, shown, every_npu)
+    record.path = path
+    if timelines == "messages":
+        record.carried = carried_by({each.npu for each in record.observed}, engine.carried(), programs, collectives.planned, start_ps)
     return record
 
 

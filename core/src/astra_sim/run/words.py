@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from astra_sim.engine import RankState
-from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, NpuProgram, Receive, Send, Wait
+from astra_sim.graph import Communicate, Composite, ExecutionGraph, MemoryAccess, NpuProgram, Receive, Send, Wait
 
 
 class OperationNames:
@@ -26,6 +26,8 @@ class OperationNames:
         if isinstance(operation, (Send, Receive)):
             return f"operation {index} ({type(operation).__name__.lower()} of {operation.bytes} bytes{where}{_quoted(operation.name)})"
         what = type(operation).__name__.lower()
+        if isinstance(operation, Composite):
+            return f"operation {index} ({what} of {len(operation.operations)} operations{_quoted(operation.name)})"
         if isinstance(operation, Communicate):
             algorithm = f" by {operation.algorithm}" if operation.algorithm else ""
             what = f"{operation.collective} of {operation.bytes} bytes{algorithm}"

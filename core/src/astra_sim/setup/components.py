@@ -7,18 +7,21 @@ from typing import Any
 
 import attrs
 
+from astra_sim._boundary import call
 from astra_sim.compute import Compute
 from astra_sim.context import Context
-from astra_sim.errors import AstraError, InputError, PluginError, located, warn
+from astra_sim.errors import AstraError, InputError, PluginError, located, reworded, warn
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform, Preset, with_logical_dimensions
 from astra_sim.providers import options_of
-from astra_sim.run.simulation import simulate_graph
+from astra_sim.run.alone import AloneRuns
+from astra_sim.setup.defaults import dotted, taken_defaults, with_defaults
 from astra_sim.setup.experiment import DEFAULTS, Experiment
 from astra_sim.setup.groups import check_groups
+from astra_sim.setup.mismatches import Mismatch, mismatches
 from astra_sim.setup.plugins import Plugins
 from astra_sim.setup.provenance import Provenance, provenance
 from astra_sim.setup.run_options import RunOptions
@@ -28,7 +31,11 @@ from astra_sim.system import System
 
 @attrs.frozen(eq=False, repr=False)
 class Components:
-    """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one."""
+    """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one.
+
+    `stated` is the platform as the experiment has it, before the compute model's `collective_share` slows what lies between nodes.
+    `taken` are the options of the workload that come from the compute model's software, by name; `mismatches` what contradicts each other.
+    """
 
     graph: ExecutionGraph
     platform: Platform
@@ -39,6 +46,9 @@ class Components:
     run: RunOptions
     names: dict[str, str]
     provenance: Provenance | None = None
+    taken: Mapping[str, Any] = attrs.field(factory=dict)
+    mismatches: Sequence[Mismatch] = ()
+    stated: Platform | None = None
 
 
 def build(experiment: Experiment, plugins: Plugins) -> Components:
@@ -58,7 +68,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         platform = (
             network.platform if network is not None and "platform" not in experiment.sections else build_platform(experiment, plugins)
         )
-    compute = maker.given("compute", Compute) or maker.make("compute", Compute)
+    compute, stated = maker.compute(platform), platform
     memory = maker.given("memory", Memory) or maker.make("memory", Memory)
     maker.warn_of_left_out()
     if network is None:
@@ -79,19 +89,50 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         tick_ps=system.tick_ps,
         replay_only=system.replay_only,
         node_algorithms=system.node_algorithms,
-        time_graph=lambda graph: simulate_graph(graph, system, network, memory, engine=run.engine).finish_ps,
+        time_alone=AloneRuns(system, network, memory, run.engine).duration_ps,
     )
-    graph = maker.given("workload", ExecutionGraph) or maker.make("workload", ExecutionGraph, context)
+    graph = maker.given("workload", ExecutionGraph)
+    taken: Table = {}
+    if graph is None:
+        taken = maker.taken_defaults(compute, context)
+        graph = maker.make("workload", ExecutionGraph, context, defaults=taken)
     try:
         check_graph(graph, platform.npus)
     except ValueError as error:
         raise InputError(f"{experiment.where('workload')}: {error}") from None
+    if system.one_at_a_time_unless_ordered:
+        system.one_at_a_time = not graph.keeps_order
     if system.node_algorithms and not chooses_algorithms(graph):
         ids = ", ".join(map(str, system.node_algorithms))
         warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
+    if groups and not context.groups_in_use and isinstance(experiment.sections.get("workload"), Mapping):
+        warn(f"{experiment.where('groups')}: has no effect: no operation of the workload names one of these communicator groups")
     if graph.footprint_bytes is not None:
         memory.require(graph.footprint_bytes, experiment.where("workload"))
-    return Components(graph, platform, system, network, compute, memory, run, names, provenance(experiment, plugins, maker.options))
+    found = mismatches(platform, compute, network, graph)
+    for mismatch in found:
+        warn(mismatch.message)
+    origin = provenance(experiment, plugins, maker.options, taken, compute.workload_defaults.get(names["workload"], {}))
+    for difference in origin.changed_inputs():
+        warn(f"{difference}: the result may be another")
+    return Components(graph, platform, system, network, compute, memory, run, names, origin, dict(dotted(taken)), found, stated)
+
+
+def check_options(experiment: Experiment, plugins: Plugins) -> None:
+    """Raise InputError where a component is unknown or has no such option, or a value is not one of the option's, without making any."""
+    experiment.run_options()
+    if "workload" not in experiment.sections:
+        raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
+    maker = _Maker(experiment, plugins, {})
+    for kind in DEFAULTS:
+        if kind != "platform":
+            maker.check(kind)
+    table = experiment.sections.get("platform")
+    if isinstance(table, Mapping):
+        where = experiment.where("platform")
+        _, _, parts = _described(table, where)
+        for number, part in enumerate(parts):
+            _part_options(part, f"{where}: dimension {number}", plugins)
 
 
 def make_network(experiment: Experiment, plugins: Plugins, platform: Platform) -> Network | None:
@@ -162,43 +203,61 @@ class _Maker:
                 f" {', '.join(others)} (--set gives them, or the file as --network)"
             )
 
-    def make(self, kind: str, classes: Any, *context: Any) -> Any:
-        """The component that a section's table describes."""
+    def check(self, kind: str) -> None:
+        """Raise InputError where a section's table names an unknown plugin, or has an option that it does not have."""
         provider = self.provider(kind)
-        where = self.experiment.where(kind)
+        if provider is not None:
+            options_of(provider, self.table(kind), self.experiment.where(kind))
+
+    def table(self, kind: str) -> Table:
+        """A section's table without the name of its plugin."""
         table: Table = dict(self.experiment.sections.get(kind, {}))
         table.pop("plugin", None)
+        return table
+
+    def compute(self, platform: Platform) -> Compute:
+        """The compute model on a platform."""
+        made: Compute = self.given("compute", Compute) or self.make("compute", Compute)
+        try:
+            placed = call(f"compute {type(made).__name__}: for_platform", made.for_platform, platform)
+        except AstraError as error:
+            raise located(error, self.experiment.where("compute")) from None
+        if not isinstance(placed, Compute):
+            raise PluginError(f"compute {type(made).__name__}: for_platform returned {placed!r}, which is not a compute model")
+        return placed
+
+    def taken_defaults(self, compute: Compute, context: Context) -> Table:
+        """The options that the workload takes from the compute model."""
+        return taken_defaults(self.provider("workload"), self.table("workload"), compute, context)
+
+    def make(self, kind: str, classes: Any, *context: Any, defaults: Mapping[str, Any] | None = None) -> Any:
+        """The component that a section's table describes, with `defaults` where it gives nothing."""
+        provider = self.provider(kind)
+        where = self.experiment.where(kind)
+        table = with_defaults(self.table(kind), defaults or {})
         self.names[kind] = provider.name
         options = self.options[kind] = options_of(provider, table, where)
         try:
             made = provider.made(options, *context)
         except AstraError as error:
-            raise located(error, where) from None
+            raise located(_with_origin(error, defaults or {}), where) from None
         if not isinstance(made, classes):
             raise PluginError(f"{kind} plugin {provider.name!r} returned {made!r}, which is not a {kind}")
         return made
 
 
+def _with_origin(error: AstraError, defaults: Mapping[str, Any]) -> AstraError:
+    """The error with those of the compute model's defaults that its message names, which the experiment does not have."""
+    names = [name for name, _ in dotted(defaults) if name in str(error)]
+    if not isinstance(error, InputError) or not names:
+        return error
+    return reworded(error, f"{error} ({', '.join(names)}: of the compute model's stack, unless the workload gives it)")
+
+
 def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     """The platform that the section of an experiment describes. Raises InputError."""
     where = experiment.where("platform")
-    table = dict(experiment.sections.get("platform", {}))
-    if not table:
-        raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
-    told = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
-    logical = sizes_of(table.pop("logical_dims"), f"{where}: logical_dims") if "logical_dims" in table else None
-    if not table:
-        raise InputError(f"{where}: logical dimensions alone; expected a platform with links, too (as config.txt names)")
-    if "plugin" in table:
-        if "topology" in table:
-            raise InputError(f"{where}: plugin and topology are given; expected one of the two")
-        parts: Any = [{("topology" if key == "plugin" else key): value for key, value in table.items()}]
-    else:
-        parts = table.pop("dimensions", ())
-        for key in table:
-            raise InputError(f"{where}: unknown key {key!r}; known: name, device, logical_dims, dimensions, or plugin and its options")
-        if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
-            raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
+    told, logical, parts = _described(experiment.sections.get("platform", {}), where)
     made = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
     presets = [part for part in made if isinstance(part, _Assembled)]
     dimensions = [dimension for part in made for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
@@ -216,11 +275,39 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
         raise located(error, where) from None
 
 
-def build_compute(experiment: Experiment, plugins: Plugins) -> Compute:
-    """The compute model of an experiment, by itself. Raises InputError."""
+def _described(section: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[int] | None, Sequence[Any]]:
+    """What a platform's section says: its name and device, sizes of logical dimensions, and a table for each part. Raises InputError."""
+    table = dict(section)
+    if not table:
+        raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
+    told: dict[str, str] = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
+    logical = sizes_of(table.pop("logical_dims"), f"{where}: logical_dims") if "logical_dims" in table else None
+    if not table:
+        raise InputError(f"{where}: logical dimensions alone; expected a platform with links, too (as config.txt names)")
+    if "plugin" in table:
+        if "topology" in table:
+            raise InputError(f"{where}: plugin and topology are given; expected one of the two")
+        parts: Any = [{("topology" if key == "plugin" else key): value for key, value in table.items()}]
+    else:
+        parts = table.pop("dimensions", ())
+        for key in table:
+            raise InputError(f"{where}: unknown key {key!r}; known: name, device, logical_dims, dimensions, or plugin and its options")
+        if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
+            raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
+    return told, logical, parts
+
+
+def build_compute(experiment: Experiment, plugins: Plugins, platform: Platform | None = None) -> Compute:
+    """The compute model of an experiment on its platform, by themselves. Raises InputError."""
     maker = _Maker(experiment, plugins, {})
-    made: Compute = maker.given("compute", Compute) or maker.make("compute", Compute)
-    return made
+    return maker.compute(build_platform(experiment, plugins) if platform is None else platform)
+
+
+def workload_options(experiment: Experiment, plugins: Plugins, compute: Compute, context: Context) -> Any:
+    """The options of an experiment's workload, with those that it takes from the compute model. Raises InputError."""
+    maker = _Maker(experiment, plugins, {})
+    table = with_defaults(maker.table("workload"), maker.taken_defaults(compute, context))
+    return options_of(maker.provider("workload"), table, experiment.where("workload"))
 
 
 def dimensions_of(preset: Preset, where: str, plugins: Plugins) -> Sequence[Dimension]:
@@ -250,6 +337,20 @@ def _text(value: Any, where: str) -> str:
 
 def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Assembled:
     """What the table of a dimension makes: most often one dimension."""
+    provider, options = _part_options(part, where, plugins)
+    try:
+        made = provider.made(options)
+    except AstraError as error:
+        raise located(error, where) from None
+    if isinstance(made, Preset):
+        return _Assembled(made, dimensions_of(made, where, plugins))
+    if not isinstance(made, (list, tuple)) or not made or not all(isinstance(dimension, Dimension) for dimension in made):
+        raise PluginError(f"{where}: platform plugin {provider.name!r} returned {made!r}, which is not a list of dimensions")
+    return made
+
+
+def _part_options(part: Any, where: str, plugins: Plugins) -> tuple[Any, Any]:
+    """The topology that the table of a dimension names, and its options. Raises InputError."""
     if not isinstance(part, Mapping):
         raise InputError(f"{where}: {part!r} is not a table")
     options = dict(part)
@@ -258,11 +359,6 @@ def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Ass
         raise InputError(f"{where}: topology is missing" if topology is None else f"{where}: topology is {topology!r}, not a name")
     try:
         provider = plugins.get("platform", str(topology))
-        made = provider.made(options_of(provider, options, where))
+        return provider, options_of(provider, options, where)
     except AstraError as error:
         raise located(error, where) from None
-    if isinstance(made, Preset):
-        return _Assembled(made, dimensions_of(made, where, plugins))
-    if not isinstance(made, (list, tuple)) or not made or not all(isinstance(dimension, Dimension) for dimension in made):
-        raise PluginError(f"{where}: platform plugin {provider.name!r} returned {made!r}, which is not a list of dimensions")
-    return made

@@ -90,7 +90,8 @@ def _remembered(file: CacheFile, state: str) -> list[EntryPoint] | None:
     beginning = f"{_FIRST_LINE}\n{state}\n\n"
     if not text.startswith(beginning):
         return None
-    return [EntryPoint(*line.split("\t")) for line in text[len(beginning) :].split("\n") if line]
+    rows = [line.split("\t") for line in text[len(beginning) :].split("\n") if line]
+    return [EntryPoint(*row) for row in rows] if all(len(row) == len(EntryPoint._fields) for row in rows) else None
 
 
 def _remember(file: CacheFile, state: str, found: list[EntryPoint]) -> None:

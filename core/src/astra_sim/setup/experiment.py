@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
@@ -15,6 +15,7 @@ from astra_sim.files import Table, parse_toml, read_text
 from astra_sim.options import Typed, structure
 from astra_sim.results import is_result, read_results
 from astra_sim.setup.groups import read_groups
+from astra_sim.setup.inputs import absolute_in
 from astra_sim.setup.plugins import Plugins, shared_plugins
 from astra_sim.setup.run_options import RunOptions
 from astra_sim.setup.specs import sections_of, set_value
@@ -38,7 +39,7 @@ class Experiment:
     """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component.
 
     `KINDS` are those that there are. `left_out` is the network in the file of the platform, where the experiment takes its network from
-    elsewhere.
+    elsewhere. `inputs` are the files that options named when the result was made from which the experiment was read.
     """
 
     KINDS: ClassVar[tuple[str, ...]] = SECTIONS
@@ -48,6 +49,7 @@ class Experiment:
     run: Table = attrs.field(factory=dict)
     origin: dict[str, str] = attrs.field(factory=dict)
     left_out: Table | None = None
+    inputs: Sequence[Any] = ()
 
     def check(self) -> None:
         """Raise InputError unless sections and run are tables, and the sections known ones."""
@@ -193,11 +195,26 @@ def _of_result(path: str) -> Experiment:
     file, runs = read_results(path)
     if len(runs) != 1:
         names = ", ".join(repr(run.get("run_name")) for run in runs[:5])
-        raise InputError(f"{file} holds {len(runs)} runs ({names}{', ...' if len(runs) > 5 else ''}); expected the result of one")
-    table = runs[0].get("experiment")
+        raise InputError(
+            f"{file} holds {len(runs)} runs ({names}{', ...' if len(runs) > 5 else ''}); expected the result of one"
+            " (astra rerun --run NAME runs one of them again)"
+        )
+    return experiment_of(runs[0], file)
+
+
+def experiment_of(run: Table, file: str) -> Experiment:
+    """The experiment of a run of a result file, to whose folder the paths of inputs are relative.
+
+    Raises InputError where it cannot be run again.
+    """
+    document = absolute_in(os.path.dirname(file), run)
+    table = document.get("experiment")
     if not isinstance(table, dict) or not table:
         raise InputError(f"{file}: there is no experiment in this result, which cannot be run again")
-    experiment = Experiment(name=str(table.get("name", "")))
+    inputs = document.get("inputs", [])
+    if not isinstance(inputs, list):
+        raise InputError(f"{file}: inputs is {inputs!r}, not a list")
+    experiment = Experiment(name=str(table.get("name", "")), inputs=inputs)
     for kind in SECTIONS:
         section = table.get(kind, {})
         if not isinstance(section, dict):
@@ -208,9 +225,9 @@ def _of_result(path: str) -> Experiment:
             # As it is: a table that is used may name a file that it changes, and here all files have been read.
             experiment.sections[kind] = section
             experiment.origin[kind] = f"{file}: {kind}"
-    run = table.get("run", {})
-    if not isinstance(run, dict):
-        raise InputError(f"{file}: run is {run!r}, not a table")
-    experiment.run = run
+    options = table.get("run", {})
+    if not isinstance(options, dict):
+        raise InputError(f"{file}: run is {options!r}, not a table")
+    experiment.run = options
     experiment.origin |= {"run": f"{file}: run", "groups": f"{file}: groups"}
     return experiment

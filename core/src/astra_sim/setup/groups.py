@@ -13,10 +13,10 @@ EVERYBODY = ("", "0")
 """Names of the group of all NPUs."""
 
 
-def read_groups(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The table in a file: JSON, or TOML (*.toml). Raises InputError."""
+def read_groups(path: str | os.PathLike[str], is_input: bool = True) -> dict[str, Any]:
+    """The table in a file: JSON, or TOML (*.toml); no input where it is written again, with more in it. Raises InputError."""
     name = os.fspath(path)
-    text = read_text(name)
+    text = read_text(name, is_input)
     if name.endswith(".toml"):
         return parse_toml(text, name)
     table = parse_json(text, name)

@@ -21,7 +21,7 @@ _KNOWN: dict[str, dict[str, str]] = {
     },
     "astra-sim-compute-gpu": {
         "compute": "gpu",
-        "command": "calibrate attention, calibrate gemm",
+        "command": "calibrate attention, calibrate gemm, device",
     },
     "astra-sim-compute-recorded": {
         "compute": "recorded",
@@ -68,7 +68,7 @@ _KNOWN: dict[str, dict[str, str]] = {
     },
     "astra-sim-report": {
         "report": "timeline",
-        "command": "plot, report",
+        "command": "plot, report, timeline",
     },
     "astra-sim-reports-astra1": {
         "report": "astra1",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
 import functools
 import os
-from collections.abc import Mapping, Sequence
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import attrs
@@ -16,15 +20,22 @@ from astra_sim.files import Table
 from astra_sim.options import Typed, is_shared
 from astra_sim.providers import options_of
 from astra_sim.setup.experiment import DEFAULTS, SECTIONS, Experiment
+from astra_sim.setup.inputs import InputFiles, changed_inputs, input_files
 from astra_sim.setup.plugins import Plugins
+from astra_sim.setup.sources import binary_digests, source_digests
 from astra_sim.setup.specs import PREFIX, parse_spec, sizes_of
 
 
 class Origin(NamedTuple):
-    """The experiment of a result, ready for JSON, and the versions of what ran it. Parts of them may be those of other results, too."""
+    """The experiment of a result, ready for JSON, the versions of what ran it, and the files that options name, with digests.
+
+    Parts of them may be those of other results, too. `invocation` has what differs each time: command line, folder, host and date.
+    """
 
     experiment: Table
     versions: Table
+    inputs: list[Table]
+    invocation: Table
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -32,21 +43,35 @@ class Provenance:
     """Says where the result of a run comes from. It is worked out when it is asked for; a pickled one is worked out before.
 
     `options` are those of components, by section; `folder` is the working directory of the run, to which paths in them are relative.
+    `taken` are the options of the workload that come from the compute model, of those that were `offered`: the compute model will offer
+    them again, so the experiment does not have them, but it has what was given in place of one, even where that is a default.
     """
 
     _experiment: Experiment
     _plugins: Plugins
     _options: Mapping[str, Any]
     _folder: str
+    _inputs: Sequence[InputFiles]
+    _time: float
+    _taken: Mapping[str, Any] = attrs.field(factory=dict)
+    _offered: Mapping[str, Any] = attrs.field(factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KnownProvenance, (self.origin,)
 
     @functools.cached_property
     def origin(self) -> Origin:
-        """The experiment and the versions."""
+        """The experiment, the versions, the inputs and the invocation."""
         tables = resolved(self._experiment, self._plugins, self._options, self._folder)
-        return Origin(tables, versions(self._plugins, tables["run"]["engine"]))
+        if self._offered and "object" not in tables["workload"]:
+            given = self._experiment.sections["workload"]
+            tables["workload"] = _as_given(tables["workload"], given, self._taken, self._offered)
+        inputs = [files.table() for files in self._inputs]
+        return Origin(tables, versions(self._plugins, tables["run"]["engine"]), inputs, invocation(self._folder, self._time))
+
+    def changed_inputs(self) -> list[str]:
+        """What differs in the files of an experiment that was read from a result, a line for each option."""
+        return changed_inputs(self._experiment.inputs, self._inputs) if self._experiment.inputs else []
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -56,25 +81,91 @@ class KnownProvenance:
     origin: Origin
 
 
-def provenance(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any]) -> Provenance:
-    """The provenance of a run that is made now, of components with these options."""
+def provenance(
+    experiment: Experiment,
+    plugins: Plugins,
+    options: Mapping[str, Any],
+    taken: Mapping[str, Any] | None = None,
+    offered: Mapping[str, Any] | None = None,
+) -> Provenance:
+    """The provenance of a run that is made now, of components with these options; for `taken` and `offered` see `Provenance`."""
     try:
         folder = os.getcwd()
     except OSError:  # it has been deleted: then no relative path has been read either
         folder = ""
-    return Provenance(experiment, plugins, options, folder)
+    named = dict.fromkeys(_named_paths(experiment, plugins, options, folder))
+    inputs = [files for files in (input_files(option, path) for option, path in named) if files is not None]
+    return Provenance(experiment, plugins, options, folder, inputs, time.time(), taken or {}, offered or {})
 
 
-def versions(plugins: Plugins, engine: str) -> Table:
-    """The versions of astra, of Python and of every distribution with plugins, and the engine that runs where `engine` is chosen."""
+def _as_given(table: Mapping[str, Any], given: Mapping[str, Any], taken: Mapping[str, Any], offered: Mapping[str, Any]) -> Table:
+    """The table of a workload without what it took from the compute model, and with all that was given in place of what was offered."""
+    made = {key: value for key, value in table.items() if key not in taken or isinstance(taken[key], Mapping)}
+    for key, value in offered.items():
+        own = given.get(key)
+        if isinstance(value, Mapping):
+            inner = _as_given(made.get(key, {}), own if isinstance(own, Mapping) else {}, taken.get(key, {}), value)
+            if inner or isinstance(own, Mapping):
+                made[key] = inner
+            else:
+                made.pop(key, None)
+        elif key in given and key not in made:
+            made[key] = _untyped(own) if isinstance(own, Typed) else own
+    return made
+
+
+def invocation(folder: str, seconds: float) -> Table:
+    """The command line of this process, the working directory, the host, and a time in UTC."""
     import platform
 
+    is_astra = os.path.basename(sys.argv[0]) in ("astra", "__main__.py") if sys.argv else False
     return {
-        "astra": _version("astra-sim-core"),
+        "command": shlex.join(["astra", *sys.argv[1:]] if is_astra else sys.orig_argv),
+        "directory": folder,
+        "host": platform.node(),
+        "date": datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def versions(plugins: Plugins, engine: str, edited: bool = False) -> Table:
+    """The versions of astra, of Python and of every distribution with plugins, and the engine that runs where `engine` is chosen.
+
+    `sources` has digests of the source of distributions that may change without a new version: editable installations, folders. They are
+    those of the code when this process asked first; `edited`: as it is now, for what other processes run.
+    """
+    import platform
+
+    if edited:
+        _sources.cache_clear()
+    return {
+        "astra": _version(_KERNEL),
         "python": platform.python_version(),
         "engine": "compiled" if engine != "python" and has_compiled() else "python",
         "plugins": {info.distribution: info.version for info in plugins.infos() if info.module},
+        "sources": dict(_sources(_modules(plugins))),
     }
+
+
+def binaries(plugins: Plugins) -> dict[str, str]:
+    """Digests of the compiled modules of the distributions that `sources` has: they tell builds of the same source apart."""
+    return binary_digests(dict(_modules(plugins)))
+
+
+_KERNEL = "astra-sim-core"
+
+
+def _modules(plugins: Plugins) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The modules of each distribution with plugins, and of the kernel."""
+    found: dict[str, list[str]] = {_KERNEL: [__name__]}
+    for info in plugins.infos():
+        if info.module:
+            found.setdefault(info.distribution, []).append(info.module)
+    return tuple((distribution, tuple(sorted(modules))) for distribution, modules in sorted(found.items()))
+
+
+@functools.lru_cache(maxsize=16)
+def _sources(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, str]:
+    return source_digests(dict(modules))
 
 
 @functools.cache
@@ -82,6 +173,35 @@ def _version(distribution: str) -> str:
     import importlib.metadata
 
     return importlib.metadata.version(distribution)
+
+
+def version_differences(recorded: Mapping[str, Any], now: Mapping[str, Any], names: Sequence[str] = ("recorded", "now")) -> list[str]:
+    """In which packages, Python or engine two tables of `versions` differ, a line for each; `names` are what to call the two."""
+    first, second = names
+    lines = [
+        f"{key}: {recorded[key]} ({first}), {now.get(key)} ({second})"
+        for key in ("astra", "python", "engine")
+        if key in recorded and recorded[key] != now.get(key)
+    ]
+    plugins, others = (_table(each, "plugins") for each in (recorded, now))
+    sources, other_sources = (_table(each, "sources") for each in (recorded, now))
+    for name in sorted({*plugins, *others, *sources, *other_sources}):
+        version, other = plugins.get(name), others.get(name)
+        if version != other:
+            lines.append(f"{name}: {version or 'not installed'} ({first}), {other or 'not installed'} ({second})")
+        elif "sources" in recorded and sources.get(name) != other_sources.get(name):
+            label = f" {version}" if version else ""
+            lines.append(f"{name}{label}: the source differs ({_source(sources, name)} {first}, {_source(other_sources, name)} {second})")
+    return lines
+
+
+def _table(versions: Mapping[str, Any], key: str) -> Table:
+    found = versions.get(key)
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _source(sources: Mapping[str, Any], name: str) -> str:
+    return str(sources.get(name, "as released"))
 
 
 def resolved(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any], folder: str) -> Table:
@@ -104,6 +224,20 @@ def resolved(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any
             tables[kind] = {"plugin": str(given.get("plugin", DEFAULTS[kind])), **resolver.options(options[kind])}
     tables["run"] = resolver.options(experiment.run_options())
     return tables
+
+
+def _named_paths(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any], folder: str) -> Iterator[tuple[str, str]]:
+    """The options that name files, as `section.key`, each with an absolute path, or with how the names of its files begin."""
+    resolver = _Resolver(plugins, folder)
+    for kind, value in options.items():
+        yield from resolver.paths(value, kind)
+    table = experiment.sections.get("platform")
+    if isinstance(table, Mapping):
+        rest = {key: value for key, value in table.items() if key not in ("name", "device", "logical_dims")}
+        for key, parts in (("plugin", [rest]), ("topology", [rest]), ("topology", rest.get("dimensions", ()))):
+            for part in parts:
+                if key in part:
+                    yield from resolver.paths(resolver.part_options(part, key), "platform")
 
 
 _MOST_TABLES = 512
@@ -132,9 +266,30 @@ class _Resolver:
 
     def _part(self, table: Mapping[str, Any], key: str) -> Table:
         """The table of dimensions, whose plugin stands under `key`."""
+        return {key: str(table[key]), **self.options(self.part_options(table, key))}
+
+    def part_options(self, table: Mapping[str, Any], key: str) -> Any:
+        """The options of dimensions, whose plugin stands under `key`."""
         provider = self.plugins.get("platform", str(table[key]))
-        options = options_of(provider, {option: value for option, value in table.items() if option != key}, "platform")
-        return {key: str(table[key]), **self.options(options)}
+        return options_of(provider, {option: value for option, value in table.items() if option != key}, "platform")
+
+    def paths(self, options: Any, where: str) -> Iterator[tuple[str, str]]:
+        """The fields of an options object that name files, each with its place and an absolute path."""
+        cls: Any = type(options)
+        for name, _, metadata in _fields(cls) if attrs.has(cls) else ():
+            value = getattr(options, name)
+            if metadata is None:
+                nested: Any = type(value)
+                if _has_fields(nested):
+                    yield from self.paths(value, f"{where}.{name}")
+                continue
+            texts: list[str] = []
+            _each_text(value, texts.append)
+            for text in texts:
+                if metadata.get("specs"):
+                    yield from ((f"{where}.{name}", path) for path in self._paths_of_spec(metadata["specs"], text))
+                elif self._is_path(text, metadata["path"]):
+                    yield f"{where}.{name}", self._absolute(text, metadata["path"])
 
     def options(self, options: Any, brief: bool = False) -> Table:
         """The fields of an options object, if any, that are not None; `brief`: and have another value than the default."""
@@ -185,25 +340,38 @@ class _Resolver:
             return self._absolute(value, metadata["path"])
         return value
 
+    def _is_path(self, text: str, kind: str) -> bool:
+        looks_like_one = os.sep in text or os.path.splitext(text)[1] != ""
+        return kind == "path" or (looks_like_one and os.path.isfile(os.path.join(self.folder, text)))
+
     def _absolute(self, path: str, kind: str) -> str:
-        looks_like_one = os.sep in path or os.path.splitext(path)[1] != ""
-        if kind == "path" or (looks_like_one and os.path.isfile(os.path.join(self.folder, path))):
-            return os.path.normpath(os.path.join(self.folder, path))
-        return path
+        return os.path.normpath(os.path.join(self.folder, path)) if self._is_path(path, kind) else path
 
     def _spec(self, kind: str, spec: str) -> str:
         """`NAME?key=value` with absolute paths."""
-        if "?" not in spec:
+        name, table, paths = self._parsed_spec(kind, spec)
+        if not table:
             return spec
+        parts = [f"{key}={self._absolute(value, paths[key]) if key in paths else value}" for key, value in table.items()]
+        return f"{name}?{'&'.join(parts)}"
+
+    def _paths_of_spec(self, kind: str, spec: str) -> list[str]:
+        """The absolute paths in `NAME?key=value`."""
+        _, table, paths = self._parsed_spec(kind, spec)
+        return [self._absolute(table[key], paths[key]) for key in table if key in paths and self._is_path(table[key], paths[key])]
+
+    def _parsed_spec(self, kind: str, spec: str) -> tuple[str, Table, dict[str, str]]:
+        """The name in `NAME?key=value`, its options, and those of them that name files; no options of what is no such spec."""
+        if "?" not in spec:
+            return spec, {}, {}
         try:
             table = parse_spec(PREFIX + spec)
             name = table.pop("plugin")
             options = self.plugins.get(kind, name).load_options()
         except AstraError:
-            return spec  # a name of its own that a system gives to something else
-        paths = {field.name: field.metadata["path"] for field in attrs.fields(options) if field.metadata.get("path")} if options else {}
-        parts = [f"{key}={self._absolute(value, paths[key]) if key in paths else value}" for key, value in table.items()]
-        return f"{name}?{'&'.join(parts)}"
+            return spec, {}, {}  # a name of its own that a system gives to something else
+        fields = attrs.fields(options) if options else ()
+        return name, table, {field.name: field.metadata["path"] for field in fields if field.metadata.get("path")}
 
 
 _has_fields = functools.cache(attrs.has)

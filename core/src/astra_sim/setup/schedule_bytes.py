@@ -3,8 +3,9 @@
 A rank's buffer of `request.bytes` is cut into pieces: `ranks` of them, or `cut` times as many; in an all-gather it is `cut` of those.
 Algorithms that halve or divide cut off fractions, so a message may differ from its pieces by two bytes for each of them.
 
-Two names of pieces have a meaning of their own:
+Three names of pieces have a meaning of their own:
 
+* `(PARTS[i], p)`: a part of piece p. A schedule that all ranks share may cut every piece in two such parts.
 * `(ALL, p)`: the network joins piece p of all ranks; the message stands for what the rank gives and for what it gets.
 * `UNNAMED`: data of which only the bytes are known. Messages of that kind are not compared, nor schedules that have one.
 """
@@ -18,6 +19,7 @@ from astra_sim.schedule import Collective, RankProgram, Request, Schedule, defau
 
 ALL = "all"
 UNNAMED = "unnamed"
+PARTS = "lower", "upper"
 _ROUNDING = 2
 """Bytes by which a message may differ from each of its pieces."""
 
@@ -58,10 +60,18 @@ def check_message(size: int, names: Iterable[Hashable], request: Request, cut: i
         raise ScheduleError(f"{_asked(request)}: {who} sends {pieces} in a message of {size} bytes; expected {least} to {most}")
 
 
+def has_parts(schedule: Schedule) -> bool:
+    """Whether the messages of a schedule that all ranks share carry parts of pieces."""
+    if not schedule.is_shared:
+        return False
+    names = next((_known(step.pieces_of(0)) for step in schedule.programs[0].steps if step.send_to is not None), ())
+    return bool(names) and isinstance(names[0], tuple) and names[0][0] in PARTS
+
+
 def cut_of(schedule: Schedule) -> int:
-    """Pieces for each rank: one, or as many as the steps name."""
+    """Pieces for each rank: one, or as many as the steps name. The parts of pieces count as pieces."""
     if schedule.is_shared:
-        return 1
+        return len(PARTS) if has_parts(schedule) else 1
     highest = -1
     for _, program in schedule.first_places():
         for step in program.steps:

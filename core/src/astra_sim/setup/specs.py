@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra_sim.errors import InputError, PluginError, located
-from astra_sim.files import Table, parse_json, parse_toml, read_text
+from astra_sim.files import ReadTexts, Table, parse_json, parse_toml, read_text
 from astra_sim.options import Typed, can_be_kept
 from astra_sim.providers import Provider, options_of
 from astra_sim.setup.plugins import Plugins
@@ -112,17 +112,24 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
     text = read_text(path)
     key = kind, path, _content(text), plugins
-    if key not in _read:
-        if len(_read) >= _FILES_KEPT:
-            _read.clear()
-        _read[key] = _tables(kind, path, text, plugins)
-    return _read[key]
+    known = _read.get(key)
+    if known is not None and known[1].are_the_same():
+        return known[0]
+    if len(_read) >= _FILES_KEPT:
+        _read.clear()
+    with ReadTexts() as others:
+        sections = _tables(kind, path, text, plugins)
+    _read[key] = sections, others
+    return sections
 
 
 _FILES_KEPT = 256
 _LONGEST_KEPT = 1 << 16
-_read: dict[tuple[str, str, str | bytes, Plugins], dict[str, Table]] = {}
-"""What files held, by what they were read as, path and content: a sweep reads each once, and a changed one again."""
+_read: dict[tuple[str, str, str | bytes, Plugins], tuple[dict[str, Table], ReadTexts]] = {}
+"""What files held, by what they were read as, path and content, with the other files that they name: a sweep reads each once.
+
+Where the file or one of the others has changed, all are read again.
+"""
 
 
 def _content(text: str) -> str | bytes:

@@ -5,8 +5,9 @@ n - 1; for all-to-all piece (a, b) is what rank a has for rank b. In programs th
 in the way of the step's peer: offsets for `shift`, bit patterns for `xor`.
 
 A buffer may be cut finer: where ranks have programs of their own that name higher pieces, it has k * n of them, as few as that takes, and
-rank r has the k from r * k on. Two names have a meaning of their own (see `astra_sim.setup.schedule_bytes`):
+rank r has the k from r * k on. Three names have a meaning of their own (see `astra_sim.setup.schedule_bytes`):
 
+* `("lower", p)` and `("upper", p)`: the two parts of piece p. All messages of a program that all ranks share may carry such parts.
 * `(ALL, p)`: the network joins piece p of all ranks, as they have it at the start; the message brings the sum.
 * `UNNAMED`: data of which only the bytes are known. Then what is checked is that every rank hears of every other.
 """
@@ -18,7 +19,7 @@ from collections.abc import Hashable
 
 from astra_sim.errors import ScheduleError
 from astra_sim.schedule import Collective, Peer, Request, Schedule, Step, lower
-from astra_sim.setup.schedule_bytes import ALL, UNNAMED, check_bytes, check_message, cut_of
+from astra_sim.setup.schedule_bytes import ALL, PARTS, UNNAMED, check_bytes, check_message, cut_of, has_parts
 from astra_sim.testing.requirement import require
 
 Contents = dict[Hashable, Counter[int]]
@@ -32,19 +33,18 @@ def check_schedule(schedule: Schedule, request: Request) -> list[Contents]:
     complete piece each; after an all-gather every rank holds every piece; after an all-to-all what was meant for it. Every message is as
     large as its pieces. Raises AssertionError if not, or if a rank does not finish.
     """
-    cut = cut_of(schedule)
     try:
-        contents = _checked(schedule, request, cut)
+        contents = _checked(schedule, request)
         check_bytes(schedule, request)
     except ScheduleError as error:
         raise AssertionError(str(error)) from None
     return contents
 
 
-def _checked(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
+def _checked(schedule: Schedule, request: Request) -> list[Contents]:
     """The same, but for the bytes that the collective needs in all."""
+    n, cut = schedule.ranks, 1 if has_parts(schedule) else cut_of(schedule)
     contents = _move(schedule, request, cut)
-    n = schedule.ranks
     if any(UNNAMED in held for held in contents):
         for rank, held in enumerate(contents):
             missing = [other for other in range(n) if other not in held.get(UNNAMED, Counter([rank]))]
@@ -69,6 +69,12 @@ def _checked(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
             require(len(pieces) == cut, f"rank {rank} holds {len(pieces)} complete pieces; expected {'one' if cut == 1 else cut}")
         require(set().union(*whole_of) == set(range(n * cut)), "some piece is complete on no rank")
     return contents
+
+
+def _joined(held: Contents) -> Contents:
+    """What a rank holds of whole pieces, of parts of pieces: contributions that are in both."""
+    lower, upper = ({name[1]: held[name] for name in held if isinstance(name, tuple) and name[0] == part} for part in PARTS)
+    return {piece: lower[piece] & upper[piece] for piece in lower.keys() & upper.keys()}
 
 
 def _words(held: Counter[int]) -> str:
@@ -111,14 +117,17 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     """Run the schedule with messages delivered in the order they are sent."""
     n = schedule.ranks
     programs = lower(schedule)
+    parts, size_cut = has_parts(schedule), cut_of(schedule)
     initial = [_initial(index, request, cut) for index in range(n)]
+    if parts:
+        initial = [{(part, piece): Counter(count) for part in PARTS for piece, count in held.items()} for held in initial]
     ranks = [_Rank(schedule, index, dict(initial[index])) for index in range(n)]
     wire: deque[tuple[int, int, Contents]] = deque()
 
     def message(index: int, step: Step) -> Contents:
         names = [_absolute(piece, step.send_to or Peer("shift", 0), index, n) for piece in step.pieces_of(0)]
         require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
-        check_message(step.bytes, names, request, cut, f"rank {index}")
+        check_message(step.bytes, names, request, size_cut, f"rank {index}")
         data: Contents = {}
         for name in names:
             if name == UNNAMED:
@@ -172,4 +181,4 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
         program = programs[index % len(programs)]
         require(state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}")
         require(state.tokens == program.tokens, f"rank {index} waits for {len(state.awaited)} messages that never come")
-    return [state.held for state in ranks]
+    return [_joined(state.held) if parts else state.held for state in ranks]

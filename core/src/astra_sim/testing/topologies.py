@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from astra_sim.fabric import Wire, uniform_links_of
 from astra_sim.platform import Dimension, Topology
 from astra_sim.schedule import Peer
 from astra_sim.testing.requirement import require
@@ -62,7 +63,11 @@ def check_symmetry(dimension: Dimension) -> None:
 
 
 def check_links(dimension: Dimension) -> None:
-    """Raise AssertionError unless the links of a topology that lists them can be, and join all NPUs."""
+    """Raise AssertionError unless the links of a topology that lists them can be, and join all NPUs.
+
+    What it says of links that look the same from all NPUs must be what it lists.
+    """
+    _check_uniform_links(dimension)
     listed = getattr(dimension.topology, "links", None)
     if not callable(listed):
         return
@@ -79,6 +84,17 @@ def check_links(dimension: Dimension) -> None:
         reached = _reached(leaves, source)
         for npu in range(dimension.size):
             require(npu in reached, f"over its links NPU {source} does not reach NPU {npu}")
+
+
+def _check_uniform_links(dimension: Dimension) -> None:
+    uniform, wires = uniform_links_of(dimension), getattr(dimension.topology, "wires", None)
+    if uniform is None:
+        return
+    require(uniform.size == dimension.size, f"uniform_links() has {uniform.size} NPUs; expected {dimension.size}")
+    require(callable(wires), "it has uniform_links() and no wires(); expected both")
+    if uniform.link_count() <= _MOST_RANKS**2 and callable(wires):
+        same = [Wire(*wire) for wire in wires()] == uniform.wires()
+        require(same, f"uniform_links() is {uniform!r}, and wires() lists other links; expected uniform_links().wires()")
 
 
 def _reached(leaves: dict[int, set[int]], source: int) -> set[int]:

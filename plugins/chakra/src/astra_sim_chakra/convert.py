@@ -31,6 +31,7 @@ from astra_sim.toml_text import to_toml
 from astra_sim_chakra.embedded import embedded_workload, workload_metadata
 from astra_sim_chakra.flexflow import NS, read_flexflow
 from astra_sim_chakra.graph_nodes import graph_nodes
+from astra_sim_chakra.messages import Attribute
 from astra_sim_chakra.pytorch.commands import replay_lines
 from astra_sim_chakra.pytorch.converting import convert as convert_linked
 from astra_sim_chakra.pytorch.host import host_of, read_host
@@ -39,9 +40,10 @@ from astra_sim_chakra.pytorch.linking import link
 from astra_sim_chakra.pytorch.replay import replay
 from astra_sim_chakra.ranks import extension_of, find_ranks, load_ranks, rank_path
 from astra_sim_chakra.text_workload import to_text
+from astra_sim_chakra.trace import ONE_AT_A_TIME, Metadata
 from astra_sim_chakra.trace_files import load_trace
 from astra_sim_chakra.trace_json import from_json, is_trace, parse_document, to_json
-from astra_sim_chakra.writer import encode_nodes, trace_of, write_encoded, write_trace
+from astra_sim_chakra.writer import DEFAULT_METADATA, encode_nodes, trace_of, write_encoded, write_trace
 
 SOURCES = ("text", "toml", "json", "chakra", "flexflow", "pytorch")
 TARGETS = ("text", "toml", "json", "chakra")
@@ -340,7 +342,8 @@ def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
     rank = request.rank if request.rank is not None else converted.rank
     prefix = _prefix(request.target)
     target = rank_path(prefix, rank)
-    trace = trace_of(converted.nodes, name=target)
+    metadata = Metadata(DEFAULT_METADATA.version, (Attribute(ONE_AT_A_TIME, "bool_val", False),))
+    trace = trace_of(converted.nodes, metadata, name=target)
     write_trace(target, trace, compress=request.compress, files=files)
     lines = [f"{len(trace)} nodes: {target}", *replay_lines(replay(converted), Screen())]
     if converted.left_out:
@@ -356,7 +359,7 @@ def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
 def _joined(prefix: str, groups: dict[str, list[int]]) -> dict[str, Any]:
     """Process groups with those that are there already, from other ranks. Raises InputError where a name means other ranks there."""
     path = f"{prefix}.groups.json"
-    before = read_groups(path) if os.path.exists(path) else {}
+    before = read_groups(path, is_input=False) if os.path.exists(path) else {}
     for name, ranks in groups.items():
         if name in before and before[name] != ranks:
             raise InputError(f"{path}: process group {name!r} is {before[name]}, and {ranks} in this trace; expected traces of one run")

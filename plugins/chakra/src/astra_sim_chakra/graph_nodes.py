@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, NpuProgram, Operation, Receive, Send, Wait, peer_of
+from astra_sim.graph import (
+    Communicate,
+    Composite,
+    Compute,
+    ExecutionGraph,
+    MemoryAccess,
+    NpuProgram,
+    Operation,
+    Receive,
+    Send,
+    Wait,
+    operation_rows,
+    peer_of,
+)
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective
 from astra_sim.units import PS_PER_NS
@@ -96,6 +109,8 @@ class _Writer:
         self._names = _Names(graph)
         self._partitions: dict[tuple[int, ...], Mapping[int, str]] = {}
         self._ends: list[tuple[int, ...]] = []  # for each operation, the nodes that must have ended
+        self._within: list[tuple[int, ...]] = []  # the same for the last composites, of which each continues the one before
+        self._begin: tuple[int, ...] = ()  # the nodes after which the first of these begins
 
     def write(self) -> GraphNodes:
         """The nodes."""
@@ -105,11 +120,30 @@ class _Writer:
 
     def _write(self, operation: Operation) -> tuple[int, ...]:
         """Write an operation. Returns the nodes that must have ended for it to have ended."""
-        if not isinstance(operation, (Compute, Communicate, Send, Receive, MemoryAccess, Wait)):
+        if not isinstance(operation, (Compute, Communicate, Send, Receive, MemoryAccess, Wait, Composite)):
             raise InputError(f"operation {len(self._ends)}, a {type(operation).__name__}, cannot be written as a Chakra node")
         before = _merged(self._ends, operation.after)
         if isinstance(operation, Wait):
             return tuple(dict.fromkeys(before + _merged(self._ends, operation.pending)))
+        if isinstance(operation, Composite):
+            return self._composite(operation, before)
+        return self._single(operation, before)
+
+    def _composite(self, composite: Composite, before: tuple[int, ...]) -> tuple[int, ...]:
+        """Write the operations of a composite, each by itself."""
+        if composite.previous is None:
+            self._within, self._begin = [], before
+        first, rows = len(self._within), operation_rows(composite.operations)
+        for row, kind in enumerate(rows.kind_of):
+            waits = rows.after[row]
+            ready = _merged(self._within, waits) if len(waits) else self._begin
+            operation = rows.kinds[kind]
+            self._within.append(ready if isinstance(operation, Wait) else self._single(operation, ready))
+        until = composite.until or range(first, len(self._within))
+        return _merged(self._within, until) if len(until) else before
+
+    def _single(self, operation: Operation, before: tuple[int, ...]) -> tuple[int, ...]:
+        """Write an operation that is one node, after others."""
         if isinstance(operation, Compute):
             duration = round(operation.duration_ps / PS_PER_NS)
             return self._add(operation, NodeType.COMP_NODE, before, duration_ns=duration) if duration else before
@@ -118,6 +152,7 @@ class _Writer:
         if isinstance(operation, MemoryAccess):
             kind = NodeType.MEM_STORE_NODE if operation.write else NodeType.MEM_LOAD_NODE
             return self._add(operation, kind, before, tensor_size=operation.bytes)
+        assert isinstance(operation, (Send, Receive))
         self._made._messages[len(self._made.nodes)] = operation
         kind = NodeType.COMM_SEND_NODE if isinstance(operation, Send) else NodeType.COMM_RECV_NODE
         return self._add(operation, kind, before, comm_size=operation.bytes, comm_tag=operation.tag)
@@ -180,7 +215,7 @@ class _Names:
         return f"{layer} {operation.training_pass} {kind}".strip()
 
 
-def _merged(ends: Sequence[tuple[int, ...]], operations: tuple[int, ...]) -> tuple[int, ...]:
+def _merged(ends: Sequence[tuple[int, ...]], operations: Iterable[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(node for operation in operations for node in ends[operation]))
 
 

@@ -58,21 +58,23 @@ def astra_workloads() -> list[Provider]:
 
 @hookimpl
 def astra_formats() -> list[FileFormat]:
+    of_chakra, of_json = (
+        "Chakra execution traces PREFIX.0.et, PREFIX.1.et, ..., by their prefix",
+        "The same as JSON, PREFIX.0.json, PREFIX.1.json, ..., of astra or of chakra_jsonizer, by their prefix",
+    )
     return [
         FileFormat(
-            "chakra",
-            "Chakra execution traces PREFIX.0.et, PREFIX.1.et, ..., by their prefix",
+            name,
+            summary,
             kinds=("workload",),
             recognises="astra_sim_chakra.workload:recognises",
             read="astra_sim_chakra.workload:read_prefix",
-            first_file=".0.et",
-        ),
-        FileFormat(
-            "chakra_json",
-            "The same as JSON, PREFIX.0.json, PREFIX.1.json, ..., of astra or of chakra_jsonizer, by their prefix",
-            kinds=("workload",),
-            recognises="astra_sim_chakra.workload:recognises",
-            read="astra_sim_chakra.workload:read_prefix",
-            first_file=".0.json",
-        ),
+            first_file=f".0{extension}",
+        )
+        for name, extension, summary in (
+            ("chakra", ".et", of_chakra),
+            ("chakra_json", ".json", of_json),
+            ("chakra_gzip", ".et.gz", "Gzipped Chakra execution traces PREFIX.0.et.gz, PREFIX.1.et.gz, ..., by their prefix"),
+            ("chakra_json_gzip", ".json.gz", "The same as gzipped JSON, PREFIX.0.json.gz, PREFIX.1.json.gz, ..., by their prefix"),
+        )
     ]

@@ -1,5 +1,8 @@
 """The nodes of a trace as a program: in an order in which each comes after what it waits for, grouped into kinds of nodes that are alike.
 
+Of nodes that are ready at once the one with the lowest id is issued first, as in ASTRA-sim 2.x; `priorities` say so where a node waits for
+one of a later id. The order of the file has no effect.
+
 Nodes that compute are alike if they do it on the same device; what they compute is their work. Others are alike if nothing but their names,
 ids, dependencies and durations differ. `native/program.cpp` does the same.
 """
@@ -24,8 +27,9 @@ _WORK = (*_DEVICE, "duration_ns", "num_ops", "tensor_size")
 class ProgramColumns:
     """The program in columns: `rows` holds the row of each node in the trace, `kind_of` its kind, `after` the nodes it waits for.
 
-    `work_of` holds the work that a node computes; the number of works if it computes none. `kinds` and `works` hold the row of the first
-    node of each kind and of each work. Columns have 32 bits (code I).
+    `priorities` holds for each node the place of its id among all ids; None if ids ascend with places. `work_of` holds the work that a node
+    computes; the number of works if it computes none. `kinds` and `works` hold the row of the first node of each kind and of each work.
+    Columns have 32 bits (code I).
     """
 
     rows: Sequence[int]
@@ -34,6 +38,7 @@ class ProgramColumns:
     works: Sequence[int]
     work_of: Column
     after: Dependencies
+    priorities: Column | None
 
 
 def program_columns(trace: Trace, computing: bytes, apart: Sequence[Column] = (), *, compiled: bool | None = None) -> ProgramColumns:
@@ -48,7 +53,7 @@ def program_columns(trace: Trace, computing: bytes, apart: Sequence[Column] = ()
     order = b"" if isinstance(trace.order, range) else memoryview(trace.order).tobytes()  # type: ignore[arg-type]
     dependencies = (trace.control.end, trace.control.rows, trace.data.end, trace.data.rows)
     alike = [[column.tobytes() for column in columns] for columns in _alike(trace, apart)]
-    rows, kinds, kind_of, works, work_of, after_end, after = core.program(
+    rows, kinds, kind_of, works, work_of, after_end, after, priorities = core.program(
         trace.id.tobytes(), *(each.tobytes() for each in dependencies), order, *alike, computing
     )
     return ProgramColumns(
@@ -58,6 +63,7 @@ def program_columns(trace: Trace, computing: bytes, apart: Sequence[Column] = ()
         view(works, "I"),
         view(work_of, "I"),
         Dependencies(view(after_end, "Q"), view(after, "I")),
+        view(priorities, "I") if priorities else None,
     )
 
 
@@ -69,14 +75,12 @@ def _alike(trace: Trace, apart: Sequence[Column]) -> list[list[Column]]:
 
 def _in_python(trace: Trace, computing: bytes, apart: Sequence[Column]) -> ProgramColumns:
     waits = trace.all_dependencies()
-    ids = trace.id.tolist()
-    rows: Sequence[int] = range(len(ids))
-    if any(first > second for first, second in itertools.pairwise(ids)):
-        rows = sorted(rows, key=ids.__getitem__)
+    rows, ids = trace.order, trace.id
     place = _places(rows)
-    if any(place[other] >= place[row] for row in rows for other in waits[row]):
-        rows = list(trace.order)
-        place = _places(rows)
+    priorities = None
+    if any(ids[first] > ids[second] for first, second in itertools.pairwise(rows)):
+        rank_of = _places(sorted(rows, key=ids.__getitem__))
+        priorities = column((rank_of[row] for row in rows), "I")
     device, others, work = (list(zip(*columns, strict=True)) for columns in _alike(trace, apart))
     kinds, works = _Numbers(), _Numbers()
     kind_of, work_of = [], []
@@ -86,7 +90,7 @@ def _in_python(trace: Trace, computing: bytes, apart: Sequence[Column]) -> Progr
         work_of.append(works.of(work[row], row) if does else -1)
     work_of = [len(works.firsts) if number < 0 else number for number in work_of]
     after = Dependencies.of([[place[other] for other in waits[row]] for row in rows])
-    return ProgramColumns(rows, kinds.firsts, column(kind_of, "I"), works.firsts, column(work_of, "I"), after)
+    return ProgramColumns(rows, kinds.firsts, column(kind_of, "I"), works.firsts, column(work_of, "I"), after, priorities)
 
 
 class _Numbers:

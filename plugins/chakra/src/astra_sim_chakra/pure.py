@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Iterator, Sequence
+from operator import lt
 from typing import Any
 
 from astra_sim_chakra.messages import Broken, NodeMessage, check_fields, parsed, read_varint
@@ -217,9 +218,9 @@ class Reader:
             yield from self._columns[name][ends[row - 1] if row else 0 : ends[row]]
 
     def _order(self) -> array[int]:
-        """An order in which every node comes after what it depends on; empty if the order of the file is one."""
+        """The order in which nodes come after what they depend on and the lowest ids come first; empty if the file has it."""
         ids = self._columns["id"]
-        if all(other < row for row in range(len(ids)) for other in self._dependencies_of(row)):
+        if all(map(lt, ids, ids[1:])) and all(other < row for row in range(len(ids)) for other in self._dependencies_of(row)):
             return array("I")
         order, waits = self._sorted(_KINDS)
         if len(order) < len(ids):

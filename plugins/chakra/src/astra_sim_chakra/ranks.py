@@ -9,12 +9,16 @@ from array import array
 
 import attrs
 from astra_sim import InputError
+from astra_sim.errors import warn
+from astra_sim.files import note_input
 from astra_sim.rows import Column
 
 from astra_sim_chakra.trace import Trace
-from astra_sim_chakra.trace_files import JSON, load_trace
+from astra_sim_chakra.trace_files import GZIP, JSON, load_trace
 
 PROTOBUF = ".et"
+EXTENSIONS = (PROTOBUF, JSON, f"{PROTOBUF}{GZIP}", f"{JSON}{GZIP}")
+"""What the files of ranks end in."""
 
 
 @attrs.frozen(eq=False)
@@ -56,15 +60,16 @@ def rank_path(prefix: str, rank: int, extension: str = PROTOBUF) -> str:
 
 
 def extension_of(prefix: str) -> str:
-    """What the files of ranks end in: `.json` if there are such files, and none that end in `.et`. Raises InputError as `find_ranks`."""
-    return JSON if not find_ranks(prefix) and find_ranks(prefix, JSON) else PROTOBUF
+    """What the files of ranks end in: the first of `EXTENSIONS` of which there are files. Raises InputError as `find_ranks`."""
+    return next((extension for extension in EXTENSIONS if find_ranks(prefix, extension)), PROTOBUF)
 
 
 def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep: bool = False, dependencies: str = "both") -> RankTraces:
-    """The traces of all ranks: files `<prefix>.<rank>.et`, from rank 0 on; if there are none, `<prefix>.<rank>.json`.
+    """The traces of all ranks: files `<prefix>.<rank>.et`, from rank 0 on; if there are none, `.json`, `.et.gz`
+    or `.json.gz`.
 
-    `ranks`: how many there must be (None: as many as there are). `keep` and `dependencies` as for `load_trace`. Raises InputError
-    like `load_trace`, and if a file is missing, there are too many, or a peer is not a rank.
+    `ranks`: how many there must be (None: as many as there are); files of further ranks are not read, and a warning says so. `keep` and
+    `dependencies` as for `load_trace`. Raises InputError like `load_trace`, and if a file is missing or a peer is not a rank.
     """
     prefix = os.fspath(prefix)
     extension = extension_of(prefix)
@@ -78,7 +83,8 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
             last = f"expected ranks 0 to {count - 1}, and {max(present)} is the last there is{fewer}"
             raise InputError(f"{rank_path(prefix, rank, extension)} is missing; {last}")
     if max(present) >= count:
-        raise InputError(f"{rank_path(prefix, max(present), extension)}: there are traces for {max(present) + 1} ranks; expected {count}")
+        last = rank_path(prefix, max(present), extension)
+        warn(f"{last}: there are traces for {max(present) + 1} ranks; only those of ranks 0 to {count - 1} run, as in ASTRA-sim 2.x")
     by_bytes: dict[bytes, Trace] = {}
     places: dict[bytes, int] = {}
     programs: list[Trace] = []
@@ -118,6 +124,7 @@ def find_ranks(prefix: str, extension: str = PROTOBUF) -> set[int]:
 def _file_digest(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
+            note_input(file.fileno())
             return hashlib.file_digest(file, "sha256").digest()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None

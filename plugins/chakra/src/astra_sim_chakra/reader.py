@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from astra_sim import InputError
+from astra_sim.files import note_input
 
 from astra_sim_chakra import pure
 from astra_sim_chakra.messages import Broken, GlobalMetadata, attribute_of, parsed
@@ -41,6 +42,7 @@ def parse_trace(data: bytes, name: str, *, keep: bool = False, dependencies: str
 def open_trace(path: str) -> Iterator[IO[bytes]]:
     """The bytes of a trace file, unpacked. An error in the file becomes an InputError that names it."""
     with _translated(path), open(path, "rb") as file:
+        note_input(file.fileno())
         yield _unpacked(file)
 
 

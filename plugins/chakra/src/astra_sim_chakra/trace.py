@@ -26,6 +26,15 @@ class Metadata:
         """The value of the attribute of that name; None if there is no such attribute."""
         return next((attribute.value for attribute in self.attributes if attribute.name == name), None)
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the dependencies of nodes hold all orders in which they ran, so that an NPU may do several of a sort at a time."""
+        return self.get(ONE_AT_A_TIME) is False
+
+
+ONE_AT_A_TIME = "astra_one_at_a_time"
+"""The attribute of the metadata that says whether an NPU does one operation of each sort at a time."""
+
 
 @attrs.define(kw_only=True)
 class Node:
@@ -63,7 +72,8 @@ class Trace:
     (index into `groups`, the names of process groups), `involved` (index into `involved_dims`); -1 where the trace has no value.
     `comm_priority` and `comm_tag` are 0 there.
 
-    `order` lists the rows so that each comes after what it depends on. `left_out` counts control dependencies on nodes that are not in
+    `order` lists the rows so that each comes after what it depends on; of all such orders it is the one in which the lowest ids come
+    first, whatever the order of the file. `left_out` counts control dependencies on nodes that are not in
     the file; these are allowed only in traces converted from PyTorch. With `relative_peers`, `comm_src` and `comm_dst` are distances:
     (peer - rank) modulo the number of ranks.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import compress
 from operator import and_
 from typing import Any
@@ -18,10 +18,11 @@ from astra_sim.schedule import Collective, shift
 from astra_sim.units import PS_PER_NS, picoseconds
 
 from astra_sim_chakra.program import program_columns
-from astra_sim_chakra.ranks import load_ranks
+from astra_sim_chakra.ranks import RankTraces, load_ranks
 from astra_sim_chakra.reader import DEPENDENCIES
 from astra_sim_chakra.schema import CollectiveType, NodeType
-from astra_sim_chakra.trace import Trace, given
+from astra_sim_chakra.trace import given
+from astra_sim_chakra.trace_files import load_trace
 
 _COLLECTIVES = {
     CollectiveType.ALL_REDUCE: Collective.ALL_REDUCE,
@@ -53,10 +54,11 @@ def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
         alike.setdefault((number, tuple(traces.groups_of[rank])), []).append(rank)
     programs = []
     for (number, groups), members in alike.items():
-        operations = _Builder(traces.programs[number], traces.path(members[0]), groups, members, context).operations()
+        operations = _Builder(traces, number, groups, members, options.dependencies, context).operations()
         programs.append(NpuProgram(operations, tuple(members)))
     first, *others = programs
-    return ExecutionGraph(first.operations, context.platform.logical_dimensions(), (), None, tuple(others))
+    keeps_order = all(program.metadata.keeps_order for program in traces.programs)
+    return ExecutionGraph(first.operations, context.platform.logical_dimensions(), (), None, tuple(others), keeps_order=keeps_order)
 
 
 def read_prefix(text: str, path: str) -> dict[str, dict[str, Any]]:
@@ -75,19 +77,45 @@ def _among(column: Column, values: Collection[int]) -> bytes:
     return column.tobytes().translate(bytes(code in codes for code in range(256)))
 
 
+def _source(path: str, ids: Sequence[int], dependencies: str) -> Iterator[Mapping[str, Any]]:
+    """What a trace says of nodes: id, name, type (a number), is_cpu_op, num_ops and tensor_size, and its further attributes by name.
+
+    The trace is read again, with all attributes. Raises InputError.
+    """
+    from astra_sim_chakra.messages import NodeMessage, attribute_of, parsed  # protobuf, which most runs do not need
+
+    trace = load_trace(path, keep=True, dependencies=dependencies)
+    for id_ in ids:
+        node = trace.node(trace.row(id_))
+        attributes = {name: value for name, _, value in map(attribute_of, parsed(NodeMessage, node.others).attr)}
+        yield {
+            **attributes,
+            "id": node.id,
+            "name": node.name,
+            "type": int(node.type),
+            "is_cpu_op": node.is_cpu_op,
+            "num_ops": node.num_ops,
+            "tensor_size": node.tensor_size,
+        }
+
+
 class _Builder:
     """Turns the nodes of one trace into operations, each after those it depends on."""
 
-    def __init__(self, trace: Trace, path: str, groups: Sequence[str], members: Sequence[int], context: Context) -> None:
-        self._trace = trace
-        self._path = path
+    def __init__(
+        self, traces: RankTraces, program: int, groups: Sequence[str], members: Sequence[int], dependencies: str, context: Context
+    ) -> None:
+        self._trace = traces.programs[program]
+        self._path = traces.path(members[0])
+        self._file: Callable[[int], str] = traces.path
+        self._dependencies = dependencies
         self._groups = groups
         self._members = members
         self._context = context
         self._all = tuple(range(len(context.platform.dimensions)))
 
     def operations(self) -> Rows[Operation]:
-        """All operations in the order of ids; if a node waits for one of a later id, it comes after that one."""
+        """All operations, each after those it waits for; of those that are ready the one with the lowest id starts first."""
         trace = self._trace
         if not len(trace):
             raise InputError(f"{self._path}: the trace has no nodes; expected at least one")
@@ -105,7 +133,14 @@ class _Builder:
                 operation.duration_ps = times[place]
             return operation
 
-        return Rows(kinds, columns.kind_of, columns.after, make, times, lambda place: trace.name(columns.rows[place]))
+        def name(place: int) -> str:
+            return trace.name(columns.rows[place])
+
+        def source(npu: int) -> Iterator[Mapping[str, Any]]:
+            return _source(self._file(npu), [trace.id[row] for row in columns.rows], dependencies)
+
+        dependencies = self._dependencies
+        return Rows(kinds, columns.kind_of, columns.after, make, times, name, columns.priorities, source)
 
     def _computing(self) -> bytes:
         """For each row, whether its node computes or takes its recorded time. All nodes do where the trace is replayed."""
@@ -129,7 +164,7 @@ class _Builder:
         return column((numbers.get(id_, 0) for id_ in self._trace.id), "I")
 
     def _unit(self, row: int) -> Unit:
-        """The unit that a node with a recorded time keeps busy: none for a receive, as in ASTRA-sim 2.x."""
+        """The unit that a node which computes, takes its recorded time or accesses memory keeps busy, as in ASTRA-sim 2.x."""
         trace = self._trace
         if trace.is_cpu_op[row] == 1:
             return Unit.CPU
@@ -148,7 +183,7 @@ class _Builder:
             return Compute((), 0)
         if kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE):
             (size,) = self._needed(row, "tensor_size")
-            return MemoryAccess((), size, kind == NodeType.MEM_STORE_NODE, True)
+            return MemoryAccess((), size, kind == NodeType.MEM_STORE_NODE, True, unit=self._unit(row))
         if kind == NodeType.COMM_COLL_NODE:
             return self._collective(row)
         sends = kind == NodeType.COMM_SEND_NODE

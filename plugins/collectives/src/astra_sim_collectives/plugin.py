@@ -10,8 +10,9 @@ _HERE = "astra_sim_collectives"
 @hookimpl
 def astra_collectives() -> list[CollectiveProvider]:
     window = f"{_HERE}.direct:DirectOptions"
+    directions = f"{_HERE}.ring:RingOptions"
     one_dimension = [
-        ("ring", "Around a ring, one message at a time", f"{_HERE}.ring:ring", None),
+        ("ring", "Around a ring, one message at a time, or one in each direction", f"{_HERE}.ring:ring", directions),
         ("direct", "Straight to every other rank, all at once or a window at a time", f"{_HERE}.direct:direct", window),
         (
             "halving_doubling",
@@ -56,5 +57,7 @@ def astra_collectives() -> list[CollectiveProvider]:
 
 
 def _examples(options: str | None) -> list[dict[str, int]]:
-    """The defaults, and windows."""
-    return [{}] if options is None else [{}, {"window": 1}, {"window": 3}]
+    """The defaults, and other values of an option."""
+    if options is None:
+        return [{}]
+    return [{}, {"directions": 2}] if options.endswith(":RingOptions") else [{}, {"window": 1}, {"window": 3}]

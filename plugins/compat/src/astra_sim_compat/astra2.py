@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
+import json
+import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import astra_sim
-from astra_sim.errors import warn
+from astra_sim.files import FileSet, read_text
 
 from astra_sim_compat.arguments import Arguments, check_scale, existing_file
-from astra_sim_compat.logs import Log, log_in
+from astra_sim_compat.logs import NO_FILE, Log, log_in
+from astra_sim_compat.operators import Operator, Wanted, issues, operators_of, roofline
+from astra_sim_compat.tensors import memory_of
 
-_NO_FILE = "empty"
-"""What stands for no file, there as here."""
+_RINGS = tuple(f"{kind}-implementation" for kind in ("all-reduce", "reduce-scatter", "all-gather", "all-to-all"))
+"""Keys of the system file, in the order in which their rings are listed."""
 
 _UNITS = (
     ("CPU time", "cpu_ns"),
@@ -40,8 +44,8 @@ def options(name: str, network: str) -> Arguments:
     known.text("system-configuration", "system layer (JSON)")
     known.text("network-configuration", "network (its file depends on the program)")
     known.text("remote-memory-configuration", "remote memory (JSON)")
-    known.text("comm-group-configuration", "communicator groups (JSON)", _NO_FILE)
-    known.text("logging-configuration", "more logs (TOML); has no effect", _NO_FILE)
+    known.text("comm-group-configuration", "communicator groups (JSON)", NO_FILE)
+    known.text("logging-configuration", "levels and more files of the log (TOML)", NO_FILE)
     known.text("logging-folder", "folder of log.log and err.log (log)", "log")
     known.number("num-queues-per-dim", "queues of each dimension", 1)
     known.number("compute-scale", "has no effect", 1.0)
@@ -55,14 +59,13 @@ def experiment(values: Mapping[str, Any]) -> dict[str, Any]:
     """What options of 2.x say, as arguments of `simulate`, but for the network."""
     for scale in ("compute_scale", "comm_scale"):
         check_scale(scale.replace("_", "-"), values[scale])
-    if values["logging_configuration"] != _NO_FILE:
-        warn(f"--logging-configuration is {values['logging_configuration']}, and has no effect: log.log and err.log have all there is")
+    # Any path of communicator groups that has the word in it stands for no file, there as here.
     groups = values["comm_group_configuration"]
     return {
         "workload": _traces(values["workload_configuration"]),
         "system": file_of(values, "system-configuration"),
         "memory": file_of(values, "remote-memory-configuration"),
-        "groups": None if groups == _NO_FILE else file_of(values, "comm-group-configuration"),
+        "groups": None if NO_FILE in groups else file_of(values, "comm-group-configuration"),
         "queues_per_dim": values["num_queues_per_dim"],
         "injection_scale": values["injection_scale"],
         "rendezvous": values["rendezvous_protocol"],
@@ -72,7 +75,7 @@ def experiment(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _main(name: str, given: Sequence[str], congestion: str) -> None:
     values = options(name, f"analytical network, congestion {congestion}").known(given)
-    with log_in(values["logging_folder"]) as log:
+    with log_in(values["logging_folder"], values["logging_configuration"]) as log:
         simulate(
             log, experiment(values) | {"network": file_of(values, "network-configuration"), "set": [f"network.congestion={congestion}"]}
         )
@@ -80,21 +83,55 @@ def _main(name: str, given: Sequence[str], congestion: str) -> None:
 
 def simulate(log: Log, arguments: Mapping[str, Any]) -> astra_sim.Result:
     """Run an experiment, and say what came of it in a log, as ASTRA-sim does when each NPU has finished."""
-    shown = warnings.showwarning
-
-    def show(message: Warning | str, *rest: Any, **more: Any) -> None:
-        log.keep_warning("astra", str(message))
-        shown(message, *rest, **more)
-
-    warnings.showwarning = show
-    try:
+    with log.without(_HAVE_EFFECT):
         result = astra_sim.simulate(**arguments)
-    finally:
-        warnings.showwarning = shown
+    table = json.loads(read_text(arguments["system"]))
+    for ring in _rings(table, [dimension.size for dimension in result.dimensions]):
+        log.say("system::topology::RingTopology", ring)
+    wanted = Wanted.of(table)
+    operators = operators_of(result) if wanted.anything else {}
+    lines = [line for npu, own in operators.items() for line in issues(npu, own)] if wanted.issues else []
+    lines.sort(key=lambda line: line[:2])
+    noted = 0
     for npu, times in _by_finish(result):
-        for part, text in _report(npu, times):
+        while noted < len(lines) and lines[noted][0] <= times.finish_ns:
+            log.note("workload", lines[noted][2])
+            noted += 1
+        for part, text in [*_report(npu, times), *_of_operators(npu, operators.get(npu, ()), wanted)]:
             log.say(part, text)
+    log.say("system", "Exiting", logging.WARNING)
     return result
+
+
+_HAVE_EFFECT = ("trace-enabled has no effect", "track-local-mem has no effect")
+"""What a system file is warned of that has no effect in a run of astra, and has one here."""
+
+
+def _of_operators(npu: int, operators: Sequence[Operator], wanted: Wanted) -> Iterator[tuple[str, str]]:
+    """What is said of the nodes of an NPU: which part says it, and the text. Writes the course of its memory. Raises AstraError."""
+    if wanted.roofline:
+        yield from (("statistics", line) for line in roofline(npu, operators, wanted))
+    if wanted.memory:
+        memory = memory_of(npu, operators)
+        with FileSet() as files:
+            files.write(f"{wanted.memory_file}.{npu}.json", [memory.text()])
+        yield "workload", memory.peak_line()
+
+
+def _rings(table: Mapping[str, Any], sizes: Sequence[int]) -> Iterator[str]:
+    """What is said of the rings of NPU 0: one for each algorithm of a dimension, or one for all dimensions."""
+    for key in _RINGS:
+        offset = 1
+        for name, size in zip(table.get(key, ()), sizes, strict=False):
+            total = math.prod(sizes) if name.startswith("one") else size
+            if name != "doubleBinaryTree":
+                yield (
+                    f"ring of node 0, id: 0 dimension: local total nodes in ring: {total} index in ring: 0 offset: {offset}"
+                    f" total nodes in ring: {total}"
+                )
+            if name.startswith("one"):
+                break
+            offset *= size
 
 
 def file_of(values: Mapping[str, Any], name: str) -> str:

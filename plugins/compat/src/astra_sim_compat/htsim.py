@@ -33,7 +33,7 @@ def htsim(name: str, given: Sequence[str]) -> None:
     values = known.known(given[:place])
     print(*given[place:], flush=True)
     file, nodes = _of_htsim(given[place + 1 :])
-    with log_in(values["logging_folder"]) as log:
+    with log_in(values["logging_folder"], values["logging_configuration"]) as log:
         experiment = Experiment()
         experiment.use("network", astra2.file_of(values, "network-configuration"), shared_plugins(), where="--network-configuration")
         sizes = [dimension.size for dimension in build_platform(experiment, shared_plugins()).dimensions]
@@ -45,7 +45,7 @@ def htsim(name: str, given: Sequence[str]) -> None:
         if wired != npus:
             raise InputError(f"{file} has {wired} nodes; expected {npus}, the NPUs of --network-configuration")
         experiment.sections["platform"] |= {"logical_dims": sizes}
-        experiment.use("network", "plugin:flow", shared_plugins())
+        experiment.use("network", "plugin:flow?routing=hash", shared_plugins())
         astra2.simulate(log, astra2.experiment(values) | {"experiment": experiment})
 
 

@@ -23,7 +23,7 @@ def ns3(name: str, given: Sequence[str]) -> None:
     values = known.all(given)
     network = astra2.file_of(values, "network-configuration")
     print("ASTRA-sim + NS3")
-    with log_in(values["logging_folder"]) as log:
+    with log_in(values["logging_folder"], values["logging_configuration"]) as log:
         experiment = Experiment()
         experiment.use("network", network, shared_plugins(), where="--network-configuration")
         logical = "logical-topology-configuration"

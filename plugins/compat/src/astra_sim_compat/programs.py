@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,10 @@ import attrs
 import click
 from astra_sim import AstraError
 from astra_sim.errors import STATUS_INTERRUPTED, printable
+from astra_sim.files import interrupt_on_sigterm
 from astra_sim.providers import load
 
+from astra_sim_compat import early_warnings
 from astra_sim_compat.arguments import UsageError
 
 
@@ -71,7 +72,8 @@ PROGRAMS: Mapping[str, Program] = {
 def run(name: str, arguments: Sequence[str]) -> int:
     """Run a program, and return its exit status: 0, that of wrong options, or 1 where the input is wrong or the run fails."""
     program = PROGRAMS[name]
-    warnings.showwarning = lambda message, *_, **__: _tell(f"{name}: warning: {message}")
+    early_warnings.keep()
+    interrupt_on_sigterm()
     try:
         main: Callable[[str, Sequence[str]], Any] = load(program.main, name)
         main(name, arguments)
@@ -104,6 +106,10 @@ def run(name: str, arguments: Sequence[str]) -> int:
             raise
         _tell(f"{name}: failed: {type(error).__name__}: {error} (ASTRA_TRACEBACK=1 shows where)")
         return 1
+    finally:
+        with contextlib.suppress(OSError):
+            for text in early_warnings.take():  # of a program without a log; callers take a line on standard error for a failure
+                print(printable(f"{name}: warning: {text}"), flush=True)
     return 0
 
 

@@ -77,7 +77,7 @@ class SharedTables:
             for name in self._names:
                 own = (Path(folder) / name).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
                 target = self._path + name
-                before = read_text(target).splitlines() if os.path.exists(target) else []
+                before = read_text(target, is_input=False).splitlines() if os.path.exists(target) else []
                 lines = filled(name, before, own, row, total)
                 files.write(target, (f"{line}\n" for line in lines), errors="surrogateescape")
             (used,) = Path(folder).glob(f"*{_UTILISATION}")

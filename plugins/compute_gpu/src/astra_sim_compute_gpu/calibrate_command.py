@@ -21,7 +21,9 @@ _device = click.option(
     help="Device (or DEVICE.toml) that gives peaks and all that is not fitted.",
     shell_complete=candidates("one_of", "astra_sim_compute_gpu.device:names"),
 )
-_output = click.option("--output", required=True, metavar="DEVICE.toml", type=click.Path(dir_okay=False), help="Device file to write.")
+_output = click.option(
+    "-o", "--output", required=True, metavar="DEVICE.toml", type=click.Path(dir_okay=False), help="Device file to write."
+)
 
 
 @click.command()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.options import structure
+from astra_sim.errors import located
+from astra_sim.options import missing_keys, structure
 from astra_sim.shapes import ELEMENT_BYTES
 
 from astra_sim_compute_gpu import data_files
@@ -50,6 +53,15 @@ class MemoryFit:
 
 
 @attrs.frozen
+class MemoryMargin:
+    """Memory that a program does not get, or that its allocator cannot use."""
+
+    context_gib: float = option(1.4, minimum=0, help="what the driver keeps of the stated memory, and the context of a process", unit="GiB")
+    communicators_gib: float = option(2.0, minimum=0, help="buffers of communicators, such as NCCL's", unit="GiB")
+    fragmentation: float = option(0.03, minimum=0, maximum=1, help="share of the memory that the allocator holds and cannot give")
+
+
+@attrs.frozen
 class Device:
     """A device, as its file says."""
 
@@ -57,14 +69,23 @@ class Device:
     calibrated: bool = option(help="whether its efficiencies were fitted on kernels measured on it")
     multiprocessors: int = option(minimum=1, help="streaming multiprocessors, compute units or matrix units, each of which runs a tile")
     memory_bandwidth_gb_per_s: float = option(above=0, help="memory bandwidth", unit="10^9 bytes/s")
-    memory_gb: float = option(above=0, help="memory; vendors call 2^30 bytes a GB here", unit="GiB")
+    memory_gib: float = option(above=0, help="memory in 2^30 bytes, which vendors of GPUs call GB", unit="GiB")
+    memory_margin: MemoryMargin = option(MemoryMargin(), help="memory that is not there for a workload")
     peak_tera_ops_per_s: dict[str, Any] = option(help="dense peak rates by element type", unit="10^12 operations/s")
     gemm: dict[str, Any] = option(help="what products reach, by element type")
     attention: AttentionFit = option(help="what flash attention reaches")
     attention_fp8: AttentionFit | None = option(None, help="the same for elements of 8 bits; none: as with 16")
     elementwise: MemoryFit = option(help="what element-wise kernels and optimizer steps reach")
     cast: MemoryFit = option(help="what casts reach")
+    block_scaling: bool | None = option(None, help="whether it multiplies MX formats (a scale for each 32 elements); none: unknown")
+    based_on: str = option("", help="the device of this package, or the file, whose numbers hold where this file has none")
     sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")
+
+    @property
+    def margin_gib(self) -> float:
+        """All memory that is not there for a workload."""
+        margin = self.memory_margin
+        return margin.context_gib + margin.communicators_gib + margin.fragmentation * self.memory_gib
 
     def peak(self, element_type: str) -> float:
         """The peak rate for an element type, in 10^12 operations/s. Raises InputError where the device does not calculate with it."""
@@ -89,8 +110,43 @@ def names() -> list[str]:
 
 
 def read_table(name: str) -> tuple[dict[str, Any], str]:
-    """The table of a device, by its name or path, and where it stands. Raises InputError."""
-    return data_files.read(FOLDER, name, "device")
+    """The table of a device, by its name or path, and where it stands. Raises InputError.
+
+    The table is whole: what a file leaves out is that of the device which it is based on, and `based_on` is then the name of a device of
+    this package, if in the end there is one.
+    """
+    return _read_table(name, ())
+
+
+def _read_table(name: str, before: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+    table, where = data_files.read(FOLDER, name, "device")
+    if "based_on" not in table:
+        return table, where
+    base = table["based_on"]
+    if not isinstance(base, str) or not base:
+        raise InputError(f"{where}: based_on is {base!r}; expected a device ({', '.join(names())}) or the path of a file")
+    path = os.path.join(os.path.dirname(name), base) if base.endswith(data_files.SUFFIX) else base
+    chain = (*before, os.path.normpath(name))
+    if os.path.normpath(path) in chain:
+        raise InputError(f"{where}: based_on is {base!r}, and so the device is based on itself")
+    try:
+        whole, _ = _read_table(path, chain)
+    except InputError as error:
+        raise located(error, f"{where}: based_on") from None
+    root = whole.pop("based_on", "") if base.endswith(data_files.SUFFIX) else base
+    # Efficiencies that were fitted on another device are no fit of this one; its title is its own, too.
+    whole = {**whole, "title": os.path.basename(name).removesuffix(data_files.SUFFIX), "calibrated": False}
+    merged = {key: value for key, value in _over(whole, table).items() if key != "based_on"}
+    return {**merged, **({"based_on": root} if root else {})}, where
+
+
+def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A table whose values take the place of those of another, in tables within it, too."""
+    made = dict(base)
+    for key, value in own.items():
+        there = base.get(key)
+        made[key] = _over(there, value) if isinstance(value, Mapping) and isinstance(there, Mapping) else value
+    return made
 
 
 def read_device(name: str) -> Device:
@@ -99,7 +155,28 @@ def read_device(name: str) -> Device:
 
 
 def device_of(table: dict[str, Any], where: str) -> Device:
-    """The device of a table. Raises InputError."""
+    """The device of a table. Raises InputError, which names all keys that are missing."""
+    try:
+        return _device_of(table, where)
+    except InputError as error:
+        absent = _missing(table)
+        if not absent or "unknown key" in str(error):  # a misspelt key explains a missing one
+            raise
+        words = ", ".join(absent)
+        raise InputError(f"{where}: missing: {words}; astra device shows all keys, and based_on = DEVICE gives their values") from None
+
+
+def _missing(table: dict[str, Any]) -> list[str]:
+    """The keys that a device needs and a table does not have, with those of tables in it."""
+    fits = table.get("gemm")
+    absent = missing_keys(Device, table)
+    if isinstance(fits, Mapping):
+        absent += [key for name, fit in fits.items() for key in missing_keys(GemmFit, fit, f"gemm.{name}.")]
+        absent += [] if REFERENCE_TYPE in fits else [f"gemm.{REFERENCE_TYPE}"]
+    return absent
+
+
+def _device_of(table: dict[str, Any], where: str) -> Device:
     device: Device = structure(Device, table, where)
     for key in ("peak_tera_ops_per_s", "gemm"):
         for element_type in getattr(device, key):

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import attrs
-from astra_sim import option
+from astra_sim import InputError, option
 from astra_sim.compute import Compute, MissingWork, Work
 from astra_sim.errors import warn
+from astra_sim.platform import Platform
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Cast, Convolution, Gemm, GroupedGemm, Kernel
 from astra_sim.units import GIB
 
 from astra_sim_compute_gpu.attention import flash_us
-from astra_sim_compute_gpu.device import MemoryFit, read_device
+from astra_sim_compute_gpu.device import MemoryFit, names, read_device
 from astra_sim_compute_gpu.gemm import gemm_us
 from astra_sim_compute_gpu.stack import Stack, read_stack
 
 _NS_PER_US = 1000.0
+_BLOCK_SCALED = "mxfp8"
 
 
 @attrs.frozen
 class GpuOptions:
     """Options of the gpu model. docs/compute.md lists the devices and the stacks."""
 
-    device: str = option(
-        help="a device of this package such as a100-80, h100, b200, tpu-v5p, or a file DEVICE.toml",
+    device: str | None = option(
+        None,
+        help="a device of this package such as a100-80, h100, b200, tpu-v5p, or a file DEVICE.toml; none: that of the platform",
         path="name or path",
         names="astra_sim_compute_gpu.device:names",
     )
@@ -39,24 +42,84 @@ class GpuOptions:
     )
 
 
-class Gpu(Compute):
-    """Work takes the time of the kernel of its shape; work without a shape that of its operations, or of its bytes if they take longer."""
+def gpu(options: GpuOptions) -> Compute:
+    """The model of a device, or of that of the platform."""
+    return GpuOfPlatform(options) if options.device is None else Gpu(options)
+
+
+class GpuOfPlatform(Compute):
+    """The model before it is known on which platform it is, for the device of which it waits."""
 
     def __init__(self, options: GpuOptions) -> None:
-        self.device = read_device(options.device)
+        self._options = options
+
+    def for_platform(self, platform: Platform) -> Compute:
+        """The model of the platform's device. Raises InputError where it names none, or one that this package does not have."""
+        name = platform.device
+        if name not in names():
+            what = f"that of the platform is {name!r}, which is not one of them" if name else "the platform names none"
+            raise InputError(f"device is missing, and {what}; expected {_known()}")
+        return Gpu(attrs.evolve(self._options, device=name), of_platform=True)
+
+    def duration_ns(self, work: Work) -> float:
+        """Raises InputError: there is no platform."""
+        raise InputError(f"device is missing; expected {_known()}")
+
+
+def _known() -> str:
+    return f"device = {' | '.join(names())}, or a file DEVICE.toml"
+
+
+class Gpu(Compute):
+    """Work takes the time of the kernel of its shape; work without a shape that of its operations, or of its bytes if they take longer.
+
+    `of_platform`: its device is the one that the platform names.
+    """
+
+    def __init__(self, options: GpuOptions, of_platform: bool = False) -> None:
+        if options.device is None:
+            raise InputError(f"device is missing; expected {_known()}")
+        self.profile = read_device(options.device)
         self.stack = read_stack(options.stack)
-        self._element_type = options.element_type or next(iter(self.device.peak_tera_ops_per_s))
-        self.device.peak(self._element_type)
+        self.stack_name = options.stack if isinstance(options.stack, str) else "table"
+        self.device_name = options.device
+        self.device = options.device if options.device in names() else self.profile.based_on
+        self.workload_defaults = self.stack.workload
+        self._of_platform = of_platform
+        self._element_type = options.element_type or next(iter(self.profile.peak_tera_ops_per_s))
+        self.profile.peak(self._element_type)
         self._kernels: dict[Kernel, float] = {}
         self.collective_share = self.stack.collective_share
         self.launch_us = self.stack.launch_us
-        self.memory_bytes = self.device.memory_gb * GIB
-        if not self.device.calibrated:
+        self.memory_bytes = self.profile.memory_gib * GIB
+        self.memory_margin_bytes = self.profile.margin_gib * GIB
+        if not self.profile.calibrated:
             warn(f"device {options.device} is not calibrated: its peaks are its own, its efficiencies those of the nearest fitted device")
+
+    def mismatches(self, precision: str) -> list[str]:
+        """What device, stack and precision of the workload contradict each other in."""
+        found = self.stack.mismatches(self.stack_name, self.device, precision)
+        if precision == _BLOCK_SCALED and self.profile.block_scaling is False:
+            found.append(f"the precision of the workload is {precision}, and {self.profile.title} multiplies no MX formats: expected fp8")
+        return found
+
+    def statistics(self) -> dict[str, object]:
+        """The device and the stack, and how far the stack was from iterations to which it was not fitted."""
+        stack = self.stack
+        fitted = {"fitted_on": list(stack.devices), "fitted_with": list(stack.precisions)} if stack.devices else {}
+        error = {"held_out_error": stack.held_out_error, "held_out_lines": stack.held_out_lines}
+        return {
+            "device": self.device_name,
+            "device_from": "platform" if self._of_platform else "compute",
+            "calibrated": self.profile.calibrated,
+            "stack": self.stack_name,
+            **fitted,
+            **{name: value for name, value in error.items() if value is not None},
+        }
 
     def peak_ops_per_s(self, element_type: str) -> float:
         """The peak of the device for a type, without sparsity."""
-        return self.device.peak(element_type) * 1e12
+        return self.profile.peak(element_type) * 1e12
 
     def duration_ns(self, work: Work) -> float:
         """Nanoseconds that the work takes. Raises MissingWork where it has no shape, no operations and no bytes."""
@@ -70,10 +133,10 @@ class Gpu(Compute):
         """The time of work that is known by its counts, at the rate of large products and the bandwidth of element-wise kernels."""
         if work.operations is None and work.bytes is None:
             raise MissingWork("it has no shape, no operations and no memory_bytes, one of which the gpu model needs")
-        fit = self.device.gemm_fit(self._element_type)
-        ops_per_us = self.device.peak(self._element_type) * 1e6 * self.stack.gemm_share * fit.large
+        fit = self.profile.gemm_fit(self._element_type)
+        ops_per_us = self.profile.peak(self._element_type) * 1e6 * self.stack.gemm_share * fit.large
         computing = (work.operations or 0) / ops_per_us
-        return max(computing, (work.bytes or 0) / self._memory_bytes_per_us(self.device.elementwise))
+        return max(computing, (work.bytes or 0) / self._memory_bytes_per_us(self.profile.elementwise))
 
     def _kernel_us(self, shape: Kernel) -> float:
         if isinstance(shape, GroupedGemm):
@@ -83,31 +146,31 @@ class Gpu(Compute):
         if isinstance(shape, Attention):
             return self._flash_us(shape) if shape.flash else self._unfused_us(shape)
         if isinstance(shape, Cast):
-            return self._memory_us(shape.count_bytes(0), self.device.cast, shape.batch)
-        return self._memory_us(shape.count_bytes(0), self.device.elementwise)
+            return self._memory_us(shape.count_bytes(0), self.profile.cast, shape.batch)
+        return self._memory_us(shape.count_bytes(0), self.profile.elementwise)
 
     def _type_of(self, shape: Kernel) -> str:
         return shape.element_type or self._element_type
 
     def _gemm_us(self, gemm: Gemm) -> float:
         element_type = self._type_of(gemm)
-        fit, bytes_per_us = self.device.gemm_fit(element_type), self.device.memory_bandwidth_gb_per_s * 1e3
-        ops_per_us = self.device.peak(element_type) * 1e6 * self.stack.gemm_share
-        return fit.start_us + gemm_us(gemm, element_type, fit, ops_per_us, self.device.multiprocessors, bytes_per_us)
+        fit, bytes_per_us = self.profile.gemm_fit(element_type), self.profile.memory_bandwidth_gb_per_s * 1e3
+        ops_per_us = self.profile.peak(element_type) * 1e6 * self.stack.gemm_share
+        return fit.start_us + gemm_us(gemm, element_type, fit, ops_per_us, self.profile.multiprocessors, bytes_per_us)
 
     def _flash_us(self, shape: Attention) -> float:
         element_type = self._type_of(shape)
-        fit = self.device.attention_fit(element_type)
-        bytes_per_us = self._memory_bytes_per_us(self.device.elementwise)
+        fit = self.profile.attention_fit(element_type)
+        bytes_per_us = self._memory_bytes_per_us(self.profile.elementwise)
         share = self.stack.attention_rate
-        return fit.start_us + flash_us(shape, element_type, fit, share, self.device.multiprocessors, bytes_per_us)
+        return fit.start_us + flash_us(shape, element_type, fit, share, self.profile.multiprocessors, bytes_per_us)
 
     def _unfused_us(self, shape: Attention) -> float:
         scores = shape.score_bytes(ELEMENT_BYTES[self._type_of(shape)])
-        return sum(map(self._gemm_us, shape.gemms)) + self._memory_us(scores, self.device.elementwise)
+        return sum(map(self._gemm_us, shape.gemms)) + self._memory_us(scores, self.profile.elementwise)
 
     def _memory_us(self, size: float, fit: MemoryFit, kernels: int = 1) -> float:
         return fit.start_us * kernels + size / self._memory_bytes_per_us(fit)
 
     def _memory_bytes_per_us(self, fit: MemoryFit) -> float:
-        return self.device.memory_bandwidth_gb_per_s * 1e3 * fit.efficiency * self.stack.elementwise_share
+        return self.profile.memory_bandwidth_gb_per_s * 1e3 * fit.efficiency * self.stack.elementwise_share

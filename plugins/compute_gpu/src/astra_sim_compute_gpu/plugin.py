@@ -13,7 +13,7 @@ def astra_computes() -> list[Provider]:
         Provider(
             "gpu",
             "Kernels of a named GPU or TPU: tiles and waves of products, attention, kernels bound by memory",
-            factory=f"{_HERE}.model:Gpu",
+            factory=f"{_HERE}.model:gpu",
             options=f"{_HERE}.model:GpuOptions",
             examples=[{"device": "a100-80"}, {"device": "h100", "stack": "megatron-2022"}, {"device": "b200", "element_type": "fp8"}],
         )
@@ -23,6 +23,9 @@ def astra_computes() -> list[Provider]:
 @hookimpl
 def astra_commands() -> list[Provider]:
     return [
+        Provider(
+            "device", "List devices of the gpu compute model, and print a device file to start from.", f"{_HERE}.device_command:device"
+        ),
         Provider("calibrate gemm", "Fit a device of the gpu compute model to measured products.", f"{_HERE}.calibrate_command:gemm"),
         Provider("calibrate attention", "Fit one to measured attention.", f"{_HERE}.calibrate_command:attention"),
     ]

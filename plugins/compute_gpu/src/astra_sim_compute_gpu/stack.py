@@ -13,9 +13,13 @@ A stack is a few numbers, of which a fit changes four at most. Who reads which:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import attrs
-from astra_sim import option
+from astra_sim import InputError, option
 from astra_sim.options import structure
+from astra_sim.platform import device_family
 
 from astra_sim_compute_gpu import data_files
 
@@ -32,7 +36,37 @@ class Stack:
     attention_rate: float = option(1.0, above=0, maximum=2, help="factor on the rate of flash attention")
     collective_share: float = option(1.0, above=0, maximum=2, help="factor on the bandwidth between nodes")
     launch_us: float = option(0.0, minimum=0, help="time in which the host launches a kernel; 0: no time", unit="us")
+    devices: tuple[str, ...] = option((), help="devices on which the fitted iterations ran; none: it is not fitted")
+    precisions: tuple[str, ...] = option((), help="precisions of the fitted iterations; none: any")
+    workload: dict[str, Any] = option(
+        factory=dict, help="options of workloads with which it was fitted, by plugin: a workload takes those that it is not given"
+    )
+    held_out_error: float | None = option(None, minimum=0, help="mean relative error on iterations that were not fitted")
+    held_out_lines: int | None = option(None, minimum=1, help="how many these were")
     source: str = option("", help="where the numbers come from")
+
+    def mismatches(self, name: str, device: str, precision: str) -> list[str]:
+        """What the stack was not fitted for, in words: a device, a precision ("": not known)."""
+        found = []
+        known = {device_family(each) for each in self.devices}
+        if known and device and device_family(device) not in known:
+            found.append(f"stack {name} was fitted on {_words(self.devices)}, and the device is {device}")
+        # An iteration in 8 bits runs kernels of 16 bits, too: attention, the head, all that is no product.
+        narrowest = min((_BITS[each] for each in self.precisions if each in _BITS), default=0)
+        if _BITS.get(precision, narrowest) < narrowest:
+            found.append(f"stack {name} was fitted with {_words(self.precisions)}, and the precision of the workload is {precision}")
+        return found
+
+
+_BITS = {"fp16": 16, "bf16": 16, "fp8": 8, "mxfp8": 8}
+"""Bits of an element of the products' inputs, by precision."""
+
+
+def _words(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < _FEW else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+_FEW = 3
 
 
 def names() -> list[str]:
@@ -46,4 +80,7 @@ def read_stack(name: str | Stack) -> Stack:
         return name
     table, where = data_files.read(FOLDER, name, "stack")
     stack: Stack = structure(Stack, table, where)
+    for plugin, options in stack.workload.items():
+        if not isinstance(options, Mapping):
+            raise InputError(f"{where}: workload: {plugin} is {options!r}; expected a table of options of that workload")
     return stack

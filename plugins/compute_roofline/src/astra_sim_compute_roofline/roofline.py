@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -39,18 +40,23 @@ class Roofline(Compute):
     def __init__(self, options: RooflineOptions, efficiency: Callable[[float], float] | None = None) -> None:
         """`efficiency` is a function from operations to the share of the peak rate; None: the one of the options."""
         self._options = options
-        self._tera_ops_per_s = _peak(options, options.element_type)
+        # As in ASTRA-sim 2.x, rates may be missing as long as nothing computes.
+        self._missing = _missing_rate(options) if options.rule == "astra2" else ""
+        self._tera_ops_per_s = math.inf if self._missing else _peak(options, options.element_type)
         self._gb_per_s = options.memory_bandwidth_gb_per_s
         self._efficiency = efficiency or efficiency_of_size(options.efficiency_table, options.efficiency_function)
-        if options.rule == "astra2" and self._gb_per_s is None:
-            raise InputError("memory_bandwidth_gb_per_s is missing; the rule astra2 needs it")
 
     def peak_ops_per_s(self, element_type: str) -> float:
         """The peak rate for an element type. Raises InputError where none is given."""
         return _peak(self._options, element_type) * 1e12
 
     def duration_ns(self, work: Work) -> float:
-        """Nanoseconds that the work takes. Raises MissingWork if it lacks operations, or bytes where they matter."""
+        """Nanoseconds that the work takes.
+
+        Raises MissingWork if it lacks operations, or bytes where they matter, or if the rule astra2 lacks a rate.
+        """
+        if self._missing:
+            raise MissingWork(self._missing)
         operations = work.count_operations()
         if operations is None:
             raise MissingWork("it has no operations and no shape, one of which the roofline model needs")
@@ -80,6 +86,16 @@ class Roofline(Compute):
         if not size:
             raise MissingWork("it has operations on 0 bytes, for which the rule astra2 gives no time")
         return int(operations / min(bytes_per_s * (operations / size), ops_per_s) * 1e9)
+
+
+def _missing_rate(options: RooflineOptions) -> str:
+    """Which rate the rule astra2 needs and does not have; "" if none is missing. Raises InputError for a wrong rate."""
+    if options.memory_bandwidth_gb_per_s is None:
+        return "memory_bandwidth_gb_per_s (local-mem-bw) is missing; the rule astra2 needs it"
+    if options.peak_tera_ops_per_s is None and options.element_type not in options.peak_by_type:
+        return "peak_tera_ops_per_s (peak-perf) is missing; the rule astra2 needs it"
+    _peak(options, options.element_type)
+    return ""
 
 
 def _peak(options: RooflineOptions, element_type: str) -> float:

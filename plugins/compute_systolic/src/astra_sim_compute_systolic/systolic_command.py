@@ -21,7 +21,7 @@ SHOWN = 10
 @click.option("--gemm", is_flag=True, help="Layers are matrix products (name, M, N, K), not convolutions.")
 @all_option
 @json_option
-@click.option("--output", metavar="DIR", type=click.Path(file_okay=False), help="Write SCALE-Sim's reports into this folder.")
+@click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write SCALE-Sim's reports into this folder.")
 @quiet_option
 def systolic(config: str, topology: str, gemm: bool, every: bool, as_json: bool, output: str | None, quiet: bool) -> None:
     """Cycles, stalls, utilisation and memory traffic of layers on a systolic array, as SCALE-Sim reports them.

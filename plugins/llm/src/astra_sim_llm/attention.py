@@ -31,7 +31,7 @@ class AttentionHalf:
             yield self._products.elements("query norm", 4, self._rotated)
         if not m.learned_positions:
             yield self._products.elements("rotary", 4, self._rotated)
-        yield from self.core()
+        yield from self._absorbed_core() if self._is_absorbed else self.core()
         yield from self._products.leave("projection", m.hidden, self._products.heads * m.value_size)
         yield self._products.residual()
 
@@ -61,7 +61,41 @@ class AttentionHalf:
     def _rotated(self) -> int:
         """Elements of queries and keys."""
         p = self._products
+        if self._is_absorbed:
+            assert p.model.mla is not None
+            return p.tokens * (p.heads + 1) * p.model.mla.rope  # the key is shared by all heads
         return p.tokens * (p.heads + p.key_heads) * p.model.head_size
+
+    @property
+    def _is_absorbed(self) -> bool:
+        """Whether latent attention works on the latents of the cache: in decoding, where keys and values of heads are not made again."""
+        return self._products.model.mla is not None and self._products.work.keys is not None
+
+    def _absorbed_core(self) -> Iterator[Step]:
+        """Latent attention on the cache itself (arXiv 2405.04434, section 2.1.2): the products that would make keys and values of heads are
+        done on queries and on outputs, so that all heads share one key of `key_value_rank + rope` elements a token, whose first
+        `key_value_rank` are the value.
+        """
+        p, w, mla = self._products, self._products.work, self._products.model.mla
+        assert mla is not None and w.keys is not None  # noqa: PT018
+        yield from p.multiply("query absorb", p.tokens, mla.key_value_rank, mla.nope, p.heads)
+        if w.fp8_attention:
+            yield from p.cast(p.tokens * (p.heads + 1) * (mla.key_value_rank + mla.rope))
+        yield Run(
+            "attention",
+            Attention(
+                heads=w.micro_batch * p.heads,
+                query_length=p.queries,
+                key_length=w.keys,
+                head_size=mla.key_value_rank + mla.rope,
+                value_size=mla.key_value_rank,
+                key_heads=w.micro_batch,
+                values_in_keys=True,
+                causal=True,
+                element_type="fp8" if w.fp8_attention else p.half,
+            ),
+        )
+        yield from p.multiply("value up", p.tokens, mla.value, mla.key_value_rank, p.heads)
 
     def _latent(self) -> Iterator[Step]:
         """Queries, keys and values through low ranks; those of the low ranks are not shared by tensor ranks."""
@@ -73,9 +107,10 @@ class AttentionHalf:
         if self._products.parallel.sequence and self._products.parallel.tensor > 1:
             yield self._products.gather(self._products.tokens * low)
         yield from self._products.multiply("query up", self._products.tokens, self._products.heads * (mla.nope + mla.rope), mla.query_rank)
-        yield from self._products.multiply(
-            "key value up", self._products.tokens, self._products.heads * (mla.nope + mla.value), mla.key_value_rank
-        )
+        if not self._is_absorbed:
+            yield from self._products.multiply(
+                "key value up", self._products.tokens, self._products.heads * (mla.nope + mla.value), mla.key_value_rank
+            )
 
     def _latent_back(self) -> Iterator[Step]:
         m, mla = self._products.model, self._products.model.mla

@@ -1,15 +1,17 @@
 """Data parallelism: which exchanges of weights and gradients run beside the passes of a stage.
 
-A pass comes in parts, each with the layer to which it belongs (-1: none). Sources: ZeRO (arXiv 1910.02054), FSDP (arXiv 2304.11277);
-buckets are those of Megatron-core.
+A pass comes in parts, each with the unit whose parameters it uses: the number of a block, "embedding" or "head". Sources: ZeRO (arXiv
+1910.02054), FSDP (arXiv 2304.11277); buckets are those of Megatron-core.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from astra_sim.schedule import Collective
 
+from astra_sim_llm.counts import block_kind
 from astra_sim_llm.iteration import Iteration
 from astra_sim_llm.steps import Exchange, Run, Step, join
 from astra_sim_llm.templates import FREE
@@ -17,24 +19,35 @@ from astra_sim_llm.templates import FREE
 BUCKET = 40_000_000
 """Parameters of which gradients are reduced together, at least; or a million for each replica (Megatron-core)."""
 
+Unit = int | Literal["embedding", "head"]
+"""The number of a block, or one of the ends of the model: what is gathered or reduced at once."""
+
+Part = tuple[list[Step], Unit]
+"""Steps of a pass, and the unit whose parameters they use."""
+
 
 class DataParallel:
-    """The exchanges of an iteration's data parallelism."""
+    """The exchanges of the data parallelism of a stage."""
 
-    def __init__(self, iteration: Iteration) -> None:
+    def __init__(self, iteration: Iteration, stage: int) -> None:
         self._iteration = iteration
+        self._parameters_of = iteration.unit_parameters[stage]
 
-    def gathered(self, layer: int) -> list[tuple[str, int]]:
-        """The axes over which the 16-bit weights of a layer are gathered, with the bytes that each rank has."""
-        experts, others = self._iteration.layer_parameters(layer)
+    def _parameters(self, unit: Unit) -> tuple[int, int]:
+        """Parameters of a unit on a rank, of experts and others."""
+        return self._parameters_of[block_kind(self._iteration.model, unit) if isinstance(unit, int) else unit]
+
+    def gathered(self, unit: Unit) -> list[tuple[str, int]]:
+        """The axes over which the 16-bit weights of a unit are gathered, with the bytes that each rank has."""
+        experts, others = self._parameters(unit)
         return [("edp", 2 * experts // self._iteration.parallel.expert_shards), ("dp", 2 * others // self._iteration.parallel.shards)]
 
-    def _gathers(self, layer: int, beside: int) -> list[Step]:
-        return [Exchange("parameters", axis, Collective.ALL_GATHER, size, beside) for axis, size in self.gathered(layer) if size]
+    def _gathers(self, unit: Unit, beside: int) -> list[Step]:
+        return [Exchange("parameters", axis, Collective.ALL_GATHER, size, beside) for axis, size in self.gathered(unit) if size]
 
-    def _reduces(self, layer: int, beside: int) -> list[Step]:
-        """The reduction of a layer's gradients over its replicas."""
-        return self.reductions(*self._iteration.layer_parameters(layer), beside)
+    def _reduces(self, unit: Unit, beside: int) -> list[Step]:
+        """The reduction of a unit's gradients over its replicas."""
+        return self.reductions(*self._parameters(unit), beside)
 
     def reductions(self, experts: int, others: int, beside: int) -> list[Step]:
         """The reduction of the gradients of so many parameters, of experts and others, over their replicas."""
@@ -48,38 +61,38 @@ class DataParallel:
             if size
         ]
 
-    def _buckets(self, layers: Sequence[int]) -> list[list[int]]:
-        """Layers whose gradients are reduced together, in the order given."""
+    def _buckets(self, units: Sequence[Unit]) -> list[list[Unit]]:
+        """Units whose gradients are reduced together, in the order given."""
         least = max(BUCKET, 1_000_000 * self._iteration.parallel.data)
-        buckets: list[list[int]] = []
+        buckets: list[list[Unit]] = []
         size = least
-        for layer in layers:
+        for unit in units:
             if size >= least:
                 buckets.append([])
                 size = 0
-            buckets[-1].append(layer)
-            size += sum(self._iteration.layer_parameters(layer))
+            buckets[-1].append(unit)
+            size += sum(self._parameters(unit))
         return buckets
 
-    def with_reduction(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
+    def with_reduction(self, parts: Sequence[Part]) -> list[Step]:
         """The last backward pass: gradients of a bucket are reduced when all of them are there, beside what follows."""
-        last = {bucket[-1]: bucket for bucket in self._buckets([layer for _, layer in parts if layer >= 0])}
+        last = {bucket[-1]: bucket for bucket in self._buckets([unit for _, unit in parts])}
         steps: list[Step] = []
-        for part, layer in parts:
+        for part, unit in parts:
             steps += part
-            if layer in last:
-                total = [sum(each) for each in zip(*(self._iteration.layer_parameters(one) for one in last[layer]), strict=True)]
+            if unit in last:
+                total = [sum(each) for each in zip(*map(self._parameters, last[unit]), strict=True)]
                 steps += self.reductions(total[0], total[1], FREE)
         return steps
 
-    def with_gather(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
+    def with_gather(self, parts: Sequence[Part]) -> list[Step]:
         """The first forward pass: each bucket of weights is gathered beside what comes before it."""
-        first = {bucket[0]: bucket for bucket in self._buckets([layer for _, layer in parts if layer >= 0])}
+        first = {bucket[0]: bucket for bucket in self._buckets([unit for _, unit in parts])}
         gathers: list[Step] = []
         kernels = 0
-        for part, layer in parts:
-            for axis in ("edp", "dp") if layer in first else ():
-                size = sum(size for one in first[layer] for name, size in self.gathered(one) if name == axis)
+        for part, unit in parts:
+            for axis in ("edp", "dp") if unit in first else ():
+                size = sum(size for one in first[unit] for name, size in self.gathered(one) if name == axis)
                 gathers.append(Exchange("parameters", axis, Collective.ALL_GATHER, size, kernels))
             kernels += sum(isinstance(step, Run) for step in part)
         return join(gathers, *(part for part, _ in parts))
@@ -89,36 +102,42 @@ class DataParallel:
         """Whether weights are gathered beside forward passes (ZeRO-1 and 2)."""
         return self._iteration.training and self._iteration.gather_overlap and self._iteration.parallel.zero in (1, 2)
 
-    def sharded(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
-        """Weights are gathered layer by layer (ZeRO-3), each beside the layer before it."""
-        return self._around(parts, self._gathers, lambda layer, beside: [])
+    def sharded(self, parts: Sequence[Part]) -> list[Step]:
+        """Weights are gathered unit by unit (ZeRO-3), each beside the unit before it."""
+        return self._around(parts, self._gathers, _nothing)
 
-    def sharded_backward(self, parts: Sequence[tuple[list[Step], int]]) -> list[Step]:
-        """Weights are gathered again, and gradients reduced and scattered beside the layer that follows. The last layer is still there."""
-        kept = next((layer for _, layer in parts if layer >= 0), -1)
-        return self._around(parts, lambda layer, beside: self._gathers(layer, beside) if layer != kept else [], self._reduces)
+    def sharded_backward(self, parts: Sequence[Part], gathers: bool, kept: bool, reduces: bool) -> list[Step]:
+        """A backward pass: `gathers` the weights of each unit again (ZeRO-3), and `reduces` its gradients beside the unit that follows.
+
+        `kept`: the weights of the first unit are still there, for the forward pass of the same micro-batch came just before.
+        """
+        there = parts[0][1] if kept and parts else None
+        gather = (lambda unit, beside: self._gathers(unit, beside) if unit != there else []) if gathers else _nothing
+        return self._around(parts, gather, self._reduces if reduces else _nothing)
 
     def _around(
-        self,
-        parts: Sequence[tuple[list[Step], int]],
-        gather: Callable[[int, int], list[Step]],
-        reduce: Callable[[int, int], list[Step]],
+        self, parts: Sequence[Part], gather: Callable[[Unit, int], list[Step]], reduce: Callable[[Unit, int], list[Step]]
     ) -> list[Step]:
         """Parts, where the next weights are gathered and the last gradients reduced beside each, or before and after it."""
         steps: list[Step] = []
         if not self._iteration.dp_overlap:
-            for part, layer in parts:
-                steps += join(gather(layer, 0), part, reduce(layer, 0)) if layer >= 0 else part
+            for part, unit in parts:
+                steps += join(gather(unit, 0), part, reduce(unit, 0))
             return steps
-        for place, (part, layer) in enumerate(parts):
+        for place, (part, unit) in enumerate(parts):
             kernels = sum(isinstance(step, Run) for step in part)
-            if place == 0 and layer >= 0:
-                steps += gather(layer, 0)
-            if place and parts[place - 1][1] >= 0:
+            if place == 0:
+                steps += gather(unit, 0)
+            if place:
                 steps += reduce(parts[place - 1][1], kernels)
-            if place + 1 < len(parts) and parts[place + 1][1] >= 0:
+            if place + 1 < len(parts):
                 steps += gather(parts[place + 1][1], kernels)
             steps += part
-        if parts and parts[-1][1] >= 0:
+        if parts:
             steps += reduce(parts[-1][1], 0)
         return steps
+
+
+def _nothing(unit: Unit, beside: int) -> list[Step]:
+    """No exchange."""
+    return []

@@ -17,7 +17,7 @@ def misfits(model: Model, parallel: Parallelism, sequence: int, micro_batch: int
     t, c = parallel.tensor, parallel.context
     shared = [
         ("tensor_parallel", t, "heads", model.heads),
-        ("tensor_parallel", t, "the feed-forward width", model.width if model.dense_layers or not model.experts else t),
+        ("tensor_parallel", t, "the feed-forward width", model.width if model.has_dense_layers else t),
         ("tensor_parallel", t, "the width of shared experts", model.shared_experts * model.expert_ffn),
         ("context_parallel", c, "sequence", sequence),
         ("expert_parallel", parallel.expert, "experts", model.experts),

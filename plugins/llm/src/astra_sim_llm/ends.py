@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+
 from astra_sim.schedule import Collective
 from astra_sim.shapes import Elementwise, Gemm
 
@@ -9,12 +12,24 @@ from astra_sim_llm.products import Products
 from astra_sim_llm.steps import Exchange, Run, Step
 
 
+def _once(make: Callable[[Ends], list[Step]]) -> Callable[[Ends], list[Step]]:
+    """A method whose steps are made once, so that passes share them."""
+
+    @wraps(make)
+    def kept(self: Ends) -> list[Step]:
+        return list(self.known.get(make.__name__) or self.known.setdefault(make.__name__, make(self)))
+
+    return kept
+
+
 class Ends:
     """The kernels and exchanges of embedding and head."""
 
     def __init__(self, products: Products) -> None:
         self._products = products
+        self.known: dict[str, list[Step]] = {}
 
+    @_once
     def embedding(self) -> list[Step]:
         """Look up the embeddings of tokens; each tensor rank has those of a part of the vocabulary."""
         steps: list[Step] = [self._products.elements("embedding", 10, self._products.tokens * self._products.model.hidden)]
@@ -22,12 +37,14 @@ class Ends:
             [self._products.reduce(self._products.tokens * self._products.model.hidden)] if self._products.parallel.tensor > 1 else []
         )
 
+    @_once
     def embedding_back(self) -> list[Step]:
         """The gradients of the embeddings of tokens."""
         gather = self._products.parallel.tensor > 1 and self._products.parallel.sequence
         steps: list[Step] = [self._products.gather(self._products.tokens * self._products.model.hidden)] if gather else []
         return [*steps, Run("embedding", Elementwise(read_bytes=10 * self._products.tokens * self._products.model.hidden), weight=True)]
 
+    @_once
     def head(self) -> list[Step]:
         """The last norm, the output layer, and in training the loss, all shared by vocabulary. Inference needs the last token alone."""
         tokens = self._products.tokens if self._products.work.training else self._products.work.micro_batch
@@ -46,6 +63,7 @@ class Ends:
         """Bytes of a logit, forward and backward. Fused: two passes over logits, the second writes gradients, which are scaled later."""
         return (6, 4) if self._products.work.fused_loss else (40, 14)
 
+    @_once
     def head_back(self) -> list[Step]:
         """The gradients of the loss, the output layer and the last norm."""
         m = self._products.model

@@ -1,23 +1,27 @@
 """What a run of a large language model says: time of an iteration, tokens a second, FLOP/s, and where the time goes.
 
 Every moment of a stage belongs to one of these, the first that holds: kernels run (compute, or optimizer); an exchange of tensor, expert,
-context or data parallelism is under way; activations are under way to this stage, or it waits until those that it sent have arrived (pp);
-or it waits for others (bubble). So what runs beside compute does not count: times are exposed ones. Figures are means over stages.
+context or data parallelism is under way; a message of the pipeline is under way to this stage or from it (pp); or it waits for others
+(bubble). So what runs beside compute does not count: times are exposed ones, as the kernel's tables of all NPUs define them
+(`ExecutionGraph.exposed_first`), and the bubble is when an NPU is idle or has finished before the run. Figures are means over stages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import attrs
 import numpy as np
-from astra_sim.graph import Figure, ProgramTimes, Receive, Send
+from astra_sim.graph import Composite, Figure, ProgramTimes, Receive, Send
 from astra_sim.rows import Rows
 
 from astra_sim_llm.templates import Kinds
 
 PARALLELISMS = ("tp", "ep", "cp", "dp", "pp")
+_ORDER = ("optimizer", "compute", *PARALLELISMS)
+"""To which of those that hold at an instant it belongs."""
 BREAKDOWN = ("compute", "tp", "pp", "dp", "ep", "cp", "optimizer", "bubble")
 _PS_PER_S = 1e12
 
@@ -72,27 +76,21 @@ class Figures:
 
     def _exposed(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int], finish_ps: int) -> dict[str, float]:
         """Picoseconds of one stage by what they belong to; those of none of these are its bubble."""
-        covered = stage.spans("optimizer")
-        found = dict.fromkeys(BREAKDOWN[:-1], 0.0) | {"optimizer": _length(covered)}
-        for name in ("compute", *PARALLELISMS):
+        covered = stage.composites()
+        found = dict.fromkeys(BREAKDOWN[:-1], 0.0) | stage.within_composites()
+        for name in _ORDER:
             own = stage.spans(name) if name != "pp" else self._messages(stage, stages, place_of)
             before, covered = _length(covered), _union(covered, own)
-            found[name] = _length(covered) - before
-        for group, name, time in stage.parts():
-            found[name] += time
-            found[group] -= time
+            found[name] = found.get(name, 0.0) + _length(covered) - before
         return found
 
     def _messages(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int]) -> Any:
-        """When activations that a stage waits for are under way, and when it waits for those that it has sent."""
+        """When messages to and from a stage are under way."""
         spans = [stage.sent()]
-        for number, kind in stage.kinds_of(Receive):
+        for _, kind in stage.kinds_of(Receive):
             assert isinstance(kind, Receive)
-            rows = stage.rows_of(number)
             sender = stages[place_of[self._first(kind.source.of(stage.npu, self._facts.ranks))]]
-            begun = sender.begun(stage.npu, kind, self._facts)
-            ready, ended = stage.ready[rows], stage.ended[rows]
-            spans.append(np.stack([np.clip(begun[: len(rows)], ready, ended), ended]))
+            spans.append(sender.sent_to(stage.npu, kind, self._facts))
         return np.concatenate(spans, axis=1)
 
     def _first(self, npu: int) -> int:
@@ -113,6 +111,7 @@ class _Stage:
         self._kind_of = np.asarray(operations.kind_of, np.int64)
         self._sends = np.asarray(times.sends, np.int64)
         self._begun = np.asarray(times.sends_begun_ps, np.int64)
+        self._composites = self._of_composites(times)
 
     def kinds_of(self, cls: type) -> list[tuple[int, Any]]:
         """The kinds of operations of a class, with their numbers."""
@@ -128,27 +127,62 @@ class _Stage:
         rows = np.flatnonzero(np.isin(self._kind_of, numbers))
         return np.stack([self.ready[rows], self.ended[rows]])
 
+    def composites(self) -> Any:
+        """When composites ran: something of them is under way at every instant."""
+        spans = [np.stack([self.ended[rows] - ps, self.ended[rows]]) for rows, (ps, _) in self._composites]
+        return _union(np.zeros((2, 0), np.int64), np.concatenate(spans, axis=1)) if spans else np.zeros((2, 0), np.int64)
+
+    def within_composites(self) -> dict[str, float]:
+        """Picoseconds of composites by what they belong to. Exchanges that run on beside them come last among parallelisms."""
+        found: dict[str, float] = {}
+        for rows, (_, parts) in self._composites:
+            for group, time in parts.items():
+                found[group] = found.get(group, 0.0) + time * len(rows)
+        return found
+
+    def _of_composites(self, times: ProgramTimes) -> list[tuple[Any, tuple[int, dict[str, int]]]]:
+        """For each kind of composite its rows, what one takes, and what of that belongs to which group."""
+        found = []
+        group_of = self._kinds.within.group_of() if self._kinds.has_composites else {}
+        running: dict[int, list[tuple[Any, int, int]]] = {}  # what runs on when a composite ends, from then on
+        for number, kind in self.kinds_of(Composite):
+            ps, own = times.within(kind)
+            under_way = [*([] if kind.previous is None else running[id(kind.previous)]), *own]
+            running[id(kind)] = [(operation, begin - ps, end - ps) for operation, begin, end in under_way if end > ps]
+            spans = [(max(0, begin), min(end, ps), group_of[id(operation)]) for operation, begin, end in under_way if begin < min(end, ps)]
+            found.append((self.rows_of(number), (ps, _shares(spans))))
+        return found
+
     def sent(self) -> Any:
         """When messages of this stage were under way."""
         return np.stack([self._begun, self.ended[self._sends]])
 
-    def begun(self, receiver: int, receive: Receive, facts: Facts) -> Any:
-        """When the messages began that a receive of another stage's first NPU meets, in order."""
+    def sent_to(self, receiver: int, receive: Receive, facts: Facts) -> Any:
+        """When the messages were under way that receives like one of another stage's first NPU meet."""
         numbers = [
             number
             for number, kind in self.kinds_of(Send)
             if (kind.tag, kind.bytes, kind.to.of(self.npu, facts.ranks)) == (receive.tag, receive.bytes, receiver)
         ]
-        return self._begun[np.isin(self._kind_of[self._sends], numbers)]
+        return self.sent()[:, np.isin(self._kind_of[self._sends], numbers)]
 
-    def parts(self) -> list[tuple[str, str, int]]:
-        """How long exchanges were that stand in operations of a group, by parallelism: (group, parallelism, picoseconds)."""
-        counts = np.bincount(self._kind_of, minlength=len(self._kinds.operations))
-        return [
-            (self._kinds.groups[kind], name, time * int(counts[kind]))
-            for kind, parts in self._kinds.parts.items()
-            for name, time in parts.items()
-        ]
+
+def _shares(spans: Sequence[tuple[int, int, str]]) -> dict[str, int]:
+    """How long spans (begin, end, group) take by group; what several cover belongs to the first of these in order."""
+    if all(first[1] <= second[0] for first, second in pairwise(spans)):  # one after another
+        shares: dict[str, int] = {}
+        for begin, end, group in spans:
+            shares[group] = shares.get(group, 0) + end - begin
+        return shares
+    by_group: dict[str, list[tuple[int, int]]] = {}
+    for begin, end, group in spans:
+        by_group.setdefault(group, []).append((begin, end))
+    shares, covered = {}, np.zeros((2, 0), np.int64)
+    for group in _ORDER:
+        if group in by_group:
+            before, covered = _length(covered), _union(covered, np.array(by_group[group], np.int64).T)
+            shares[group] = _length(covered) - before
+    return shares
 
 
 def _union(first: Any, second: Any) -> Any:

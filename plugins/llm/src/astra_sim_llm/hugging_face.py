@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,13 +13,19 @@ from astra_sim.files import FilePath, parse_json, read_text
 
 from astra_sim_llm.models import LatentAttention, Model
 
+CONFIG = "config.json"
+
 
 def model_of_config(path: FilePath, padded_to: int = 1) -> Model:
-    """The model that a `config.json` describes, its vocabulary rounded up to a multiple of `padded_to`.
+    """The model that a `config.json` describes, or that in a folder, its vocabulary rounded up to a multiple of `padded_to`.
 
     Raises InputError naming the file, the key and its value. Warns of windows of attention, which are counted as full attention.
     """
     name = str(path)
+    if os.path.isdir(name):
+        name = os.path.join(name, CONFIG)
+        if not os.path.isfile(name):
+            raise InputError(f"{path}: the folder has no {CONFIG}; expected that of a model of Hugging Face")
     return model_of_table(parse_json(read_text(name), name), name, padded_to)
 
 
@@ -30,10 +37,15 @@ def model_of_table(table: Any, where: str, padded_to: int = 1) -> Model:
         raise InputError(f"{where}: the vocabulary cannot be padded to a multiple of {padded_to}; expected at least 1")
     config = _Config(where, table)
     kind = config.text("model_type")
+    if kind in WITH_TEXT and isinstance(table.get("text_config"), Mapping):
+        config = _Config(f"{where}: text_config", table["text_config"])
+        kind = WITH_TEXT[kind]
+        warn(f"{where}: only the language model is simulated ({kind}), not what reads images or sound")
     if kind not in ARCHITECTURES:
-        hint = suggestion(kind, ARCHITECTURES)
-        known = ", ".join(sorted(ARCHITECTURES))
-        raise InputError(f"{where}: model_type is {kind!r}; expected one of {known}" + (f" ({hint})" if hint.startswith("did") else ""))
+        hint, known = suggestion(kind, ARCHITECTURES), ", ".join(sorted({*ARCHITECTURES, *WITH_TEXT}))
+        why = f", whose {NOT_MODELLED[kind]} not modelled" if kind in NOT_MODELLED else ""
+        close = f" ({hint})" if hint.startswith("did") and not why else ""
+        raise InputError(f"{where}: model_type is {kind!r}{why}; expected one of {known}{close}")
     try:
         model = ARCHITECTURES[kind](config)
     except InputError as error:
@@ -49,6 +61,11 @@ class _Config:
 
     where: str
     table: Mapping[str, Any]
+
+    def otherwise(self, **defaults: Any) -> _Config:
+        """The same with values for keys that are missing: those that the architecture has where a file leaves them out."""
+        given = {key: value for key, value in self.table.items() if value is not None}
+        return attrs.evolve(self, table={**defaults, **given})
 
     def text(self, key: str) -> str:
         value = self.table.get(key)
@@ -112,16 +129,20 @@ def _grouped(config: _Config) -> dict[str, Any]:
 def _trained_sequence(config: _Config) -> int:
     """The sequence length of pre-training: that before a rotary scaling stretched it."""
     longest = config.count("max_position_embeddings", default=2048)
-    scaling = config.table.get("rope_scaling")
-    if not isinstance(scaling, Mapping) or scaling.get("original_max_position_embeddings") is None:
-        return longest
-    return _Config(f"{config.where}: rope_scaling", scaling).count("original_max_position_embeddings")
+    for key in ("rope_scaling", "rope_parameters"):
+        scaling = config.table.get(key)
+        if isinstance(scaling, Mapping) and scaling.get(_ORIGINAL) is not None:
+            return _Config(f"{config.where}: {key}", scaling).count(_ORIGINAL)
+    return longest
 
 
-def _warn_of_window(config: _Config, sequence: int) -> None:
-    window = config.count("sliding_window", default=sequence)
+_ORIGINAL = "original_max_position_embeddings"
+
+
+def _warn_of_window(config: _Config, sequence: int, key: str = "sliding_window") -> None:
+    window = config.count(key, default=sequence)
     if window < sequence:
-        warn(f"{config.where}: sliding_window = {window} has no effect; attention is counted over the whole sequence")
+        warn(f"{config.where}: {key} = {window} has no effect; attention is counted over the whole sequence")
 
 
 def _llama(config: _Config) -> Model:
@@ -203,6 +224,75 @@ def _deepseek(config: _Config) -> Model:
     )
 
 
+def _llama4(config: _Config) -> Model:
+    config = config.otherwise(
+        num_key_value_heads=8,
+        head_dim=128,
+        intermediate_size_mlp=16384,
+        num_local_experts=16,
+        num_experts_per_tok=1,
+        interleave_moe_layer_step=1,
+        attention_chunk_size=8192,
+        use_qk_norm=True,
+    )
+    config.only("attention_bias", False, "biases of all four products of attention are not modelled")
+    interval = config.count("interleave_moe_layer_step")
+    layers = config.count("num_hidden_layers")
+    spaced = list(range(interval - 1, layers, interval))
+    config.only("moe_layers", spaced, "a layer of every interleave_moe_layer_step has experts")
+    common = {**_grouped(config), "ffn": config.count("intermediate_size_mlp")}
+    model = Model(
+        **common,
+        experts=config.count("num_local_experts"),
+        top_k=config.count("num_experts_per_tok"),
+        expert_ffn=config.count("intermediate_size"),
+        shared_experts=1,
+        expert_interval=interval,
+        query_norms=config.flag("use_qk_norm"),
+    )
+    _warn_of_window(config, model.sequence, "attention_chunk_size")
+    return model
+
+
+def _gpt_oss(config: _Config) -> Model:
+    config = config.otherwise(num_key_value_heads=8, head_dim=64, num_experts_per_tok=4)
+    common = _grouped(config)
+    experts = config.count("num_local_experts")
+    biases = config.flag("attention_bias", True)
+    model = Model(**common, experts=experts, top_k=config.count("num_experts_per_tok"), expert_ffn=common["ffn"], query_biases=biases)
+    warn(f"{config.where}: biases of experts and of the product after attention are not counted (0.1 % of the parameters)")
+    _warn_of_window(config, model.sequence)
+    return model
+
+
+def _gemma(config: _Config) -> Model:
+    config = config.otherwise(head_dim=256, tie_word_embeddings=True)
+    config.only("attention_bias", False, "biases of all four products of attention are not modelled")
+    return Model(**_grouped(config))
+
+
+def _gemma2(config: _Config) -> Model:
+    return _gemma_with_more_norms(config, query_norms=False)
+
+
+def _gemma3(config: _Config) -> Model:
+    defaults = {"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208, "max_position_embeddings": 131072}
+    return _gemma_with_more_norms(config.otherwise(**defaults), query_norms=True)
+
+
+def _gemma_with_more_norms(config: _Config, query_norms: bool) -> Model:
+    model = attrs.evolve(_gemma(config), query_norms=query_norms)
+    warn(f"{config.where}: the norms after attention and feed-forward parts are not counted")
+    _warn_of_window(config.otherwise(sliding_window=4096), model.sequence)
+    return model
+
+
+def _phi3(config: _Config) -> Model:
+    model = _llama(config)
+    _warn_of_window(config, model.sequence)
+    return model
+
+
 def _gpt2(config: _Config) -> Model:
     hidden = config.count("n_embd")
     return Model(
@@ -232,9 +322,39 @@ ARCHITECTURES: dict[str, Callable[[_Config], Model]] = {
     "qwen2_moe": _qwen2_moe,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
+    "llama4_text": _llama4,
+    "gpt_oss": _gpt_oss,
+    "gemma": _gemma,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
+    "phi3": _phi3,
     "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
 }
 """How to read a `config.json`, by its `model_type`."""
+
+WITH_TEXT = {"llama4": "llama4_text", "gemma3": "gemma3_text", "mistral3": "mistral"}
+"""Of models that read images, too: the `model_type` of the language model, which their `text_config` describes."""
+
+_STATES = "layers with recurrent states are"
+NOT_MODELLED = {
+    "jamba": f"Mamba {_STATES}",
+    "mamba": f"{_STATES}",
+    "mamba2": f"{_STATES}",
+    "falcon_mamba": f"{_STATES}",
+    "bamba": f"Mamba {_STATES}",
+    "zamba2": f"Mamba {_STATES}",
+    "nemotron_h": f"Mamba {_STATES}",
+    "granitemoehybrid": f"Mamba {_STATES}",
+    "recurrent_gemma": f"{_STATES}",
+    "rwkv": f"{_STATES}",
+    "qwen3_next": "layers with linear attention are",
+    "minimax": "layers with linear attention are",
+    "t5": "encoder is",
+    "bart": "encoder is",
+    "bert": "encoder is",
+    "whisper": "encoder is",
+}
+"""What there is in models of a `model_type` that these do not have here: decoder-only transformers."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
+from astra_sim_llm.memory import UnitKind
 from astra_sim_llm.models import Model
 from astra_sim_llm.parallelism import Parallelism
 
@@ -14,7 +15,8 @@ from astra_sim_llm.parallelism import Parallelism
 class Iteration:
     """What one iteration does, beside the passes of blocks: choices of `options.LlmOptions`, and parameters of ranks.
 
-    `stage_parameters` are those of a stage's rank with embedding and head: (of experts, others); `layer_parameters` those of a layer.
+    `stage_parameters` are those of a stage's rank with embedding and head: (of experts, others); `unit_parameters` those of each kind of
+    unit on a stage. `reduces_each_pass`: gradients are reduced by each backward pass, not by the last one of an iteration.
     """
 
     model: Model
@@ -26,11 +28,12 @@ class Iteration:
     gradient_bytes: int
     optimizer_bytes: float
     reduces_to_all: bool
+    reduces_each_pass: bool
     dp_overlap: bool
     gather_overlap: bool
     p2p_overlap: bool
     ep_overlap: bool
     training: bool
     stage_parameters: Sequence[tuple[int, int]]
-    layer_parameters: Callable[[int], tuple[int, int]]
+    unit_parameters: Sequence[Mapping[UnitKind, tuple[int, int]]]
     passes: int = 1

@@ -1,15 +1,22 @@
 """Memory of a rank, stage by stage: weights, gradients, optimizer, activations in flight, logits, buffers, caches. In bytes.
 
 Sources: arXiv 2205.05198 (activations of a block, recomputation, interleaving, the head), 1910.02054 (ZeRO), 2304.11277 (FSDP).
-Not counted: what the driver, communicators and the allocator keep for themselves, and gradients of activations within a block.
+Not counted: gradients of activations within a block, and what the driver, communicators and the allocator keep for themselves, for which a
+margin of the device's memory is left free (`Capacity`).
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
+from astra_sim import InputError
+from astra_sim.compute import Compute
+from astra_sim.units import GIB
 
 from astra_sim_llm.activations import HALF, activations_of, block_activations, hidden_bytes, working_set
 from astra_sim_llm.counts import (
+    BlockKind,
     Parameters,
     block_parameters,
     embedding_parameters,
@@ -27,6 +34,10 @@ OPTIMIZER = 12
 """Bytes that Adam keeps for a parameter: weight, first and second moment in fp32."""
 PREFETCHED = 2
 """Units whose weights are gathered at once with ZeRO-3 or FSDP: the one that computes, and the next."""
+
+
+UnitKind = BlockKind | Literal["embedding", "head"]
+"""What ZeRO gathers or reduces at once: a block, the embedding, or the output layer with its norm."""
 
 
 @attrs.frozen
@@ -54,6 +65,41 @@ class MemoryUse:
         return sum(attrs.astuple(self))
 
 
+@attrs.frozen
+class Capacity:
+    """The memory of an NPU, and the margin of it that is left free (bytes)."""
+
+    total: float
+    margin: float
+
+    @property
+    def usable(self) -> int:
+        """What a rank may need, in whole bytes."""
+        return int(self.total - self.margin)
+
+    def __str__(self) -> str:
+        margin = f", {self.margin / GIB:.2f} of it margin" if self.margin else ""
+        return f"{self.total / GIB:.2f} GiB{margin}"
+
+
+def capacity_of(compute: Compute, margin_gib: float | None, total_bytes: float | None = None) -> Capacity | None:
+    """The memory of the compute model's device, or `total_bytes`, with the margin that is given, or that of the device.
+
+    None where it is not known. Raises InputError for a margin that nothing has, or that leaves nothing.
+    """
+    total = compute.memory_bytes if total_bytes is None else total_bytes
+    if total is None:
+        if margin_gib is not None:
+            raise InputError(
+                f"memory_margin is {margin_gib:g} GiB, which has no effect: the compute model does not say how much memory an NPU has"
+            )
+        return None
+    margin = compute.memory_margin_bytes if margin_gib is None else margin_gib * GIB
+    if margin >= total:
+        raise InputError(f"memory_margin is {margin / GIB:.2f} GiB; expected less than the memory of an NPU, {total / GIB:.2f} GiB")
+    return Capacity(total, margin)
+
+
 def memory_of(setup: TrainingSetup, stage: int) -> MemoryUse:
     """Memory of a rank of a pipeline stage; stage 0 is the first."""
     if setup.mode != "train":
@@ -63,7 +109,7 @@ def memory_of(setup: TrainingSetup, stage: int) -> MemoryUse:
     activations, embedding, logits = activations_of(setup, stage)
     return MemoryUse(
         weights=_sharded(kept, WEIGHT, parallel, parallel.zero >= 3),
-        gradients=_sharded(kept, gradient_bytes(setup), parallel, parallel.zero >= 2),
+        gradients=_sharded(kept, gradient_bytes(setup), parallel, setup.shards_gradients),
         optimizer=_sharded(kept, OPTIMIZER, parallel, parallel.zero >= 1),
         activations=activations,
         embedding=embedding,
@@ -105,10 +151,9 @@ def _sharded(kept: Parameters, size: int, parallel: Parallelism, is_sharded: boo
 
 def _buffers(setup: TrainingSetup, stage: int) -> int:
     parallel = setup.parallel
-    size = 0
-    if parallel.zero >= 2:
-        gathered = _largest_unit(setup, stage)
-        size += gathered * (gradient_bytes(setup) + (PREFETCHED * WEIGHT if parallel.zero >= 3 else 0))
+    unreduced = gradient_bytes(setup) if setup.shards_gradients else 0
+    gathered = PREFETCHED * WEIGHT if parallel.zero >= 3 else 0
+    size = _largest_unit(setup, stage) * (unreduced + gathered) if unreduced or gathered else 0
     if parallel.sequence and parallel.tensor > 1:
         size += HALF * setup.tokens * setup.model.hidden
     if parallel.pipeline > 1:  # an activation and a gradient that arrive
@@ -117,14 +162,22 @@ def _buffers(setup: TrainingSetup, stage: int) -> int:
 
 
 def _largest_unit(setup: TrainingSetup, stage: int) -> int:
-    """Parameters of the largest unit that ZeRO gathers or reduces at once: a block, the embedding, or the head."""
-    model, parallel = setup.model, setup.parallel
-    embedding, head = end_chunks(setup, stage)
-    units = [block_parameters(model, kind, parallel) for kind in kinds_on(setup, stage)]
-    units += [embedding_parameters(model, parallel)] if embedding is not None else []
-    units += [head_parameters(model, parallel, embedding is not None)] if head is not None else []
+    """Parameters of the largest unit that ZeRO gathers or reduces at once, as far as they have several shards."""
+    parallel, units = setup.parallel, units_on(setup, stage).values()
     sizes = [(unit.shared if parallel.shards > 1 else 0) + (unit.experts if parallel.expert_shards > 1 else 0) for unit in units]
     return max(sizes, default=0)
+
+
+def units_on(setup: TrainingSetup, stage: int) -> dict[UnitKind, Parameters]:
+    """The kinds of units on a stage, each with its parameters on a rank."""
+    model, parallel = setup.model, setup.parallel
+    embedding, head = end_chunks(setup, stage)
+    units: dict[UnitKind, Parameters] = {kind: block_parameters(model, kind, parallel) for kind in kinds_on(setup, stage)}
+    if embedding is not None:
+        units["embedding"] = embedding_parameters(model, parallel)
+    if head is not None:
+        units["head"] = head_parameters(model, parallel, embedding is not None)
+    return units
 
 
 # -- Inference ---------------------------------------------------------------------------------------------------------
@@ -145,9 +198,13 @@ def _inference(setup: TrainingSetup, stage: int) -> MemoryUse:
 
 
 def key_value_bytes(setup: TrainingSetup) -> int:
-    """Bytes of a layer's keys and values of all sequences of a replica: of latent attention the low rank, whole on each tensor rank."""
+    """Bytes of a layer's keys and values of all sequences of a replica: of latent attention the low rank, whole on each tensor rank.
+
+    With FP8 attention they are kept as its kernel reads them, in a byte an element.
+    """
     model = setup.model
+    element = 1 if setup.fp8_attention else HALF
     cached = share(setup.key_length * setup.micro_batch * setup.micro_batches, setup.parallel.context)
     if model.mla is not None:
-        return HALF * cached * (model.mla.key_value_rank + model.mla.rope)
-    return HALF * cached * 2 * key_heads_of_rank(model, setup.parallel) * model.head_size
+        return element * cached * (model.mla.key_value_rank + model.mla.rope)
+    return element * cached * 2 * key_heads_of_rank(model, setup.parallel) * model.head_size

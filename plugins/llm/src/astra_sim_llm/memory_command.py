@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import astra_sim
@@ -22,15 +22,16 @@ from astra_sim.commands import (
     quiet_option,
     say_json,
     shared_plugins,
+    workload_options,
 )
 from astra_sim.context import Context
 from astra_sim.errors import located
-from astra_sim.providers import options_of
 from astra_sim.units import GIB
 
+from astra_sim_llm.bounds import LeastTime
 from astra_sim_llm.in_flight import chunks_of_stages, even_stages
 from astra_sim_llm.layout import split_layers
-from astra_sim_llm.memory import memory_of
+from astra_sim_llm.memory import Capacity, capacity_of, memory_of
 from astra_sim_llm.options import LlmOptions
 from astra_sim_llm.plan import Plan, chunks_per_stage, make_plan
 from astra_sim_llm.schedules import virtual_stage
@@ -41,6 +42,12 @@ from astra_sim_llm.training_setup import TrainingSetup
 from astra_sim_llm.workload import Durations
 
 _ENDS_COUNT = "embedding_as_layer"
+AXES = (
+    "tensor_parallel", "pipeline_parallel", "virtual_stages", "context_parallel", "expert_parallel", "micro_batch", "zero", "recompute"
+)  # fmt: skip
+"""What a search varies, by the names of the options of the workload."""
+LEAST_TOKENS = 4096
+"""Tokens of a sequence that a rank has at least where context parallelism is searched."""
 
 
 @click.command(short_help="Show the memory of a large language model's ranks, and search what fits.")
@@ -49,6 +56,7 @@ _ENDS_COUNT = "embedding_as_layer"
 @click.option("--capacity", metavar="GIB", type=float, help="Memory of an NPU in GiB; else that of the compute model's device.")
 @click.option("--search", "is_search", is_flag=True, help="List combinations of parallelism, ZeRO and recomputation that fit, by time.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Combinations that --search lists.")
+@click.option("--keep", multiple=True, type=click.Choice(AXES), help="With --search: what stays as the experiment says; may be repeated.")
 @json_option
 @quiet_option
 def memory(
@@ -57,6 +65,7 @@ def memory(
     capacity: float | None,
     is_search: bool,
     limit: int,
+    keep: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     **choices: Any,
@@ -67,28 +76,35 @@ def memory(
     astra memory gpt3.toml
     astra memory gpt3.toml --set workload.zero=1 --capacity 40
     astra memory gpt3.toml --search
+    astra memory gpt3.toml --search --keep micro_batch --keep context_parallel
 
     The workload of the experiment is llm. Nothing is simulated but what --search finds: with detail=pass, and layers dealt to stages as
-    evenly as they divide (with stages=embedding_as_layer as that says). Tensor parallelism stays in the platform's first dimension.
+    evenly as they divide (with stages=embedding_as_layer as that says). It tries all sizes of tensor parallelism in the platform's first
+    dimension, of the pipeline, of expert parallelism, of context parallelism from 4096 tokens a rank on, of micro-batches that are powers
+    of two, virtual stages where the experiment sets no schedule, all levels of ZeRO, and recomputation; and simulates what may be among
+    the fastest: those of which the kernels alone take no longer.
     """
+    if keep and not is_search:
+        raise InputError(f"--keep {keep[0]} has no effect without --search")
     with Progress(enabled=not quiet):
         case = read_case(experiment, choices, assignments, capacity)
     if is_search:
-        _search(case, limit, as_json, quiet)
+        _search(case, limit, keep, as_json, quiet)
     else:
         _show(case, as_json, quiet)
 
 
 @attrs.frozen(eq=False)
 class Case:
-    """An experiment with its plan, the memory of an NPU (bytes; None: not known), and the NPUs of a node."""
+    """An experiment with its plan, the memory of an NPU (None: not known), and the NPUs of a node."""
 
     experiment: Experiment
     options: LlmOptions
     plan: Plan
     npus: int
-    capacity_bytes: float | None
+    capacity: Capacity | None
     node: int
+    durations: Durations
 
 
 def read_case(path: str | None, components: dict[str, str | None], assignments: Sequence[str], capacity_gib: float | None) -> Case:
@@ -109,30 +125,34 @@ def read_case(path: str | None, components: dict[str, str | None], assignments: 
     name = table.get("plugin")
     if name != "llm":
         raise InputError(f"{where}: the workload is {name or 'layers'!r}; expected llm, the one of which this command knows the memory")
-    own = {key: value for key, value in table.items() if key != "plugin"}
-    options: LlmOptions = options_of(plugins.get("workload", "llm"), own, where)
-    platform, compute = build_platform(made, plugins), build_compute(made, plugins)
-    durations = Durations(Context(plugins, platform, made.run_options(), compute))
+    platform = build_platform(made, plugins)
+    compute = build_compute(made, plugins, platform)
+    context = Context(plugins, platform, made.run_options(), compute)
+    options: LlmOptions = workload_options(made, plugins, compute, context)
+    durations = Durations(context)
     try:
         plan = make_plan(options, platform.npus, durations.weight_of)
     except InputError as error:
         raise located(error, where) from None
-    capacity = compute.memory_bytes if capacity_gib is None else capacity_gib * GIB
-    return Case(made, options, plan, platform.npus, capacity, platform.dimensions[0].size)
+    try:
+        capacity = capacity_of(compute, options.memory_margin, None if capacity_gib is None else capacity_gib * GIB)
+    except InputError as error:
+        raise located(error, where) from None
+    return Case(made, options, plan, platform.npus, capacity, platform.dimensions[0].size, durations)
 
 
 def _show(case: Case, as_json: bool, quiet: bool) -> None:
     with Progress(enabled=not quiet):
         uses = [memory_of(case.plan.setup, stage) for stage in range(case.plan.parallel.pipeline)]
         most = max(use.total for use in uses)
-        capacity = case.capacity_bytes
-        fits = None if capacity is None else most <= capacity
-        fitting = suggestions(case.plan.setup, int(capacity), case.node) if capacity is not None else []
+        capacity = case.capacity
+        fits = None if capacity is None else most <= capacity.usable
+        fitting = suggestions(case.plan.setup, capacity.usable, case.node) if capacity is not None else []
     if as_json:
         found: dict[str, Any] = {
             "stages": memory_json(uses),
             "memory_bytes": most,
-            "capacity_bytes": capacity,
+            **_capacity_json(capacity),
             "fits": fits,
             "suggestions": [{"change": one.change, "memory_bytes": one.bytes} for one in fitting],
         }
@@ -141,8 +161,8 @@ def _show(case: Case, as_json: bool, quiet: bool) -> None:
         print_memory(uses, capacity, fitting)
 
 
-def _search(case: Case, limit: int, as_json: bool, quiet: bool) -> None:
-    if case.capacity_bytes is None:
+def _search(case: Case, limit: int, keep: Sequence[str], as_json: bool, quiet: bool) -> None:
+    if case.capacity is None:
         raise InputError("the compute model does not say how much memory an NPU has; expected --capacity GIB")
     if case.options.mode != "train":
         raise InputError(f"mode is {case.options.mode}; expected train, for which combinations are searched")
@@ -160,23 +180,71 @@ def _search(case: Case, limit: int, as_json: bool, quiet: bool) -> None:
             return seconds
 
         found = search(
-            case.plan.setup,
+            _template(case),
             case.npus,
             case.options.global_batch,
-            int(case.capacity_bytes),
+            case.capacity.usable,
             npus_per_node=case.node,
             layers_of=_LayersOf(case.plan),
             end_layers=2 if case.options.stages == _ENDS_COUNT else 0,
             time_of=time_of,
+            least_time_of=LeastTime(case.plan, case.durations.of_run, case.experiment.run_options().passes),
+            fastest=limit,
+            **_axes(case, keep),
         )
-    timed = sorted((one for one in found if one.iteration_s is not None), key=_seconds)
+    timed = sorted((one for one in found.candidates if one.iteration_s is not None), key=_seconds)
     if errors and not timed:
         raise errors[0]
     if as_json:
         rows = [{**candidate_json(one), "options": _options(case, one.setup)} for one in timed[:limit]]
-        say_json({"capacity_bytes": case.capacity_bytes, "fitting": len(timed), "combinations": rows})
+        counts = {"tried": found.tried, "fitting": len(found.candidates), "simulated": found.timed, "refused": found.refused}
+        say_json({**_capacity_json(case.capacity), **counts, "combinations": rows})
     elif not quiet:
-        print_search(timed, case.capacity_bytes, limit)
+        print_search(timed[:limit], case.capacity, found)
+
+
+def _capacity_json(capacity: Capacity | None) -> dict[str, float | None]:
+    if capacity is None:
+        return {"capacity_bytes": None, "margin_bytes": None}
+    return {"capacity_bytes": capacity.total, "margin_bytes": capacity.margin}
+
+
+def _template(case: Case) -> TrainingSetup:
+    """The setup of the experiment, with sequence parallelism wherever tensor parallelism is, unless the experiment says none."""
+    setup = case.plan.setup
+    parallel = attrs.evolve(setup.parallel, sequence=case.options.sequence_parallel is not False)
+    return attrs.evolve(setup, parallel=parallel)
+
+
+def _axes(case: Case, keep: Sequence[str]) -> dict[str, Any]:
+    """What the search varies: all that is not kept."""
+    setup, options, model = case.plan.setup, case.options, case.plan.model
+    axes: dict[str, Any] = {
+        "fixed": [name.removesuffix("_parallel") for name in keep],
+        "any_expert_tensor": options.expert_tensor_parallel is None,
+        "micro_batches": _powers(case.options.global_batch, setup.micro_batch),
+        "contexts": _powers(max(1, setup.sequence // LEAST_TOKENS), setup.parallel.context),
+        "experts": [ranks for ranks in range(1, model.experts + 1) if model.experts % ranks == 0],
+        "zero_levels": range(4),
+    }
+    if options.schedule is None:  # an explicit one stays, with its virtual stages
+        axes["virtual_stages"] = [number for number in range(1, model.layers + 1) if model.layers % number == 0]
+    elif options.schedule == "interleaved":
+        axes["virtual_stages"] = [number for number in range(2, model.layers + 1) if model.layers % number == 0]
+    kept = {
+        "micro_batch": ("micro_batches", (setup.micro_batch,)),
+        "context_parallel": ("contexts", ()),
+        "expert_parallel": ("experts", ()),
+        "virtual_stages": ("virtual_stages", ()),
+        "zero": ("zero_levels", (setup.parallel.zero,)),
+        "recompute": ("recompute", (setup.recompute,)),
+    }
+    return axes | dict(kept[name] for name in keep if name in kept)
+
+
+def _powers(most: int, own: int) -> list[int]:
+    """Powers of two up to a number, and the size that the experiment has."""
+    return sorted({own, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
 
 
 def _seconds(candidate: Candidate) -> float:
@@ -199,10 +267,31 @@ class _LayersOf:
         return tuple(tuple(layer for number in own for layer in split[number].layers) for own in numbers)
 
 
+def _values(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table gives, with the values that its options have: `--set` gives text."""
+    return {
+        key: _values(value, options[key]) if isinstance(value, Mapping) else options[key] if isinstance(value, str) else value
+        for key, value in given.items()
+    }
+
+
 def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
-    """The workload's options that make a setup of what the experiment says."""
+    """The workload's options that make a setup of what the experiment says, without those that have no effect on it."""
     parallel = setup.parallel
-    table = {key: value for key, value in case.experiment.sections["workload"].items() if key not in ("plugin", "shard_group")}
+    given = {key: value for key, value in case.experiment.sections["workload"].items() if key not in ("plugin", "shard_group")}
+    table = _values(given, attrs.asdict(case.options))
+    if parallel.zero < 2:
+        table.pop("accumulation", None)
+    if parallel.zero not in (1, 2):
+        table.pop("reduction", None)
+        if "overlap" in table:
+            table["overlap"] = {key: value for key, value in table["overlap"].items() if key != "gathers"}
+    if parallel.context == 1:
+        table.pop("context", None)
+    if parallel.expert == 1:
+        table = {key: value for key, value in table.items() if key not in ("node_limit", "dispatch")}
+        if "overlap" in table:
+            table["overlap"] = {key: value for key, value in table["overlap"].items() if key != "ep"}
     several = chunks_per_stage(setup.schedule, parallel)
     chunks = chunks_of_stages(setup.layers_of_stage, setup.schedule, several)
     counts = {
@@ -216,6 +305,9 @@ def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
         **table,
         "tensor_parallel": parallel.tensor,
         "sequence_parallel": parallel.sequence,
+        "micro_batch": setup.micro_batch,
+        "context_parallel": parallel.context,
+        "expert_parallel": parallel.expert,
         "pipeline_parallel": parallel.pipeline,
         "virtual_stages": parallel.virtual_stages if setup.schedule == "interleaved" else 1,
         "schedule": setup.schedule,

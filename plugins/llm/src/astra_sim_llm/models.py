@@ -25,7 +25,8 @@ class LatentAttention:
 class Model:
     """A decoder-only transformer. Raises InputError where its dimensions contradict each other.
 
-    The first `dense_layers` of a mixture of experts have a feed-forward part of width `ffn`; a model without experts has one in all layers.
+    The first `dense_layers` of a mixture of experts, and with an `expert_interval` others, have a feed-forward part of width `ffn`; a model
+    without experts has one in all layers.
     """
 
     layers: int = option(minimum=1, help="transformer blocks")
@@ -48,6 +49,7 @@ class Model:
     expert_ffn: int = option(0, minimum=0, help="width of an expert")
     shared_experts: int = option(0, minimum=0, help="experts that every token meets")
     dense_layers: int = option(0, minimum=0, help="first layers without experts")
+    expert_interval: int = option(1, minimum=1, help="of the others, every so many-th layer has experts: the last of so many")
     mtp_layers: int = option(0, minimum=0, help="blocks that predict further tokens (multi-token prediction), each with a head")
     mla: LatentAttention | None = option(None, help="multi-head latent attention")
 
@@ -61,8 +63,8 @@ class Model:
                 f"experts is {self.experts}, top_k {self.top_k} and expert_ffn {self.expert_ffn};"
                 " expected top_k from 1 to experts, and a width of experts"
             )
-        if not self.experts and (self.top_k or self.expert_ffn or self.shared_experts or self.dense_layers):
-            raise InputError("top_k, expert_ffn, shared_experts or dense_layers is given without experts")
+        if not self.experts and (self.top_k or self.expert_ffn or self.shared_experts or self.dense_layers or self.expert_interval > 1):
+            raise InputError("top_k, expert_ffn, shared_experts, dense_layers or expert_interval is given without experts")
         if self.dense_layers > self.layers:
             raise InputError(f"dense_layers is {self.dense_layers}; expected at most layers, which is {self.layers}")
 
@@ -94,8 +96,16 @@ class Model:
         return self.ffn or 4 * self.hidden
 
     def kind(self, layer: int) -> LayerKind:
-        """Whether a layer, from 0 on, has experts. Blocks of multi-token prediction come after the last layer, and are like it."""
-        return "moe" if self.experts and layer >= self.dense_layers else "dense"
+        """Whether a layer, from 0 on, has experts. Blocks of multi-token prediction come after the last layer, and have them, too."""
+        if not self.experts or layer < self.dense_layers:
+            return "dense"
+        last = (layer - self.dense_layers + 1) % self.expert_interval == 0
+        return "moe" if last or layer >= self.layers else "dense"
+
+    @property
+    def has_dense_layers(self) -> bool:
+        """Whether some layer has no experts."""
+        return any(self.kind(layer) == "dense" for layer in range(self.layers))
 
 
 def _gpt(layers: int, hidden: int, heads: int, vocab: int = 51200) -> Model:

@@ -50,7 +50,7 @@ class LlmOptions:
     """Training or inference of a large language model. `docs/llm.md` has the sources of defaults."""
 
     model: str | Model = option(help="a model by name (gpt3-175b, megatron-1t, llama3-405b, mixtral-8x7b, qwen3-235b-a22b, deepseek-v3,"
-                                " ...), the path of a Hugging Face config.json, or a table of its dimensions",
+                                " ...), the path of a Hugging Face config.json or of its folder, or a table of its dimensions",
                                 path="name or path", names="astra_sim_llm.models:names")  # fmt: skip
     sequence: int | None = option(None, minimum=1, help="tokens of a sequence; none: as the model says", unit="tokens")
     global_batch: int = option(minimum=1, help="sequences of an iteration, over all replicas", unit="sequences")
@@ -73,6 +73,12 @@ class LlmOptions:
     data_parallel: int | str = option("fill", help="replicas; fill: what is left of the platform", unit="ranks")
     zero: int = option(
         0, minimum=0, maximum=3, help="what is sharded over replicas: 1 optimizer states, 2 gradients too, 3 weights too (FSDP)"
+    )
+    accumulation: str = option(
+        "shards",
+        choices=("shards", "whole"),
+        help="gradients of ZeRO-2 and 3 between micro-batches: shards, for which each backward pass reduces and scatters them; whole,"
+        " reduced once an iteration (with ZeRO-2 as ZeRO-1, with 3 as FSDP with no_sync)",
     )
     shard_group: int | None = option(
         None, minimum=1, help="ranks of a group that shards, the groups being replicas (HSDP); none: all", unit="ranks"
@@ -123,3 +129,10 @@ class LlmOptions:
     )
     causal_flops: bool = option(True, help="model FLOPs count half of the attention square, which a causal mask leaves; false: all of it")
     check_memory: bool = option(True, help="refuse what does not fit the memory of the compute model's device, where it is known")
+    memory_margin: float | None = option(
+        None,
+        minimum=0,
+        help="memory of the device that is left free for what is not counted: driver, communicators, fragmentation; none: as the compute"
+        " model says of its device",
+        unit="GiB",
+    )

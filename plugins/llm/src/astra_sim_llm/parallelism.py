@@ -26,6 +26,11 @@ class Parallelism:
     zero: int = 0
     shard_group: int | None = None
 
+    @staticmethod
+    def default_expert_tensor(tensor: int, expert: int, stage_ranks: int) -> int:
+        """Ranks that share an expert where nothing is said: the tensor ranks, if a stage has enough of them."""
+        return tensor if expert * tensor <= stage_ranks else 1
+
     @property
     def stage_ranks(self) -> int:
         """Ranks of a pipeline stage."""

@@ -80,7 +80,7 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], f
     Raises InputError naming the option that does not fit.
     """
     model = read_model(options.model)
-    parallel = _parallelism(options, npus)
+    parallel = parallelism_of(options, npus)
     sequence = options.sequence or model.sequence
     check_all_used(options, model, parallel)
     schedule = _schedule(options, parallel)
@@ -102,9 +102,11 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], f
         micro_batches=micro_batches,
         precision=options.precision,
         gradients=options.gradients,
+        accumulation=options.accumulation,
         recompute="full" if layers is not None else recompute,
         recompute_layers=layers,
         attention=options.attention,
+        fp8_attention=options.fp8_attention,
         schedule=schedule,
         extra_ahead=int(options.overlap.ep),
         mode=options.mode,
@@ -117,14 +119,16 @@ _NO_SETUP = TrainingSetup(MODELS["llama2-7b"], Parallelism(), ((),), sequence=1)
 
 
 def read_model(named: str | Model) -> Model:
-    """A model by name, from a configuration file, or as it is given. Raises InputError."""
+    """A model by name, from a configuration file or the folder with one, or as it is given. Raises InputError."""
     if isinstance(named, Model):
         return named
     if named in MODELS:
         return MODELS[named]
     if named.endswith(".json") or os.path.exists(named):
         return hugging_face.model_of_config(named)
-    raise InputError(f"model is {named!r}; {suggestion(named, MODELS)}, or the path of a config.json")
+    hint = suggestion(named.lower(), MODELS)
+    close = f"{hint} " if hint.startswith("did") else ""
+    raise InputError(f"model is {named!r}; {close}known: {', '.join(MODELS)}, or the path of a config.json or of its folder")
 
 
 def chunks_per_stage(schedule: str, parallel: Parallelism) -> int:
@@ -132,7 +136,8 @@ def chunks_per_stage(schedule: str, parallel: Parallelism) -> int:
     return 2 if schedule in ("zb-v", "dualpipe") else parallel.virtual_stages if schedule == "interleaved" else 1
 
 
-def _parallelism(options: LlmOptions, npus: int) -> Parallelism:
+def parallelism_of(options: LlmOptions, npus: int) -> Parallelism:
+    """The sizes of all groups. Raises InputError where they do not fit each other or the NPUs."""
     fixed = options.tensor_parallel * options.pipeline_parallel * options.context_parallel
     words = "tensor_parallel * pipeline_parallel * context_parallel"
     if options.data_parallel == "fill":
@@ -147,8 +152,8 @@ def _parallelism(options: LlmOptions, npus: int) -> Parallelism:
         raise InputError(f"data_parallel is {options.data_parallel!r}; expected a number or fill")
     tensor = options.tensor_parallel
     sequence = tensor > 1 if options.sequence_parallel is None else options.sequence_parallel and tensor > 1
-    expert_tensor = options.expert_tensor_parallel or (
-        tensor if options.expert_parallel * tensor <= npus // options.pipeline_parallel else 1
+    expert_tensor = options.expert_tensor_parallel or Parallelism.default_expert_tensor(
+        tensor, options.expert_parallel, npus // options.pipeline_parallel
     )
     parallel = Parallelism(
         tensor=tensor,

@@ -16,6 +16,7 @@ def astra_workloads() -> list[Provider]:
             factory=f"{_HERE}.workload:llm",
             options=f"{_HERE}.options:LlmOptions",
             examples=f"{_HERE}.examples:examples",
+            takes=f"{_HERE}.stack_defaults:taken",
         )
     ]
 

@@ -135,13 +135,13 @@ class Products:
         """An exchange of so many elements that each rank of an axis has for all of them."""
         return Exchange(name, axis, Collective.ALL_TO_ALL, 2 * elements)
 
-    def multiply(self, name: str, m: int, n: int, k: int) -> Iterator[Step]:
-        """An (m x k) by (k x n) product, with the cast of its input."""
-        yield from self.cast(m * k)
-        yield self._gemm(name, m, n, k)
+    def multiply(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Iterator[Step]:
+        """An (m x k) by (k x n) product, or a batch of them, with the cast of its input."""
+        yield from self.cast(batch * m * k)
+        yield self._gemm(name, m, n, k, batch)
 
-    def _gemm(self, name: str, m: int, n: int, k: int) -> Run:
-        return Run(name, Gemm(m=m, n=n, k=k, element_type=self.element_type))
+    def _gemm(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Run:
+        return Run(name, Gemm(m=m, n=n, k=k, batch=batch, element_type=self.element_type))
 
     def gradients(self, name: str, m: int, n: int, k: int, element_type: str | None = None) -> Iterator[Step]:
         """The products for the gradients of the input and of the weights of an (m x k) by (k x n) product."""

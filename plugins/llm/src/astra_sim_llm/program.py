@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import attrs
 from astra_sim.graph import Operation, Pass
@@ -11,7 +12,7 @@ from astra_sim.schedule import Collective, shift
 from astra_sim.shapes import OptimizerStep
 
 from astra_sim_llm import messages, schedules
-from astra_sim_llm.data_parallel import DataParallel
+from astra_sim_llm.data_parallel import DataParallel, Part, Unit
 from astra_sim_llm.iteration import Iteration
 from astra_sim_llm.layout import Chunk
 from astra_sim_llm.operations import Block
@@ -36,9 +37,10 @@ class StageWriter:
         self._block = block
         self._compiler = compiler
         self._kinds = kinds
-        # Last passes of the two ways of DualPipe end together: replicas out of step would begin their reductions in different orders.
-        self._rows = ProgramRows(kinds, in_turn=iteration.schedule == "dualpipe")
-        self._data_parallel = DataParallel(iteration)
+        # Passes with reductions that run on follow each other, or end together (DualPipe): replicas out of step would begin them in
+        # different orders.
+        self._rows = ProgramRows(kinds, in_turn=iteration.schedule == "dualpipe" or iteration.reduces_each_pass)
+        self._data_parallel = DataParallel(iteration, stage)
         self._templates: dict[object, Template] = {}
         self._virtual_stages = len(chunks)
 
@@ -83,16 +85,21 @@ class StageWriter:
             if step.joined and self._iteration.ep_overlap:
                 assert after is not None
                 last = lasts[after.chunk] == place + 1
-                found.append(self._template((step.kind, step.chunk, first), (after.kind, after.chunk, last)))
+                found.append(self._template((step.kind, step.chunk, first, False), (after.kind, after.chunk, last, False)))
                 place += 2
                 continue
             edge = first if step.kind is PassKind.FORWARD else lasts.get(step.chunk) == place
-            found.append(self._template((step.kind, step.chunk, edge)))
+            before = order[place - 1] if place else None
+            turns = before is not None and before.kind is PassKind.FORWARD and before.chunk == step.chunk and step.kind is not before.kind
+            found.append(self._template((step.kind, step.chunk, edge, turns and self._iteration.parallel.zero == 3)))
             place += 1
         return found, list(firsts.items())
 
-    def _template(self, *passes: tuple[PassKind, int, bool]) -> Template:
-        """The template of a pass, or of a forward pass joined to a backward one; each is (kind, chunk, whether the first or the last)."""
+    def _template(self, *passes: tuple[PassKind, int, bool, bool]) -> Template:
+        """The template of a pass, or of a forward pass joined to a backward one.
+
+        Each is (kind, chunk, whether the first or the last, whether a backward pass that follows a forward pass of its chunk).
+        """
         if passes not in self._templates:
             steps = [self._steps(*one) for one in passes]
             kind = Pass.FORWARD if passes[0][0] is PassKind.FORWARD else Pass.INPUT_GRADIENT
@@ -114,38 +121,42 @@ class StageWriter:
     def _chunk(self, chunk: int) -> Chunk:
         return self._chunks[self._virtual(chunk)]
 
-    def _steps(self, kind: PassKind, chunk: int, edge: bool) -> list[Step]:
+    def _steps(self, kind: PassKind, chunk: int, edge: bool, turns: bool) -> list[Step]:
         """The kernels and exchanges of a pass."""
         p = self._iteration.parallel
         at, forward = self._virtual(chunk), kind is PassKind.FORWARD
         comes = at > 0 if forward else at + 1 < self._virtual_stages and kind is not PassKind.WEIGHT
         if comes and p.tensor > 1 and not p.sequence:  # each tensor rank has received a part
             size = 2 * self._block.tokens * self._iteration.model.hidden // p.tensor
-            return [Exchange("activations", "tp", Collective.ALL_GATHER, size), *self._own_steps(kind, chunk, edge)]
-        return self._own_steps(kind, chunk, edge)
+            return [_gathered(size), *self._own_steps(kind, chunk, edge, turns)]
+        return self._own_steps(kind, chunk, edge, turns)
 
-    def _own_steps(self, kind: PassKind, chunk: int, edge: bool) -> list[Step]:
+    def _own_steps(self, kind: PassKind, chunk: int, edge: bool, turns: bool) -> list[Step]:
         if kind is PassKind.FORWARD:
             return self._forward(chunk, edge)
         inputs, weights = [], []
-        for part, layer in self._backward_parts(chunk):
+        for part, unit in self._backward_parts(chunk):
             first, second = (part, []) if kind is PassKind.BACKWARD else weight_steps(part)
-            inputs.append((first, layer))
-            weights.append((second, layer))
+            inputs.append((first, unit))
+            weights.append((second, unit))
         parts = weights if kind is PassKind.WEIGHT else inputs
-        sharded = self._iteration.parallel.zero == 3
-        if sharded:
-            return self._data_parallel.sharded_backward(parts)
-        reduces = edge and self._iteration.dp_overlap and kind is not PassKind.INPUT
-        return self._data_parallel.with_reduction(parts) if reduces else join(*(part for part, _ in parts))
+        it = self._iteration
+        reduces = (edge or it.reduces_each_pass) and kind is not PassKind.INPUT
+        if it.parallel.zero == 3:
+            return self._data_parallel.sharded_backward(parts, kind is not PassKind.WEIGHT, turns, reduces)
+        if reduces and it.dp_overlap:
+            return self._data_parallel.with_reduction(parts)
+        if reduces and it.reduces_each_pass:
+            return self._data_parallel.sharded_backward(parts, False, False, True)
+        return join(*(part for part, _ in parts))
 
     def _forward(self, chunk: int, first: bool) -> list[Step]:
         """Embedding, layers, and head."""
         own, block = self._chunk(chunk), self._block
-        parts: list[tuple[list[Step], int]] = [(block.ends.embedding(), -1)] if own.embedding else []
+        parts: list[Part] = [(block.ends.embedding(), "embedding")] if own.embedding else []
         parts += [(block.forward(self._iteration.model.kind(layer)), layer) for layer in own.layers]
         if own.head:
-            parts.append((block.ends.head(), -1))
+            parts.append((block.ends.head(), "head"))
             if self._iteration.training:
                 for number in range(self._iteration.model.mtp_layers):
                     layer = self._iteration.model.layers + number
@@ -157,10 +168,10 @@ class StageWriter:
             return self._data_parallel.with_gather(parts)
         return join(*(part for part, _ in parts))
 
-    def _backward_parts(self, chunk: int) -> list[tuple[list[Step], int]]:
-        """The gradients of head, layers and embedding, each with the layer it belongs to (-1: none)."""
+    def _backward_parts(self, chunk: int) -> list[Part]:
+        """The gradients of head, layers and embedding, each with its unit."""
         own, block, it = self._chunk(chunk), self._block, self._iteration
-        parts: list[tuple[list[Step], int]] = []
+        parts: list[Part] = []
         if own.head:
             for number in reversed(range(it.model.mtp_layers)):
                 layer = it.model.layers + number
@@ -168,11 +179,11 @@ class StageWriter:
                 parts.append(
                     (join(block.ends.head_back(), self._again(layer, 0), block.backward(kind), block.ends.predictor_back()), layer)
                 )
-            parts.append((block.ends.head_back(), -1))
+            parts.append((block.ends.head_back(), "head"))
         for place, layer in reversed(list(enumerate(own.layers))):
             parts.append((join(self._again(layer, place), block.backward(it.model.kind(layer))), layer))
         if own.embedding:
-            parts.append((block.ends.embedding_back(), -1))
+            parts.append((block.ends.embedding_back(), "embedding"))
         return parts
 
     def _again(self, layer: int, place: int) -> list[Step]:
@@ -185,8 +196,8 @@ class StageWriter:
     def _gather_ahead(self, chunk: int) -> list[int]:
         """Begin to gather the weights of a chunk; the rows that do."""
         own: dict[str, int] = {}
-        for layer in self._layers_of(self._chunk(chunk)):
-            for axis, size in self._data_parallel.gathered(layer):
+        for unit in self._units_of(self._chunk(chunk)):
+            for axis, size in self._data_parallel.gathered(unit):
                 own[axis] = own.get(axis, 0) + size
         steps: list[Step] = [Exchange("parameters", axis, Collective.ALL_GATHER, size, FREE) for axis, size in own.items()]
         before = len(self._rows.free())
@@ -201,11 +212,7 @@ class StageWriter:
         self._rows.wait_for_free()
         experts, others = it.stage_parameters[self._stage]
         steps: list[Step] = []
-        if p.zero == 3 or it.dp_overlap:
-            inner = [it.layer_parameters(layer) for chunk in self._own_chunks() for layer in self._layers_of(chunk)]
-            experts_done, others_done = (sum(each) for each in zip(*inner, strict=True)) if inner else (0, 0)
-            steps += self._data_parallel.reductions(experts - experts_done, others - others_done, 0)
-        else:
+        if not (p.zero == 3 or it.reduces_each_pass or it.dp_overlap):
             steps += self._data_parallel.reductions(experts, others, 0)
         shard = (experts // p.expert_shards, others // p.shards) if p.zero else (experts, others)
         if p.zero and not it.reduces_to_all:
@@ -224,12 +231,12 @@ class StageWriter:
             gather = (("edp", 2 * experts // p.expert_shards), ("dp", 2 * others // p.shards))
             self._write([Exchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
 
-    def _own_chunks(self) -> list[Chunk]:
-        several = 2 if self._iteration.schedule in ("zb-v", "dualpipe") else self._virtual_stages // self._iteration.parallel.pipeline
-        return [self._chunk(number) for number in range(several)]
-
-    def _layers_of(self, chunk: Chunk) -> Sequence[int]:
-        return range(chunk.layers[0], chunk.layers[-1] + 1) if chunk.layers else ()
+    def _units_of(self, chunk: Chunk) -> list[Unit]:
+        """The units of a chunk; blocks of multi-token prediction are with the head."""
+        model = self._iteration.model
+        ends: list[Unit] = ["head", *range(model.layers, model.layers + model.mtp_layers)] if chunk.head else []
+        begin: list[Unit] = ["embedding"] if chunk.embedding else []
+        return [*begin, *chunk.layers, *ends]
 
     def _write(self, steps: Sequence[Step], name: str) -> None:
         group = "optimizer" if name == "optimizer" else "compute"
@@ -277,6 +284,12 @@ class StageWriter:
         size = max(1, 2 * self._block.tokens * it.model.hidden // p.tensor)
         far = shift((stage - self._stage) * p.stage_ranks)
         return [(messages.send if sends else messages.receive)(self._kinds, far, size, tag)]
+
+
+@lru_cache(64)
+def _gathered(size: int) -> Exchange:
+    """The exchange that makes activations whole of which each tensor rank has received a part; one object, so that passes share it."""
+    return Exchange("activations", "tp", Collective.ALL_GATHER, size)
 
 
 def stage_of(schedule: str, virtual: int, chunk: int, stages: int) -> int:

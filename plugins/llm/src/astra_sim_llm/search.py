@@ -1,9 +1,10 @@
-"""Search: which combinations of parallelism, ZeRO and recomputation fit in memory."""
+"""Search: which combinations of parallelism, micro-batches, ZeRO and recomputation fit in memory, and which of them are fastest."""
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 import attrs
 from astra_sim import InputError
@@ -31,6 +32,19 @@ class Candidate:
     iteration_s: float | None = None
 
 
+@attrs.frozen
+class Search:
+    """What a search found: combinations that fit, the one with least memory first, of how many that were tried; and how many were timed.
+
+    `refused` counts those that fit and cannot run, of which `time_of` says None.
+    """
+
+    candidates: list[Candidate]
+    tried: int
+    timed: int = 0
+    refused: int = 0
+
+
 def search(
     template: TrainingSetup,
     npus: int,
@@ -40,52 +54,115 @@ def search(
     npus_per_node: int = 8,
     tensor_across_nodes: bool = False,
     micro_batches: Sequence[int] = (),
+    contexts: Sequence[int] = (),
+    experts: Sequence[int] = (),
+    virtual_stages: Sequence[int] = (),
+    fixed: Container[str] = (),
+    any_expert_tensor: bool = False,
     zero_levels: Sequence[int] = (0, 1, 2, 3),
     recompute: Sequence[str] = ("none", "selective", "full"),
     layers_of: LayersOf = even_stages,
     end_layers: int = 0,
     time_of: TimeOf | None = None,
-) -> list[Candidate]:
+    least_time_of: Callable[[TrainingSetup], float] | None = None,
+    fastest: int | None = None,
+) -> Search:
     """The combinations that fit, the one with least memory first.
 
-    `template` says what stays: model, sequence, precision, attention, schedule and its virtual stages, context and expert parallelism.
-    `micro_batches` lists sizes of a micro-batch; if empty, that of the template. `global_batch` counts sequences. `end_layers` is how many
-    layers `layers_of` takes embedding and head for, beside those of the model: a chunk may have them alone. `time_of` is asked only
-    about what fits. Raises InputError where a number is out of range.
+    `template` says what stays: model, sequence, precision, attention and schedule. `micro_batches` lists sizes of a micro-batch,
+    `contexts` and `experts` sizes of these parallelisms, `virtual_stages` chunks of a stage (1: 1f1b, several: interleaved); if empty, that
+    of the template. `fixed` names tensor or pipeline parallelism that stays. `any_expert_tensor`: an expert has the tensor parallelism that
+    follows where nothing is said, not that of the template. `global_batch` counts sequences. `end_layers` is how many layers `layers_of`
+    takes embedding and head for, beside those of the model: a chunk may have them alone.
+
+    `time_of` is asked only about what fits. With `least_time_of`, a lower bound of it (seconds), and `fastest`, it is asked in the order of
+    that bound, until so many are known to be the fastest. Raises InputError where a number is out of range.
     """
     for name, number in (("npus", npus), ("global_batch", global_batch), ("npus_per_node", npus_per_node)):
         if number < 1:
             raise InputError(f"{name} is {number}; expected at least 1")
     found = []
+    tried = 0
     sizes = micro_batches or (template.micro_batch,)
     most_tensor = npus if tensor_across_nodes else min(npus, npus_per_node)
-    for parallel, size in itertools.product(_parallelisms(template, npus, most_tensor), sizes):
-        base = _setup(template, parallel, global_batch, size, layers_of, end_layers)
+    groups = itertools.product(contexts or (template.parallel.context,), experts or (template.parallel.expert,))
+    layouts = (
+        layout
+        for context, expert in groups
+        for layout in _parallelisms(template, npus, most_tensor, context, expert, any_expert_tensor, fixed)
+    )
+    chunks = virtual_stages or (template.parallel.virtual_stages,)
+    for layout, number, size in itertools.product(layouts, chunks, sizes):
+        if layout.pipeline == 1 and number != chunks[0]:
+            continue
+        parallel = attrs.evolve(layout, virtual_stages=number if layout.pipeline > 1 else 1)
+        start = _scheduled(template, number) if virtual_stages else template
+        base = _setup(start, parallel, global_batch, size, layers_of, end_layers)
         if base is None:
             continue
         for level, again in itertools.product(_levels(parallel, zero_levels), _recomputations(base, recompute)):
             setup = attrs.evolve(base, parallel=attrs.evolve(parallel, zero=level), recompute=again, recompute_layers=None)
+            tried += 1
             stage, use = peak(setup)
             if use.total <= capacity_bytes:
                 found.append(Candidate(setup, stage, use))
     found.sort(key=lambda candidate: candidate.use.total)
-    return [attrs.evolve(item, iteration_s=time_of(item.setup)) for item in found] if time_of else found
+    if time_of is None:
+        return Search(found, tried)
+    return _timed(found, tried, time_of, least_time_of, fastest)
 
 
-def _parallelisms(template: TrainingSetup, npus: int, most_tensor: int) -> Iterator[Parallelism]:
+def _timed(
+    found: Sequence[Candidate],
+    tried: int,
+    time_of: TimeOf,
+    least_time_of: Callable[[TrainingSetup], float] | None,
+    fastest: int | None,
+) -> Search:
+    """Candidates with their times; where a bound says that the others are slower than the fastest, those are left without."""
+    bounds = [least_time_of(item.setup) if least_time_of is not None else 0.0 for item in found]
+    times: dict[int, float] = {}
+    best: list[float] = []
+    refused = 0
+    for place in sorted(range(len(found)), key=bounds.__getitem__):
+        if fastest is not None and len(best) >= fastest and bounds[place] > best[fastest - 1]:
+            break
+        seconds = time_of(found[place].setup)
+        if seconds is None:
+            refused += 1
+        else:
+            times[place] = seconds
+            bisect.insort(best, seconds)
+    candidates = [attrs.evolve(item, iteration_s=times.get(place)) for place, item in enumerate(found)]
+    return Search(candidates, tried, len(times), refused)
+
+
+def _scheduled(template: TrainingSetup, chunks: int) -> TrainingSetup:
+    """The template with the schedule of so many chunks of a stage."""
+    return attrs.evolve(template, schedule="interleaved" if chunks > 1 else "1f1b")
+
+
+def _parallelisms(
+    template: TrainingSetup, npus: int, most_tensor: int, context: int, expert: int, any_expert_tensor: bool, fixed: Container[str]
+) -> Iterator[Parallelism]:
     """Splits of the NPUs that the model and its experts allow."""
-    for tensor in _divisors(npus, most_tensor):
-        for pipeline in _divisors(npus // tensor, template.model.layers):
-            ranks = npus // tensor // pipeline
-            if ranks % template.parallel.context:
+    own = template.parallel
+    for tensor in [own.tensor] if "tensor" in fixed and npus % own.tensor == 0 else _divisors(npus, most_tensor):
+        for pipeline in [own.pipeline] if "pipeline" in fixed else _divisors(npus // tensor, template.model.layers):
+            ranks, rest = divmod(npus, tensor * pipeline)
+            if rest or ranks % context:
                 continue
             made = attrs.evolve(
-                template.parallel,
+                own,
                 tensor=tensor,
-                sequence=template.parallel.sequence and tensor > 1,
+                sequence=own.sequence and tensor > 1,
                 pipeline=pipeline,
-                virtual_stages=template.parallel.virtual_stages if pipeline > 1 else 1,
-                data=ranks // template.parallel.context,
+                context=context,
+                expert=expert,
+                expert_tensor=Parallelism.default_expert_tensor(tensor, expert, npus // pipeline)
+                if any_expert_tensor
+                else own.expert_tensor,
+                data=ranks // context,
             )
             if divides(template.model, made, template.sequence):
                 yield made

@@ -10,8 +10,8 @@ import attrs
 from astra_sim.commands import Column, Screen, Table
 from astra_sim.units import GIB
 
-from astra_sim_llm.memory import MemoryUse
-from astra_sim_llm.search import Candidate
+from astra_sim_llm.memory import Capacity, MemoryUse
+from astra_sim_llm.search import Candidate, Search
 from astra_sim_llm.suggestions import Suggestion
 
 Rows = list[tuple[str, ...]]
@@ -45,41 +45,58 @@ def memory_table(uses: Sequence[MemoryUse]) -> Rows:
 def search_table(candidates: Sequence[Candidate]) -> Rows:
     """A row for each combination: its parallelism, ZeRO, micro-batches and recomputation, memory of the fullest rank, and time."""
     timed = any(candidate.iteration_s is not None for candidate in candidates)
-    rows: Rows = [("TP", "PP", "DP", "CP", "EP", "ZeRO", "micro", "recompute", "GiB", *(("time (s)",) if timed else ()))]
+    rows: Rows = [("TP", "PP", "VS", "DP", "CP", "EP", "ZeRO", "micro", "recompute", "GiB", *(("time (s)",) if timed else ()))]
     for candidate in candidates:
         setup, parallel = candidate.setup, candidate.setup.parallel
-        sizes = (parallel.tensor, parallel.pipeline, parallel.data, parallel.context, parallel.expert, parallel.zero)
+        chunks = parallel.virtual_stages
+        sizes = (parallel.tensor, parallel.pipeline, chunks, parallel.data, parallel.context, parallel.expert, parallel.zero)
         micro = f"{setup.micro_batches}x{setup.micro_batch}"
         seconds = "-" if candidate.iteration_s is None else f"{candidate.iteration_s:#.4g}"
         rows.append((*map(str, sizes), micro, setup.recompute, gib(candidate.use.total), *((seconds,) if timed else ())))
     return rows
 
 
-def print_memory(uses: Sequence[MemoryUse], capacity_bytes: float | None = None, fitting: Sequence[Suggestion] = ()) -> None:
+def print_memory(uses: Sequence[MemoryUse], capacity: Capacity | None = None, fitting: Sequence[Suggestion] = ()) -> None:
     """Print the memory of a rank of each stage; with a capacity, what of it the fullest rank needs, and what would make it fit."""
     out = Screen(every=True)
     out.table(_table(memory_table(uses), "Memory of a rank (GiB)"))
     most = max(use.total for use in uses)
-    if capacity_bytes is not None:
-        share = 100 * most / capacity_bytes
-        verdict = "It fits." if most <= capacity_bytes else "It does not fit."
-        out.text(f"The fullest rank needs {gib(most)} of {gib(capacity_bytes)} GiB ({share:.0f} %). {verdict}")
-        if most > capacity_bytes and not fitting:
+    if capacity is not None:
+        share = 100 * most / capacity.usable
+        verdict = "It fits." if most <= capacity.usable else "It does not fit."
+        out.text(f"The fullest rank needs {gib(most)} of {gib(capacity.usable)} GiB ({share:.0f} %). {verdict}")
+        _margin(out, capacity)
+        if most > capacity.usable and not fitting:
             out.text("No single change of recompute, zero, tensor_parallel or pipeline_parallel makes it fit.")
         for one in fitting:
             out.text(f"{gib(one.bytes)} GiB with {one.change}", "  ")
 
 
-def print_search(candidates: Sequence[Candidate], capacity_bytes: float, limit: int | None = None) -> None:
-    """Print what a search found, the first `limit` ones, in the order given."""
+def print_search(shown: Sequence[Candidate], capacity: Capacity, found: Search) -> None:
+    """Print some of what a search found, in the order given, and how many it tried."""
     out = Screen(every=True)
-    if not candidates:
-        out.text(f"No combination fits in {gib(capacity_bytes)} GiB.")
+    if not shown:
+        out.text(f"No combination fits in {gib(capacity.usable)} GiB; {found.tried:,} were tried.")
+        _margin(out, capacity)
         return
-    shown = candidates[:limit]
-    count = len(candidates) if len(shown) == len(candidates) else f"{len(shown)} of {len(candidates)}"
+    fitting = len(found.candidates)
+    count = f"{len(shown)} of {fitting:,}" if len(shown) < fitting else str(len(shown))
     order = "memory of the fullest rank" if shown[0].iteration_s is None else "time of an iteration"
-    out.table(_table(search_table(shown), f"{count} combinations that fit in {gib(capacity_bytes)} GiB, by {order}"))
+    out.table(_table(search_table(shown), f"{count} combinations that fit in {gib(capacity.usable)} GiB, by {order}"))
+    _margin(out, capacity)
+    simulated = f", {found.timed:,} of these were simulated" if found.timed else ""
+    out.text(f"{found.tried:,} were tried, {fitting:,} fit{simulated}.")
+    left = fitting - found.timed - found.refused
+    if found.timed and left:
+        out.text(f"The kernels alone of the other {left:,} take longer than the times above.")
+    if found.refused:
+        out.text(f"{found.refused:,} that fit cannot run.")
+
+
+def _margin(out: Screen, capacity: Capacity) -> None:
+    """Say what is left of the memory without its margin."""
+    if capacity.margin:
+        out.text(f"{gib(capacity.usable)} GiB are {gib(capacity.total)} less a margin of {gib(capacity.margin)} (memory_margin).")
 
 
 def gib(size: float) -> str:
@@ -98,6 +115,7 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
     names = ("tensor", "pipeline", "data", "context", "expert")
     return {
         **{f"{name}_parallel": getattr(parallel, name) for name in names},
+        "virtual_stages": parallel.virtual_stages,
         "zero": parallel.zero,
         "recompute": setup.recompute,
         "micro_batch": setup.micro_batch,

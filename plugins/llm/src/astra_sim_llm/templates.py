@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from astra_sim.graph import Communicate, Compute, Operation, Pass, Unit, Wait
-from astra_sim.rows import Column, Dependencies, Rows, view
+from astra_sim.graph import Communicate, Composite, Compute, Operation, Pass, Unit, Wait
+from astra_sim.rows import Column, Dependencies, Rows, column, view
 
 from astra_sim_llm.steps import Exchange, Run, Step
 
@@ -32,17 +32,78 @@ class Template:
     end: int
     free: Sequence[int]
 
+    def of_kinds(self, kinds: Sequence[int]) -> Template:
+        """The same rows, of other kinds."""
+        return Template(kinds, self.waits, self.end, self.free)
+
+
+@attrs.frozen(eq=False)
+class _Part:
+    """What composites of stages have in common: rows, numbered by their kind from 0 on, waits, and rows that end them."""
+
+    kind_of: Column
+    after: Dependencies
+    until: tuple[int, ...]
+
+
+@attrs.define
+class _Local:
+    """The different operations of one layout, by their keys; what they are is said when a template is made of it."""
+
+    keys: dict[Hashable, int] = attrs.field(factory=dict)
+
+    def number(self, key: Hashable) -> int:
+        """The number of a key."""
+        return self.keys.setdefault(key, len(self.keys))
+
+
+@attrs.frozen(eq=False)
+class _Piece:
+    """A row of a template of composites: a part with its kinds and the piece that it continues, or a kind that runs on."""
+
+    part: _Part | None
+    kinds: Sequence[int]
+    previous: int | None
+
+
+@attrs.frozen(eq=False)
+class _Layout:
+    """A template whose kinds are keys of its own: what passes have in common that differ in their names alone.
+
+    With `pieces` its rows, but for a last one that joins, are these.
+    """
+
+    keys: Sequence[Hashable]
+    rows: Template
+    pieces: Sequence[_Piece] | None = None
+
+
+@attrs.define
+class Layouts:
+    """The layouts that stages share, and the parts of their composites; `steps` stay here, so that their numbers stay their own."""
+
+    found: dict[Hashable, tuple[Sequence[Step], _Layout]] = attrs.field(factory=dict)
+    parts: dict[Hashable, _Part] = attrs.field(factory=dict)
+
+    def part(self, kinds: Sequence[int], waits: Sequence[Sequence[int]], until: tuple[int, ...]) -> _Part:
+        """The part of such rows, made if it is new."""
+        key = tuple(kinds), tuple(map(tuple, waits)), until
+        if key not in self.parts:
+            self.parts[key] = _Part(column(kinds, "I"), Dependencies.of(waits), until)
+        return self.parts[key]
+
 
 @attrs.define
 class Kinds:
     """The different operations of a program, by what makes them equal, and what each is: of which parallelism, or compute.
 
-    `parts` says of a pass that is one operation how long its exchanges are, by parallelism.
+    `within` has those of its composites.
     """
 
     operations: list[Operation] = attrs.field(factory=list)
     groups: list[str] = attrs.field(factory=list)
-    parts: dict[int, dict[str, int]] = attrs.field(factory=dict)
+    _within: list[Kinds] = attrs.field(factory=list)
+    _parts: list[_Part] = attrs.field(factory=list)
     _numbers: dict[Hashable, int] = attrs.field(factory=dict)
 
     def number(self, key: Hashable, group: str, make: Callable[[], Operation]) -> int:
@@ -57,6 +118,40 @@ class Kinds:
         """What ends when all that it waits for has ended."""
         return self.number("join", "join", lambda: Wait((), (), -1, Pass.FORWARD))
 
+    @property
+    def has_composites(self) -> bool:
+        """Whether there are composites."""
+        return bool(self._within)
+
+    @property
+    def within(self) -> Kinds:
+        """The operations of composites."""
+        if not self._within:
+            self._within.append(Kinds())
+        return self._within[0]
+
+    def from_within(self, kind: int) -> int:
+        """The kind of an operation of composites that stands outside them."""
+        return self.number(("from within", kind), self.within.groups[kind], lambda: self.within.operations[kind])
+
+    def composite(self, part: _Part, kinds: Sequence[int], previous: int | None, name: str) -> int:
+        """The kind of a composite, of whose part the operations are those of some kinds from `within`; see `graph.Composite`."""
+        key = "composite", id(part), tuple(kinds), previous, name
+
+        def make() -> Operation:
+            rows = Rows([self.within.operations[kind] for kind in kinds], part.kind_of, part.after, _operation)
+            before = None if previous is None else self.operations[previous]
+            assert before is None or isinstance(before, Composite)
+            return Composite((), rows, part.until, before, name)
+
+        if part not in self._parts:
+            self._parts.append(part)  # kept, so that its number stays its own
+        return self.number(key, "composite", make)
+
+    def group_of(self) -> dict[int, str]:
+        """The group of each operation, by its identity."""
+        return dict(zip(map(id, self.operations), self.groups, strict=True))
+
 
 GROUPS = {
     **dict.fromkeys(("tp", "etp"), "tp"),
@@ -70,7 +165,8 @@ GROUPS = {
 class Compiler:
     """Makes templates of steps, with the times that the compute model gives, in one of three details.
 
-    kernel: a row for each kernel; layer: one for the kernels between two exchanges; pass: one for a pass, which has its exchanges in it.
+    kernel: a row for each kernel; layer: one for the kernels between two exchanges; pass: a composite of the latter for a pass, cut where
+    exchanges begin that run on.
     """
 
     def __init__(
@@ -82,39 +178,75 @@ class Compiler:
         detail: str,
         contention: float,
         launch_ps: int = 0,
+        layouts: Layouts | None = None,
     ) -> None:
         self._kinds = kinds
+        self._layouts = layouts or Layouts()
         self._duration_ps = duration_ps
         self._exchange_ps = exchange_ps
         self._dimensions_of = dimensions_of
         self._detail = detail
+        self._inner = kinds.within if detail == "pass" else kinds
         self._contention = contention
         self._launch_ps = launch_ps
-        self._group = "compute"
 
     def compile(self, steps: Sequence[Step], training_pass: Pass, name: str, group: str = "compute") -> Template:
         """The template of steps, whose kernels count as `group`; exchanges over one rank are left out."""
-        self._group = group
-        steps = [step for step in steps if isinstance(step, Run) or (self._dimensions_of(step.axis) and step.bytes)]
-        if self._detail == "pass":
-            return self._one(steps, training_pass, name)
+        key = tuple(map(_identity, steps))
+        if key not in self._layouts.found:
+            own = [step for step in steps if isinstance(step, Run) or (self._dimensions_of(step.axis) and step.bytes)]
+            layout = self._layout(own)
+            self._layouts.found[key] = steps, self._pieces(layout) if self._detail == "pass" else layout
+        layout = self._layouts.found[key][1]
+        numbers = [self._number(each, training_pass, name, group) for each in layout.keys]
+        if layout.pieces is None:
+            return layout.rows.of_kinds([numbers[kind] for kind in layout.rows.kinds])
+        made: list[int] = []
+        for piece in layout.pieces:
+            kinds = [numbers[kind] for kind in piece.kinds]
+            previous = None if piece.previous is None else made[piece.previous]
+            one = self._kinds.from_within(kinds[0]) if piece.part is None else self._kinds.composite(piece.part, kinds, previous, name)
+            made.append(one)
+        made += (self._kinds.join() for _ in range(len(layout.rows.kinds) - len(made)))
+        return layout.rows.of_kinds(made)
+
+    def _number(self, key: Any, training_pass: Pass, name: str, group: str) -> int:
+        """The kind of an operation of a layout."""
+        match key:
+            case int(duration), kernel:
+                own = name if kernel is None else kernel
+                make = lambda: Compute((), duration, -1, training_pass, name=own)  # noqa: E731
+                return self._inner.number(("compute", duration, training_pass, own), group, make)
+            case collective, size, dimensions, own, axis:
+                whole = collective, size, dimensions, own, training_pass
+                exchange = Exchange(own, axis, collective, size)
+                return self._inner.number(whole, GROUPS[axis], lambda: communicate(exchange, dimensions, training_pass))
+        return self._inner.join()
+
+    def _layout(self, steps: Sequence[Step]) -> _Layout:
+        """The layout of steps, without composites."""
+        local = _Local()
         rows = _Rows()
         current: list[int] = [BEFORE]
         beside: list[list[int]] = []  # exchanges that run: row, kernels that they run beside
-        merged, names = 0, name
+        merged, names = 0, None
         free: list[int] = []
         running: dict[str, list[int]] = {}  # the last exchange of a parallelism that runs beside kernels: the next one follows it
 
         def flush() -> None:
             nonlocal merged, current
             if merged:
-                current = [rows.add(self._compute(merged, names, training_pass), current)]
+                current = [rows.add(local.number((merged, names)), current)]
                 merged = 0
 
         for step, duration in zip(steps, self._durations(steps), strict=True):
             if isinstance(step, Run):
-                names = step.name if self._detail == "kernel" else name
+                names = step.name if self._detail == "kernel" else None
                 merged += duration
+                if not beside:
+                    if self._detail == "kernel":
+                        flush()
+                    continue
                 for one in beside:
                     one[1] -= 1
                 if self._detail == "kernel" or not all(left for _, left in beside):
@@ -124,7 +256,9 @@ class Compiler:
                 continue
             flush()
             group = GROUPS[step.axis]
-            row = rows.add(self._communicate(step, training_pass), sorted({*current, *running.get(group, ())}))
+            waits = sorted({*current, *running[group]}) if group in running else sorted(current)
+            key = step.collective, step.bytes, self._dimensions_of(step.axis), step.name, step.axis
+            row = rows.add(local.number(key), waits)
             if step.beside:
                 running[group] = [row]
             if step.beside == 0:
@@ -135,55 +269,57 @@ class Compiler:
                 beside.append([row, step.beside])
         flush()
         current += [row for row, _ in beside]
-        return rows.template(self._joined(rows, current), free)
+        made = rows.template(_joined(rows, current, partial(local.number, "join")), free)
+        return _Layout(list(local.keys), made)
 
-    def _one(self, steps: Sequence[Step], training_pass: Pass, name: str) -> Template:
-        """A pass as one operation, as long as its kernels and exchanges one after another or beside each other; a free one cuts it."""
-        now, cut, parts = 0, 0, dict[str, int]()
-        rows, current, free = _Rows(), [BEFORE], list[int]()
-        beside: list[list[int]] = []  # exchanges that run: when they end, kernels left, place of the step
-        for place, (step, duration) in enumerate(zip(steps, self._durations(steps), strict=True)):
-            if isinstance(step, Run):
-                now += duration
-                for one in beside:
-                    one[1] -= 1
-                for end, _, which in [one for one in beside if not one[1]]:
-                    now = self._wait(now, end, steps[which], parts)
-                beside = [one for one in beside if one[1]]
-            elif step.beside == 0:
-                now = self._wait(now, now + self._exchange_ps(step), step, parts)
-            elif step.beside == FREE:
-                current, cut, parts = self._cut(rows, current, now - cut, name, training_pass, parts), now, {}
-                free.append(rows.add(self._communicate(step, training_pass), [*current, *free[-1:]]))
+    def _pieces(self, layout: _Layout) -> _Layout:
+        """A layout whose rows are composites: those between two exchanges that run on are one."""
+        template = layout.rows
+        rows = _Rows()
+        numbers: dict[int, int] = {}  # rows of the template that are within composites: their numbers there
+        free: dict[int, int] = {}  # rows that run on: their rows here
+        local = _Local()
+        kinds: list[int] = []
+        waits: list[list[int]] = []
+        pieces: list[_Piece] = []
+        previous: int | None = None
+        reached: tuple[int, ...] = ()
+        current = BEFORE
+
+        def composite(until: Sequence[int]) -> None:
+            """Close a composite, which ends when some of its operations have."""
+            nonlocal local, kinds, waits, previous, current, reached
+            ends = tuple(sorted(numbers[row] for row in until if row in numbers))
+            if not ends or (not kinds and ends == reached):
+                return
+            reached = ends
+            pieces.append(_Piece(self._layouts.part(kinds, waits, ends), list(local.keys), previous))  # type: ignore[arg-type]
+            previous = current = rows.add(0, [current])
+            local, kinds, waits = _Local(), [], []
+
+        runs_on = set(template.free)
+        for row, (kind, each) in enumerate(zip(template.kinds, template.waits, strict=True)):
+            if row in runs_on:
+                composite(each)
+                pieces.append(_Piece(None, [kind], None))
+                free[row] = rows.add(0, sorted({current, *(free[other] for other in each if other in free)}))
             else:
-                began = max([now, *(one[0] for one in beside if GROUPS[_axis(steps[one[2]])] == GROUPS[step.axis])])
-                beside.append([began + self._exchange_ps(step), step.beside, place])
-        for end, _, which in beside:
-            now = self._wait(now, end, steps[which], parts)
-        current = self._cut(rows, current, now - cut, name, training_pass, parts)
-        return rows.template(self._joined(rows, current), free)
-
-    def _cut(self, rows: _Rows, current: list[int], duration: int, name: str, training_pass: Pass, parts: dict[str, int]) -> list[int]:
-        """One operation of a part of a pass, of which exchanges take `parts`; the row that what follows waits for."""
-        if not duration:
-            return current
-        kind = self._compute(duration, name, training_pass, tuple(sorted(parts.items())))
-        self._kinds.parts[kind] = parts
-        return [rows.add(kind, current)]
-
-    @staticmethod
-    def _wait(now: int, end: int, step: Step, parts: dict[str, int]) -> int:
-        if end > now:
-            group = GROUPS[_axis(step)]
-            parts[group] = parts.get(group, 0) + end - now
-        return max(now, end)
+                numbers[row] = len(numbers)
+                kinds.append(local.number(kind))
+                waits.append([numbers[other] for other in each if other in numbers])
+        if previous is not None or any(layout.keys[kind] != "join" for kind in local.keys):  # type: ignore[call-overload]
+            composite([template.end])
+        made = rows.template(_joined(rows, [current], lambda: 0), list(free.values()))
+        return _Layout(layout.keys, made, pieces)
 
     def _durations(self, steps: Sequence[Step]) -> list[int]:
         """How long each kernel takes (picoseconds; 0 for exchanges), with what data and expert exchanges beside it slow it by.
 
         The last of them waits until the host has launched all.
         """
-        times = self._slowed(steps, [self._duration_ps(step) if isinstance(step, Run) else 0 for step in steps])
+        runs = {id(step): step for step in steps if isinstance(step, Run)}  # layers share their kernels
+        known = {number: self._duration_ps(step) for number, step in runs.items()}
+        times = self._slowed(steps, [known.get(id(step), 0) for step in steps])
         launches = sum(step.launches for step in steps if isinstance(step, Run))
         if self._launch_ps and launches:
             alone = sum(self._exchange_ps(step) for step in steps if isinstance(step, Exchange) and not step.beside)
@@ -210,29 +346,23 @@ class Compiler:
                         break
         return [time + round(more) for time, more in zip(times, slower, strict=True)]
 
-    def _joined(self, rows: _Rows, current: Sequence[int]) -> int:
-        """One row that ends when all have; the first row of nothing."""
-        if len(current) == 1 and current[0] != BEFORE:
-            return current[0]
-        return rows.add(self._kinds.join(), current)
 
-    def _compute(self, duration: int, name: str, training_pass: Pass, parts: Hashable = ()) -> int:
-        make = lambda: Compute((), duration, -1, training_pass, name=name)  # noqa: E731
-        return self._kinds.number(("compute", duration, training_pass, name, parts), self._group, make)
+def _identity(step: Step) -> Hashable:
+    """What makes a step equal to another: its number, but the step itself where each pass makes its own."""
+    return step if isinstance(step, Exchange) and (step.beside or GROUPS[step.axis] == "dp") else id(step)
 
-    def _communicate(self, step: Exchange, training_pass: Pass) -> int:
-        key = step.collective, step.bytes, self._dimensions_of(step.axis), step.name, training_pass
-        return self._kinds.number(key, GROUPS[step.axis], lambda: communicate(step, self._dimensions_of(step.axis), training_pass))
+
+def _joined(rows: _Rows, current: Sequence[int], join: Callable[[], int]) -> int:
+    """One row that ends when all have; the first row of nothing."""
+    if len(current) == 1 and current[0] != BEFORE:
+        return current[0]
+    return rows.add(join(), current)
 
 
 def communicate(step: Exchange, dimensions: tuple[int, ...], training_pass: Pass = Pass.FORWARD) -> Communicate:
     """An exchange as an operation of a graph; it needs no unit, for exchanges of several parallelisms run beside each other."""
-    return Communicate((), step.collective, step.bytes, dimensions, -1, training_pass, name=step.name, unit=Unit.NONE)
-
-
-def _axis(step: Step) -> str:
-    assert isinstance(step, Exchange)
-    return step.axis
+    group = GROUPS[step.axis]
+    return Communicate((), step.collective, step.bytes, dimensions, -1, training_pass, name=step.name, unit=Unit.NONE, parallelism=group)
 
 
 class _Rows:

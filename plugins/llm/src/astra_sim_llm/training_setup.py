@@ -33,9 +33,11 @@ class TrainingSetup:
     micro_batches: int = option(1, minimum=1, help="micro-batches of an iteration for each replica")
     precision: str = option("bf16", choices=("fp16", "bf16", "fp8", "mxfp8"), help="inputs of products")
     gradients: str = option("fp32", choices=("fp32", "same"), help="precision in which gradients are kept")
+    accumulation: str = option("shards", choices=("shards", "whole"), help="what ZeRO-2 and 3 keep of gradients between micro-batches")
     recompute: str = option("none", choices=RECOMPUTE, help="activations that are computed again")
     recompute_layers: int | None = option(None, minimum=0, help="first layers of each chunk that are computed again; none: all")
     attention: str = option("flash", choices=("flash", "unfused"), help="attention kernels")
+    fp8_attention: bool = option(False, help="queries, keys and values of attention are cast to fp8")
     schedule: str = option("1f1b", choices=SCHEDULES, help="pipeline schedule")
     extra_ahead: int = option(0, minimum=0, help="forward passes that go ahead beyond those of the schedule")
     mode: str = option("train", choices=("train", "prefill", "decode"), help="training or inference")
@@ -72,6 +74,11 @@ class TrainingSetup:
         if self.mode == "train":
             return self.sequence
         return max(self.kv_length, 1 if self.mode == "decode" else self.sequence)
+
+    @property
+    def shards_gradients(self) -> bool:
+        """Whether a rank keeps its shard of the gradients alone, so that each backward pass reduces what it has made."""
+        return self.parallel.zero >= 2 and self.accumulation == "shards"
 
     @property
     def drops(self) -> bool:

@@ -11,7 +11,7 @@ from astra_sim_llm.models import Model
 from astra_sim_llm.options import LlmOptions, Overlap
 from astra_sim_llm.parallelism import Parallelism
 
-_OF_TRAINING = ("schedule", "zero", "reduction", "recompute", "gradients", "fused_gradients", "optimizer_bytes")
+_OF_TRAINING = ("schedule", "zero", "accumulation", "reduction", "recompute", "gradients", "fused_gradients", "optimizer_bytes")
 _OF_TRAINING_OVERLAP = ("dp", "gathers", "p2p", "ep", "contention")
 _OF_DECODING = ("decode_tokens", "kv_length")
 _OF_EXPERTS = ("expert_tensor_parallel", "expert_skew", "capacity_factor", "node_limit", "dispatch", "fused_experts")
@@ -63,6 +63,8 @@ def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Iterato
         yield "expert_skew", "beside capacity_factor, which drops what is over it; expected one of them"
     if options.reduction == "all" and options.zero not in (1, 2):
         yield "reduction", f"where zero is {options.zero}; expected 1 or 2"
+    if "accumulation" in given and options.zero < 2:
+        yield "accumulation", f"where zero is {options.zero}; expected 2 or 3"
     if options.overlap.gathers is not None and options.zero not in (1, 2):
         yield "overlap.gathers", f"where zero is {options.zero}; expected 1 or 2"
     if options.context == "ulysses" and parallel.context == 1:

@@ -16,7 +16,7 @@ from astra_sim.shapes import Kernel
 from astra_sim.units import GIB, PS_PER_NS, picoseconds
 
 from astra_sim_llm import counts, memory
-from astra_sim_llm.figures import Facts, Figures
+from astra_sim_llm.figures import PARALLELISMS, Facts, Figures
 from astra_sim_llm.inference import TokenWriter
 from astra_sim_llm.iteration import Iteration
 from astra_sim_llm.layout import Axes
@@ -26,7 +26,7 @@ from astra_sim_llm.program import StageWriter
 from astra_sim_llm.schedules import PassTimes
 from astra_sim_llm.steps import Exchange, Run, Step, weight_steps
 from astra_sim_llm.suggestions import suggestions
-from astra_sim_llm.templates import Compiler, Kinds, communicate
+from astra_sim_llm.templates import Compiler, Kinds, Layouts, communicate
 
 _PS_PER_US = 1_000_000
 
@@ -38,8 +38,9 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     durations = Durations(context)
     plan = make_plan(options, context.platform.npus, durations.weight_of)
     use = memory.peak(plan.setup)
+    capacity = memory.capacity_of(context.compute, options.memory_margin)
     if options.check_memory:
-        _check_memory(plan, *use, context.compute.memory_bytes)
+        _check_memory(plan, *use, capacity)
     parallel = plan.parallel
     axes = Axes(context.platform, parallel)
     if not axes.dimensions:  # one rank, or stages of one: collectives need something to speak of
@@ -49,11 +50,11 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     iteration = iteration_of(plan, context.run.passes)
     launch_ps = _launch_ps(options, context)
     order, block = order_of(plan, lambda plan: pass_times(plan, durations, exchanges)), plan.block()
-    programs = []
+    programs, layouts = [], Layouts()
     for stage in range(parallel.pipeline):
         npus = range(stage * parallel.stage_ranks, (stage + 1) * parallel.stage_ranks)
         compiler = Compiler(
-            kinds[stage], durations.of_run, exchanges.of, axes.__getitem__, options.detail, options.overlap.contention, launch_ps
+            kinds[stage], durations.of_run, exchanges.of, axes.__getitem__, options.detail, options.overlap.contention, launch_ps, layouts
         )
         if options.mode == "train":
             writer = StageWriter(iteration, stage, plan.chunks, block, compiler, kinds[stage])
@@ -69,10 +70,20 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
         _counted(plan),
         context.compute.peak_ops_per_s("fp8" if options.precision in ("fp8", "mxfp8") else options.precision),
         use[1].total,
-        _memory_words(use[0], context.compute.memory_bytes),
+        _memory_words(use[0], capacity),
         kinds,
     )
-    return ExecutionGraph(programs[0].operations, tuple(axes.dimensions), (), use[1].total, tuple(programs[1:]), Figures(facts))
+    first, *others = programs
+    return ExecutionGraph(
+        first.operations,
+        tuple(axes.dimensions),
+        (),
+        use[1].total,
+        tuple(others),
+        Figures(facts),
+        exposed_first=PARALLELISMS,
+        precision=options.precision,
+    )
 
 
 class Durations:
@@ -140,15 +151,6 @@ def pass_times(plan: Plan, durations: Durations, exchanges: ExchangeTimes) -> Pa
 def iteration_of(plan: Plan, passes: int) -> Iteration:
     """What the programs of stages are written from."""
     options, model, parallel = plan.options, plan.model, plan.parallel
-    known: dict[str, tuple[int, int]] = {}
-
-    def layer_parameters(layer: int) -> tuple[int, int]:
-        kind = counts.block_kind(model, layer)
-        if kind not in known:
-            own = counts.block_parameters(model, kind, parallel)
-            known[kind] = own.experts, own.shared
-        return known[kind]
-
     stages = [memory.stage_parameters_of(plan.setup, stage) for stage in range(parallel.pipeline)]
     return Iteration(
         model,
@@ -160,13 +162,17 @@ def iteration_of(plan: Plan, passes: int) -> Iteration:
         4 if options.gradients == "fp32" else 2,
         options.optimizer_bytes or (58.0 if options.precision == "fp16" else 46.0),
         options.reduction == "all",
+        plan.setup.shards_gradients,
         options.overlap.dp,
         options.overlap.dp if options.overlap.gathers is None else options.overlap.gathers,
         options.overlap.p2p,
         options.overlap.ep,
         options.mode == "train",
         [(own.experts, own.shared) for own in stages],
-        layer_parameters,
+        [
+            {kind: (own.experts, own.shared) for kind, own in memory.units_on(plan.setup, stage).items()}
+            for stage in range(parallel.pipeline)
+        ],
         passes,
     )
 
@@ -180,24 +186,25 @@ def _launch_ps(options: LlmOptions, context: Context) -> int:
     return 0 if options.cuda_graphs == "iteration" else launch_ps // context.tick_ps * context.tick_ps
 
 
-def _check_memory(plan: Plan, stage: int, use: memory.MemoryUse, capacity: float | None) -> None:
+def _check_memory(plan: Plan, stage: int, use: memory.MemoryUse, capacity: memory.Capacity | None) -> None:
     """Raise CapacityError where a rank needs more memory than it has, with what would make it fit."""
-    if capacity is None or use.total <= capacity:
+    if capacity is None or use.total <= capacity.usable:
         return
-    fitting = suggestions(plan.setup, int(capacity))
+    fitting = suggestions(plan.setup, capacity.usable)
     words = "; ".join(f"{one.change} needs {one.bytes / GIB:.1f} GiB" for one in fitting[:4])
+    margin = f", of which a margin of {capacity.margin / GIB:.1f} GiB is left free (memory_margin)" if capacity.margin else ""
     raise CapacityError(
-        f"a rank of stage {stage} needs {use.total / GIB:.1f} GiB of memory; an NPU has {capacity / GIB:.1f} GiB"
+        f"a rank of stage {stage} needs {use.total / GIB:.1f} GiB of memory; an NPU has {capacity.total / GIB:.1f} GiB{margin}"
         f" ({words or 'no single change of recompute, zero, tensor_parallel or pipeline_parallel is enough'};"
         " check_memory=false runs it all the same)",
         use.total,
-        capacity,
+        capacity.usable,
     )
 
 
-def _memory_words(stage: int, capacity: float | None) -> str:
+def _memory_words(stage: int, capacity: memory.Capacity | None) -> str:
     """Of which stage the peak is, and of how much memory."""
-    return f"stage {stage}" if capacity is None else f"stage {stage}, of {capacity / GIB:.2f} GiB"
+    return f"stage {stage}" if capacity is None else f"stage {stage}, of {capacity}"
 
 
 def _tokens(plan: Plan) -> int:

@@ -44,7 +44,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         if option is not None and (key not in _PER_NODE or section["arrangement"] == "per_node"):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise InputError(f"{path}: {key} is {value!r}; expected a number")
-            section[option] = value
+            section[option] = int(value) if key in _PER_NODE and float(value).is_integer() else value
     if section["arrangement"] == "none":
         section.pop("bandwidth_gb_per_s", None)
     return {"memory": section}

@@ -52,7 +52,8 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     for name in _list(table, "topologies-per-dim", count, path):
         if not isinstance(name, str) or name not in _TOPOLOGIES:
             raise InputError(f"{path}: topologies-per-dim has {name!r}; known: {', '.join(_TOPOLOGIES)}")
-        dimensions.append({"topology": _TOPOLOGIES[name]})
+        # A message over a ring has the bandwidth of both directions in ASTRA-sim 1.0.
+        dimensions.append({"topology": _TOPOLOGIES[name], **({"both_ways": True} if name == "Ring" else {})})
     for key, option, whole in _REQUIRED:
         _fill(dimensions, option, _numbers(table, key, count, whole, path))
     for key, option, whole in _OPTIONAL:

@@ -21,14 +21,19 @@ _OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 @click.command()
 @click.argument("table", type=click.Path())
-@click.option("--output", required=True, metavar="FILE.toml", type=click.Path(dir_okay=False), help="File of parameters to write.")
+@click.option("-o", "--output", required=True, metavar="FILE.toml", type=click.Path(dir_okay=False), help="File of parameters to write.")
 @click.option("--title", metavar="TEXT", help="Device and version of NCCL, for people.  [default: the table's name]")
 @click.option("--op", "operation", type=click.Choice(_OPERATIONS), help="The collective, where output of nccl-tests does not say it.")
 @click.option("--ranks", type=click.IntRange(min=2), help="The number of ranks, where output of nccl-tests does not say it.")
 @click.option("--nvls/--no-nvls", default=False, show_default=True, help="Switches of the node reduce (NVLS).")
 @click.option("--channels", type=click.IntRange(min=1), help="Channels that NCCL used, so that fewer can be tried.")
 @click.option("--interpolate", is_flag=True, help="Keep the rows as a measured table, and fit nothing.")
-@click.option("--nvlink", type=click.FloatRange(min=0, min_open=True), metavar="GB/S", help="NVLink bandwidth of a GPU in one direction.")
+@click.option(
+    "--nvlink",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GB/S",
+    help="NVLink bandwidth of a GPU in one direction, so that other links can be tried.",
+)
 @json_option
 @quiet_option
 def collective(
@@ -71,7 +76,7 @@ def collective(
         if any(row.operation is kind for row in rows):
             sources[kind.value] = found.source(kind)
     head = "Parameters of NCCL in a node, fitted by astra calibrate collective (docs/nccl.md of astra)"
-    write_toml(table_of(title or table, found.fits, sources, channels), output, head)
+    write_toml(table_of(title or table, found.fits, sources, channels, nvlink_gb_per_s=nvlink), output, head)
     if as_json:
         say_json({"files": [output], "fits": [_document(kind, found) for kind in Collective if kind.value in sources]})
     elif not quiet:

@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 
 from astra_sim import InputError
 from astra_sim.errors import warn
-from astra_sim.platform import GroupShape, Platform
+from astra_sim.platform import Dimension, GroupShape, Platform, device_family
 from astra_sim.schedule import Collective
 
 from astra_sim_network_analytical.nccl_devices import device_names
 from astra_sim_network_analytical.nccl_parameters import (
+    Fit,
+    NodeLinks,
     Parameters,
     Protocol,
+    messages_in_row,
     read_device,
     read_parameters,
     ring_share,
@@ -23,24 +26,45 @@ from astra_sim_network_analytical.network import AnalyticalNetwork
 from astra_sim_network_analytical.options import AnalyticalOptions
 
 _PS_PER_US = 1e6
+_MESSAGES_OF_LEVEL = 2
+"""A level of a tree is passed up and down."""
+_MESSAGES_OF_NVLS = 2
+"""What ranks send to the switches and what these send back, for the sum and for the result."""
 
 
 class NcclNetwork(AnalyticalNetwork):
     """Collectives as NCCL does them, messages by the delay formula.
 
-    The innermost dimension is a node, in which the measured parameters of the device hold; the link bandwidths of the others are the
-    share of an NPU in the NICs of its node.
+    The innermost dimension is a node, in which the measured parameters of the device hold: in proportion to the bandwidth that the platform
+    gives it, and with its latency in place of that of the node in which they were measured. The link bandwidths of the others are the share
+    of an NPU in the NICs of its node.
     """
 
     price_remedy = "the times were measured on a faster machine: network.device or network.parameters of this platform is right"
 
     def __init__(self, options: AnalyticalOptions, platform: Platform) -> None:
         super().__init__(options, platform)
-        parameters = _chosen(options, platform)
+        parameters, self.device = _chosen(options, platform)
         nics = [dimension.link_bandwidth * dimension.topology.links_per_message() for dimension in platform.dimensions]
-        self._prices = Prices(parameters, nics, options.nic_efficiency, options.channels)
+        latencies = [self._message_us(number) for number in range(len(platform.dimensions))]
+        inner = platform.dimensions[0]
+        links = None if inner.size == 1 else NodeLinks(gb_per_s=inner.link_bandwidth * _used_links(inner), latency_us=latencies[0])
+        self._prices = Prices(parameters, nics, options.nic_efficiency, options.channels, links, latencies)
+        if parameters.node is None:
+            self.measured_dimensions = frozenset((0,))
+            if links is not None:
+                warn(
+                    f"{parameters.title}: it does not say on which links it was measured, so what the platform says of those of its"
+                    f" innermost dimension changes nothing in collectives; expected node = {{ gb_per_s = {links.gb_per_s:g} }}, say"
+                )
         if not parameters.calibrated:
             warn(f"{parameters.title}: its collectives were not fitted to measurements on it")
+
+    def _message_us(self, number: int) -> float:
+        """The latency of a message to the next NPU of a dimension."""
+        dimension = self.platform.dimensions[number]
+        hops = dimension.topology.hops(0, 1) if dimension.size > 1 else 0
+        return self.delay_parts(number, hops, 0).latency_ps / _PS_PER_US
 
     def collective_ps(self, collective: Collective, size: int, shape: GroupShape) -> int | None:
         """The least of what its algorithms and protocols take."""
@@ -48,18 +72,38 @@ class NcclNetwork(AnalyticalNetwork):
         return round(self._prices.us(collective, whole, shape) * _PS_PER_US)
 
 
+def _used_links(dimension: Dimension) -> int:
+    """Links of an NPU over which a collective sends at once, one way."""
+    return max(dimension.topology.links_per_npu(), dimension.topology.links_per_message())
+
+
 class Prices:
     """What collectives take by parameters of a device. `nics` are the shares of an NPU in the NICs and links of each dimension (10^9
-    bytes/s), of which that of the innermost is not used; `nic_efficiency` and the most `channels` replace what the parameters say.
+    bytes/s), of which that of the innermost is not used; `nic_efficiency` and the most `channels` replace what the parameters say. `links`
+    are those of the node; without them it has those in which the parameters were measured. `latencies` are those of messages in each
+    dimension (us); without them those hold for which the parameters have steps.
+
+    Other links change what bytes take in proportion, and each message that others wait for by the difference of the latencies.
     """
 
     def __init__(
-        self, parameters: Parameters, nics: Sequence[float] = (), nic_efficiency: float | None = None, channels: int | None = None
+        self,
+        parameters: Parameters,
+        nics: Sequence[float] = (),
+        nic_efficiency: float | None = None,
+        channels: int | None = None,
+        links: NodeLinks | None = None,
+        latencies: Sequence[float] = (),
     ) -> None:
         self._parameters = parameters
         self._nics = nics
         self._efficiency = nic_efficiency or parameters.between_nodes.nic_efficiency
-        self._channels = _share_of_channels(channels, parameters)
+        self._faster = _share_of_channels(channels, parameters)
+        self._later_us = 0.0
+        self._latencies = latencies
+        if links is not None and parameters.node is not None:
+            self._faster *= _ratio(links.gb_per_s, parameters.node.gb_per_s)
+            self._later_us = _difference(links.latency_us, parameters.node.latency_us)
 
     def us(self, collective: Collective, size: float, shape: GroupShape) -> float:
         """Microseconds of a collective; `size` as nccl-tests has it: of an all-gather what each rank holds at the end."""
@@ -78,22 +122,45 @@ class Prices:
         fit = self._parameters.fit(collective, ranks)
         more = steps(collective, ranks) - steps(collective, fit.ranks)
         nvls = ring_share(collective, ranks) / ring_share(collective, fit.ranks)
-        return {
-            name: Protocol(
-                latency_us=max(0.0, protocol.latency_us + protocol.step_us * more),
-                gb_per_s=protocol.gb_per_s * self._channels * (nvls if name == "nvls" else 1),
-                step_us=protocol.step_us,
-            )
-            for name, protocol in fit.protocols().items()
-            if ranks > 1 or name != "nvls"
-        }
+        found = {}
+        for name, protocol in fit.protocols().items():
+            if ranks == 1 and name == "nvls":
+                continue
+            latency, step = self._on_links(collective, fit, name, protocol)
+            rate = protocol.gb_per_s * self._faster * (nvls if name == "nvls" else 1)
+            found[name] = Protocol(latency_us=max(0.0, latency + step * more), gb_per_s=rate, step_us=step)
+        return found
+
+    def _on_links(self, collective: Collective, fit: Fit, name: str, protocol: Protocol) -> tuple[float, float]:
+        """The latency of a protocol on the ranks of a fit, and what a further step of the ring adds, with the links of the node (us)."""
+        if not self._later_us:
+            return protocol.latency_us, protocol.step_us
+        step = protocol.step_us
+        if name == "nvls":
+            later = _MESSAGES_OF_NVLS * self._later_us
+        elif collective is Collective.ALL_TO_ALL:
+            later = self._later_us
+        else:
+            step = max(0.0, step + self._later_us)
+            # A step takes no less than nothing, where it is known what it takes.
+            each = step - protocol.step_us if protocol.step_us else self._later_us
+            later = messages_in_row(collective, fit.ranks) * each
+        return max(0.0, protocol.latency_us + later), step
 
     def _in_node(self, collective: Collective, size: float, ranks: int) -> float:
         fit = self._parameters.fit(collective, ranks)
         if fit.bytes and fit.ranks == ranks:
-            return fit.time_us(size)
+            return max(0.0, fit.time_us(size / self._faster) + messages_in_row(collective, ranks) * self._later_us)
         volume = ring_share(collective, ranks) * size / 1e3
         return min(each.latency_us + volume / each.gb_per_s for each in self._protocols(collective, ranks).values())
+
+    def _later_outside_us(self, shape: GroupShape) -> float:
+        """By how much a message to another node takes longer than those for which the parameters have steps: in the slowest dimension
+        that the group crosses.
+        """
+        ways = zip(self._latencies[1:], shape.blocks[1:], shape.blocks[2:], strict=False)
+        crossed = [latency for latency, inner, outer in ways if inner > outer]
+        return _difference(max(crossed), self._parameters.between_nodes.latency_us) if crossed else 0.0
 
     def _nic_share(self, shape: GroupShape) -> float:
         """The least share of an NPU in NICs and links that the group crosses, in 10^9 bytes/s."""
@@ -110,12 +177,13 @@ class Prices:
         within = steps(collective, shape.ranks) - between
         inside = steps(collective, members)  # of which the latency in the node has these
         step_us = given.step_us if members > 1 else given.step_alone_us
+        later_us = self._later_outside_us(shape)
         nics = self._nic_share(shape) * members
         volume = ring_share(collective, shape.ranks) * size / 1e3
         levels = math.ceil(math.log2(shape.nodes))
         for name, protocol in self._protocols(collective, members).items():
             bandwidth = nics * given.share.of(name)
-            levels_us = protocol.latency_us + levels * given.level_us.of(name)
+            levels_us = protocol.latency_us + levels * max(0.0, given.level_us.of(name) + _MESSAGES_OF_LEVEL * later_us)
             if name == "nvls":
                 in_node = ring_share(collective, members) * size / 1e3 / protocol.gb_per_s
                 outside = ring_share(collective, shape.nodes) * size / 1e3 / bandwidth
@@ -124,7 +192,8 @@ class Prices:
             if members > 1:
                 bandwidth = min(bandwidth, protocol.gb_per_s)
             base_us = max(0.0, protocol.latency_us - inside * protocol.step_us)
-            yield base_us + within * max(protocol.step_us, given.post_us.of(name)) + between * step_us.of(name) + volume / bandwidth
+            outside_us = between * max(0.0, step_us.of(name) + later_us)
+            yield base_us + within * max(protocol.step_us, given.post_us.of(name)) + outside_us + volume / bandwidth
             if collective is Collective.ALL_REDUCE:
                 yield levels_us + 2 * size / 1e3 / (bandwidth * given.tree_share)
 
@@ -134,7 +203,8 @@ class Prices:
         fastest = self._protocols(Collective.ALL_TO_ALL, members).values()
         others = (shape.ranks - members) / shape.ranks * size / 1e3 / self._nic_share(shape)
         within = (members - 1) / shape.ranks * size / 1e3
-        peers = (shape.ranks - members) * self._parameters.between_nodes.peer_us + self._parameters.between_nodes.step_us.ll
+        given = self._parameters.between_nodes
+        peers = (shape.ranks - members) * given.peer_us + max(0.0, given.step_us.ll + self._later_outside_us(shape))
         return peers + min(each.latency_us + max(others, within / each.gb_per_s) for each in fastest)
 
 
@@ -147,19 +217,33 @@ def _share_of_channels(most: int | None, parameters: Parameters) -> float:
     return min(1.0, most / parameters.channels)
 
 
-def _chosen(options: AnalyticalOptions, platform: Platform) -> Parameters:
-    """The parameters that options name, or else the platform. Raises InputError."""
+_SAME = 1e-9
+"""Relative difference below which two figures of links are one, computed in two ways."""
+
+
+def _ratio(value: float, other: float) -> float:
+    """A figure over another; exactly 1 where they are the same."""
+    return 1.0 if math.isclose(value, other, rel_tol=_SAME) else value / other
+
+
+def _difference(value: float, other: float) -> float:
+    """A figure less another; exactly 0 where they are the same."""
+    return 0.0 if math.isclose(value, other, rel_tol=_SAME) else value - other
+
+
+def _chosen(options: AnalyticalOptions, platform: Platform) -> tuple[Parameters, str]:
+    """The parameters that options name, or else the platform, and of which device they are ("": not known). Raises InputError."""
     if options.parameters is not None:
         if options.device is not None:
             raise InputError("device and parameters are given; expected one of the two")
-        return read_parameters(options.parameters)
+        return read_parameters(options.parameters), ""
     if options.device is not None:
-        return read_device(options.device)
+        return read_device(options.device), device_family(options.device)
     known = device_names()
     # Parts of one GPU that differ in memory, such as a100-40 and a100-80, communicate alike.
-    named = (platform.device.split("-")[0], *platform.name.lower().replace("_", " ").split())
+    named = (device_family(platform.device), *platform.name.lower().replace("_", " ").split())
     found = list(dict.fromkeys(device for device in named if device in known))
     if len(found) != 1:
         called = f"that of platform {platform.name!r} is not known" if platform.name or platform.device else "the platform names none"
         raise InputError(f"model=nccl needs a device, and {called}; expected device={'|'.join(known)} or parameters=FILE")
-    return read_device(found[0])
+    return read_device(found[0]), found[0]

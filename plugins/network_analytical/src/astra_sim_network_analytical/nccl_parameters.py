@@ -97,6 +97,14 @@ class ByProtocol:
 
 
 @attrs.frozen
+class NodeLinks:
+    """The links of the node on which collectives were measured."""
+
+    gb_per_s: float = option(above=0, help="NVLink bandwidth of a GPU in one direction", unit="10^9 bytes/s")
+    latency_us: float = option(0.6, minimum=0, help="latency of a message, as NCCL counts it for a step of protocol LL", unit="us")
+
+
+@attrs.frozen
 class BetweenNodes:
     """What differs where a group lies in several nodes."""
 
@@ -119,6 +127,7 @@ class BetweenNodes:
     level_us: ByProtocol = option(
         factory=lambda: ByProtocol(ll=10.0, ll128=17.0, simple=28.0, nvls=41.8), help="a level of a tree, up and down", unit="us"
     )
+    latency_us: float = option(2.7, minimum=0, help="latency of a message to another node for which the steps and levels hold", unit="us")
     peer_us: float = option(0.5, minimum=0, help="all-to-all: what each rank of another node adds", unit="us")
 
 
@@ -129,6 +138,7 @@ class Parameters:
     title: str = option(help="device and version of NCCL")
     calibrated: bool = option(help="whether its numbers were fitted to collectives measured on it")
     channels: int | None = option(None, minimum=1, help="channels with which its bandwidths were measured")
+    node: NodeLinks | None = option(None, help="links of the node in which they were measured; none: the platform's, whatever they are")
     fits: tuple[Fit, ...] = option(help="what is known, by collective and ranks in a node")
     between_nodes: BetweenNodes = option(factory=BetweenNodes, help="what differs between nodes")
     sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")
@@ -149,6 +159,11 @@ def ring_share(operation: Collective, ranks: int) -> float:
 def steps(operation: Collective, ranks: int) -> int:
     """Steps of a ring of so many ranks; messages to others of an all-to-all."""
     return (2 if operation is Collective.ALL_REDUCE else 1) * (ranks - 1)
+
+
+def messages_in_row(operation: Collective, ranks: int) -> int:
+    """Messages that go one after another in a node: a step each of a ring; those of an all-to-all are under way together."""
+    return min(1, ranks - 1) if operation is Collective.ALL_TO_ALL else steps(operation, ranks)
 
 
 def read_device(name: str) -> Parameters:
@@ -179,11 +194,20 @@ def parameters_of(table: dict[str, Any], where: str) -> Parameters:
 
 
 def table_of(
-    title: str, fits: Sequence[Fit], sources: Mapping[str, str], channels: int | None, between_nodes: Mapping[str, Any] | None = None
+    title: str,
+    fits: Sequence[Fit],
+    sources: Mapping[str, str],
+    channels: int | None,
+    between_nodes: Mapping[str, Any] | None = None,
+    nvlink_gb_per_s: float | None = None,
 ) -> dict[str, Any]:
-    """The table of a file with these fits, and what differs between nodes from what holds for others."""
+    """The table of a file with these fits, measured where NVLink has such a bandwidth, and what differs between nodes from what holds for
+    others.
+    """
     rows = [attrs.asdict(fit, filter=lambda field, value: value not in (None, (), 0.0)) for fit in fits]
     own: dict[str, Any] = {} if channels is None else {"channels": channels}
+    if nvlink_gb_per_s is not None:
+        own["node"] = attrs.asdict(NodeLinks(gb_per_s=float(nvlink_gb_per_s)))
     if between_nodes:
         own["between_nodes"] = dict(between_nodes)
     return {"title": title, "calibrated": True, **own, "sources": dict(sources), "fits": rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric import Wire, both_ways
+from astra_sim.fabric import UniformLinks, Wire
 from astra_sim.platform import Dimension, bytes_per_ns, is_power_of_two
 from astra_sim.schedule import Peer
 
@@ -31,7 +31,9 @@ class RingOptions(DimensionOptions):
     """Options of a ring."""
 
     both_ways: bool = option(
-        True, help="a message has the bandwidth of both directions (ASTRA-sim 1.0); false, or with congestion: of the one it takes"
+        False,
+        help="true: in the delay formula and on network packet a message has the bandwidth of both directions, as in ASTRA-sim 1.0; "
+        "false, and on all other networks: of the one that it takes",
     )
 
 
@@ -49,7 +51,7 @@ class Ring:
     size: int
     links: int
     name: str = "ring"
-    both_ways: bool = True
+    both_ways: bool = False
 
     def hops(self, source: int, destination: int) -> int:
         """Links in the shorter direction."""
@@ -61,18 +63,20 @@ class Ring:
         return peer.operator == "shift" or (peer.operator == "xor" and is_power_of_two(peer.value))
 
     def links_per_message(self) -> int:
-        """The links of both directions (ASTRA-sim 1.0), or of one."""
+        """The links of one direction; with `both_ways` of both, as in ASTRA-sim 1.0."""
         return self.links // 2 * (2 if self.both_ways else 1)
 
     def links_per_npu(self) -> int:
         """All links in pairs."""
         return self.links // 2 * 2
 
+    def uniform_links(self) -> UniformLinks:
+        """A pair of links between neighbours. Two NPUs are joined by one pair."""
+        return UniformLinks("ring", self.size, float(self.links // 2))
+
     def wires(self) -> list[Wire]:
         """A pair of links between neighbours. Two NPUs are joined by one pair."""
-        width = float(self.links // 2)
-        pairs = [(0, 1)] if self.size == 2 else [(place, (place + 1) % self.size) for place in range(self.size if self.size > 1 else 0)]
-        return both_ways(Wire(*pair, width) for pair in pairs)
+        return self.uniform_links().wires()
 
 
 @attrs.frozen
@@ -99,10 +103,13 @@ class FullyConnected:
         """The links to all others."""
         return self.links // max(1, self.size - 1) * (self.size - 1)
 
+    def uniform_links(self) -> UniformLinks:
+        """A pair of links between every two NPUs."""
+        return UniformLinks("fully_connected", self.size, float(self.links_per_message()))
+
     def wires(self) -> list[Wire]:
         """A pair of links between every two NPUs."""
-        width = float(self.links_per_message())
-        return both_ways(Wire(a, b, width) for a in range(self.size) for b in range(a + 1, self.size))
+        return self.uniform_links().wires()
 
 
 @attrs.frozen
@@ -130,9 +137,13 @@ class Switch:
         """All of them."""
         return self.links
 
+    def uniform_links(self) -> UniformLinks:
+        """A pair of links between each NPU and the switch, as wide as all links of the NPU."""
+        return UniformLinks("switch", self.size, float(self.links))
+
     def wires(self) -> list[Wire]:
         """A pair of links between each NPU and the switch, as wide as all links of the NPU."""
-        return both_ways(Wire(place, self.size, float(self.links)) for place in range(self.size))
+        return self.uniform_links().wires()
 
 
 def ring(options: RingOptions) -> list[Dimension]:

@@ -51,10 +51,10 @@ class FlowOptions:
         help="what options are whose default is none: links as they are, or TCP as SimGrid models it",
     )
     routing: str = option(
-        "hash",
-        choices=("hash", "destination", "first", "split"),
-        help="which of several shortest ways a message takes: by a hash of its ends (ECMP); by digits of its destination, or of its "
-        "turn (d-mod-k); over the first link; or split: equal parts over all of them (packet spraying)",
+        "destination",
+        choices=("destination", "hash", "first", "split"),
+        help="which of several shortest ways a message takes: that of its destination (d-mod-k); by a hash of its ends (ECMP); over the "
+        "first link; or split: equal parts over all of them (packet spraying)",
     )
     npus_forward: str = option(
         "if_needed",

@@ -44,14 +44,8 @@ def clock_of(settings: Settings, platform: Platform, folded: Sequence[bool] = ()
 
 def _graphs(platform: Platform, folded: Sequence[bool] = ()) -> list[tuple[int, Sequence[Wire], bool]]:
     """What `graph_of` says of each dimension; of folded ones the links that stand for others."""
-    found: list[tuple[int, Sequence[Wire], bool]] = []
-    for dimension, fold in zip(platform.dimensions, folded or (False,) * len(platform.dimensions), strict=True):
-        if fold:
-            switches, ring = int(dimension.topology.name == "switch"), dimension.topology.name == "ring" and dimension.size > 2
-            found.append((switches, [link.wire for link in folding.folded_links(dimension)], ring))
-        else:
-            found.append(graph_of(dimension))
-    return found
+    folds = folded or (False,) * len(platform.dimensions)
+    return [folding.folded_graph(d) if fold else graph_of(d) for d, fold in zip(platform.dimensions, folds, strict=True)]
 
 
 class Layout:
@@ -152,7 +146,8 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     folds.apply(shape)
     for d, dimension in enumerate(dimensions):
         turns = turns_of(dimension.topology)
-        if turns is not None:
+        # On irregular graphs destinations are spread so that links carry as much as each other.
+        if turns is not None and not getattr(dimension.topology, "irregular", False):
             shape.take_turns(d, turns)
     try:
         shape.make_routes()

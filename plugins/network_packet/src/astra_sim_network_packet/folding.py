@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from astra_sim.fabric import Wire
+from astra_sim.fabric import UniformLinks, Wire, uniform_links_of
 from astra_sim.platform import Dimension, Platform, is_power_of_two
 
+from astra_sim_network_packet.links import is_ring, width_factor
 from astra_sim_network_packet.options import Settings
 
 
@@ -35,11 +36,11 @@ def folded_links(dimension: Dimension) -> list[FoldedLink]:
 
     On a ring of an even number of NPUs both ways to the opposite NPU are shortest; which one a packet takes depends on its destination.
     """
-    size, name = dimension.size, dimension.topology.name
-    width = float(dimension.topology.links_per_message())
+    uniform, size = _uniform_links(dimension), dimension.size
+    width = uniform.width * width_factor(dimension)
     if size == 1:
         return []
-    if name == "switch":
+    if uniform.pattern == "switch":
         offsets = range(1, size)
         return [
             FoldedLink(Wire(0, size, width), "none", offsets, sink_port_varies=True),
@@ -47,7 +48,7 @@ def folded_links(dimension: Dimension) -> list[FoldedLink]:
         ]
     if size == 2:
         return [FoldedLink(Wire(0, 0, width), "straight", (1,))]
-    if name == "fully_connected":
+    if uniform.pattern == "fully_connected":
         return [FoldedLink(Wire(0, 0, width), "straight", (offset,), True, True) for offset in range(1, size)]
     # Inputs of the two routers beside the dateline are numbered the other way round.
     wire = Wire(0, 0, width, order=0)
@@ -57,10 +58,17 @@ def folded_links(dimension: Dimension) -> list[FoldedLink]:
     ]
 
 
+def folded_graph(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
+    """What `graph_of` returns, of the links of a folded dimension."""
+    uniform = _uniform_links(dimension)
+    switches = int(uniform.pattern == "switch" and dimension.size > 1)
+    return switches, [link.wire for link in folded_links(dimension)], is_ring(uniform)
+
+
 def stands_for(dimension: Dimension, wires: Sequence[Wire], exclusive_or: bool) -> list[int]:
     """For each of the links that `graph_of` lists, the number of the folded one that stands for it."""
-    size, name = dimension.size, dimension.topology.name
-    if name == "switch" or (name == "ring" and size > 2):
+    uniform, size = _uniform_links(dimension), dimension.size
+    if uniform.pattern == "switch" or is_ring(uniform):
         return [number % 2 for number in range(len(wires))]
     if exclusive_or:
         return [(wire.source ^ wire.target) - 1 for wire in wires]
@@ -75,7 +83,7 @@ def foldable(platform: Platform, settings: Settings) -> tuple[bool, ...]:
     inputs = [_inputs(dimension) for dimension in platform.dimensions]
     # A staged router has pointers over its outputs for every input, and one output would stand for those at all distances.
     inputs = [
-        0 if d.topology.name == "switch" and d.size > 2 and not by_dimension else own
+        0 if _pattern(d) == "switch" and d.size > 2 and not by_dimension else own
         for d, own in zip(platform.dimensions, inputs, strict=True)
     ]
     # Where fewer lanes than inputs share them out by number, numbers that vary would share them out otherwise.
@@ -89,17 +97,27 @@ def foldable(platform: Platform, settings: Settings) -> tuple[bool, ...]:
 
 def _inputs(dimension: Dimension) -> int:
     """Links of a dimension that lead to an NPU; 0 where it does not look the same from all NPUs."""
-    name = dimension.topology.name
-    if name == "ring":
-        return min(2, dimension.size - 1)
-    return {"fully_connected": dimension.size - 1, "switch": 1}.get(name, 0)
+    uniform, others = uniform_links_of(dimension), dimension.size - 1
+    if uniform is None:
+        return 0
+    return {"ring": min(2, others), "fully_connected": others, "switch": 1}[uniform.pattern]
+
+
+def _pattern(dimension: Dimension) -> str | None:
+    uniform = uniform_links_of(dimension)
+    return uniform.pattern if uniform is not None else None
+
+
+def _uniform_links(dimension: Dimension) -> UniformLinks:
+    """The links of a dimension that can be folded."""
+    uniform = uniform_links_of(dimension)
+    assert uniform is not None
+    return uniform
 
 
 def by_exclusive_or(platform: Platform) -> list[bool]:
     """The dimensions in which NPUs at one exclusive or of their places are translates, too."""
-    return [
-        dimension.topology.name in {"fully_connected", "switch"} and is_power_of_two(dimension.size) for dimension in platform.dimensions
-    ]
+    return [_pattern(dimension) in {"fully_connected", "switch"} and is_power_of_two(dimension.size) for dimension in platform.dimensions]
 
 
 def nodes_of(platform: Platform, folded: Iterable[bool]) -> list[int]:

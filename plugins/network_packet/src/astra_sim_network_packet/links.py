@@ -6,24 +6,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from astra_sim import InputError
-from astra_sim.fabric import Wire, both_ways, wires_of
+from astra_sim.fabric import UniformLinks, Wire, stripes_over_directions, uniform_links_of, wires_of
 from astra_sim.platform import Dimension
 
 
 def link_count(dimension: Dimension) -> int:
     """The number of links that `graph_of` lists for a dimension of a known shape; 0 if only the list itself can tell."""
-    size, listed = dimension.size, getattr(dimension.topology, "links", None)
+    uniform = uniform_links_of(dimension)
+    if uniform is not None:
+        return uniform.link_count() if dimension.size > 1 else 0
+    listed = getattr(dimension.topology, "links", None)
     if isinstance(listed, tuple):
         return len(listed)
     count = getattr(dimension.topology, "link_count", None)
-    if count is not None:
-        return int(count())
-    per_position = {"ring": min(2, size - 1), "fully_connected": size - 1, "switch": 2 * min(1, size - 1)}
-    return per_position.get(dimension.topology.name, 0) * size
+    return int(count()) if count is not None else 0
+
+
+def width_factor(dimension: Dimension) -> int:
+    """How many times as wide as the topology says links are: 2 where a message has the bandwidth of both directions (`both_ways`)."""
+    return 2 if stripes_over_directions(dimension) else 1
+
+
+def is_ring(uniform: UniformLinks) -> bool:
+    """Whether links form a ring. Two NPUs are only a pair."""
+    return uniform.pattern == "ring" and uniform.size > 2
 
 
 def graph_of(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
-    """Switches and links of a dimension, and whether the links form a ring. Widths are in units of the links that one message uses.
+    """Switches and links of a dimension, and whether the links form a ring. Widths are in units of `link_bandwidth`.
 
     Raises InputError where the topology does not say its links.
     """
@@ -31,18 +41,12 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
     size = dimension.size
     if hasattr(topology, "queue_directions"):
         raise InputError(f"the {topology.name} of a Garnet network has routes by queue only; expected a torus, mesh or switch for traffic")
-    width = float(topology.links_per_message())
-    if topology.name == "ring":
-        if size == 2:
-            return 0, both_ways([Wire(0, 1, width)]), False
-        # In either direction the order begins at the link between the first and the last position, the dateline.
-        right = [Wire(place, (place + 1) % size, width, order=(place + 1) % size) for place in range(size)]
-        left = [Wire(place, (place - 1) % size, width, order=(size - place) % size) for place in range(size)]
-        return 0, [link for pair in zip(right, left, strict=True) for link in pair] if size > 1 else [], size > 1
-    if topology.name == "fully_connected":
-        return 0, [Wire(a, b, width) for a in range(size) for b in range(size) if a != b], False
-    if topology.name == "switch":
-        return (1, both_ways(Wire(place, size, width) for place in range(size)), False) if size > 1 else (0, [], False)
+    uniform, factor = uniform_links_of(dimension), width_factor(dimension)
+    if uniform is not None:
+        if size == 1:
+            return 0, [], False
+        links = uniform._replace(width=uniform.width * factor).wires()
+        return int(uniform.pattern == "switch"), links, is_ring(uniform)
     own, wide, long = getattr(topology, "wires", None), dimension.link_bandwidth, dimension.link_latency_ns
     if callable(own):
         links = [Wire(*wire) for wire in own()]
@@ -51,5 +55,7 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
         links = [
             Wire(link.source, link.target, link.bandwidth / wide, link.latency_ns / long if long else 1.0, link.cost) for link in listed
         ]
+    if factor != 1:
+        links = [link._replace(width=link.width * factor) for link in links]
     nodes = max((max(link.source, link.target) + 1 for link in links), default=0)
     return max(0, nodes - size), links, False

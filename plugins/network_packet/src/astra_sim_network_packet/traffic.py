@@ -27,6 +27,7 @@ from astra_sim.commands import (
     quiet_option,
     say_json,
     shared_plugins,
+    write_then_show,
 )
 from astra_sim.files import FileSet
 from astra_sim.options import structure
@@ -75,7 +76,7 @@ _BAR = 16
 @click.option("--hot-share", type=float, default=0.1, show_default=True, help="Share of packets to the hot spot, for pattern hot_spot.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of random numbers.")
 @click.option(
-    "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv, traffic.json and pictures here."
+    "-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write traffic.csv, links.csv, traffic.json and pictures here."
 )
 @all_option
 @json_option
@@ -110,10 +111,16 @@ def traffic(
         "saturation_rate": next((load.rate for load in loads if not load.stable), None),
         "rates": [_row(load) for load in loads],
     }
-    if not as_json and not quiet:
-        _print(table, loads, Screen(every))
-    if output is not None:
-        write(output, table, loads)
+
+    def write_files() -> None:
+        if output is not None:
+            write(output, table, loads)
+
+    def show() -> None:
+        if not as_json and not quiet:
+            _print(table, loads, Screen(every))
+
+    write_then_show(write_files, show)
     if as_json:
         say_json(table)
 

@@ -13,11 +13,14 @@ class Network:
         npus: int,
         ids: Sequence[int],
         addresses: Sequence[int],
-        links: Sequence[tuple[int, int, int, int, float, int, int, float, int, int]],
+        links: Sequence[tuple[int, int, int, int, float, int, int, float, int, int, int]],
         reverse: Sequence[int],
         descending_ways: bool,
         preferred: Sequence[int],
         failures: Sequence[tuple[int, int, int]],
+        dimensions: Sequence[tuple[int, int, int, Sequence[tuple[int, int]], Sequence[int]]],
+        places: Sequence[int],
+        is_switch: Sequence[bool],
     ) -> None: ...
     def inject(self, time: int, number: int, source: int, destination: int, bytes: int, traffic_class: int, /) -> None: ...
     def advance(self, until: int | None) -> tuple[int, list[tuple[int, bool]]] | None: ...

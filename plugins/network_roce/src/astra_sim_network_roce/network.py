@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, warn
-from astra_sim.fabric import NO_WAY, Fabric, FabricLink
+from astra_sim.fabric import NO_WAY, Fabric, FabricLink, wires_of
 from astra_sim.network import EventNetwork, Message, MessageFigures
 from astra_sim.platform import Platform
+from astra_sim.turns import turns_of
 
 from astra_sim_network_roce import _core, reports
 from astra_sim_network_roce.options import RoceOptions
@@ -47,12 +48,28 @@ class RoceNetwork(EventNetwork):
             descending_ways=self.options.chosen("equal_ways") == "descending",
             preferred=within_servers,
             failures=failures_of(self.options, fabric),
+            **self._ways_of_destinations(),
         )
         made.keep(self._keeps_flows, self.options.pfc_log)
         if self.options.qlen_interval_us:
             made.sample_queues(max(1, clock_of(self.options).ticks(1000 * self.options.qlen_interval_us)))
         made.watch(self._tell)
         return made
+
+    def _ways_of_destinations(self) -> dict[str, Any]:
+        """With load_balancing=destination, what decides which of equal ways is that of a destination: see `Plan` of the core."""
+        if self.options.chosen("load_balancing") != "destination":
+            return {"dimensions": [], "places": [], "is_switch": []}
+        wired, fabric = self.platform.wired(), self.fabric
+        dimensions, places = [], list(range(fabric.npus))
+        for number, (dimension, stride) in enumerate(zip(wired.dimensions, wired.strides, strict=True)):
+            ends = [(link.source, link.target) for link in wires_of(dimension, f"dimension {number}")]
+            nodes = max([dimension.size, *(max(each) + 1 for each in ends)])
+            dimensions.append((stride, dimension.size, nodes, ends, list(turns_of(dimension.topology) or ())))
+            places += [*range(dimension.size, nodes)] * (fabric.npus // dimension.size)
+        inside = fabric.nodes - len(places)  # switches within NPUs
+        is_switch = [False] * fabric.npus + [True] * (len(places) - fabric.npus) + [False] * inside
+        return {"dimensions": dimensions, "places": places + list(range(inside)), "is_switch": is_switch}
 
     def begin(self) -> int:
         """Begin a run at time 0."""

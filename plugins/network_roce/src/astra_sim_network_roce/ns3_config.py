@@ -8,7 +8,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
-from astra_sim.files import read_text
+from astra_sim.files import is_there, read_text
 
 from astra_sim_network_roce import ns3_topology
 
@@ -180,6 +180,6 @@ def _beside(name: str, path: str, where: str) -> str:
     """The path of a file that another names: relative to it, or to the working directory."""
     candidates = [os.path.join(os.path.dirname(path), name), name]
     for candidate in candidates:
-        if os.path.exists(candidate):
+        if is_there(candidate):
             return candidate
     raise InputError(f"{where}: {_TOPOLOGY} is {name!r}, which is not there (relative to the file, or to the working directory)")

@@ -8,7 +8,7 @@ import attrs
 from astra_sim import option
 
 ALGORITHMS = ("none", "dcqcn", "hpcc", "timely", "dctcp", "pint", "swift")
-BALANCING = ("ecmp", "spray_random", "spray_round_robin", "flowlet", "adaptive")
+BALANCING = ("destination", "ecmp", "spray_random", "spray_round_robin", "flowlet", "adaptive")
 
 # `reference` is what ASTRA-sim's ns-3 back end does; `default` the same without what that program alone has.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -24,6 +24,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "blocked_pairs_hold": False,
         "rto_us": 1000.0,
         "equal_ways": "ascending",
+        "load_balancing": "destination",
         "npu_forwarding": True,
         "scale_ecn": True,
         "covering_headroom": True,
@@ -42,6 +43,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "blocked_pairs_hold": True,
         "rto_us": 0.0,
         "equal_ways": "descending",
+        "load_balancing": "ecmp",
         "npu_forwarding": False,
         "scale_ecn": False,
         "covering_headroom": False,
@@ -102,7 +104,12 @@ class RoceOptions:
     )
 
     # Ways
-    load_balancing: str = option("ecmp", choices=BALANCING, help="which of several equal ways a packet takes")
+    load_balancing: str | None = option(
+        None,
+        choices=BALANCING,
+        help="which of several equal ways a packet takes: that of its destination (d-mod-k), by a hash of its message (ecmp), or another "
+        "for each packet or burst; default destination, reference ecmp",
+    )
     flowlet_gap_ns: float = option(500.0, minimum=0, maximum=1e9, help="flowlet: pause after which a message may change its way", unit="ns")
     equal_ways: str | None = option(
         None, choices=("ascending", "descending"), help="order of equal ways by the number of the switch; reference descending"

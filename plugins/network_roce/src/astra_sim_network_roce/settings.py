@@ -50,12 +50,13 @@ def clock_of(options: RoceOptions) -> Clock:
 def settings_of(options: RoceOptions) -> dict[str, Any]:
     """The settings of the core."""
     clock = clock_of(options)
-    algorithm = options.congestion_control
+    algorithm, balancing = options.congestion_control, options.chosen("load_balancing")
     rate = {name: round(getattr(options, name) * 1e6) for name in ("min_rate_mbps", "rate_ai_mbps", "rate_hai_mbps", "dctcp_rate_ai_mbps")}
     return {
         "algorithm": algorithm,
-        "balancing": options.load_balancing,
-        "out_of_order": options.load_balancing != "ecmp",
+        # With one way for each destination nothing is left to balance.
+        "balancing": "ecmp" if balancing == "destination" else balancing,
+        "out_of_order": balancing not in ("destination", "ecmp"),
         "flowlet_gap": clock.ticks(options.flowlet_gap_ns),
         "ticks_per_ns": clock.per_ns,
         "seed": options.seed,
@@ -145,8 +146,8 @@ class LinkRows:
         self._pmax = _by_rate(options.ecn_pmax, "ecn_pmax")
         self._known: dict[int, Thresholds] = {}
 
-    def rows(self) -> list[tuple[int, int, int, int, float, int, int, float, int, int]]:
-        """For each link: ends, bit/s, ticks, error rate, kmin, kmax, pmax, the headroom at the switch that it enters, and its cost."""
+    def rows(self) -> list[tuple[int, int, int, int, float, int, int, float, int, int, int]]:
+        """For each link: ends, bit/s, ticks, error rate, kmin, kmax, pmax, the headroom at the switch that it enters, cost, dimension."""
         return [self._row(link) for link in self._fabric.links]
 
     def check_memory(self) -> None:
@@ -164,12 +165,12 @@ class LinkRows:
                     f" {reserved[node] / 2**20:.3g} MiB (headroom_factor), expected more than that"
                 )
 
-    def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int, int]:
+    def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int, int, int]:
         rate = link.bits_per_s
         marks = self._marks(link) if self._options.ecn and self._fabric.is_switch(link.source) else Thresholds(0, 0, 0.0)
         delay = self._clock.ticks(self._latency(link))
         error = link.error_rate or self._options.error_rate
-        return (link.source, link.target, rate, delay, error, *marks, self._headroom(rate, delay), link.cost)
+        return (link.source, link.target, rate, delay, error, *marks, self._headroom(rate, delay), link.cost, link.dimension)
 
     def _marks(self, link: FabricLink) -> Thresholds:
         """The thresholds of a port of a switch; of one within a server, where the options have none for its rate, it does not mark."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import attrs
 from astra_sim import InputError, option
@@ -49,7 +49,10 @@ class Graph:
     """NPUs 0 to `size` - 1, further nodes that are switches, and directed links between them.
 
     `distances` are the numbers of links between two NPUs: entry source * size + destination.
+    Turns at equal ways need not be even, for a graph may be `irregular`.
     """
+
+    irregular: ClassVar[bool] = True
 
     size: int
     edges: tuple[GraphLink, ...] = attrs.field(repr=False)
@@ -67,6 +70,17 @@ class Graph:
     def links(self) -> tuple[GraphLink, ...]:
         """The directed links."""
         return self.edges
+
+    def turns(self) -> Sequence[int]:
+        """NPUs take turns at equal ways leaf by leaf: a leaf is the first node that has a link from an NPU."""
+        leaf = [self.size + len(self.edges)] * self.size
+        for link in self.edges:
+            if link.source < self.size:
+                leaf[link.source] = min(leaf[link.source], link.target if link.target >= self.size else leaf[link.source])
+        turns = [0] * self.size
+        for turn, npu in enumerate(sorted(range(self.size), key=lambda each: (leaf[each], each))):
+            turns[npu] = turn
+        return turns
 
     def links_per_message(self) -> int:
         """One."""

@@ -140,7 +140,7 @@ class TorusOptions:
     link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
     link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")
     link_latency_ns: float = option(0.0, minimum=0, help="latency of a link", unit="ns")
-    both_ways: bool = option(True, help="as for a ring")
+    both_ways: bool = option(False, help="as for a ring")
 
 
 def torus(options: TorusOptions) -> Preset:

@@ -11,20 +11,15 @@ PASSES = ("forward", "input_gradient", "weight_gradient")
 COMPUTE = tuple(f"{name}_compute_ns" for name in PASSES)
 EXPOSED = tuple(f"{name}_exposed_comm_ns" for name in PASSES)
 
-COLOURS = {
-    "compute": "#0072B2",
-    "optimizer": "#56B4E9",
-    "exposed communication": "#D55E00",
-    "tp": "#E69F00",
-    "pp": "#CC79A7",
-    "dp": "#D55E00",
-    "ep": "#009E73",
-    "cp": "#F0E442",
-    "bubble": "#999999",
+LAYER_PARTS = {
+    "forward_compute_ns": "compute, forward",
+    "input_gradient_compute_ns": "compute, input gradient",
+    "weight_gradient_compute_ns": "compute, weight gradient",
+    "forward_exposed_comm_ns": "exposed, forward",
+    "input_gradient_exposed_comm_ns": "exposed, input gradient",
+    "weight_gradient_exposed_comm_ns": "exposed, weight gradient",
 }
-"""Colours of parts of a run: those of Okabe and Ito, which people who see colours otherwise can tell apart."""
-
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+"""What the parts of the time of a layer are called."""
 
 
 class Unit(NamedTuple):
@@ -84,11 +79,6 @@ def parts_of(runs: Iterable[Run]) -> list[str]:
     return [name for name, ns in parts.items() if ns]
 
 
-def colour(part: str, place: int) -> str:
-    """The colour of a part of a run."""
-    return COLOURS.get(part, PALETTE[place % len(PALETTE)])
-
-
 def waterfall(run: Run, by: str = "kind") -> list[tuple[str, float]]:
     """The critical path of a run that was explained: what makes up its makespan (ns), the largest first. Empty where it was not."""
     explanation = run.result.get("explanation")
@@ -98,6 +88,13 @@ def waterfall(run: Run, by: str = "kind") -> list[tuple[str, float]]:
         name = f"no {by}" if part.get(by) in (None, "") else str(part[by])
         sums[name] = sums.get(name, 0) + part["ns"]
     return sorted(sums.items(), key=lambda each: -each[1])
+
+
+def changes(a: Run, b: Run, by: str) -> list[tuple[str, float, float]]:
+    """What differs between the critical paths of two runs: a part, and what it takes in each (ns), the largest change first."""
+    before, after = dict(waterfall(a, by)), dict(waterfall(b, by))
+    rows = [(part, before.get(part, 0.0), after.get(part, 0.0)) for part in dict.fromkeys([*before, *after])]
+    return sorted((row for row in rows if row[1] != row[2]), key=lambda row: -abs(row[2] - row[1]))
 
 
 def summary_rows(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:

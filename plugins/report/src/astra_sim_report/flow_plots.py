@@ -14,7 +14,8 @@ from astra_sim.files import read_text
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from astra_sim_report.figures import PALETTE, unit_of
+from astra_sim_report.colours import series
+from astra_sim_report.figures import unit_of
 from astra_sim_report.kinds import MOST_PANELS
 from astra_sim_report.plots import legend, picture
 
@@ -94,10 +95,10 @@ def _shares(runs: Sequence[FlowRun], names: Sequence[str], values: Sequence[Sequ
     """The share of flows up to each value, a line for each folder."""
     figure = Figure(figsize=(5.0, 3.2), layout="constrained")
     axes = figure.subplots()
-    for place, (name, own) in enumerate(zip(names, values, strict=True)):
+    for shade, name, own in zip(series(len(names)), names, values, strict=True):
         ordered = sorted(own)
         shares = [100 * (number + 1) / len(ordered) for number in range(len(ordered))]
-        axes.step([ordered[0], *ordered], [0.0, *shares], where="post", color=PALETTE[place % len(PALETTE)], label=name, linewidth=1.4)
+        axes.step([ordered[0], *ordered], [0.0, *shares], where="post", color=shade, label=name, linewidth=1.4)
     smallest, largest = (pick(pick(own) for own in values) for pick in (min, max))
     if smallest > 0 and largest / smallest > _LOGARITHMIC_FROM:
         axes.set_xscale("log")
@@ -137,7 +138,7 @@ def _queue_lines(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
     unit = unit_of(max(run.finish_ns for run in runs))
     highest = max(max(sizes) for run in runs for _, sizes in run.queues.values())
     size_name, size = next((each for each in reversed(_BYTES) if highest >= each[1]), _BYTES[0])
-    shades = dict(zip(_longest(runs), PALETTE, strict=False))
+    shades = dict(zip(_longest(runs), series(_MOST_QUEUES), strict=False))
     end = max(run.finish_ns for run in runs)
     for run, name, axes in zip(runs, names, panels, strict=True):
         for link, shade in shades.items():

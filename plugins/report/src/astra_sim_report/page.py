@@ -16,10 +16,13 @@ from bokeh.embed import components
 from bokeh.resources import Resources
 
 from astra_sim_report import charts, table_charts
-from astra_sim_report.figures import EXPOSED, in_bytes, in_unit, layer_rows, summary_rows
-from astra_sim_report.runs import Run
+from astra_sim_report.charts import Chart, Entry
+from astra_sim_report.colours import Colours
+from astra_sim_report.figures import EXPOSED, changes, in_bytes, in_unit, layer_rows, summary_rows, waterfall
+from astra_sim_report.runs import Run, TimelineFile
 from astra_sim_report.studies import shown
 from astra_sim_report.tables import Table
+from astra_sim_report.timeline import PATH
 
 MOST_JSON = 200_000
 """Characters of a run's result.json that the page shows as text."""
@@ -29,6 +32,7 @@ MOST_ROWS = 200
 
 _WORST_LAYERS = 10
 _MOST_SENSITIVITIES = 20
+_MOST_DIFFERENCES = 4
 
 
 @attrs.frozen
@@ -38,17 +42,25 @@ class _Table:
     rows: Sequence[Sequence[str]]
 
 
+@attrs.frozen
+class _Figure:
+    """A figure as HTML, with what its colours mean."""
+
+    div: str
+    legend: Sequence[Entry]
+
+
 @attrs.define
 class _Section:
     """What a page says of a run: figures by their names, notes, tables, the experiment with its versions, and result.json as text."""
 
     name: str
-    charts: dict[str, Any]
+    charts: dict[str, Chart]
     notes: list[str]
     tables: list[_Table]
-    configuration: str
-    json: str
-    figures: list[str] = attrs.Factory(list)
+    configuration: str = ""
+    json: str = ""
+    figures: list[_Figure] = attrs.Factory(list)
 
 
 @attrs.define
@@ -64,30 +76,35 @@ class _Study:
 
 def page(runs: Sequence[Run], tables: Sequence[Table] = ()) -> str:
     """The page. Its figures hold the numbers of result.json as they are; those of the runs stand in it as JSON, too (`#results`)."""
-    sections = [_section(run, number) for number, run in enumerate(runs)]
+    colours = Colours()
+    sections = [_section(run, number, colours) for number, run in enumerate(runs)]
+    differences = _differences(runs, colours)
     studies = [_study(table, f"table-{number}") for number, table in enumerate(tables)]
-    figures: dict[str, Any] = {"comparison": charts.parts(runs, "breakdown")} if runs else {}
+    drawn: dict[str, Chart] = {"comparison": charts.parts(runs, "breakdown", colours)} if runs else {}
+    for section in [*differences, *sections]:
+        drawn |= section.charts
+    figures: dict[str, Any] = {name: chart.figure for name, chart in drawn.items()}
     figures |= {f"table-{number}": study.chart for number, study in enumerate(studies) if study.chart is not None}
-    for section in sections:
-        figures |= section.charts
     script, divs = components(figures) if figures else ("", {})
     for number, study in enumerate(studies):
         study.figure = divs.get(f"table-{number}", "")
-    for section in sections:
-        section.figures = [divs[name] for name in section.charts]
+    for section in [*differences, *sections]:
+        section.figures = [_Figure(divs[name], chart.legend) for name, chart in section.charts.items()]
     source = importlib.resources.files("astra_sim_report").joinpath("page.html").read_text("utf-8")
     template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(source)
     return template.render(
         title=_title([run.name for run in runs], [study.name for study in studies]),
         names=[run.name for run in runs],
         summary=summary_rows(runs) if runs else [],
-        comparison=divs.get("comparison", ""),
+        comparison=_Figure(divs["comparison"], drawn["comparison"].legend) if runs else None,
+        differences=differences,
         sections=sections,
         studies=studies,
         drawn=[f"table-{number}-x" for number, study in enumerate(studies) if study.chart is not None],
         resources=Resources(mode="inline", components=["bokeh", "bokeh-widgets"] if tables else ["bokeh"]).render(),
         results=_in_script([run.result for run in runs]),
         script=script,
+        page_script=importlib.resources.files("astra_sim_report").joinpath("page.js").read_text("utf-8") if figures else "",
         versions=", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("astra-sim-core", "astra-sim-report", "bokeh")),
     )
 
@@ -119,20 +136,49 @@ def _in_script(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def _section(run: Run, number: int) -> _Section:
-    timeline = charts.timeline(run, f"timeline-{number}")
+def _section(run: Run, number: int, colours: Colours) -> _Section:
+    timeline = charts.timeline(run, f"timeline-{number}", colours)
     drawn = {
-        f"path-{number}": charts.path(run, "kind", f"path-{number}"),
-        f"path-layers-{number}": charts.path(run, "layer", f"path-layers-{number}"),
-        f"layers-{number}": charts.layers(run, f"layers-{number}"),
+        f"path-{number}": charts.path(run, "kind", f"path-{number}", colours),
+        f"path-layers-{number}": charts.path(run, "layer", f"path-layers-{number}", colours),
+        f"layers-{number}": charts.layers(run, f"layers-{number}", colours),
         f"timeline-{number}": timeline,
-        f"utilisation-{number}": charts.utilisation(run, f"utilisation-{number}", timeline),
+        f"utilisation-{number}": charts.utilisation(run, f"utilisation-{number}", colours, timeline),
         f"links-{number}": charts.links(run, f"links-{number}"),
-        f"link-dimensions-{number}": charts.link_dimensions(run, f"link-dimensions-{number}"),
+        f"link-dimensions-{number}": charts.link_dimensions(run, f"link-dimensions-{number}", colours),
     }
     figures_of = {name: figure for name, figure in drawn.items() if figure is not None}
     known = {key: run.result[key] for key in ("experiment", "versions") if run.result.get(key)}
     return _Section(run.name, figures_of, _notes(run), _tables(run), _as_text(known) if known else "", _as_text(run.result))
+
+
+def _differences(runs: Sequence[Run], colours: Colours) -> list[_Section]:
+    """What differs between the first run that was explained and each of the next ones: their critical paths, by kind and by layer."""
+    explained = [(number, run) for number, run in enumerate(runs) if waterfall(run)]
+    found = []
+    for number, other in explained[1 : 1 + _MOST_DIFFERENCES]:
+        first = explained[0][1]
+        drawn, tables = {}, []
+        for by in ("kind", "layer", "group"):
+            rows = changes(first, other, by)
+            if not rows:
+                continue
+            chart = charts.difference(first, other, by, f"difference-{by}-{number}", colours) if by != "group" else None
+            if chart is not None:
+                drawn[f"difference-{by}-{number}"] = chart
+            cells = [
+                (part, in_unit(before), in_unit(after), f"{'+' if after > before else '-'}{in_unit(abs(after - before))}",
+                 f"{100 * (after - before) / before:+.2f} %" if before else "-")
+                for part, before, after in rows[:_MOST_SENSITIVITIES]
+            ]  # fmt: skip
+            tables.append(_Table(f"By {by}", (by, first.name, other.name, "change", "in percent"), cells))
+        total = other.result["finish_ns"] - first.result["finish_ns"]
+        share = f" ({100 * total / first.result['finish_ns']:+.2f} %)" if first.result["finish_ns"] else ""
+        note = (
+            f"{other.name} takes {in_unit(abs(total))} {'more' if total > 0 else 'less'} than {first.name}{share}; on the critical paths:"
+        )
+        found.append(_Section(f"{first.name} and {other.name}", drawn, [note], tables))
+    return found
 
 
 def _as_text(value: Any) -> str:
@@ -151,15 +197,24 @@ def _notes(run: Run) -> list[str]:
     if run.timeline is None:
         notes.append("There is no timeline in the folder of this run: astra run --output DIR --report timeline writes one.")
     else:
-        if run.timeline.joined_ns:
-            near = in_unit(run.timeline.joined_ns)
-            notes.append(f"In the timeline, things of one kind that last no longer than {near} and are no further apart are drawn as one.")
-        if run.timeline.left_out:
-            notes.append(f"The timeline leaves out the {run.timeline.left_out:,} shortest intervals.")
-    if run.timeline is not None and len(run.timeline.rows) > charts.MOST_ROWS:
-        notes.append(f"The timeline shows the first {charts.MOST_ROWS} of its {len(run.timeline.rows):,} rows.")
+        notes += _notes_of_timeline(run.timeline)
     if not run.utilisation:
         notes.append("There is no utilisation in time in the folder of this run: the reports astra1 and timeline write it.")
+    return notes
+
+
+def _notes_of_timeline(timeline: TimelineFile) -> list[str]:
+    """What the figure of a timeline leaves out, and what it draws as one."""
+    notes = ["In the timeline, what overlaps in a row is drawn as one, as high as the share of its time in which something is under way."]
+    if timeline.joined_ns:
+        near = in_unit(timeline.joined_ns)
+        notes.append(f"So are intervals that last no longer than {near} and are no further apart; Perfetto shows each of them.")
+    if len(timeline.rows) < timeline.lanes:
+        shown = len({group for group, _ in timeline.rows if group != PATH})
+        if shown < timeline.groups:
+            notes.append(f"The timeline has {timeline.groups:,} NPUs; these are the first rows of {shown:,} of them, evenly spread.")
+        else:
+            notes.append(f"The timeline has {timeline.lanes:,} rows; these are the first ones of each NPU, {len(timeline.rows):,} in all.")
     return notes
 
 

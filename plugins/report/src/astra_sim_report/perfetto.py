@@ -21,18 +21,23 @@ _MESSAGES = {
         "13 uint32 sequence_flags, 60 TrackDescriptor track_descriptor"
     ),
     "TrackEvent": (
-        "3 repeated uint64 category_iids, 9 uint32 type, 10 uint64 name_iid, 11 uint64 track_uuid, 44 double double_counter_value"
+        "3 repeated uint64 category_iids, 4 repeated DebugAnnotation debug_annotations, 9 uint32 type, 10 uint64 name_iid, "
+        "11 uint64 track_uuid, 44 double double_counter_value, 47 repeated fixed64 flow_ids, 48 repeated fixed64 terminating_flow_ids"
     ),
+    "DebugAnnotation": "1 uint64 name_iid, 4 int64 int_value, 5 double double_value, 6 string string_value",
     "TrackDescriptor": (
         "1 uint64 uuid, 2 string name, 3 ProcessDescriptor process, 5 uint64 parent_uuid, 8 CounterDescriptor counter, "
         "11 uint32 child_ordering, 12 int32 sibling_order_rank"
     ),
     "ProcessDescriptor": "1 int32 pid, 6 string process_name",
     "CounterDescriptor": "6 string unit_name",
-    "InternedData": "1 repeated InternedText event_categories, 2 repeated InternedText event_names",
+    "InternedData": (
+        "1 repeated InternedText event_categories, 2 repeated InternedText event_names, 3 repeated InternedText debug_annotation_names"
+    ),
     "InternedText": "1 uint64 iid, 2 string name",
 }
-"""The fields of each message. Enumerations are numbers here; EventCategory and EventName, which have the same fields, are InternedText."""
+"""The fields of each message. Enumerations are numbers here; EventCategory, EventName and DebugAnnotationName have the same fields, and are
+InternedText."""
 
 _PACKAGE = "astra.perfetto"
 
@@ -78,7 +83,7 @@ def _field(number: str, *words: str) -> FieldDescriptorProto:
 
 
 _CLASSES = GetMessages([_file()], pool=DescriptorPool())
-Trace, TracePacket = (_CLASSES[f"{_PACKAGE}.{name}"] for name in ("Trace", "TracePacket"))
+Trace, TracePacket, TrackEvent = (_CLASSES[f"{_PACKAGE}.{name}"] for name in ("Trace", "TracePacket", "TrackEvent"))
 
 
 def packets(file: IO[bytes]) -> Iterator[Any]:

@@ -12,7 +12,8 @@ from astra_sim.errors import InputError
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
-from astra_sim_report.figures import COMPUTE, EXPOSED, PALETTE, breakdown, colour, layer_rows, parts_of, unit_of
+from astra_sim_report.colours import Colours, series
+from astra_sim_report.figures import COMPUTE, EXPOSED, LAYER_PARTS, breakdown, layer_rows, parts_of, unit_of
 from astra_sim_report.kinds import MOST_PANELS
 from astra_sim_report.runs import Run
 
@@ -87,16 +88,15 @@ def _layers(runs: Sequence[Run], names: Sequence[str]) -> Any:
     has = "has no layers, as runs of traces and of collectives; expected a run of a layered workload"
     widest = max(len(run.result["layers"]) for run in runs)
     figure, panels = _panels(runs, names, min(14, max(6, 3 + 0.28 * widest)), 3.2, lambda run: bool(run.result["layers"]), has)
-    parts = [(key, key.removesuffix("_ns").replace("_comm", "").replace("_", " ")) for key in (*COMPUTE, *EXPOSED)]
-    colours = ("#0072B2", "#56B4E9", "#A6D5F0", "#D55E00", "#E69F00", "#F5D08A")
+    colours = Colours()
     for run, axes in zip(runs, panels, strict=True):
         rows = layer_rows(run)
         unit = unit_of(max(sum(row[key] for key in (*COMPUTE, *EXPOSED)) for row in rows))
         bottom = [0.0] * len(rows)
-        for (key, name), shade in zip(parts, colours, strict=True):
+        for key, name in LAYER_PARTS.items():
             heights = [row[key] / unit.ns for row in rows]
             if any(heights):
-                axes.bar(range(len(rows)), heights, bottom=bottom, color=shade, label=name, width=0.8)
+                axes.bar(range(len(rows)), heights, bottom=bottom, color=colours.of(name), label=name, width=0.8)
                 bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
         if len(rows) <= _MOST_LABELS:
             axes.set_xticks(range(len(rows)), [row["layer"] for row in rows], rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
@@ -115,9 +115,10 @@ def _bars(runs: Sequence[Run], names: Sequence[str]) -> Any:
     each = [breakdown(run) for run in runs]
     unit = unit_of(max(sum(own.values()) for own in each))
     bottom = [0.0] * len(runs)
-    for place, part in enumerate(parts_of(runs)):
+    colours = Colours()
+    for part in parts_of(runs):
         heights = [own.get(part, 0.0) / unit.ns for own in each]
-        axes.bar(range(len(runs)), heights, bottom=bottom, color=colour(part, place), label=part, width=0.7)
+        axes.bar(range(len(runs)), heights, bottom=bottom, color=colours.of(part), label=part, width=0.7)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     crowded = sum(max(map(len, name.split("\n"))) for name in names) > 12 * len(names)
     turned: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
@@ -159,12 +160,12 @@ def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
         "runs of 10 us or longer"
     )
     figure, panels = _panels(runs, names, 6.5, 2.4, lambda run: bool(run.utilisation), has)
+    colours = Colours()
     for run, axes in zip(runs, panels, strict=True):
         unit = unit_of(run.result["finish_ns"])
-        for place, series in enumerate(run.utilisation[:MOST_PANELS]):
-            times = [time / unit.ns for time in series.times_ns]
-            shade = PALETTE[place % len(PALETTE)]
-            axes.step(times, series.percent, where="post", label=series.name, color=shade, linewidth=1)
+        for each in run.utilisation[:MOST_PANELS]:
+            times = [time / unit.ns for time in each.times_ns]
+            axes.step(times, each.percent, where="post", label=each.name, color=colours.of(each.name), linewidth=1)
         axes.set_ylim(0, 105)
         axes.set_xlim(0, run.result["finish_ns"] / unit.ns or 1)
         axes.set_xlabel(f"time ({unit.name})")
@@ -197,9 +198,10 @@ def _scaling(runs: Sequence[Run], names: Sequence[str]) -> Any:
     npus = [run.result["npus"] for run in chosen]
     figure = Figure(figsize=(4.5, 3.2), layout="constrained")
     axes = figure.subplots()
+    colours = Colours()
     tokens: list[Any] = [run.result.get("tokens_per_s") for run in chosen]
     if all(isinstance(each, (int, float)) for each in tokens):
-        axes.plot(npus, tokens, marker="o", color=PALETTE[0], label="tokens a second")
+        axes.plot(npus, tokens, marker="o", color=series(1)[0], label="tokens a second")
         ideal = [tokens[0] * count / npus[0] for count in npus]
         axes.plot(npus, ideal, linestyle="--", color="#999999", label="in proportion to NPUs")
         axes.set_ylabel("tokens a second")
@@ -208,9 +210,9 @@ def _scaling(runs: Sequence[Run], names: Sequence[str]) -> Any:
         axes.set_ylim(min(*tokens, *ideal) / 1.4, max(*tokens, *ideal) * 1.4)
     else:
         unit = unit_of(max(run.result["finish_ns"] for run in chosen))
-        for place, (key, name) in enumerate((("finish_ns", "total"), ("compute_ns", "compute"), ("exposed_comm_ns", "exposed"))):
+        for key, name in (("finish_ns", "total"), ("compute_ns", "compute"), ("exposed_comm_ns", "exposed communication")):
             times = [run.result[key] / unit.ns for run in chosen]
-            axes.plot(npus, times, marker="o", color=("#222222", PALETTE[0], "#D55E00")[place], label=name)
+            axes.plot(npus, times, marker="o", color=colours.of(name), label=name)
         axes.set_ylabel(f"time ({unit.name})")
         axes.set_ylim(bottom=0)
     axes.set_xscale("log", base=2)

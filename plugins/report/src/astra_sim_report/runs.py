@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,15 +13,19 @@ from typing import Any, NamedTuple
 
 import attrs
 from astra_sim.errors import InputError
-from astra_sim.files import parse_json, read_text
+from astra_sim.files import note_input, parse_json, read_text
 from astra_sim.reports import file_name
 from google.protobuf.message import DecodeError
 
+from astra_sim_report.merging import merged, shares
 from astra_sim_report.perfetto import EventType, packets
-from astra_sim_report.timeline import SUFFIX, UTILISATION
+from astra_sim_report.timeline import MEMBERS, PATH, SPENT, SUFFIX, UTILISATION
 
 MOST_SLICES = 12_000
 """How many slices of a timeline are kept: as many as a page shows quickly, and as fit in it. Several runs share twice as many."""
+
+MOST_ROWS = 150
+"""Rows of a timeline that a page shows."""
 
 _EXPECTED: Mapping[str, type | tuple[type, ...]] = {
     "run_name": str,
@@ -35,14 +40,19 @@ _EXPECTED: Mapping[str, type | tuple[type, ...]] = {
 
 
 class Slice(NamedTuple):
-    """Something on a row of a timeline, in ns; or several things of one kind that follow each other so closely that they look like one."""
+    """Something on a row of a timeline, in ns; or several things that overlap, or are so close that they look like one.
+
+    They are under way for `busy_ns` of the time. `group` is that which communicates, "" where there is none.
+    """
 
     row: int
     name: str
     kind: str
+    group: str
     begin_ns: float
     end_ns: float
-    things: int = 1
+    things: int
+    busy_ns: float
 
 
 class Series(NamedTuple):
@@ -65,15 +75,17 @@ class Link(NamedTuple):
 class TimelineFile:
     """A timeline that was read: its rows (group, lane), its slices by row and begin, and the utilisation of NPU 0's dimensions.
 
-    Short slices of one kind that are no further apart than `joined_ns` are one slice; with 0 none are. `left_out` of the shortest ones
-    are not here.
+    What overlaps in a row is one slice. So is what is no longer than `joined_ns` and no further apart, where a row has too many; with 0
+    no row has. `groups` counts the NPUs of the file, `lanes` their rows; `rows` has at least one of each NPU unless there are more than
+    MOST_ROWS of them.
     """
 
     rows: Sequence[tuple[str, str]]
     slices: Sequence[Slice]
     utilisation: Sequence[Series]
     joined_ns: float
-    left_out: int
+    groups: int
+    lanes: int
 
 
 @attrs.frozen(eq=False)
@@ -135,8 +147,9 @@ def _run(label: str, folder: Path, result: Mapping[str, Any], alone: bool, most:
 
 
 def read_timeline(path: Path, most: int = MOST_SLICES) -> TimelineFile:
-    """A timeline as the report `timeline` writes it; where there are more than so many slices, short ones are joined. Raises InputError."""
+    """A timeline as the report `timeline` writes it, in at most so many slices, of which every row has its share. Raises InputError."""
     reader = _TimelineReader(most)
+    note_input(path)
     try:
         with gzip.open(path) as file:
             for packet in packets(file):  # type: ignore[arg-type]
@@ -146,107 +159,140 @@ def read_timeline(path: Path, most: int = MOST_SLICES) -> TimelineFile:
         raise InputError(f"{path}: not a timeline of astra: {error}") from None
 
 
+@attrs.define(eq=False)
+class _Row:
+    """The slices of a row in columns; `label` is the number of what a slice is."""
+
+    begin: array[float] = attrs.field(factory=lambda: array("d"))
+    end: array[float] = attrs.field(factory=lambda: array("d"))
+    label: array[int] = attrs.field(factory=lambda: array("I"))
+    things: array[int] = attrs.field(factory=lambda: array("I"))
+    spent: array[float] = attrs.field(factory=lambda: array("d"))
+
+
 class _TimelineReader:
     """Takes the packets of a timeline, one after another."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._groups: dict[int, str] = {}
-        self._rows: list[tuple[str, str]] = []
-        self._row_of: dict[int, int] = {}
+        self._rows: dict[tuple[str, str], _Row] = {}
+        self._row_of: dict[int, _Row] = {}
         self._series: dict[int, Series] = {}
         self._of_first: list[Series] = []
         self._names: dict[int, str] = {}
         self._kinds: dict[int, str] = {}
-        self._open: dict[int, Slice] = {}
-        self._slices: list[Slice] = []
-        self._joined_ns = 0.0
-        self._join_at = 8 * most
+        self._arguments: dict[int, str] = {}
+        self._labels: list[tuple[str, str, str]] = []
+        self._known: dict[tuple[str, str, str], int] = {}
+        self._open: dict[int, Any] = {}
+        self._end_ns = 0.0
 
     def take(self, packet: Any) -> None:
         """Take a packet. Raises KeyError where it speaks of what was not described."""
         if packet.HasField("track_descriptor"):
             self._describe(packet.track_descriptor)
         if packet.HasField("interned_data"):
-            self._names.update((text.iid, text.name) for text in packet.interned_data.event_names)
-            self._kinds.update((text.iid, text.name) for text in packet.interned_data.event_categories)
+            data = packet.interned_data
+            self._names.update((text.iid, text.name) for text in data.event_names)
+            self._kinds.update((text.iid, text.name) for text in data.event_categories)
+            self._arguments.update((text.iid, text.name) for text in data.debug_annotation_names)
         if not packet.HasField("track_event"):
             return
         event, track = packet.track_event, packet.track_event.track_uuid
         if event.type == EventType.SLICE_BEGIN:
-            name, kind = self._names[event.name_iid], self._kinds[event.category_iids[0]]
-            self._open[track] = Slice(self._row_of[track], name, kind, packet.timestamp, 0)
+            self._open[track] = packet
         elif event.type == EventType.SLICE_END:
-            self._slices.append(self._open.pop(track)._replace(end_ns=packet.timestamp))
-            if len(self._slices) > self._join_at:
-                self._join()
-                self._join_at = max(self._join_at, 2 * len(self._slices))  # where few could be joined, not again for each slice
+            self._slice(self._row_of[track], self._open.pop(track), packet.timestamp)
         elif event.type == EventType.COUNTER:
             series = self._series[track]
             series.times_ns.append(packet.timestamp)  # type: ignore[attr-defined]
             series.percent.append(event.double_counter_value)  # type: ignore[attr-defined]
+
+    def _slice(self, row: _Row, began: Any, end: int) -> None:
+        event = began.track_event
+        told = {self._arguments[each.name_iid]: each for each in event.debug_annotations}
+        things = told[MEMBERS].int_value if MEMBERS in told else 1
+        group = told["group"].string_value if "group" in told else ""
+        label = self._names[event.name_iid], self._kinds[event.category_iids[0]], group
+        number = self._known.get(label)
+        if number is None:
+            number = self._known[label] = len(self._labels)
+            self._labels.append(label)
+        row.begin.append(began.timestamp)
+        row.end.append(end)
+        row.label.append(number)
+        row.things.append(things)
+        row.spent.append(told[SPENT].double_value if SPENT in told else end - began.timestamp)
+        self._end_ns = max(self._end_ns, end)
 
     def _describe(self, track: Any) -> None:
         if track.HasField("process"):
             self._groups[track.uuid] = track.process.process_name
         elif track.HasField("counter"):
             self._series[track.uuid] = Series(track.name.removeprefix(f"{UTILISATION} "), [], [])
-            if track.parent_uuid == min(self._groups):
+            if self._groups[track.parent_uuid] == next(name for name in self._groups.values() if name != PATH):
                 self._of_first.append(self._series[track.uuid])
         else:
-            self._row_of[track.uuid] = len(self._rows)
-            self._rows.append((self._groups[track.parent_uuid], track.name))
-
-    def _join(self) -> None:
-        """Join slices that are close, for longer and longer distances, until there are few; up to a distance that one could see.
-
-        Those that came since the last time are joined for the distance of then first.
-        """
-        end = max(each.end_ns for each in self._slices)
-        if self._joined_ns:
-            self._slices = _joined(self._slices, self._joined_ns)
-        for parts in (4096, 2048, 1024, 512):
-            if len(self._slices) > self._most and end / parts > self._joined_ns:
-                self._joined_ns = end / parts
-                self._slices = _joined(self._slices, self._joined_ns)
+            self._row_of[track.uuid] = self._rows.setdefault((self._groups[track.parent_uuid], track.name), _Row())
 
     def read(self) -> TimelineFile:
         """What has come."""
-        if len(self._slices) > self._most:
-            self._join()
-        kept = longest(self._slices, self._most)
-        return TimelineFile(self._rows, kept, self._of_first, self._joined_ns, len(self._slices) - len(kept))
+        rows = chosen_rows(list(self._rows), MOST_ROWS)
+        slices: list[Slice] = []
+        coarsest = 0.0
+        given = shares([len(self._rows[row].begin) for row in rows], self._most)
+        for number, (row, most) in enumerate(zip(rows, given, strict=True)):
+            pixel = self._draw(number, self._rows[row], most, slices)
+            coarsest = max(coarsest, pixel)
+        groups = len({group for group, _ in self._rows if group != PATH})
+        return TimelineFile(rows, slices, self._of_first, coarsest, groups, len(self._rows))
+
+    def _draw(self, number: int, row: _Row, most: int, slices: list[Slice]) -> float:
+        """Add the slices of a row; returns the pixel that this takes (ns)."""
+        order = sorted(range(len(row.begin)), key=lambda place: (row.begin[place], row.end[place]))
+        found, pixel = merged([row.begin[place] for place in order], [row.end[place] for place in order], self._end_ns, most, apart=True)
+        for cluster in found:
+            members = [order[place] for place in cluster.members]
+            name, kind, group = self._labels[row.label[members[0]]]
+            things = sum(row.things[place] for place in members)
+            if len(members) > 1:
+                spent: dict[tuple[str, str], float] = {}
+                counts: dict[str, int] = {}
+                for place in members:
+                    _, own, of = self._labels[row.label[place]]
+                    spent[own, of] = spent.get((own, of), 0.0) + row.spent[place]
+                    counts[own] = counts.get(own, 0) + row.things[place]
+                kind, group = max(spent, key=lambda each: spent[each])
+                order_of = sorted(counts, key=lambda each: -counts[each])
+                name = ", ".join(f"{counts[each]:,} x {each}" for each in order_of[:3]) + (", ..." if len(order_of) > 3 else "")
+            slices.append(Slice(number, name, kind, group, cluster.begin_ns, cluster.end_ns, things, _covered(row, members)))
+        return pixel
 
 
-def longest(slices: Sequence[Slice], most: int) -> list[Slice]:
-    """At most so many slices, in order of rows and time: where there are more, the longest of each row, all rows alike."""
-    rows: dict[int, list[Slice]] = {}
-    for each in slices:
-        rows.setdefault(each.row, []).append(each)
-    room, kept = most, list[Slice]()
-    for left, own in zip(range(len(rows), 0, -1), sorted(rows.values(), key=len), strict=True):
-        chosen = sorted(own, key=lambda each: each.begin_ns - each.end_ns)[: room // left]
-        room -= len(chosen)
-        kept += chosen
-    return sorted(kept, key=lambda each: (each.row, each.begin_ns))
+def _covered(row: _Row, members: Sequence[int]) -> float:
+    """How long at least one of some slices, given in the order of their begins, is under way (ns)."""
+    reach = covered = 0.0
+    for place in members:
+        begin, end, spent = row.begin[place], row.end[place], row.spent[place]
+        new = max(0.0, end - max(begin, reach))
+        covered += new if end - begin <= spent else new * spent / (end - begin)
+        reach = max(reach, end)
+    return covered
 
 
-def _joined(slices: Sequence[Slice], distance_ns: float) -> list[Slice]:
-    """Slices, of which short ones of a kind and row that are no further apart than a distance are one."""
-    found: list[Slice] = []
-    for each in sorted(slices, key=lambda each: (each.row, each.begin_ns)):
-        last = found[-1] if found else None
-        if (
-            last is not None
-            and (last.row, last.kind) == (each.row, each.kind)
-            and each.begin_ns - last.end_ns <= distance_ns
-            and all(one.things > 1 or one.end_ns - one.begin_ns <= distance_ns for one in (last, each))
-        ):
-            things = last.things + each.things
-            found[-1] = last._replace(name=f"{things} x {each.kind}", end_ns=each.end_ns, things=things)
-        else:
-            found.append(each)
-    return found
+def chosen_rows(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, str]]:
+    """At most so many rows: of each group as many of its first ones as all can have; where there are more groups, some, evenly spread."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for row in rows:
+        groups.setdefault(row[0], []).append(row)
+    if len(groups) > most:
+        names = [name for name in groups if name != PATH]
+        room = most - (PATH in groups)
+        chosen = {names[place * len(names) // room] for place in range(room)} | {PATH}
+        groups = {name: own for name, own in groups.items() if name in chosen}
+    given = dict(zip(groups, shares([len(own) for own in groups.values()], most), strict=True))
+    return [row for name, own in groups.items() for row in own[: given[name]]]
 
 
 def _utilisation_of_csv(path: Path) -> list[Series]:

@@ -5,6 +5,10 @@ const shows = (choice) => more.active.includes(choice);
 const ofHue = (row) => (by === none ? null : rows.data[by][row]);
 const wordOf = (column, cell) => known[column].find(([each]) => each === cell)[1];
 
+// A number of a column as text, in its unit; anything else as it is known.
+const textOf = (column, cell) =>
+  typeof cell === "number" ? (cell / scales[column]).toLocaleString("en", {maximumSignificantDigits: 6}) : wordOf(column, cell);
+
 // A column as places on an axis: numbers by their size, unless places are asked for; anything else at 0, 1, ...
 function placed(column, inPlaces) {
   if (numeric.includes(column) && !inPlaces) return {at: (cell) => cell, names: null};
@@ -13,7 +17,9 @@ function placed(column, inPlaces) {
 }
 
 function label(axis, numbers, named, column, names) {
-  axis.axis_label = column;
+  // Names along an axis are those of the column: only numbers by their size are in another unit.
+  axis.axis_label = names === null || column === "" || scales[column] === 1 ? (labels[column] ?? "") : labels[column].replace(/ \([^)]*\)$/, "");
+  axis.formatter.args = {scale: names === null ? scales[column] : 1};
   if (names !== null) named.ticks = names.map((_, place) => place).filter((place) => place % Math.ceil(names.length / 20) === 0);
   axis.major_label_overrides = new Map((names ?? []).map((name, place) => [place, name]));
   axis.ticker = names === null ? numbers : named;
@@ -30,9 +36,35 @@ points.data = {
   x: places.map(xOf),
   y: places.map(yOf),
   colour: places.map(colourOf),
-  label: places.map((row) => (by === none ? "all" : `${by}: ${wordOf(by, ofHue(row))}`)),
+  label: places.map((row) => (by === none ? "all" : `${labels[by]}: ${textOf(by, ofHue(row))}`)),
   row: places.map((row) => row + 1),
+  x_text: places.map((row) => `${textOf(along, rows.data[along][row])}  ${labels[along]}`),
+  y_text: places.map((row) => `${textOf(up, yOf(row))}  ${labels[up]}`),
 };
+
+// What the colours mean, in HTML: as many as there are, on every screen.
+const legendOf = document.getElementById(legend);
+if (legendOf !== null)
+  legendOf.replaceChildren(
+    ...(by === none ? [] : [Object.assign(document.createElement("b"), {textContent: labels[by]})]),
+    ...(by === none ? [] : hues).map((value, place) => {
+      const entry = document.createElement("span"), mark = document.createElement("i");
+      mark.style.background = palette[place % palette.length];
+      entry.append(mark, textOf(by, value));
+      return entry;
+    }),
+  );
+
+// Both axes show all points, with room around them; one of numbers that are not far from 0 begins there.
+function fit(range, values, names) {
+  let [low, high] = names === null ? [Math.min(...values), Math.max(...values)] : [0, names.length - 1];
+  if (names === null && low > 0 && low < 0.5 * high) low = 0;
+  const room = names === null ? 0.05 * (high - low || Math.abs(high) || 1) : 0.5;
+  const [start, end] = [low === 0 && names === null ? 0 : low - room, high + room];
+  range.setv({start, end, reset_start: start, reset_end: end});
+}
+fit(plot.x_range, points.data.x, onX.names);
+fit(plot.y_range, points.data.y, null);
 
 // Lines go through the best row of each x.
 const best = (one, other) => ((shows(2) ? yOf(one) >= yOf(other) : yOf(one) <= yOf(other)) ? one : other);
@@ -58,7 +90,7 @@ if (shows(1) && onX.names === null) {
 }
 front.data = {x: ends.map(xOf), y: ends.map(yOf)};
 
-plot.title.text = `${up} against ${along}`;
+plot.title.text = `${labels[up]} against ${labels[along]}`;
 label(plot_x, plot_x_numbers, plot_x_names, along, onX.names);
 label(plot_y, plot_y_numbers, plot_y_names, up, null);
 
@@ -76,11 +108,14 @@ cells.data = {
   y: keys.map(([_, place]) => place),
   value: [...inCells.values()].map((cell) => yOf(cell.row)),
   rows: [...inCells.values()].map((cell) => cell.rows),
+  text: [...inCells.values()].map((cell) => `${textOf(up, yOf(cell.row))}  ${labels[up]}`),
 };
+bar.title = labels[up];
+bar.formatter.args = {scale: scales[up]};
 mapper.low = Math.min(...cells.data.value);
 mapper.high = Math.max(...cells.data.value);
 const several = cells.data.rows.some((each) => each > 1) ? `, ${shows(2) ? "highest" : "lowest"} of the rows of a cell` : "";
-heat.title.text = `${up} over ${along} and ${by === none ? "nothing else" : by}${several}`;
+heat.title.text = `${labels[up]} over ${labels[along]}${by === none ? "" : ` and ${labels[by]}`}${several}`;
 label(heat_x, heat_x_numbers, heat_x_names, along, heatX.names);
 label(heat_y, heat_y_numbers, heat_y_names, by === none ? "" : by, heatY.names);
 for (const [range, names] of [[heat.x_range, heatX.names], [heat.y_range, heatY.names]]) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bokeh.layouts import column, row
@@ -14,13 +14,18 @@ from bokeh.models.widgets import CheckboxGroup, Select
 from bokeh.palettes import Viridis256
 from bokeh.plotting import figure
 
-from astra_sim_report.figures import PALETTE
+from astra_sim_report.colours import series
+from astra_sim_report.column_names import ColumnName, column_name
 from astra_sim_report.studies import in_order, shown
 from astra_sim_report.tables import Cell, Table
 
 NONE = "(none)"
 _OBJECTIVES = ("iteration_s", "finish_ns")
 _TOOLS = "pan,box_zoom,wheel_zoom,reset,save"
+_TICKS = "return (tick / scale).toLocaleString('en', {maximumFractionDigits: 6})"
+_FIELD = ".bk-input { background-color: var(--back); color: var(--text); border-color: var(--line); }"
+_WRAPPED = ".bk-input-group { flex-wrap: wrap; }"
+"""Styles of widgets, whose colours are those of the page."""
 _CHOICES = ("join points", "Pareto front", "more of y is better", "more of x is better")
 
 
@@ -43,48 +48,59 @@ def chart(table: Table, name: str) -> Any | None:
     numeric = [each for each in hues if each in ys]
     x = next(iter([*numeric, *hues]), next((each for each in xs if each != y), xs[0]))
     hue = next((each for each in hues if each != x), NONE)
+    called = {key: column_name(key, of, list(table.columns)) for key, of in table.columns.items()}
     choices: dict[str, Any] = {
-        "x": _select("x", x, xs, f"{name}-x"),
-        "y": _select("y", y, ys, f"{name}-y"),
-        "hue": _select("colour", hue, [NONE, *hues], f"{name}-hue"),
-        "more": CheckboxGroup(labels=list(_CHOICES), active=[0], name=f"{name}-more", inline=True),
+        "x": _select("x", x, _options(xs, called), f"{name}-x"),
+        "y": _select("y", y, _options(ys, called), f"{name}-y"),
+        "hue": _select("colour", hue, [(NONE, NONE), *_options(hues, called)], f"{name}-hue"),
+        "more": CheckboxGroup(labels=list(_CHOICES), active=[0], name=f"{name}-more", inline=True, stylesheets=[_WRAPPED]),
     }
-    points = ColumnDataSource({key: [] for key in ("x", "y", "colour", "label", "row")}, name=f"{name}-points")
+    points = ColumnDataSource({key: [] for key in ("x", "y", "colour", "label", "row", "x_text", "y_text")}, name=f"{name}-points")
     lines = ColumnDataSource({key: [] for key in ("xs", "ys", "colour")}, name=f"{name}-lines")
     front = ColumnDataSource({key: [] for key in ("x", "y")}, name=f"{name}-front")
-    cells = ColumnDataSource({key: [] for key in ("x", "y", "value", "rows")}, name=f"{name}-cells")
-    plot = _figure("", [("", "@label"), ("x", "@x{0,0.[000]}"), ("y", "@y{0,0.[000]}"), ("row", "@row")], 420)
+    cells = ColumnDataSource({key: [] for key in ("x", "y", "value", "rows", "text")}, name=f"{name}-cells")
+    plot = _figure("", [("", "@label"), ("x", "@x_text"), ("y", "@y_text"), ("row", "@row")], 420)
+    plot.x_range, plot.y_range = Range1d(), Range1d()
     plot.multi_line("xs", "ys", line_color="colour", line_width=1.5, source=lines)
-    marks = plot.scatter("x", "y", size=7, color="colour", legend_field="label", source=points)
+    marks = plot.scatter("x", "y", size=7, color="colour", source=points)
     plot.step("x", "y", mode="after", color="#222222", source=front)
     plot.scatter("x", "y", size=12, fill_color=None, line_color="#222222", source=front)
     plot.hover.renderers = [marks]
-    plot.add_layout(plot.legend[0], "right")
-    heat = _figure("", [("value", "@value{0,0.[000]}"), ("rows", "@rows")], 320)
+    heat = _figure("", [("value", "@text"), ("rows", "@rows")], 320)
     mapper = LinearColorMapper(palette=Viridis256)
     heat.x_range, heat.y_range = Range1d(), Range1d()
     heat.rect("x", "y", 1, 1, fill_color={"field": "value", "transform": mapper}, line_color="white", source=cells)
-    heat.add_layout(ColorBar(color_mapper=mapper), "right")
+    bar = ColorBar(color_mapper=mapper, title=" ", formatter=CustomJSTickFormatter(args={"scale": 1}, code=_TICKS))
+    heat.add_layout(bar, "right")
     rows = ColumnDataSource({key: list(of) for key, of in table.columns.items()}, name=f"{name}-rows")
     known = {key: [(cell, shown(cell)) for cell in in_order(table.columns[key])] for key in dict.fromkeys([*xs, *hues])}
     args: dict[str, Any] = {**choices, "rows": rows, "points": points, "lines": lines, "front": front, "cells": cells}
-    args |= {"plot": plot, "heat": heat, "mapper": mapper, "palette": list(PALETTE), "known": known, "numeric": ys, "none": NONE}
+    most = max([1, *(len(known[key]) for key in hues)])
+    args |= {"plot": plot, "heat": heat, "mapper": mapper, "palette": series(most), "known": known, "numeric": ys, "none": NONE}
+    args |= {"bar": bar, "legend": f"{name}-legend", "labels": {key: each.label for key, each in called.items()}}
+    args |= {"scales": {key: each.unit.ns for key, each in called.items()}}
     for key, of, axis in (("plot_x", plot, 0), ("plot_y", plot, 1), ("heat_x", heat, 0), ("heat_y", heat, 1)):
         args |= _ticks(key, of.axis[axis])
     code = importlib.resources.files("astra_sim_report").joinpath("table.js").read_text("utf-8")
     draw = CustomJS(args=args, code=code)
     for choice in choices.values():
         choice.js_on_change("active" if isinstance(choice, CheckboxGroup) else "value", draw)
-    return column(row(choices["x"], choices["y"], choices["hue"]), choices["more"], plot, heat, sizing_mode="stretch_width")
+    chosen = row(choices["x"], choices["y"], choices["hue"], sizing_mode="stretch_width", styles={"flex-wrap": "wrap"})
+    return column(chosen, choices["more"], plot, heat, sizing_mode="stretch_width")
+
+
+def _options(names: Sequence[str], called: Mapping[str, ColumnName]) -> list[tuple[str, str]]:
+    """Columns with what they are called; with their own names, too, where they are parameters."""
+    return [(name, called[name].label) for name in names]
 
 
 def _select(title: str, value: str, options: list[Any], name: str) -> Select:
-    return Select(title=title, value=value, options=options, name=name, width=220)
+    return Select(title=title, value=value, options=options, name=name, width=220, stylesheets=[_FIELD])
 
 
 def _ticks(key: str, axis: Any) -> dict[str, Any]:
     """An axis with the tickers that a script gives it: one for numbers, one for names."""
-    axis.formatter = CustomJSTickFormatter(code="return tick.toLocaleString('en', {maximumFractionDigits: 6})")
+    axis.formatter = CustomJSTickFormatter(args={"scale": 1}, code=_TICKS)
     return {key: axis, f"{key}_numbers": BasicTicker(), f"{key}_names": FixedTicker(ticks=[])}
 
 
@@ -92,6 +108,8 @@ def _figure(title: str, tooltips: Sequence[tuple[str, str]], height: int) -> Any
     made: Any = figure(title=title, height=height, sizing_mode="stretch_width", tools=_TOOLS, toolbar_location="above")
     made.toolbar.active_scroll = None  # so that the wheel scrolls the page
     made.toolbar.logo = None
+    made.toolbar.autohide = True
+    made.min_border_right = 20
     made.title.text_font_size = "14px"
     made.add_tools(HoverTool(tooltips=list(tooltips)))
     return made

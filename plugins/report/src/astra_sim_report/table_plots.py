@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -12,7 +12,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from astra_sim_report.figures import PALETTE, Unit, unit_of
+from astra_sim_report.colours import series
+from astra_sim_report.column_names import column_name
 from astra_sim_report.studies import front, grid, lines, shown
 from astra_sim_report.tables import Cell, Table
 
@@ -53,15 +54,6 @@ def draw_table(kind: str, table: Table, axes: Axes) -> Figure:
     return _DRAWN[kind](table, axes)
 
 
-def _unit(name: str, values: Sequence[float]) -> Unit:
-    """The unit in which a column is shown: times in ns in the one that suits."""
-    return unit_of(max(map(abs, values), default=0)) if name.endswith("_ns") else Unit("", 1.0)
-
-
-def _label(name: str, unit: Unit) -> str:
-    return f"{name.removesuffix('_ns')} ({unit.name})" if unit.name else name
-
-
 def _is_number(cell: Cell) -> bool:
     return isinstance(cell, (int, float)) and not isinstance(cell, bool)
 
@@ -77,14 +69,15 @@ def _tick(value: float) -> str:
 class _Along:
     """An axis of a column: numbers by their size, in their unit, anything else at places 0, 1, ..."""
 
-    def __init__(self, name: str, cells: Sequence[Cell], option: str, axes: Axes) -> None:
+    def __init__(self, name: str, cells: Sequence[Cell], option: str, axes: Axes, columns: Iterable[str]) -> None:
         self.name = name
         self.log = option in axes.log
         self.is_numeric = all(map(_is_number, cells))
         numbers: list[float] = [cell for cell in cells if isinstance(cell, (int, float))] if self.is_numeric else []
         if self.log and (not self.is_numeric or min(numbers) <= 0):
             raise InputError(f"--log {option}: {name} is not above 0 in all rows; expected numbers above 0")
-        self.unit = _unit(name, numbers)
+        self.called = column_name(name, numbers, list(columns))
+        self.unit = self.called.unit
         self._distinct = sorted({number / self.unit.ns for number in numbers})
         self.names: list[Cell] = [] if self.is_numeric else list(dict.fromkeys(cells))
 
@@ -96,7 +89,7 @@ class _Along:
 
     def apply(self, axis: Any, of: Any, set_scale: Callable[[str], None]) -> None:
         """Give an axis of a figure its scale, label and ticks."""
-        of(_label(self.name, self.unit))
+        of(self.called.label)
         if not self.is_numeric:
             axis.set_ticks(range(len(self.names)), [shown(cell) for cell in self.names])
         elif not self.log:
@@ -127,15 +120,16 @@ def _lines(table: Table, axes: Axes) -> Figure:
     if "hue" in axes.log:
         raise InputError("--log hue has no effect on line; expected it with heat alone")
     drawn = lines(table, x, y, axes.hue)
-    along, up = _Along(x, table.column(x, "--x"), "x", axes), _Along(y, table.numbers(y, "--y"), "y", axes)
+    along = _Along(x, table.column(x, "--x"), "x", axes, table.columns)
+    up = _Along(y, table.numbers(y, "--y"), "y", axes, table.columns)
     figure = Figure(figsize=(5.2, 3.2), layout="constrained")
     panel = _axes_of(figure, along, up)
-    for place, line in enumerate(drawn):
-        style = {"color": PALETTE[place % len(PALETTE)], "marker": _MARKERS[place // len(PALETTE) % len(_MARKERS)], "markersize": 4}
+    for place, (line, shade) in enumerate(zip(drawn, series(len(drawn)), strict=True)):
+        style = {"color": shade, "marker": _MARKERS[place % len(_MARKERS)], "markersize": 4}
         panel.plot(along.at(line.xs), up.at(line.ys), label=line.label or None, **style)
     if not up.log and min(min(line.ys) for line in drawn) >= 0:
         panel.set_ylim(bottom=0)
-    _legend(panel, figure, axes.hue)
+    _legend(panel, figure, None if axes.hue is None else column_name(axes.hue, (), list(table.columns)).label)
     return figure
 
 
@@ -145,21 +139,22 @@ def _heat(table: Table, axes: Axes) -> Figure:
         raise InputError("--log x and --log y have no effect on heat, whose cells are side by side; expected --log hue")
     drawn = grid(table, x, y, hue)
     values = table.numbers(hue, "--hue")
-    scale = _Along(hue, values, "hue", axes)
+    scale = _Along(hue, values, "hue", axes, table.columns)
     cells = np.array([[np.nan if cell is None else cell / scale.unit.ns for cell in row] for row in drawn.cells])
     width, height = min(8.0, max(2.4, 0.6 * len(drawn.xs))), min(8.0, max(1.8, 0.36 * len(drawn.ys)))
     figure = Figure(figsize=(1.8 + width, 0.9 + height), layout="constrained")
     panel = figure.subplots()
     image = panel.imshow(cells, origin="lower", aspect="auto", interpolation="nearest", norm=LogNorm() if scale.log else None)
-    figure.colorbar(image, ax=panel, label=_label(hue, scale.unit))
+    figure.colorbar(image, ax=panel, label=scale.called.label)
     for axis, of in ((panel.xaxis, drawn.xs), (panel.yaxis, drawn.ys)):
         if len(of) <= _MOST_TICKS:
             axis.set_ticks(range(len(of)), [shown(cell) for cell in of])
         else:
             axis.set_major_locator(MaxNLocator(_MOST_TICKS // 2, integer=True))
             axis.set_major_formatter(FuncFormatter(_name_at(of)))
-    panel.set_xlabel(x)
-    panel.set_ylabel(y)
+    for name, cells_of, set_label in ((x, drawn.xs, panel.set_xlabel), (y, drawn.ys, panel.set_ylabel)):
+        called = column_name(name, cells_of, list(table.columns))
+        set_label(called.label if called.unit.ns == 1.0 else called.words)
     if cells.size <= _MOST_NUMBERS:
         is_light = np.asarray(image.norm(cells)) > _LIGHT
         for (row, column), cell in np.ndenumerate(cells):
@@ -180,19 +175,20 @@ def _pareto(table: Table, axes: Axes) -> Figure:
         raise InputError("--log hue has no effect on pareto; expected it with heat alone")
     xs, ys = table.numbers(x, "--x"), table.numbers(y, "--y")
     best = front(*([-each for each in cells] if name in axes.maximize else cells for name, cells in ((x, xs), (y, ys))))
-    along, up = _Along(x, xs, "x", axes), _Along(y, ys, "y", axes)
+    along, up = _Along(x, xs, "x", axes, table.columns), _Along(y, ys, "y", axes, table.columns)
     figure = Figure(figsize=(5.2, 3.4), layout="constrained")
     panel = _axes_of(figure, along, up)
     hues = [None] * len(table) if axes.hue is None else table.column(axes.hue, "--hue")
-    for place, value in enumerate(dict.fromkeys(hues)):
+    values = list(dict.fromkeys(hues))
+    for value, other in zip(values, series(len(values)), strict=True):
         own = [row for row, each in enumerate(hues) if each == value]
-        shade = "#999999" if axes.hue is None else PALETTE[place % len(PALETTE)]
+        shade = "#999999" if axes.hue is None else other
         label = None if axes.hue is None else shown(value)
         panel.scatter(along.at([xs[row] for row in own]), up.at([ys[row] for row in own]), s=14, color=shade, label=label, linewidths=0)
     ends = along.at([xs[row] for row in best]), up.at([ys[row] for row in best])
     panel.plot(*ends, drawstyle="steps-post", color="#222222", linewidth=1, label="Pareto front")
     panel.scatter(*ends, s=40, facecolors="none", edgecolors="#222222")
-    _legend(panel, figure, axes.hue)
+    _legend(panel, figure, None if axes.hue is None else column_name(axes.hue, (), list(table.columns)).label)
     return figure
 
 

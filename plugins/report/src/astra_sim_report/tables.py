@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 from astra_sim.errors import InputError, suggestion
-from astra_sim.files import read_text
+from astra_sim.files import note_input, read_text
 
 Cell = bool | int | float | str | None
 """What a cell holds; None: nothing."""
@@ -97,6 +97,7 @@ def read_table(path: str) -> Table:
     read = {".csv": _read_csv, ".parquet": _read_parquet, ".sqlite": _read_sqlite}[Path(path).suffix]
     if not Path(path).is_file():
         raise InputError(f"{path}: no such file")
+    note_input(path)
     names, rows = read(path)
     if not rows:
         raise InputError(f"{path} has no rows; expected results of runs")

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import IO, Any, Protocol
+from collections.abc import Sequence
+from typing import IO, Any, NamedTuple, Protocol
 
-from astra_sim_report.perfetto import CHILD_ORDERING_EXPLICIT, EventType, SequenceFlags, Trace
+from astra_sim_report.perfetto import CHILD_ORDERING_EXPLICIT, EventType, SequenceFlags, Trace, TrackEvent
 
 _SEQUENCE = 1
 _BATCH = 4096
+
+
+Arguments = dict[str, int | float | str]
+"""What is said of a slice beside its name, by name."""
+
+
+class Label(NamedTuple):
+    """What slices that are alike are called, of which kind they are (their category), and what else is said of them."""
+
+    name: str
+    kind: str
+    arguments: tuple[tuple[str, int | str], ...] = ()
 
 
 class TraceWriter(Protocol):
@@ -23,8 +36,22 @@ class TraceWriter(Protocol):
     def counter(self, group: int, name: str, unit: str) -> int:
         """A track of values in time; returns its number."""
 
-    def slice(self, track: int, name: str, category: str, begin_ns: float, end_ns: float) -> None:
-        """Something on a track that begins and ends."""
+    def slice(
+        self,
+        track: int,
+        label: Label,
+        begin_ns: float,
+        end_ns: float,
+        more: Arguments,
+        through: Sequence[int] = (),
+        ending: Sequence[int] = (),
+        category: str = "",
+    ) -> None:
+        """Something on a track that begins and ends, with `more` arguments, and a category beside its kind.
+
+        Arrows lead `through` it, or begin there, and `ending` ones end there, each with a number of its own. Slices of an arrow must begin
+        in its order; of those that begin at one time the earlier ones are written first.
+        """
 
     def value(self, track: int, at_ns: float, value: float) -> None:
         """The value of a counter from a moment on."""
@@ -43,6 +70,8 @@ class PerfettoWriter:
         self._tracks = 0
         self._names: dict[str, int] = {}
         self._categories: dict[str, int] = {}
+        self._arguments: dict[str, int] = {}
+        self._templates: dict[Label, Any] = {}
         packet = self._packet()
         packet.sequence_flags = SequenceFlags.INCREMENTAL_STATE_CLEARED
 
@@ -101,14 +130,45 @@ class PerfettoWriter:
         event.track_uuid = track
         return event
 
-    def slice(self, track: int, name: str, category: str, begin_ns: float, end_ns: float) -> None:
+    def slice(
+        self,
+        track: int,
+        label: Label,
+        begin_ns: float,
+        end_ns: float,
+        more: Arguments,
+        through: Sequence[int] = (),
+        ending: Sequence[int] = (),
+        category: str = "",
+    ) -> None:
         """Two events: begin and end."""
-        name_iid = self._number(name, self._names, "event_names")
-        category_iid = self._number(category, self._categories, "event_categories")
-        event = self._event(EventType.SLICE_BEGIN, track, begin_ns)
-        event.name_iid = name_iid
-        event.category_iids.append(category_iid)
+        template = self._templates.get(label)
+        if template is None:
+            template = self._templates[label] = self._template(label)
+        if category:
+            extra = self._number(category, self._categories, "event_categories")
+        numbers = [self._number(name, self._arguments, "debug_annotation_names") for name in more]
+        packet = self._packet()
+        packet.timestamp = int(begin_ns)
+        packet.sequence_flags = SequenceFlags.NEEDS_INCREMENTAL_STATE
+        event = packet.track_event
+        event.CopyFrom(template)
+        event.track_uuid = track
+        if category:
+            event.category_iids.append(extra)
+        for number, value in zip(numbers, more.values(), strict=True):
+            _annotate(event, number, value)
+        event.flow_ids.extend(through)
+        event.terminating_flow_ids.extend(ending)
         self._event(EventType.SLICE_END, track, end_ns)
+
+    def _template(self, label: Label) -> Any:
+        """What the events of a label have in common."""
+        event = TrackEvent(type=EventType.SLICE_BEGIN, name_iid=self._number(label.name, self._names, "event_names"))
+        event.category_iids.append(self._number(label.kind, self._categories, "event_categories"))
+        for name, value in label.arguments:
+            _annotate(event, self._number(name, self._arguments, "debug_annotation_names"), value)
+        return event
 
     def value(self, track: int, at_ns: float, value: float) -> None:
         """An event."""
@@ -121,12 +181,24 @@ class PerfettoWriter:
         self._count = 0
 
 
+def _annotate(event: Any, name: int, value: float | str) -> None:
+    """Give an event an argument."""
+    annotation = event.debug_annotations.add(name_iid=name)
+    if isinstance(value, str):
+        annotation.string_value = value
+    elif isinstance(value, int):
+        annotation.int_value = value
+    else:
+        annotation.double_value = value
+
+
 class ChromeWriter:
     """The JSON of Chrome's about:tracing, with an event in each line. Times are microseconds there, with all their digits."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._tracks: list[tuple[int, str]] = []  # group and name, by number of the track
+        self._arrows: set[int] = set()
         self._separator = '{"displayTimeUnit":"ns","traceEvents":[\n'
 
     def _event(self, phase: str, group: int, **fields: Any) -> None:
@@ -155,11 +227,31 @@ class ChromeWriter:
         """A counter, which has its unit in its name."""
         return self._number(group, f"{name} ({unit})")
 
-    def slice(self, track: int, name: str, category: str, begin_ns: float, end_ns: float) -> None:
-        """A complete event."""
+    def slice(
+        self,
+        track: int,
+        label: Label,
+        begin_ns: float,
+        end_ns: float,
+        more: Arguments,
+        through: Sequence[int] = (),
+        ending: Sequence[int] = (),
+        category: str = "",
+    ) -> None:
+        """A complete event, and one for each arrow."""
         group, _ = self._tracks[track]
         times = {"ts": begin_ns / 1000, "dur": round(end_ns - begin_ns, 3) / 1000}
-        self._event("X", group, tid=track, name=name, cat=category, **times)
+        kinds = f"{label.kind},{category}" if category else label.kind
+        self._event("X", group, tid=track, name=label.name, cat=kinds, **times, args={**dict(label.arguments), **more})
+        for numbers, ends in ((through, False), (ending, True)):
+            for number in numbers:
+                phase = "f" if ends else "t" if number in self._arrows else "s"
+                if ends:
+                    self._arrows.discard(number)
+                else:
+                    self._arrows.add(number)
+                binding = {"bp": "e"} if ends else {}
+                self._event(phase, group, tid=track, name="arrow", cat="arrow", id=number, ts=begin_ns / 1000, **binding)
 
     def value(self, track: int, at_ns: float, value: float) -> None:
         """A counter event."""

@@ -1,15 +1,15 @@
-"""Sweeps of astra: many runs, one table. `sweep` runs one, `search` finds the best of them."""
+"""Sweeps of astra: many runs, one table. `sweep` runs one or a shard, `merge` joins shards, `search` finds the best point."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from astra_sim_sweep.running import Sweep, sweep
+    from astra_sim_sweep.running import Merge, Sweep, merge, sweep
     from astra_sim_sweep.searching import Search, search
 
-_MODULES = {"Search": "searching", "Sweep": "running", "search": "searching", "sweep": "running"}
-__all__ = ["Search", "Sweep", "search", "sweep"]
+_MODULES = {"Merge": "running", "Search": "searching", "Sweep": "running", "merge": "running", "search": "searching", "sweep": "running"}
+__all__ = ["Merge", "Search", "Sweep", "merge", "search", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.files import parse_toml
 
 MOST_VALUES = 10_000_000
 STEPS = 1 << 20
@@ -89,6 +90,63 @@ def read_axes(table: Mapping[str, Any], where: str) -> list[Axis]:
             raise InputError(f"{where}: {axis.key}: there are two axes with the name {axis.name!r}; expected different names (name = ...)")
         names.add(axis.name)
     return axes
+
+
+def with_axes(tables: Mapping[str, Any], assignments: Sequence[str], is_setting: Callable[[str], bool], where: str) -> Mapping[str, Any]:
+    """The tables of a sweep in which axes have other values: NAME=VALUES, with values as in the file, or one value.
+
+    NAME is the name or the key of an axis, or an option that has none yet. Of an axis with labels the values may be some of them.
+    Raises InputError.
+    """
+    if not assignments:
+        return tables
+    axes = flatten(_table_of(tables.get("axes", {}), f"{where}: axes"), _is_axis, f"{where}: axes")
+    given: set[str] = set()
+    for assignment in assignments:
+        name, equals, text = (part.strip() for part in assignment.partition("="))
+        at = f"--axis {assignment}"
+        if not name or not equals:
+            raise InputError(f"{at}: expected NAME=VALUES, such as system.splits=[4, 8]")
+        names = {(spec.get("name", key) if isinstance(spec, Mapping) else key): key for key, spec in axes.items()}
+        key = names.get(name, name)
+        if key not in axes and not is_setting(key):
+            raise InputError(f"{at}: there is no axis {name!r}; {suggestion(name, names)}")
+        if key in given:
+            raise InputError(f"{at}: the axis {name!r} is given twice; expected once, with all its values")
+        given.add(key)
+        axes[key] = _overridden(axes.get(key), _parsed(text, at))
+    return {**tables, "axes": axes}
+
+
+def _table_of(table: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(table, Mapping):
+        raise InputError(f"{where} is {table!r}, not a table")
+    return table
+
+
+def _parsed(text: str, where: str) -> Any:
+    """What is given for an axis: TOML, or else the text itself. Raises InputError for what begins like a list or table and is none."""
+    try:
+        return parse_toml(f"values = {text}", where)["values"]
+    except InputError:
+        if not text or text[0] in "[{\"'":
+            raise InputError(f"{where}: {text!r} is no value of TOML; expected such as [4, 8], {{range = [1, 9, 2]}} or ring") from None
+        return text
+
+
+def _overridden(spec: Any, value: Any) -> Any:
+    """The table of an axis with other values; it keeps its name, and the axis that it goes in step with."""
+    values = value if isinstance(value, list) else [value]
+    if not isinstance(spec, Mapping):
+        return value if isinstance(value, Mapping) else values
+    kept = {key: spec[key] for key in ("name", "zip") if key in spec}
+    if isinstance(value, Mapping):
+        return {**kept, **value}
+    labels = spec.get("labels")
+    if isinstance(labels, list) and isinstance(spec.get("values"), list) and values and all(each in labels for each in values):
+        of_label = dict(zip(labels, spec["values"], strict=False))
+        return {**kept, "values": [of_label[each] for each in values if each in of_label], "labels": values}
+    return {**kept, "values": values}
 
 
 def flatten(table: Mapping[str, Any], is_leaf: Callable[[Mapping[str, Any]], bool], where: str) -> dict[str, Any]:

@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from astra_sim.files import note_input
+
 _LOOKS_LIKE_A_FILE = re.compile(r"[./]")
 _BLOCK = 1 << 20
 _encode = json.JSONEncoder(sort_keys=True, default=repr).encode
@@ -58,6 +60,7 @@ def _hash(path: str) -> str:
     hashed = hashlib.blake2b(digest_size=16)
     try:
         with open(path, "rb") as file:
+            note_input(file.fileno())
             while block := file.read(_BLOCK):
                 hashed.update(block)
     except OSError as error:

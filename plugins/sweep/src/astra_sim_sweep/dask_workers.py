@@ -7,7 +7,10 @@ crashes or hangs costs a point and not a worker of Dask. Where a worker of Dask 
 from __future__ import annotations
 
 import atexit
+import json
+import os
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,6 +26,8 @@ _BATCHES_OF_A_THREAD = 2
 _MOST_LOSSES = 2
 _TURN_S = 0.5
 _CONNECT_S = 10
+WORKER_TIMEOUT_S = 300.0
+"""So long a scheduler may have no worker, unless it is said otherwise: jobs wait in the queues of clusters."""
 
 # -- On the workers ----------------------------------------------------------------------------------------------------
 
@@ -31,7 +36,7 @@ _lock = threading.Lock()
 
 
 def run_batch(plan: bytes, numbers: Sequence[int], timeout: float | None) -> list[Outcome]:
-    """Run points of a pickled plan in a process that is kept for the next batch."""
+    """Run points of a packed plan in a process that is kept for the next batch."""
     key = plan, timeout
     with _lock:
         others = [each for other in list(_idle) if other != key for each in _idle.pop(other)]
@@ -54,17 +59,35 @@ def end_idle() -> None:
     _idle.clear()
 
 
+_PROBE = """
+def probe():
+    try:
+        import astra_sim_sweep.dask_workers
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+"""
+"""A function that travels by value: a worker that lacks this package would end when it is sent one of it."""
+
 # -- On this machine ---------------------------------------------------------------------------------------------------
 
 
 class Dask:
-    """Runs points on the workers of a scheduler: that at an address, or that of a client, which stays open.
+    """Runs points on the workers of a scheduler: that at an address, or in a scheduler file, or that of a client, which stays open.
 
-    A point that takes longer than `timeout` seconds is an error. A worker has at most `batch` points at a time. Raises InputError where
-    there is no scheduler, or Dask is not installed.
+    A point that takes longer than `timeout` seconds is an error, and so is a scheduler without workers for `worker_timeout` seconds. A
+    worker has at most `batch` points at a time. Raises InputError where there is no scheduler, or Dask is not installed.
     """
 
-    def __init__(self, plan: bytes, timeout: float | None, address: str | None, client: Any = None, batch: int = LARGEST_BATCH) -> None:
+    def __init__(
+        self,
+        plan: bytes,
+        timeout: float | None,
+        address: str | None,
+        client: Any = None,
+        batch: int = LARGEST_BATCH,
+        worker_timeout: float = WORKER_TIMEOUT_S,
+    ) -> None:
         try:
             import distributed
         except ImportError:
@@ -72,10 +95,16 @@ class Dask:
         self._plan, self._timeout = plan, timeout
         self._owns = client is None
         if client is None:
+            assert address is not None
+            shown = address
+            if _is_file(address):
+                address = _address_in(address, worker_timeout)
+                shown = f"{shown} ({address})"
             try:
                 client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
             except (OSError, ValueError, TypeError) as error:
-                raise InputError(f"scheduler {address!r}: {error or type(error).__name__}; expected such as tcp://10.0.0.1:8786") from None
+                reason = str(error) or type(error).__name__
+                raise InputError(f"scheduler {shown!r}: {reason}; expected such as tcp://10.0.0.1:8786, or a scheduler file") from None
         elif not isinstance(client, distributed.Client) or client.asynchronous:
             raise InputError(f"client is {client!r}; expected a distributed.Client that is not asynchronous")
         self._client = client
@@ -84,15 +113,23 @@ class Dask:
         self._losses: Counter[int] = Counter()
         self._size = BatchSize(BATCH_S, batch)
         self._batches_of_a_thread = _BATCHES_OF_A_THREAD if batch > 1 else 1
+        self._worker_timeout = worker_timeout
+        self._alone_since: float | None = None
+        self._probed: set[str] = set()
 
     def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
         """What comes of points, as their batches are done; some of the lists are empty. `numbers` is read on when workers have room.
 
-        Raises RunError where the scheduler has lost what it was given.
+        Raises RunError where the scheduler has lost what it was given, or has had no workers for too long.
         """
         try:
             while True:
-                yield from self._submit(numbers)
+                threads = self._threads()
+                if not threads:
+                    time.sleep(_TURN_S)
+                    yield []
+                    continue
+                yield from self._submit(numbers, threads)
                 if not self._pending:
                     return
                 yield self._collect()
@@ -102,9 +139,37 @@ class Dask:
             if self._owns:
                 self._client.close()
 
-    def _submit(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+    def _threads(self) -> int:
+        """How many threads all workers have now. Raises RunError where there has been none for too long."""
+        workers = self._client.nthreads()
+        self._probe([address for address in workers if address not in self._probed])
+        threads: int = sum(workers.values())
+        now = time.monotonic()
+        self._alone_since = None if threads else now if self._alone_since is None else self._alone_since
+        if self._alone_since is not None and now - self._alone_since > self._worker_timeout:
+            scheduler = self._client.scheduler.address if self._client.scheduler is not None else "of the client"
+            raise RunError(
+                f"the scheduler {scheduler} has had no worker for {self._worker_timeout:g} s (--worker-timeout); expected some, such as of"
+                f" dask worker {scheduler}; what was finished before is kept, and --resume goes on"
+            )
+        return threads
+
+    def _probe(self, workers: list[str]) -> None:
+        """Raise RunError where one of new workers has no such package as this."""
+        if not workers:
+            return
+        self._probed.update(workers)
+        scope: dict[str, Any] = {"__name__": "__main__"}
+        exec(_PROBE, scope)
+        for address, problem in self._client.run(scope["probe"], workers=workers, on_error="ignore").items():
+            if problem is not None:
+                raise RunError(
+                    f"the worker {address} has no package astra-sim-sweep that runs: {problem}; expected the same packages as here"
+                )
+
+    def _submit(self, numbers: Iterator[int | None], threads: int) -> Iterator[list[Outcome]]:
         """Hand over batches, as many as keep all threads busy."""
-        room = self._batches_of_a_thread * max(1, sum(self._client.nthreads().values()))
+        room = self._batches_of_a_thread * threads
         while len(self._pending) < room:
             batch = [self._again.popleft()] if self._again else []
             while not batch or (len(batch) < self._size.points and batch[0] not in self._losses):
@@ -158,3 +223,30 @@ class Dask:
         for outcome in outcomes:
             self._size.add(outcome.wall_s)
         return outcomes
+
+
+def _is_file(address: str) -> bool:
+    """Whether a scheduler is given by the file that it has written."""
+    return "://" not in address and (address.endswith(".json") or os.path.isfile(address))
+
+
+def _address_in(path: str, patience: float) -> str:
+    """The address of a scheduler, in the file that it writes when it has begun. Raises InputError where it does not come in time."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            with open(path, encoding="utf-8") as file:
+                address = json.load(file)["address"]
+            if isinstance(address, str):
+                return address
+            reason = f"its address is {address!r}"
+        except FileNotFoundError:
+            reason = "no such file"
+        except OSError as error:
+            raise InputError(f"scheduler {path}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError):
+            reason = "not a file of a scheduler of Dask"
+        if time.monotonic() > end:
+            expected = "expected what dask scheduler --scheduler-file writes"
+            raise InputError(f"scheduler {path}: {reason}, for {patience:g} s (--worker-timeout); {expected}") from None
+        time.sleep(min(0.2, patience))

@@ -7,19 +7,22 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import attrs
 from astra_sim import InputError, RunError
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 has no table `packages`, and is read too."""
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS runs (key BLOB PRIMARY KEY, parameters TEXT NOT NULL, figures TEXT, error TEXT, wall_s REAL NOT NULL)"
     " WITHOUT ROWID"
 )
+_PACKAGES = "CREATE TABLE IF NOT EXISTS packages (versions TEXT PRIMARY KEY) WITHOUT ROWID"
 
 
 @attrs.frozen
@@ -33,15 +36,21 @@ class Run:
     wall_s: float
 
 
+SYNC_S = 1.0
+"""What was added is on the disk after so many seconds at the latest: a wait for the disk at each run would take longer than short runs."""
+
+
 class Journal:
     """Runs by key, in a file that one sweep writes at a time. Everything that was added is kept, whatever ends the process.
 
-    Raises RunError where the file cannot be read or written, InputError where it is no journal, or another sweep writes it.
+    A power cut takes at most what was added in the last SYNC_S seconds, as long as `settle` is called now and then. Raises RunError where
+    the file cannot be read or written, InputError where it is no journal, or another sweep writes it.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._lock = _locked(path)
+        self._unsettled_since: float | None = None
         try:
             with self._naming():
                 self._database = sqlite3.connect(path, isolation_level=None)
@@ -53,17 +62,20 @@ class Journal:
     def _open(self) -> None:
         found = self._database.execute("PRAGMA user_version").fetchone()[0]
         tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if (found, tables) not in ((0, set()), (FORMAT, {"runs"})):
+        if (found, tables) not in ((0, set()), (1, {"runs"}), (FORMAT, {"runs", "packages"})):
             raise InputError(f"{self.path}: this is not the journal of a sweep; expected another name of --output")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.execute(_TABLE)
+        self._database.execute(_PACKAGES)
         self._database.execute(f"PRAGMA user_version = {FORMAT}")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._unsettled_since is not None:
+            self._sync()
         with contextlib.suppress(sqlite3.Error):
             self._database.close()
         os.close(self._lock)
@@ -86,7 +98,7 @@ class Journal:
         return Run(row[0], json.loads(row[1]), None if row[2] is None else json.loads(row[2]), row[3], row[4])
 
     def add(self, runs: Sequence[Run]) -> None:
-        """Keep runs: when this returns they are in the file."""
+        """Keep runs: when this returns they are in the file, and no end of this process takes them from there."""
         rows = [(r.key, json.dumps(r.parameters), None if r.figures is None else json.dumps(r.figures), r.error, r.wall_s) for r in runs]
         with self._naming():
             self._database.execute("BEGIN")
@@ -97,6 +109,51 @@ class Journal:
                 with contextlib.suppress(sqlite3.Error):
                     self._database.execute("ROLLBACK")
                 raise
+        if self._unsettled_since is None:
+            self._unsettled_since = time.monotonic()
+        self.settle()
+
+    def settle(self) -> None:
+        """Have what was added SYNC_S seconds ago on the disk, where a power cut does not take it."""
+        if self._unsettled_since is not None and time.monotonic() - self._unsettled_since >= SYNC_S:
+            self._sync()
+
+    def _sync(self) -> None:
+        """Wait until the disk has the log of SQLite; what it has moved into the database is there already."""
+        self._unsettled_since = None
+        with contextlib.suppress(OSError):
+            descriptor = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def packages(self) -> list[dict[str, Any]]:
+        """The versions of packages with which runs were added."""
+        with self._naming():
+            return [json.loads(text) for (text,) in self._database.execute("SELECT versions FROM packages")]
+
+    def add_packages(self, versions: Mapping[str, Any]) -> None:
+        """Note the versions of packages with which runs are to be added."""
+        with self._naming():
+            self._database.execute("INSERT OR IGNORE INTO packages VALUES (?)", (json.dumps(versions, sort_keys=True),))
+
+    def merge(self, other: Journal) -> int:
+        """Take over all runs of another journal, and return how many those are; a run with figures comes before one with an error."""
+        for versions in other.packages():
+            self.add_packages(versions)
+        with other._naming():
+            rows = other._database.execute("SELECT key, parameters, figures, error, wall_s FROM runs").fetchall()
+        with self._naming():
+            self._database.execute("BEGIN")
+            self._database.executemany(
+                "INSERT INTO runs VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET parameters = excluded.parameters,"
+                " figures = excluded.figures, error = excluded.error, wall_s = excluded.wall_s"
+                " WHERE runs.error IS NOT NULL AND excluded.error IS NULL",
+                rows,
+            )
+            self._database.execute("COMMIT")
+        return len(rows)
 
     def drop_errors(self) -> None:
         """Forget runs that failed, so that they are run again."""

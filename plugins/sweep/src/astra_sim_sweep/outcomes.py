@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
-from astra_sim import AstraError, CapacityError, InputError, InputWarning, simulate
-from astra_sim.commands import shared_plugins, versions
+from astra_sim import AstraError, CapacityError, InputWarning, simulate
+from astra_sim.commands import shared_plugins
 
 from astra_sim_sweep.plan import Plan
 
@@ -23,7 +24,8 @@ _MOST_WARNINGS = 20
 class Outcome:
     """What came of a point: its figures, or an error in words; the seconds that it took, and warnings about parts without effect.
 
-    A run that does not fit in memory has an error, and the figures NEEDED and CAPACITY.
+    A run that does not fit in memory has an error, and the figures NEEDED and CAPACITY. `document` is the whole result as JSON, where the
+    plan keeps results.
     """
 
     number: int
@@ -31,6 +33,7 @@ class Outcome:
     error: str | None
     wall_s: float
     warnings: tuple[str, ...] = ()
+    document: str | None = None
 
 
 def run_points(plan: Plan, numbers: Sequence[int]) -> Iterator[Outcome]:
@@ -38,11 +41,11 @@ def run_points(plan: Plan, numbers: Sequence[int]) -> Iterator[Outcome]:
     for number in numbers:
         began = time.perf_counter()
         figures: dict[str, Any] | None = None
-        error = None
+        error = document = None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", InputWarning)
             try:
-                figures = _figures(plan, number)
+                figures, document = _figures(plan, number)
             except CapacityError as problem:
                 figures = {NEEDED: problem.needed_bytes, CAPACITY: problem.capacity_bytes}
                 error = str(problem)
@@ -53,20 +56,14 @@ def run_points(plan: Plan, numbers: Sequence[int]) -> Iterator[Outcome]:
             except Exception as problem:
                 error = f"{type(problem).__name__}: {problem}"
         told = tuple(dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, InputWarning)))
-        yield Outcome(number, figures, error, time.perf_counter() - began, told[:_MOST_WARNINGS])
+        yield Outcome(number, figures, error, time.perf_counter() - began, told[:_MOST_WARNINGS], document)
 
 
-def _figures(plan: Plan, number: int) -> dict[str, Any]:
-    result = simulate(plan.experiment(number, shared_plugins()))
+def _figures(plan: Plan, number: int) -> tuple[dict[str, Any], str | None]:
+    """The figures of a point, and its whole result where the plan keeps results."""
+    result = simulate(plan.experiment(number, shared_plugins()), npu_times=plan.keeps_results)
     row = result.row()
     for name in ("run_name", "wall_s"):
         del row[name]
-    return row | {"audit": "; ".join(finding.message for finding in result.audit)}
-
-
-def check_versions(plan: Plan) -> None:
-    """Raise InputError where this process has other versions than that which made the plan: its figures would be others."""
-    here, there = versions(shared_plugins(), "auto"), plan.versions
-    if here != there:
-        different = [f"{name} {there.get(name)!r} here and {here.get(name)!r} there" for name in there if there.get(name) != here.get(name)]
-        raise InputError(f"a worker has other versions: {'; '.join(different)}; expected the same")
+    document = json.dumps(result.document()) if plan.keeps_results else None
+    return row | {"audit": "; ".join(finding.message for finding in result.audit)}, document

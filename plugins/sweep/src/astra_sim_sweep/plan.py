@@ -10,11 +10,11 @@ from typing import Any
 
 import attrs
 from astra_sim import AstraError, Experiment, InputError
-from astra_sim.commands import Change, Plugins, changed, shared_plugins, versions
+from astra_sim.commands import Change, Plugins, binaries, changed, shared_plugins, versions
 from astra_sim.errors import suggestion
 from astra_sim.files import parse_toml, read_text
 
-from astra_sim_sweep.axes import Axis, flatten, read_axes
+from astra_sim_sweep.axes import Axis, flatten, read_axes, with_axes
 from astra_sim_sweep.base import EXPERIMENT, read_base
 from astra_sim_sweep.contents import canonical, forget
 from astra_sim_sweep.expressions import Expression
@@ -24,6 +24,8 @@ TABLES = ("base", "axes", "sample", "derive", "skip")
 _GROUPS = "run.groups"
 RESERVED = ("error", "audit", "wall_s")
 """Columns that every table of results has."""
+RESULT = "result"
+"""The column with the files of whole results, where they are kept."""
 
 
 @attrs.frozen
@@ -63,6 +65,8 @@ class Plan:
     loaded: Mapping[str, Sequence[_Loaded]]
     versions: Mapping[str, Any]
     _base_contents: list[bytes] = attrs.field(factory=list)
+    keeps_results: bool = False
+    """Whether whole results are kept beside figures."""
 
     @property
     def columns(self) -> list[str]:
@@ -153,16 +157,29 @@ def is_setting(key: str) -> bool:
     return key.partition(".")[0] in (*Experiment.KINDS, "run") or key == EXPERIMENT
 
 
-def read_plan(source: str | os.PathLike[str] | Mapping[str, Any], plugins: Plugins | None = None) -> Plan:
-    """The plan in a file, or in tables as a file has them. Raises InputError, naming file and key."""
+def read_plan(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    plugins: Plugins | None = None,
+    axes: Sequence[str] = (),
+    keeps_results: bool = False,
+) -> Plan:
+    """The plan in a file, or in tables as a file has them, with other values for some `axes` (NAME=VALUES).
+
+    Raises InputError, naming file and key.
+    """
     plugins = plugins or shared_plugins()
     forget()
     if isinstance(source, Mapping):
-        return PlanReader("sweep", "", plugins).plan(source)
-    if not isinstance(source, (str, os.PathLike)):
+        plan = PlanReader("sweep", "", plugins).plan(with_axes(source, axes, is_setting, "sweep"))
+    elif not isinstance(source, (str, os.PathLike)):
         raise InputError(f"{source!r} is not a sweep: expected the path of its file, or its tables")
-    path = os.fspath(source)
-    return PlanReader(path, os.path.dirname(path), plugins).plan(parse_toml(read_text(path), path))
+    else:
+        path = os.fspath(source)
+        plan = PlanReader(path, os.path.dirname(path), plugins).plan(with_axes(parse_toml(read_text(path), path), axes, is_setting, path))
+    plan.keeps_results = keeps_results
+    if keeps_results and RESULT in plan.columns:
+        raise InputError(f"{plan.where}: {RESULT!r} is the column of results that --keep writes; expected another name (name = ...)")
+    return plan
 
 
 @attrs.frozen
@@ -201,8 +218,9 @@ class PlanReader:
         bases = self._bases(tables.get("base", {}), next((axis for axis in axes if axis.key == EXPERIMENT), None))
         components = [axis for axis in axes if axis.key in Experiment.KINDS]
         loaded = {axis.key: [self._component(axis.key, value) for value in axis.values] for axis in components}
-        found = versions(self.plugins, "auto")
-        contents = [canonical([found, base.sections, base.run]) for base in bases]
+        # A run is known by the code that made it, as new processes have it now: an editable package may have changed under its version.
+        found = versions(self.plugins, "auto", True)
+        contents = [canonical([found, binaries(self.plugins), base.sections, base.run]) for base in bases]
         return Plan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, found, contents)
 
     def _check_key(self, key: str, table: str) -> None:

@@ -61,7 +61,7 @@ class Processes:
     def __init__(
         self, plan: bytes, jobs: int | None = None, timeout: float | None = None, keep: bool = False, batch: int = LARGEST_BATCH
     ) -> None:
-        """Points of a pickled plan; `keep`: workers without work stay, for points to come, until `close`.
+        """Points of a packed plan; `keep`: workers without work stay, for points to come, until `close`.
 
         A worker has at most `batch` points at a time.
         """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -29,14 +31,16 @@ class SweepProgress:
 
     def __enter__(self) -> Self:
         if self._enabled and sys.stderr.isatty():
-            self._bar = _Bar(self._counts)
+            with self._read_by_nobody():
+                self._bar = _Bar(self._counts)
         else:
             self._next += FIRST_S
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with self._read_by_nobody():
+                self._bar.stop()
 
     def turn(self) -> None:
         """Show what is new, if the time has come."""
@@ -48,11 +52,21 @@ class SweepProgress:
         text = line(self._counts, *((now - self._first[0], self._counts.run - self._first[1]) if self._first else (0.0, 0)))
         if self._bar is not None:
             self._next = now + _TURN_S
-            self._bar.show(text)
+            with self._read_by_nobody():
+                self._bar.show(text)
         else:
             self._next = now + LOG_S
-            sys.stderr.write(f"astra: {text}\n")
-            sys.stderr.flush()
+            with self._read_by_nobody():
+                sys.stderr.write(f"astra: {text}\n")
+                sys.stderr.flush()
+
+    @contextlib.contextmanager
+    def _read_by_nobody(self) -> Iterator[None]:
+        """Within the block standard error may be full, closed, or read by nobody: then nothing more is shown, and the sweep goes on."""
+        try:
+            yield
+        except (OSError, ValueError):
+            self._enabled = False
 
 
 class _Bar:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from astra_sim import InputError, RunError
+from astra_sim import AstraError, InputError, RunError
 
 from astra_sim_sweep.goals import MEMORY, Judgement
 from astra_sim_sweep.journal import Run
@@ -293,13 +294,40 @@ def _study(optuna: Any, storage: str, name: str, directions: Sequence[str]) -> A
             opened = optuna.storages.RDBStorage(storage)
         else:
             os.makedirs(os.path.dirname(storage) or ".", exist_ok=True)
+            _check_study_file(storage)
             opened = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
         return optuna.create_study(storage=opened, study_name=name, directions=directions, load_if_exists=True)
     except OSError as error:
         raise RunError(f"the study of Optuna, {storage}: {error.strerror or error}") from None
+    except AstraError:
+        raise
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         raise InputError(
             f"the study of Optuna, {storage}: {type(error).__name__}: {reason}; expected a file of a study, or a URL such as"
             " mysql://user@host/database"
         ) from None
+
+
+_LONGEST_ENTRY = 1 << 20
+
+
+def _check_study_file(path: str) -> None:
+    """Raise InputError where a file holds something else than a study, which Optuna would find out after it has appended to it.
+
+    A study is a journal of Optuna: each line is a JSON object with the number of an operation and the worker that has done it.
+    """
+    if not os.path.lexists(path):
+        return
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            line = file.readline(_LONGEST_ENTRY)
+        if not line:
+            return
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        if isinstance(entry, dict) and {"op_code", "worker_id"} <= entry.keys():
+            return
+    raise InputError(f"search: storage is {path!r}, which is not a study of Optuna; expected one, or the name of a new file")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
 
+from astra_sim_sweep.commands import axis_option, keep_option, scheduler_option, worker_timeout_option
 from astra_sim_sweep.words import counted
 
 if TYPE_CHECKING:
@@ -22,10 +24,13 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Go on with a search that was interrupted or has more trials now; nothing is run again.")
 @click.option("--overwrite", is_flag=True, help="Drop the table, its journal and its study, and begin anew.")
 @click.option("--timeout", type=float, metavar="S", help="A point that takes more seconds is an error.")
-@click.option("--scheduler", metavar="ADDRESS", help="Run on the workers of a scheduler of Dask, such as tcp://10.0.0.1:8786.")
-@click.option("--dry-run", is_flag=True, help="Print what would be searched and run nothing.")
+@scheduler_option
+@worker_timeout_option
+@axis_option
+@keep_option
+@click.option("--dry-run", is_flag=True, help="Print what would be searched, check its options, and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 def search(
     file: str,
     output: str | None,
@@ -34,6 +39,9 @@ def search(
     overwrite: bool,
     timeout: float | None,
     scheduler: str | None,
+    worker_timeout: float | None,
+    axes: tuple[str, ...],
+    keep: bool,
     dry_run: bool,
     as_json: bool,
     quiet: bool,
@@ -45,14 +53,25 @@ def search(
     if as_json and quiet:
         raise InputError("--json and --quiet are given; expected one of the two")
     if dry_run:
-        (_print_plan_as_json if as_json else _print_plan)(file)
+        (_print_plan_as_json if as_json else _print_plan)(file, axes)
         return
     if output is None:
         raise InputError("--output is missing; expected a table: *.parquet, *.csv or *.sqlite (or --dry-run)")
     from astra_sim_sweep.progress import SweepProgress
     from astra_sim_sweep.searching import search as begin
 
-    made = begin(file, output, jobs=jobs, timeout=timeout, resume=resume, overwrite=overwrite, scheduler=scheduler)
+    made = begin(
+        file,
+        output,
+        jobs=jobs,
+        timeout=timeout,
+        resume=resume,
+        overwrite=overwrite,
+        scheduler=scheduler,
+        worker_timeout=worker_timeout,
+        axes=axes,
+        keep=keep,
+    )
     try:
         with SweepProgress(made.counts, not quiet) as progress:
             made.watch(progress.turn)
@@ -128,19 +147,20 @@ def _print_json(search: SearchPlan, found: Found) -> None:
     click.echo(json.dumps({"objectives": objectives, "method": method, **attrs.asdict(found)}))
 
 
-def _print_plan_as_json(file: str) -> None:
+def _print_plan_as_json(file: str, overrides: Sequence[str]) -> None:
     """What would be searched, as an object."""
     import json
 
     from astra_sim_sweep.search_files import read_search
 
-    search = read_search(file)
+    search = read_search(file, overrides)
     axes = [
         {"name": axis.name, "low": axis.span.low, "high": axis.span.high}
         if axis.span is not None
         else {"name": axis.name, "values": [axis.shown(position) for position in range(len(axis.values))]}
         for axis in search.plan.axes
     ]
+    _, failed, first_error = _check_points(search) if search.is_exhaustive else (0, 0, "")
     document = {
         "objectives": [{"expression": each.text, "maximize": each.maximize} for each in search.goal.objectives],
         "constraints": [{"name": each.name, "expression": each.condition.text} for each in search.goal.constraints],
@@ -148,15 +168,19 @@ def _print_plan_as_json(file: str) -> None:
         "points": search.plan.points.count,
         "method": "exhaustive" if search.is_exhaustive else search.options.sampler,
         "trials": None if search.is_exhaustive else search.options.trials,
+        "failed": failed,
+        "first_error": first_error or None,
     }
     click.echo(json.dumps(document, default=str))
+    if failed:
+        sys.exit(1)
 
 
-def _print_plan(file: str) -> None:
+def _print_plan(file: str, overrides: Sequence[str]) -> None:
     """What would be searched."""
     from astra_sim_sweep.search_files import read_search
 
-    search = read_search(file)
+    search = read_search(file, overrides)
     options = search.options
     for objective in search.goal.objectives:
         click.echo(f"{'maximize' if objective.maximize else 'minimize'}  {objective.text}")
@@ -170,8 +194,20 @@ def _print_plan(file: str) -> None:
             values += ", ..." if len(axis.values) > 12 else ""
         click.echo(f"axis      {axis.name}: {printable(values)}")
     if search.is_exhaustive:
-        kept = sum(1 for point in search.plan if point.skipped_by is None)
+        kept, failed, first_error = _check_points(search)
         click.echo(f"{counted(kept, 'point')}, all of which are run; {search.plan.points.count - kept:,} skipped")
+        if failed:
+            click.echo(f"astra: error: {failed:,} of {counted(kept, 'point')} cannot be run; the first: {printable(first_error)}", err=True)
+            sys.exit(1)
     else:
         every = counted(search.plan.points.count, "point")
         click.echo(f"up to {options.trials:,} of {every} (some may be skipped), by the sampler {options.sampler}")
+
+
+def _check_points(search: SearchPlan) -> tuple[int, int, str]:
+    """How many points of an exhaustive search are not skipped, how many of these cannot be run, and why the first cannot."""
+    from astra_sim_sweep.checks import point_error
+
+    points = [point for point in search.plan if point.skipped_by is None]
+    errors = [error for error in (point_error(search.plan, point) for point in points) if error is not None]
+    return len(points), len(errors), errors[0] if errors else ""

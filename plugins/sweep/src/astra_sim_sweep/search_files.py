@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -14,10 +14,12 @@ from astra_sim.errors import suggestion
 from astra_sim.files import parse_toml, read_text
 from astra_sim.options import option, structure
 
+from astra_sim_sweep.axes import with_axes
+from astra_sim_sweep.checks import check_plan
 from astra_sim_sweep.contents import forget
 from astra_sim_sweep.expressions import Expression
 from astra_sim_sweep.goals import MEMORY, Constraint, Goal, Objective
-from astra_sim_sweep.plan import RESERVED, TABLES, Plan, PlanReader
+from astra_sim_sweep.plan import RESERVED, RESULT, TABLES, Plan, PlanReader, is_setting
 
 SAMPLERS = ("tpe", "random", "nsga2", "nsga3", "cmaes", "qmc")
 FEASIBLE, BROKEN, BEST = "feasible", "infeasible_by", "best"
@@ -54,15 +56,22 @@ class SearchPlan:
     is_exhaustive: bool
 
 
-def read_search(source: str | os.PathLike[str] | Mapping[str, Any]) -> SearchPlan:
-    """The search in a file, or in tables as a file has them. Raises InputError, naming file and key."""
+def read_search(source: str | os.PathLike[str] | Mapping[str, Any], axes: Sequence[str] = (), keeps_results: bool = False) -> SearchPlan:
+    """The search in a file, or in tables as a file has them, with other values for some `axes` (NAME=VALUES).
+
+    Raises InputError, naming file and key.
+    """
     forget()
     if isinstance(source, Mapping):
-        return _search(source, "search", "")
+        read = _search(with_axes(source, axes, is_setting, "search"), "search", "")
+        read.plan.keeps_results = keeps_results
+        return read
     if not isinstance(source, (str, os.PathLike)):
         raise InputError(f"{source!r} is not a search: expected the path of its file, or its tables")
     path = os.fspath(source)
-    return _search(parse_toml(read_text(path), path), path, os.path.dirname(path))
+    read = _search(with_axes(parse_toml(read_text(path), path), axes, is_setting, path), path, os.path.dirname(path))
+    read.plan.keeps_results = keeps_results
+    return read
 
 
 def _search(tables: Mapping[str, Any], where: str, folder: str) -> SearchPlan:
@@ -77,11 +86,13 @@ def _search(tables: Mapping[str, Any], where: str, folder: str) -> SearchPlan:
         raise InputError(f"{where}: the table search is missing; expected minimize or maximize in it")
     options: SearchOptions = structure(SearchOptions, tables["search"], at)
     goal = _goal(options, at)
-    reserved = (*RESERVED, FEASIBLE, BROKEN, BEST)
+    reserved = (*RESERVED, RESULT, FEASIBLE, BROKEN, BEST)
     reader = PlanReader(where, folder, shared_plugins(), reserved, spans=True)
     plan = reader.plan({name: table for name, table in tables.items() if name != "search"})
     if not plan.axes:
         raise InputError(f"{where}: axes is missing; expected what a search may change")
+    wanted = [*(each.expression for each in goal.objectives), *(each.condition for each in goal.constraints)]
+    check_plan(plan, {name for each in wanted for name in each.names})
     spans = [axis.key for axis in plan.axes if axis.span is not None]
     if options.method == "exhaustive" and spans:
         raise InputError(f"{at}: method is 'exhaustive', and {spans[0]} is a span of numbers; expected a list, or method = 'optuna'")

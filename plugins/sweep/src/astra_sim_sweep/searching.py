@@ -5,16 +5,30 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+from astra_sim.files import check_output, guarded_inputs
 
 from astra_sim_sweep.goals import Front, Judgement
 from astra_sim_sweep.journal import Journal, Run
+from astra_sim_sweep.kept_results import RESULT
 from astra_sim_sweep.plan import Point
 from astra_sim_sweep.proposals import Proposals
-from astra_sim_sweep.running import Counts, Files, Flow, Row, Rows, Scheduler, check_numbers, choose_scheduler
+from astra_sim_sweep.running import (
+    PASSED_AT_A_TIME,
+    Counts,
+    Files,
+    Flow,
+    Row,
+    Rows,
+    Scheduler,
+    check_numbers,
+    choose_scheduler,
+    kept_results,
+    warn_of_other_packages,
+)
 from astra_sim_sweep.search_files import BEST, BROKEN, FEASIBLE, SearchPlan, read_search
 from astra_sim_sweep.tables import Columns, write_table
 
@@ -61,6 +75,7 @@ class Search(Rows):
         self.counts = Counts(points=search.plan.points.count if proposals is None else search.options.trials)
         self._scheduler = scheduler
         self._proposals = proposals
+        self._results = kept_results(search.plan, files)
 
     def finish(self) -> Found:
         """Run what is left, find the best, and write the table."""
@@ -78,10 +93,12 @@ class Search(Rows):
             take_up()
             points: Iterable[Point] = self.search.plan if self._proposals is None else self._proposals.points(take_up)
             # What is known is told to the sampler before it proposes again.
-            flow = Flow(points, journal, self.counts) if self._proposals is None else Flow(points, journal, self.counts, 1)
+            warn_of_other_packages(self.search.plan, journal, self.counts)
+            flow = Flow(points, journal, self.counts, 1 if self._proposals is not None else PASSED_AT_A_TIME, self._results)
             with contextlib.closing(self._scheduler.outcomes(flow.wanted())) as outcomes:  # type: ignore[type-var]
                 for some in outcomes:
                     self._watch()
+                    journal.settle()
                     while others:
                         yield others.pop(0)
                     for point, run in flow.take(some):
@@ -114,6 +131,8 @@ class Search(Rows):
         if judgement.values is not None:
             row |= dict(zip(self.search.goal.texts, judgement.values, strict=True))
         row["error"] = judgement.error
+        if self._results is not None:
+            row[RESULT] = self._results.cell(run.key) if self._results.has(run.key) else None
         return row | {FEASIBLE: judgement.is_feasible, BROKEN: ", ".join(judgement.broken) or None}, judgement
 
     def _conclude(self, journal: Journal) -> None:
@@ -166,20 +185,30 @@ def search(
     overwrite: bool = False,
     scheduler: str | None = None,
     client: Any = None,
+    worker_timeout: float | None = None,
+    axes: Sequence[str] = (),
+    keep: bool = False,
 ) -> Search:
     """The search of the file `source`, or of tables as such a file has them; it runs while its rows are asked for.
 
     `output` is the table of all points that were run, which is written at the end (*.parquet, *.csv, *.sqlite); journal and study lie
     beside it. Without it they are in a temporary folder. `resume` goes on with them, `overwrite` drops them and the table. Points are run
-    in `jobs` processes of this machine (none: one for each processor), or by Dask: at the address `scheduler`, or by its `client`. A point
-    that takes more than `timeout` seconds is an error. Raises InputError.
+    in `jobs` processes of this machine (none: one for each processor), or by Dask: at the address `scheduler`, or that in its scheduler
+    file, or by its `client`; no worker for `worker_timeout` seconds is an error. A point that takes more than `timeout` seconds is an
+    error. `axes` have other values than in the file, as `NAME=VALUES`. `keep` writes the whole result of each point, too. Raises
+    InputError.
     """
-    check_numbers(jobs, timeout)
-    read = read_search(source)
-    has_study = not read.is_exhaustive and read.options.storage is None
-    files = Files.for_call(output, "search", resume, overwrite, has_study)
+    check_numbers(jobs, timeout, worker_timeout)
+    with guarded_inputs():
+        read = read_search(source, axes, keep)
+        has_study = not read.is_exhaustive and read.options.storage is None
+        files = Files.for_call(output, "search", resume, overwrite, has_study)
+        if read.options.storage is not None and "://" not in read.options.storage:
+            check_output(read.options.storage)
     # With a sampler one point at a time: what came of it changes what is proposed next.
-    chosen = choose_scheduler(read.plan, jobs, timeout, scheduler, client, one_at_a_time=not read.is_exhaustive)
+    chosen = choose_scheduler(
+        read.plan, jobs, timeout, scheduler, client, one_at_a_time=not read.is_exhaustive, worker_timeout=worker_timeout
+    )
     return Search(read, chosen, files, _proposals(read, files, overwrite))
 
 
@@ -187,7 +216,7 @@ def _columns(search: SearchPlan) -> Columns:
     """The columns of its table."""
     known = search.plan.columns
     objectives = [text for text in search.goal.texts if text not in known]
-    return Columns(known, (*objectives, FEASIBLE, BROKEN, BEST))
+    return Columns(known, (*objectives, *((RESULT,) if search.plan.keeps_results else ()), FEASIBLE, BROKEN, BEST))
 
 
 def _proposals(read: SearchPlan, files: Files, overwrite: bool) -> Proposals | None:

@@ -37,7 +37,7 @@ class Worker:
         self.connection = Connection(ours.detach())
 
     def send(self, plan: bytes | None, numbers: Sequence[int]) -> None:
-        """Have points run, of a pickled plan if it is another one than before. OSError: the worker has ended."""
+        """Have points run, of a packed plan if it is another one than before. OSError: the worker has ended."""
         self.connection.send((plan, list(numbers)))
 
     def receive(self) -> Any:
@@ -91,16 +91,14 @@ def _listen(connection: Connection, tasks: queue.SimpleQueue[tuple[bytes | None,
 
 
 def _serve(connection: Connection, tasks: queue.SimpleQueue[tuple[bytes | None, list[int]]]) -> None:
-    import pickle
-
-    from astra_sim_sweep.outcomes import check_versions, run_points
+    from astra_sim_sweep.outcomes import run_points
+    from astra_sim_sweep.packing import unpacked
 
     plan: Any = None
     while True:
-        pickled, numbers = tasks.get()
-        if pickled is not None:
-            plan = pickle.loads(pickled)
-            check_versions(plan)
+        data, numbers = tasks.get()
+        if data is not None:
+            plan = unpacked(data)
             connection.send(READY)
         for outcome in run_points(plan, numbers):
             connection.send(outcome)

@@ -12,10 +12,15 @@ from astra_sim_systems import names
 from astra_sim_systems.choice import automatic
 
 
+class TooFewAlgorithms(InputError):
+    """A collective has fewer algorithms than there are dimensions."""
+
+
 def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: float, context: Context) -> list[Algorithm]:
     """The algorithm of each physical dimension, or fewer if the last runs over the whole platform, as `chosen` in the options.
 
-    `auto` chooses by how long messages take, their endpoint delay with them. Raises InputError where it does not fit the platform.
+    `auto` chooses by how long messages take, their endpoint delay with them. Raises InputError where it does not fit the platform,
+    TooFewAlgorithms if there are fewer than dimensions.
     """
     platform = context.platform
     if isinstance(chosen, str):
@@ -35,8 +40,14 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: 
         if algorithms[-1].whole_platform and index < len(names) - 1:
             raise InputError(f"{kind.value}: {name} runs over the whole platform, so no algorithm can follow it")
     complete = algorithms and algorithms[-1].whole_platform
+    if not names:
+        key = f"{kind.value.replace('_', '-')}-implementation"
+        raise TooFewAlgorithms(
+            f"{kind.value} has 0 algorithms for {len(platform.dimensions)} dimensions (in a file of ASTRA-sim, {key} is missing);"
+            " expected one for each dimension"
+        )
     if len(names) > len(platform.dimensions) or (len(names) < len(platform.dimensions) and not complete):
-        raise InputError(
+        raise (InputError if len(names) > len(platform.dimensions) else TooFewAlgorithms)(
             f"{kind.value} has {len(names)} algorithms ({', '.join(names)}) for {len(platform.dimensions)} dimensions;"
             " expected one for each dimension"
         )

@@ -21,8 +21,10 @@ from astra_sim_systems.queues import Lane, all_lanes
 class Astra2Options(ChunkingOptions):
     """Options of the system layer. An algorithm is a name for all dimensions, or a list with one for each."""
 
-    one_at_a_time: bool = option(
-        True, help="an NPU does at most one computation, one on the CPU, and one operation of communication or memory at a time"
+    one_at_a_time: bool | None = option(
+        None,
+        help="an NPU does at most one computation, one on the CPU, and one operation of communication or memory at a time; "
+        "none: true, but false for traces that keep all orders themselves (linked by astra trace link)",
     )
     replay_only: bool = option(False, help="operations of a trace take the time that it recorded, collectives too")
     group_algorithm: str = option(
@@ -45,11 +47,13 @@ class Astra2System(ChunkingSystem):
     """Rules of ASTRA-sim 2.x. Every NPU goes on by itself where its part of a phase has ended."""
 
     phases_end_together = False
+    may_lack_algorithms = True
 
     def __init__(self, options: Astra2Options, context: Context) -> None:
         super().__init__(options, context)
-        in_groups = {kind: _group_algorithm(options.group_algorithm, self.algorithms[kind], context) for kind in Collective}
-        self.one_at_a_time = options.one_at_a_time
+        in_groups = {kind: _group_algorithm(options.group_algorithm, own, context) for kind, own in self.algorithms.items()}
+        self.one_at_a_time = options.one_at_a_time is not False
+        self.one_at_a_time_unless_ordered = options.one_at_a_time is None
         self.replay_only = options.replay_only
         self.node_algorithms = {_node_id(key): value for key, value in options.node_algorithms.items()}
         for spec in options.node_algorithms.values():

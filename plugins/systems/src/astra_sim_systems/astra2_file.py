@@ -10,19 +10,13 @@ from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
 from astra_sim.files import parse_json, read_text
 
-from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, QUEUE_ORDERS, algorithm, chakra_algorithm
+from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, algorithm, chakra_algorithm
 from astra_sim_systems.node_file import read_text_mapping
-
-_DIMENSION_ORDERS = {
-    "ascending": "ascending",
-    "roundRobin": "round_robin",
-    "themis": "offline_greedy?bandwidth=message",
-    "offlineGreedy": "offline_greedy?bandwidth=message",
-    "offlineGreedyFlex": "offline_greedy_flex?bandwidth=message",
-}
 
 
 def _whole(value: Any) -> int:
+    if type(value) is float and value.is_integer():
+        value = int(value)
     if type(value) is not int or value < 0:
         raise ValueError("expected a whole number of at least 0")
     return value
@@ -50,9 +44,13 @@ def _choice(known: dict[str, str]) -> Callable[[Any], str]:
 
 
 def _algorithms(value: Any) -> list[str]:
+    """The algorithms of dimensions; what follows one that runs over the whole platform has no effect, as in ASTRA-sim 2.x."""
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ValueError("expected a list of names")
-    return [algorithm(name) for name in value]
+    algorithms = [algorithm(name) for name in value]
+    if algorithms and algorithms[0].startswith("one_"):
+        return algorithms[:1]
+    return algorithms
 
 
 _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -62,8 +60,6 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "preferred-dataset-splits": ("splits", _whole),
     **{key: (option, _algorithms) for key, option in ALGORITHM_KEYS.items()},
     "collective-optimization": ("collective_optimization", _choice(OPTIMIZATIONS)),
-    "intra-dimension-scheduling": ("intra_dimension_scheduling", _choice(QUEUE_ORDERS)),
-    "inter-dimension-scheduling": ("inter_dimension_scheduling", _choice(_DIMENSION_ORDERS)),
     "model-shared-bus": ("shared_bus", _flag),
     "L": ("bus_latency_ns", _whole),
     "o": ("bus_overhead_ns", _whole),
@@ -76,10 +72,13 @@ _CUSTOM = {f"{key}-custom": option for key, option in ALGORITHM_KEYS.items()}
 _PER_NODE = "per-node-custom-implementation"
 _OTHERS = {"peak-perf": _number, "roofline-enabled": _flag, "trace-enabled": _flag, "replay-only": _flag, "track-local-mem": _flag}
 _MEMORY_TRACE = "local-mem-trace-filename"
+_SCHEDULING = {f"{kind}-dimension-scheduling": f"{kind}_dimension_scheduling" for kind in ("intra", "inter")}
+"""Keys of 1.0 that no release of 2.x reads, and the options that they would set."""
+
 _WITHOUT_EFFECT = (_MEMORY_TRACE, "boost-mode")
 """Keys that say nothing by themselves; ASTRA-sim 2.x does not read the second."""
 
-_NEEDED = ("preferred-dataset-splits", *ALGORITHM_KEYS)
+_SPLITS = "preferred-dataset-splits"
 
 
 def recognises(text: str) -> bool:
@@ -95,7 +94,7 @@ def recognises(text: str) -> bool:
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The section `system`, and `compute` where the file asks for a roofline. Raises InputError naming the key and value."""
     table = parse_json(text, path)
-    system: dict[str, Any] = {"plugin": "astra2"}
+    system: dict[str, Any] = {"plugin": "astra2", "admission": "own"}
     others: dict[str, Any] = {}
     for key, value in table.items():
         option, convert = _KEYS.get(key, ("", _OTHERS.get(key, lambda given: given)))
@@ -106,12 +105,14 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         if option:
             system[option] = converted
         others[key] = converted
-        if key not in (*_KEYS, *_CUSTOM, *_OTHERS, *_WITHOUT_EFFECT, _PER_NODE):
+        if key in _SCHEDULING:
+            warn(f"{path}: {key} has no effect: no release of ASTRA-sim 2.x reads it (--set system.{_SCHEDULING[key]}=... chooses here)")
+        elif key not in (*_KEYS, *_CUSTOM, *_OTHERS, *_WITHOUT_EFFECT, _PER_NODE):
             warn(f"{path}: {key} is not known, and has no effect")
-    needed = _NEEDED if {*_CUSTOM, _PER_NODE}.isdisjoint(table) else _NEEDED[:1]
-    for key in needed:
-        if key not in table:
-            raise InputError(f"{path}: {key} is missing")
+    if _SPLITS not in table:
+        raise InputError(f"{path}: {_SPLITS} is missing")
+    # A kind of collective without an algorithm is an error where the workload has it.
+    system |= {option: [] for key, option in ALGORITHM_KEYS.items() if table.keys().isdisjoint({key, f"{key}-custom"})}
     for key, option in _CUSTOM.items():
         if key in table:
             system[option] = _custom(f"{path}: {key}", table[key])
@@ -125,31 +126,25 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         sections["compute"] = {"plugin": "recorded"}
         system["replay_only"] = True
     elif others.get("roofline-enabled"):
-        sections["compute"] = _roofline(others, path)
+        sections["compute"] = _roofline(others)
     return sections
 
 
-def _roofline(values: dict[str, Any], path: str) -> dict[str, Any]:
-    for key in ("peak-perf", "local-mem-bw"):
-        if not values.get(key):
-            raise InputError(f"{path}: {key} is {values.get(key, 'missing')!r}; roofline-enabled needs more than 0")
-    return {
-        "plugin": "roofline",
-        "rule": "astra2",
-        "peak_tera_ops_per_s": values["peak-perf"],
-        "memory_bandwidth_gb_per_s": values["local-mem-bw"],
-    }
+def _roofline(values: dict[str, Any]) -> dict[str, Any]:
+    """The compute model; where a rate is missing or 0, a node that computes is an error, and no other."""
+    options = {"peak_tera_ops_per_s": values.get("peak-perf"), "memory_bandwidth_gb_per_s": values.get("local-mem-bw")}
+    return {"plugin": "roofline", "rule": "astra2", **{name: rate for name, rate in options.items() if rate}}
 
 
 def _warn_of_logs(values: dict[str, Any], path: str) -> None:
     """Say what ASTRA-sim would write beside the answer."""
     if values.get("trace-enabled"):
-        warn(f"{path}: trace-enabled has no effect: ASTRA-sim would log when each node begins and ends; --output writes figures instead")
+        warn(f"{path}: trace-enabled has no effect: ASTRA-sim would log when each node begins and ends (as astra compat does)")
     if values.get("track-local-mem"):
         name = values.get(_MEMORY_TRACE, "local_mem_trace")
         warn(
             f"{path}: track-local-mem has no effect: ASTRA-sim would log the most memory that the tensors of each NPU take"
-            f" and write its course ({_MEMORY_TRACE} {name!r})"
+            f" and write its course ({_MEMORY_TRACE} {name!r}), as programs of astra compat do"
         )
 
 

@@ -89,6 +89,9 @@ class Automatic(Algorithm):
         if len(self.candidates) == 1:
             return Pick(next(iter(self.candidates.values())), "auto")
         assert self.platform is not None
+        own = self.platform.dimensions[self.dimension]
+        if names.goes_by_topology(own):
+            return Pick(self.candidates[names.default_algorithm(request.collective, own, request.ranks)], "auto")
         forecasts = _forecasts(self.platform, self.dimension, request.collective is Collective.ALL_TO_ALL)
         possible = [each for each in forecasts if self._is_possible(each, request)]
         if not possible:

@@ -19,7 +19,7 @@ from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, Place, QueuePlan, System, SystemSession
 from astra_sim.units import PS_PER_NS, scaled_float32
 
-from astra_sim_systems.algorithms import algorithm_across, algorithms_of
+from astra_sim_systems.algorithms import TooFewAlgorithms, algorithm_across, algorithms_of
 from astra_sim_systems.bus import bus_of
 from astra_sim_systems.choice import Automatic, Pick
 from astra_sim_systems.kept_plans import KeptPlan, KeptPlans, PhasesKey, PlanKey, kept_plans
@@ -101,22 +101,36 @@ def _traffic_classes(options: ChunkingOptions, dimensions: int) -> Sequence[int]
 class ChunkingSystem(System):
     """What system layers with chunks have in common: times, the algorithms of dimensions, and orders of queues and dimensions.
 
-    Computing times are cut to a clock of 1 ns. A subclass sets `rules`.
+    Computing times are cut to a clock of 1 ns. A subclass sets `rules`, and `may_lack_algorithms` where a kind of collective may have fewer
+    algorithms than there are dimensions as long as no collective is of this kind. `lacking` holds the error of each such kind.
     """
 
     tick_ps = PS_PER_NS
     rules: Rules
+    may_lack_algorithms = False
 
     def __init__(self, options: ChunkingOptions, context: Context) -> None:
         self.endpoint_ps = scaled_float32(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
         self.rendezvous = context.run.rendezvous
+        self.own_orders = options.admission == "own"
         self.bus = bus_of(options)
         self.send_class = options.send_traffic_class or -1
         self.context = context
         self.options = options
         endpoint_ns = self.endpoint_ps / PS_PER_NS
-        self.algorithms = {kind: algorithms_of(kind, getattr(options, kind.value), endpoint_ns, context) for kind in Collective}
-        self.across = {kind: algorithm_across(kind, getattr(options, kind.value), self.algorithms[kind], context) for kind in Collective}
+        self.algorithms: dict[Collective, list[Algorithm]] = {}
+        self.across: dict[Collective, Algorithm] = {}
+        self.lacking: dict[Collective, InputError] = {}
+        for kind in Collective:
+            chosen = getattr(options, kind.value)
+            try:
+                own = self.algorithms[kind] = algorithms_of(kind, chosen, endpoint_ns, context)
+            except TooFewAlgorithms as error:
+                if not self.may_lack_algorithms:
+                    raise
+                self.lacking[kind] = error
+            else:
+                self.across[kind] = algorithm_across(kind, chosen, own, context)
         self.order = self._scheduler("intra_dimension_scheduling", "queue")
         self.dimension_order()
 
@@ -159,7 +173,8 @@ class Session(SystemSession):
             for ways, traffic_class in zip(self._queues.directions, _traffic_classes(system.options, len(dimensions)), strict=True)
             for _ in ways
         ]
-        self._stages = {kind: self._make_stages(system.algorithms[kind], system.across[kind], dimensions) for kind in Collective}
+        self._lacking = system.lacking
+        self._stages = {kind: self._make_stages(own, system.across[kind], dimensions) for kind, own in system.algorithms.items()}
         self._order = system.dimension_order()
         self.cuts_by_bandwidth = self._order.cuts_by_bandwidth
         self.later_first = system.options.scheduling_policy == "lifo"
@@ -208,7 +223,7 @@ class Session(SystemSession):
 
     def issue(self, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
         """Cut a collective into chunks and give each its phases. What is kept comes as a tuple."""
-        self._rules.check(operation)
+        self._check(operation)
         group = self._part_of_platform(operation)
         if operation.algorithm or group is not None:
             return self._issue_in_one(operation, self._only_stage(operation, group))
@@ -263,14 +278,21 @@ class Session(SystemSession):
             rest -= taken
         return chunks
 
+    def _check(self, operation: Communicate) -> None:
+        """Raise InputError for a collective that the system refuses, or for which it has too few algorithms."""
+        self._rules.check(operation)
+        if operation.collective in self._lacking and not operation.algorithm:
+            raise InputError(str(self._lacking[operation.collective]))
+
     def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:
         """The queue of the dimension whose turn it is."""
-        self._rules.check(operation)
+        self._check(operation)
         queue, _ = self._queues.take(operation.collective, operation.collective, dimension, logical)
         return Place(queue, URGENT_PRIORITY if operation.urgent else None)
 
     def repeats(self, operation: Communicate) -> bool:
         """Whether nothing takes turns."""
+        self._check(operation)
         group = self._part_of_platform(operation)
         if operation.algorithm or group is not None:
             return not self._takes_turns(self._only_stage(operation, group))

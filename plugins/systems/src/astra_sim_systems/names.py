@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from astra_sim.fabric import stripes_over_directions, uniform_links_of
 from astra_sim.platform import Dimension, is_power_of_two
 from astra_sim.schedule import Collective
 
@@ -51,9 +52,19 @@ def algorithm(text: str) -> str:
     return f"{plugin}?window={window}" if window else plugin
 
 
-def default_algorithm(kind: Collective, dimension: Dimension) -> str:
-    """What `auto` stands for in a ring, a switch or fully connected NPUs."""
+BOTH_DIRECTIONS = "ring?directions=2"
+"""The ring algorithm on the links of both directions of a ring."""
+
+
+def default_algorithm(kind: Collective, dimension: Dimension, ranks: int | None = None) -> str:
+    """What `auto` stands for in a ring, a switch or fully connected NPUs, for so many ranks (None: all of the dimension).
+
+    On a ring whose messages have the bandwidth of one direction, all of its NPUs use both. Some of them are no ring.
+    """
     topology = dimension.topology.name
+    uniform = uniform_links_of(dimension)
+    if uniform is not None and uniform.pattern == "ring" and dimension.size > 2 and not stripes_over_directions(dimension):
+        return BOTH_DIRECTIONS if ranks in (None, dimension.size) else "ring"
     if topology == "fully_connected" or (topology == "switch" and kind is Collective.ALL_TO_ALL):
         return "direct"
     if topology == "switch" and is_power_of_two(dimension.size):
@@ -65,10 +76,16 @@ ANY_NUMBER, POWERS_OF_TWO, ALL_AT_ONCE = "ring", "halving_doubling", "direct"
 """The algorithms among which `auto` chooses: for any number of ranks, for powers of two, and that sends all messages at once."""
 
 
+def goes_by_topology(dimension: Dimension) -> bool:
+    """Whether `auto` stands for the `default_algorithm` of a dimension."""
+    return dimension.topology.name in ("ring", "switch", "fully_connected") or dimension.size == 1
+
+
 def candidates(kind: Collective, dimension: Dimension) -> tuple[str, ...]:
-    """What `auto` may stand for in a dimension: one algorithm by its topology, or several of which the fastest is taken."""
-    if dimension.topology.name in ("ring", "switch", "fully_connected") or dimension.size == 1:
-        return (default_algorithm(kind, dimension),)
+    """What `auto` may stand for in a dimension: what its topology says, or several algorithms of which the fastest is taken."""
+    if goes_by_topology(dimension):
+        specs = default_algorithm(kind, dimension), default_algorithm(kind, dimension, ranks=1)
+        return specs[: len(set(specs))]
     return (ANY_NUMBER, ALL_AT_ONCE) if kind is Collective.ALL_TO_ALL else (ANY_NUMBER, POWERS_OF_TWO, ALL_AT_ONCE)
 
 

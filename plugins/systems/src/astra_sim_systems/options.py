@@ -11,6 +11,12 @@ class ChunkingOptions:
     """Options of the system layer. An algorithm is a name for all dimensions, or a list with one for each."""
 
     scheduling_policy: str = option("lifo", choices=("lifo", "fifo"), help="lifo: later collectives go first; fifo: earlier ones")
+    admission: str = option(
+        "common",
+        choices=("common", "own"),
+        help="order in which NPUs of a program begin chunks: common: that of the first NPU to begin each; own: each its own, as ASTRA-sim "
+        "does: where NPUs are out of step they may wait for each other, which is an error",
+    )
     endpoint_delay_ns: int = option(10, minimum=0, help="time an endpoint needs for every message, before it can go on", unit="ns")
     active_chunks_per_dimension: int = option(1, minimum=1, help="chunks of a dimension that run at a time, shared among its queues")
     splits: int = option(1, minimum=1, maximum=1_000_000, help="chunks into which a collective is cut")

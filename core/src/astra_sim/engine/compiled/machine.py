@@ -47,7 +47,7 @@ _programs: WeakKeyDictionary[Rows[Task], dict[tuple[int, tuple[int, ...] | None]
 class _Program(NamedTuple):
     """A program as the machine takes it, and whether its tasks send or receive messages."""
 
-    columns: tuple[list[bytes], bytes, bytes, bytes, bytes]
+    columns: tuple[list[bytes], bytes, bytes, bytes, bytes, bytes]
     has_messages: bool
 
     @classmethod
@@ -56,8 +56,9 @@ class _Program(NamedTuple):
         peers = [peer_numbers(task.peer, npus) for task in tasks.kinds]
         of_tasks = [each for place, each in enumerate(zip(*tasks.kinds, strict=True)) if Task._fields[place] not in ("after", "peer")]
         fields = [packed(numbers, "q") for numbers in [*of_tasks, *zip(*peers, strict=True)]]
-        after, times = tasks.after, b"" if tasks.times is None else tasks.times.tobytes()
-        columns = fields, tasks.kind_of.tobytes(), times, after.end.tobytes(), after.rows.tobytes()
+        after = tasks.after
+        times, priorities = (b"" if each is None else each.tobytes() for each in (tasks.times, tasks.priorities))
+        columns = fields, tasks.kind_of.tobytes(), times, priorities, after.end.tobytes(), after.rows.tobytes()
         return cls(columns, any(task.kind in (SEND, RECEIVE) for task in tasks.kinds))
 
 
@@ -133,21 +134,23 @@ class CompiledEngine:
         check_ports(ports, self._npus)
         self._machine.add_ports(list(ports))
 
-    def keep_causes(self) -> None:
-        """Keep which event brings about which."""
-        self._machine.keep_causes()
+    def keep_causes(self, messages: bool = False) -> None:
+        """Keep which event brings about which; with `messages` all of these, too."""
+        self._machine.keep_causes(messages)
 
     def critical_path(self) -> list[Link]:
         """The links that lead to what happened last."""
-        kinds = list(LinkKind)
-        number_of, *rest = (view(column, "q") for column in self._machine.critical_path())
-        return list(map(Link, map(kinds.__getitem__, number_of), *rest))
+        return _links(self._machine.critical_path())
+
+    def carried(self) -> list[Link]:
+        """The messages that have arrived, where they are kept."""
+        return _links(self._machine.carried())
 
     def observe(self, npu: int) -> None:
         """Keep the moments of an NPU."""
         self._machine.observe(npu)
 
-    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
         columns = task_rows(tasks)
         key = self._npus, tuple(npus) if len(npus) == 1 else None
@@ -159,7 +162,7 @@ class CompiledEngine:
                 _programs.setdefault(columns, {})[key] = program
         if program.has_messages:
             self._use_table()
-        self._machine.add_program(*program.columns, list(npus))
+        self._machine.add_program(*program.columns, list(npus), agreement)
         self._issuers.append(issue)
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
@@ -285,3 +288,10 @@ class CompiledEngine:
             if not 0 <= number <= self.messages:
                 raise not_under_way(self._network, number)
         return delivery[0], list(delivery[1]), list(delivery[2])
+
+
+def _links(columns: Sequence[bytes]) -> list[Link]:
+    """Links from their columns."""
+    kinds = list(LinkKind)
+    number_of, *rest = (view(column, "q") for column in columns)
+    return list(map(Link, map(kinds.__getitem__, number_of), *rest))

@@ -44,7 +44,10 @@ class Entry:
 class Causes:
     """The chains of links that lead to what happens."""
 
-    def __init__(self) -> None:
+    def __init__(self, messages: bool = False) -> None:
+        """With `messages` all that have arrived are kept, too."""
+        self.messages: list[Link] = []
+        self._keeps_messages = messages
         self._scheduled: dict[EventKey, Entry] = {}
         self._under_way: dict[int, Entry] = {}
         self._now: Entry | None = None
@@ -76,12 +79,19 @@ class Causes:
         """An event happens now."""
         self._now = self._scheduled.pop(key)
         self._now.label = label
+        if self._keeps_messages and label.kind in (LinkKind.MESSAGE, LinkKind.POINT_TO_POINT):
+            self.messages.append(_link(self._now))
 
     def path(self) -> list[Link]:
         """The links that lead to what happened last, in order."""
         links, entry = [], self._now
         while entry is not None:
-            label, begin = entry.label, entry.parent.end if entry.parent is not None else 0
-            links.append(Link(label.kind, begin, entry.end, entry.npu, label.task, label.step, entry.to, entry.bytes))
+            links.append(_link(entry))
             entry = entry.parent
         return links[::-1]
+
+
+def _link(entry: Entry) -> Link:
+    """An entry as a link."""
+    label, begin = entry.label, entry.parent.end if entry.parent is not None else 0
+    return Link(label.kind, begin, entry.end, entry.npu, label.task, label.step, entry.to, entry.bytes)

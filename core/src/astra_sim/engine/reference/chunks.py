@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from astra_sim.engine.interface import LinkKind, PhaseStep, PhaseStepRecord, PhaseStepRecords, RankState
 from astra_sim.engine.orders import Job, Order
+from astra_sim.engine.reference.agreement import Agreements, Key
 from astra_sim.engine.reference.causes import Label
 from astra_sim.engine.reference.events import Events, StepEnd
 from astra_sim.engine.reference.phases import POSTED, Phases, Rank
@@ -26,6 +27,8 @@ class StepRun:
 
     `number` counts through the steps of all plans, `chunk` through those of the collective, `place` through the steps of the chunk, of
     which `following` is the next. `rank` runs it, where it is a phase.
+
+    `key` is what its chunk is on all NPUs of the program; a chunk waits in one queue at a time.
     """
 
     __slots__ = (
@@ -33,6 +36,7 @@ class StepRun:
         "ended_at",
         "following",
         "job",
+        "key",
         "number",
         "place",
         "queue",
@@ -53,15 +57,17 @@ class StepRun:
         self.queue = queue
         self.rank: Rank | None = None
         self.following: StepRun | None = None
+        self.key: Key = task.number, chunk
         self.queued_at = self.started_at = self.ended_at = -1
 
 
 class Chunks:
     """The chunks of all NPUs, and their queues. `chunk_ended` is told the collective of a chunk that has ended."""
 
-    def __init__(self, events: Events, phases: Phases, npus: int, chunk_ended: Callable[[TaskRun], None]) -> None:
+    def __init__(self, events: Events, phases: Phases, agreements: Agreements, npus: int, chunk_ended: Callable[[TaskRun], None]) -> None:
         self._events = events
         self._phases = phases
+        self._agreements = agreements
         self._chunk_ended = chunk_ended
         self._queues: list[list[Queue[StepRun]]] = [[] for _ in range(npus)]
         self._steps: dict[int, list[StepRun]] = {}
@@ -130,8 +136,8 @@ class Chunks:
         if step.queue is None:
             self._begin(step)
             return
-        step.queue.enter(step, step.job)
-        self._pump(step.queue)
+        step.queue.enter(step, step.key, step.job)
+        self._pump(step.task.npu, step.step.queue)
 
     def finish(self, step: StepRun) -> None:
         """A step has ended: go on to the next of its chunk, and let others have its slot."""
@@ -146,16 +152,19 @@ class Chunks:
             if following.queue is None:
                 self._begin(following)
             else:
-                following.queue.enter(following, following.job)
+                following.queue.enter(following, following.key, following.job)
         # The queue that a chunk leaves goes on before the one that it enters.
         if step.queue is not None:
-            self._pump(step.queue)
+            self._pump(step.task.npu, step.step.queue)
         if following is not None and following.queue is not None:
-            self._pump(following.queue)
+            self._pump(step.task.npu, following.step.queue)
 
-    def _pump(self, queue: Queue[StepRun]) -> None:
-        """Begin the steps that have a slot."""
-        while (step := queue.start()) is not None:
+    def _pump(self, npu: int, number: int) -> None:
+        """Begin the steps that have a slot in a queue, in the order that NPUs have agreed on where they do."""
+        queue, agreement = self._queues[npu][number], self._agreements.of_queue(npu, number)
+        while (step := queue.start(agreement.next(npu) if agreement else None)) is not None:
+            if agreement is not None:
+                agreement.take(npu, step.key)
             self._begin(step)
 
     def _begin(self, step: StepRun) -> None:

@@ -6,7 +6,8 @@ about in the same instant is another round. Within a stage things happen in the 
 which what leads to them was scheduled. For a timer that is its start; for the end of a phase, when its last token was scheduled, when
 the message that brought it was sent, when the token that sent it was scheduled, and so on. An earlier history goes first, then what its
 NPU scheduled earlier. Where NPUs wait for each other (on a network with contention, or at a port of memory), what any NPU scheduled
-earlier goes first, and the tokens of an NPU happen together.
+earlier goes first, and the tokens of an NPU happen together. Messages that a network delivers at one instant keep the order in which it
+delivers them: none counts with an earlier history than those before it.
 
 ASTRA-sim keeps a list of events for every instant, and one for every NPU and instant of what its endpoint does, which comes to the
 same. So without contention nothing depends on the order in which NPUs are visited, nor ever on a hash or an address, and equal inputs

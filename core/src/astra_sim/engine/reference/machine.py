@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from astra_sim.engine.interface import BusOptions, History, Issue, Link, LinkKind, PhaseStepRecords, RankState, Task
 from astra_sim.engine.orders import Order
+from astra_sim.engine.reference.agreement import Agreements
 from astra_sim.engine.reference.causes import Causes, Label
 from astra_sim.engine.reference.chunks import Chunks
 from astra_sim.engine.reference.collectives import Collectives
@@ -61,10 +62,11 @@ class ReferenceEngine:
         self._events = Events(contended=isinstance(network, EventNetwork))
         self._transport = Transport(self._events, network)
         self._phases = Phases(self._events, self._transport, endpoint_ps, memory_ps or (lambda size: 0), rendezvous, bus)
-        self._chunks = Chunks(self._events, self._phases, npus, self._chunk_ended)
+        agreements = Agreements()
+        self._chunks = Chunks(self._events, self._phases, agreements, npus, self._chunk_ended)
         self._collectives = Collectives(self._events, self._phases, self._chunks)
         self._point_to_point = PointToPoint(self._events, self._transport, npus, rendezvous)
-        self._tasks = Tasks(self._events, self._collectives, self._point_to_point, npus)
+        self._tasks = Tasks(self._events, self._collectives, self._point_to_point, agreements, npus)
         self._handlers: dict[type, Callable[..., None]] = {
             MessageArrival: self._phases.on_arrival,
             RequestArrival: self._phases.on_request,
@@ -118,9 +120,9 @@ class ReferenceEngine:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
         self._events.contended |= self._tasks.add_ports(ports)
 
-    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
-        self._tasks.add_program(tasks, npus, issue)
+        self._tasks.add_program(tasks, npus, issue, agreement)
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
         """Groups that run phases together; with `loop_back` the first NPU stands for all. Returns their number."""
@@ -139,9 +141,9 @@ class ReferenceEngine:
     def observe(self, npu: int) -> None:
         """Keep the moments of an NPU: those of all are kept here."""
 
-    def keep_causes(self) -> None:
-        """Keep which event brings about which."""
-        self._events.causes = Causes()
+    def keep_causes(self, messages: bool = False) -> None:
+        """Keep which event brings about which; with `messages` all of these, too."""
+        self._events.causes = Causes(messages)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -184,6 +186,10 @@ class ReferenceEngine:
     def critical_path(self) -> list[Link]:
         """The links that lead to what happened last; none where causes are not kept."""
         return self._events.causes.path() if self._events.causes is not None else []
+
+    def carried(self) -> list[Link]:
+        """The messages that have arrived; none where they are not kept."""
+        return self._events.causes.messages if self._events.causes is not None else []
 
     # -- running -------------------------------------------------------------------------------------------------------
 

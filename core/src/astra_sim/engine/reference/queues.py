@@ -6,7 +6,8 @@ import abc
 from typing import Generic, TypeVar
 
 from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
-from astra_sim.engine.reference.waiting import Waiting
+from astra_sim.engine.reference.agreement import Key
+from astra_sim.engine.reference.waiting import Node, Waiting
 
 Entry = TypeVar("Entry")
 
@@ -21,14 +22,14 @@ class Queue(abc.ABC, Generic[Entry]):
         self.running = 0
 
     @abc.abstractmethod
-    def enter(self, entry: Entry, job: Job) -> None:
+    def enter(self, entry: Entry, key: Key, job: Job) -> None:
         """Let something wait at the place that the order gives it. Raises PluginError."""
 
-    def start(self) -> Entry | None:
-        """Give the next one a slot; None where no slot is free or nothing waits."""
+    def start(self, wanted: Key | None = None) -> Entry | None:
+        """Give the next one a slot, or the one with the key that is wanted; None where no slot is free, or it does not wait here."""
         if self.running == self.slots:
             return None
-        entry = self._next()
+        entry = self._next() if wanted is None else self._take(wanted)
         if entry is not None:
             self.running += 1
         return entry
@@ -41,6 +42,10 @@ class Queue(abc.ABC, Generic[Entry]):
     def _next(self) -> Entry | None:
         """The next one, which is about to run."""
 
+    @abc.abstractmethod
+    def _take(self, key: Key) -> Entry | None:
+        """The one with a key, which is about to run; None where it does not wait here."""
+
 
 class AskedQueue(Queue[Entry]):
     """A queue whose order is a function. It is shown all jobs, those that run in front."""
@@ -50,12 +55,14 @@ class AskedQueue(Queue[Entry]):
         self._order = order
         self._jobs: list[Job] = []
         self._entries: list[Entry] = []
+        self._keys: list[Key] = []
 
-    def enter(self, entry: Entry, job: Job) -> None:
+    def enter(self, entry: Entry, key: Key, job: Job) -> None:
         """Ask for the place."""
         place = place_of(self._order, self._jobs, self.running, job)
         self._jobs.insert(place, job)
         self._entries.insert(place, entry)
+        self._keys.insert(place, key)
 
     def leave(self, entry: Entry) -> None:
         """Let something that runs go."""
@@ -63,9 +70,20 @@ class AskedQueue(Queue[Entry]):
         place = self._entries.index(entry)
         del self._entries[place]
         del self._jobs[place]
+        del self._keys[place]
 
     def _next(self) -> Entry | None:
         return self._entries[self.running] if self.running < len(self._entries) else None
+
+    def _take(self, key: Key) -> Entry | None:
+        if key not in self._keys[self.running :]:
+            return None
+        # What runs stays in front.
+        place = self._keys.index(key, self.running)
+        self._entries.insert(self.running, self._entries.pop(place))
+        self._jobs.insert(self.running, self._jobs.pop(place))
+        self._keys.insert(self.running, self._keys.pop(place))
+        return self._entries[self.running]
 
 
 class RuledQueue(Queue[Entry]):
@@ -75,23 +93,32 @@ class RuledQueue(Queue[Entry]):
         super().__init__(slots)
         self._order = order
         self._rules = order.rules
-        self._waiting: Waiting[Entry] = Waiting()
+        self._waiting: Waiting[tuple[Entry, Key]] = Waiting()
+        self._nodes: dict[Key, Node[tuple[Entry, Key]]] = {}
         self._standings: dict[tuple[str, int, int], Standing] = {}
 
-    def enter(self, entry: Entry, job: Job) -> None:
+    def enter(self, entry: Entry, key: Key, job: Job) -> None:
         """Find the place by the rule for this kind of job."""
         standing = self._standings.get(job[1:])
         if standing is None:
             standing = self._standings[job[1:]] = self._order.standing(job)
         rule = self._rules[standing.rule]
         seen = zip(self._rules, standing.keys, standing.sides, strict=True)
-        marks = [(-job.priority if by.key is None else key, side) for by, key, side in seen]
+        marks = [(-job.priority if by.key is None else mark, side) for by, mark, side in seen]
         limit = marks[standing.rule][0] - rule.before_equal
         first_stays = rule.in_turn is not None and self.running > 0
-        self._waiting.insert(self._waiting.place(standing.rule, limit, first_stays), entry, marks)
+        self._nodes[key] = self._waiting.insert(self._waiting.place(standing.rule, limit, first_stays), (entry, key), marks)
 
     def _next(self) -> Entry | None:
-        return self._waiting.pop() if len(self._waiting) else None
+        if not len(self._waiting):
+            return None
+        entry, key = self._waiting.pop()
+        del self._nodes[key]
+        return entry
+
+    def _take(self, key: Key) -> Entry | None:
+        node = self._nodes.pop(key, None)
+        return None if node is None else self._waiting.take(node)[0]
 
 
 def make_queue(slots: int, order: Order) -> Queue[Entry]:

@@ -1,8 +1,9 @@
 """The tasks of NPUs: their programs, who waits for whom, and the units that they need.
 
 A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
-are ready the one with the lowest number. What a task does when it begins depends on its kind: it takes its delay, uses the port of its
-NPU's memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of them.
+are ready the one with the lowest priority, which is its number unless the program has other priorities. What a task does when it begins
+depends on its kind: it takes its delay, uses the port of its NPU's memory for so long, sends or receives a message, or issues the chunks of
+a collective, and ends its delay after the last of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,21 @@ import heapq
 from collections.abc import Sequence
 from itertools import groupby
 
-from astra_sim.engine.interface import ACCESS, JOIN, MAX_UNITS, RECEIVE, SEND, TIMER, Issue, Task, check_ports, check_program, task_rows
+from astra_sim.engine.interface import (
+    ACCESS,
+    COLLECTIVE,
+    JOIN,
+    MAX_UNITS,
+    RECEIVE,
+    SEND,
+    TIMER,
+    Issue,
+    Task,
+    check_ports,
+    check_program,
+    task_rows,
+)
+from astra_sim.engine.reference.agreement import Agreements
 from astra_sim.engine.reference.collectives import Collectives
 from astra_sim.engine.reference.events import Events, TaskEnd
 from astra_sim.engine.reference.point_to_point import PointToPoint
@@ -38,11 +53,12 @@ class TaskRun:
     Of a collective, `chunks` have not ended yet.
     """
 
-    __slots__ = ("began_at", "chunks", "ended_at", "npu", "number", "program", "ready_at", "successors", "task", "waits")
+    __slots__ = ("began_at", "chunks", "ended_at", "npu", "number", "priority", "program", "ready_at", "successors", "task", "waits")
 
-    def __init__(self, npu: int, number: int, task: Task, program: Program) -> None:
+    def __init__(self, npu: int, number: int, priority: int, task: Task, program: Program) -> None:
         self.npu = npu
         self.number = number
+        self.priority = priority
         self.task = task
         self.program = program
         self.waits = len(task.after)
@@ -51,28 +67,70 @@ class TaskRun:
         self.ready_at = self.began_at = self.ended_at = -1
 
 
+def _order(task: TaskRun) -> tuple[int, int, int]:
+    """Tasks that are ready at once start in the order of these: by NPU, then by priority."""
+    return task.npu, task.priority, task.number
+
+
 class Units:
-    """The units of an NPU: which are busy, and the ready tasks of each by number; the last is for tasks that need none."""
+    """The units of an NPU: which are busy, and the ready tasks of each by priority; the last is for tasks that need none.
 
-    __slots__ = ("busy", "ready")
+    Collectives that need a unit are ready by themselves: where NPUs agree on the order of theirs, one may have to wait for another.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_agreements", "_collectives", "_npu", "_ready", "busy")
+
+    def __init__(self, npu: int, agreements: Agreements) -> None:
+        self._npu = npu
+        self._agreements = agreements
+        self._ready: list[list[tuple[int, int, TaskRun]]] = [[] for _ in range(MAX_UNITS + 1)]
+        self._collectives: list[dict[int, TaskRun]] = [{} for _ in range(MAX_UNITS)]
         self.busy = [False] * MAX_UNITS
-        self.ready: list[list[tuple[int, TaskRun]]] = [[] for _ in range(MAX_UNITS + 1)]
 
     def add(self, task: TaskRun) -> None:
         """A task is ready."""
-        heapq.heappush(self.ready[task.task.unit], (task.number, task))
+        if _takes_turns(task):
+            self._collectives[task.task.unit][task.number] = task
+        else:
+            heapq.heappush(self._ready[task.task.unit], (task.priority, task.number, task))
 
     def next(self) -> TaskRun | None:
-        """Take the ready task of the lowest number whose unit is not busy, and make it busy."""
-        free = [ready for unit, ready in enumerate(self.ready) if ready and (unit == MAX_UNITS or not self.busy[unit])]
-        if not free:
+        """Take the ready task of the lowest priority whose unit is not busy, and make it busy."""
+        units = [unit for unit in range(MAX_UNITS) if not self.busy[unit]]
+        heaps = [self._ready[unit] for unit in (*units, MAX_UNITS)]
+        agreed = [self._next_collective(unit) for unit in units]
+        tasks = [heap[0][-1] for heap in heaps if heap] + [task for task in agreed if task is not None]
+        if not tasks:
             return None
-        task = heapq.heappop(min(free))[1]
-        if task.task.unit >= 0:
-            self.busy[task.task.unit] = True
+        task = min(tasks, key=_order)
+        unit = task.task.unit
+        if unit >= 0:
+            self.busy[unit] = True
+        if not _takes_turns(task):
+            heapq.heappop(self._ready[unit])
+            return task
+        del self._collectives[unit][task.number]
+        agreement = self._agreements.of_unit(self._npu, unit)
+        if agreement is not None:
+            agreement.take(self._npu, (task.number, 0))
         return task
+
+    def ready(self) -> list[TaskRun]:
+        """The ready tasks."""
+        return [task for heap in self._ready for _, _, task in heap] + [task for ready in self._collectives for task in ready.values()]
+
+    def _next_collective(self, unit: int) -> TaskRun | None:
+        """The collective that may take a unit next; None where it is not ready."""
+        ready, agreement = self._collectives[unit], self._agreements.of_unit(self._npu, unit)
+        wanted = agreement.next(self._npu) if agreement is not None else None
+        if wanted is not None:
+            return ready.get(wanted[0])
+        return min(ready.values(), key=_order, default=None)
+
+
+def _takes_turns(task: TaskRun) -> bool:
+    """Whether a task is a collective that needs a unit."""
+    return task.task.kind == COLLECTIVE and task.task.unit >= 0
 
 
 class Ports:
@@ -103,8 +161,9 @@ class Ports:
 class Tasks:
     """The tasks of all NPUs."""
 
-    def __init__(self, events: Events, collectives: Collectives, point_to_point: PointToPoint, npus: int) -> None:
+    def __init__(self, events: Events, collectives: Collectives, point_to_point: PointToPoint, agreements: Agreements, npus: int) -> None:
         self._events = events
+        self._agreements = agreements
         self._collectives = collectives
         self._point_to_point = point_to_point
         self._npus = npus
@@ -122,9 +181,10 @@ class Tasks:
         """Say which port each NPU uses. Returns whether some NPUs share one."""
         return self._ports.add(ports, self._npus)
 
-    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue) -> None:
-        """Let NPUs run a program."""
-        check_program(task_rows(tasks), npus, self._npus)
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int) -> None:
+        """Let NPUs run a program, which is of an agreement (-1: of none)."""
+        rows = task_rows(tasks)
+        check_program(rows, npus, self._npus)
         for number, given in enumerate(tasks):
             for other in given.after:
                 if not 0 <= other < number:
@@ -132,11 +192,15 @@ class Tasks:
         program = Program(self._programs, len(npus), issue, any(task.unit >= 0 for task in kinds_of(tasks)))
         self._programs += 1
         self._collectives.add_program(tasks)
+        if agreement >= 0:
+            self._agreements.join(agreement, npus)
         for npu in npus:
             if npu in self._tasks:
                 raise ValueError(f"NPU {npu} has a program already")
-            own = self._tasks[npu] = [TaskRun(npu, number, task, program) for number, task in enumerate(tasks)]
-            for task in own:
+            priorities = range(len(tasks)) if rows.priorities is None else rows.priorities
+            own = [TaskRun(npu, number, *each, program) for number, each in enumerate(zip(priorities, tasks, strict=True))]
+            self._tasks[npu] = own
+            for task in sorted(own, key=_order):
                 for other in task.task.after:
                     own[other].successors.append(task)
                 if not task.waits:
@@ -160,7 +224,7 @@ class Tasks:
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
-        waiting = {task for units in self._units.values() for ready in units.ready for _, task in ready}
+        waiting = {task for units in self._units.values() for task in units.ready()}
         return [
             (npu, task.number, task.ready_at >= 0 and task not in waiting)
             for npu, tasks in sorted(self._tasks.items())
@@ -177,7 +241,7 @@ class Tasks:
 
     def start_all(self) -> None:
         """Make the tasks of programs that were added ready where they wait for nothing."""
-        starting, self._to_start = sorted(self._to_start, key=lambda task: (task.npu, task.number)), []
+        starting, self._to_start = sorted(self._to_start, key=_order), []
         for npu, group in groupby(starting, key=lambda task: task.npu):
             tasks = list(group)
             if tasks[0].program.has_units:
@@ -203,8 +267,8 @@ class Tasks:
             self._begin(task)
 
     def _pump_units(self, npu: int, tasks: Sequence[TaskRun]) -> None:
-        """Make tasks ready, and begin those that find their unit free in order of number."""
-        units = self._units.setdefault(npu, Units())
+        """Make tasks ready, and begin those that find their unit free in order of priority."""
+        units = self._units.setdefault(npu, Units(npu, self._agreements))
         self._add_ready(units, tasks)
         while (task := units.next()) is not None:
             if task.task.kind in _TAKE_TIME:

@@ -31,6 +31,8 @@ class Transport:
         self._class_of_queue: Sequence[int] = ()
         # A time up to which the network has nothing more to deliver (None: for ever).
         self._quiet_until: int | None = -1
+        # When the network delivered last, and the latest history of what it delivered then.
+        self._latest: tuple[int, History] = (-1, ())
 
     @property
     def undelivered(self) -> int:
@@ -105,7 +107,11 @@ class Transport:
         return self._class_of_queue[queue] if queue < len(self._class_of_queue) else -1
 
     def _happen(self, time: int, cause: int, message: tuple[int, Happening, History]) -> None:
+        """A message brings about what it does at a time, after those that the network delivered before it at this time."""
         source, what, history = message
+        latest_at, latest = self._latest
+        history = max(history, latest) if latest_at == time else history
+        self._latest = time, history
         if self._events.causes is not None:
             self._events.causes.deliver(cause)
         self._events.push_with(time, source, what, history, history)

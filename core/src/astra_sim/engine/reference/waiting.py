@@ -39,17 +39,18 @@ def _join(left: _Span, right: _Span) -> _Span:
     return _Span(left.first, others, left.first_side, right.last_side)
 
 
-class _Node(Generic[Entry]):
-    """A job: what waits, how the rules see it, and its subtrees. `weight` is at most that of the node above."""
+class Node(Generic[Entry]):
+    """A job: what waits, how the rules see it, its subtrees and the node above. `weight` is at most that of the node above."""
 
-    __slots__ = ("entry", "left", "marks", "right", "size", "spans", "weight")
+    __slots__ = ("above", "entry", "left", "marks", "right", "size", "spans", "weight")
 
     def __init__(self, entry: Entry, marks: list[tuple[int, int]], weight: int) -> None:
         self.entry = entry
         self.marks = marks
         self.weight = weight
-        self.left: _Node[Entry] | None = None
-        self.right: _Node[Entry] | None = None
+        self.above: Node[Entry] | None = None
+        self.left: Node[Entry] | None = None
+        self.right: Node[Entry] | None = None
         self.update()
 
     def update(self) -> None:
@@ -59,11 +60,13 @@ class _Node(Generic[Entry]):
         self.spans = [_Span(key, _NO_KEY, side, side) for key, side in self.marks]
         if left is not None:
             self.spans = list(map(_join, left.spans, self.spans))
+            left.above = self
         if right is not None:
             self.spans = list(map(_join, self.spans, right.spans))
+            right.above = self
 
 
-def _size(node: _Node[Entry] | None) -> int:
+def _size(node: Node[Entry] | None) -> int:
     return 0 if node is None else node.size
 
 
@@ -71,7 +74,7 @@ class Waiting(Generic[Entry]):
     """What waits, in order."""
 
     def __init__(self) -> None:
-        self._root: _Node[Entry] | None = None
+        self._root: Node[Entry] | None = None
         self._random = 1
 
     def __len__(self) -> int:
@@ -97,16 +100,30 @@ class Waiting(Generic[Entry]):
             node, before, closed = node.right, side, False
         return place
 
-    def insert(self, place: int, entry: Entry, marks: list[tuple[int, int]]) -> None:
-        """Put something at a place; `marks` are its key and side by each rule."""
+    def insert(self, place: int, entry: Entry, marks: list[tuple[int, int]]) -> Node[Entry]:
+        """Put something at a place; `marks` are its key and side by each rule. Returns its node."""
         self._random = (self._random * 6364136223846793005 + 1442695040888963407) % 2**64
-        self._root = _insert(self._root, place, _Node(entry, marks, self._random >> 32))
+        made = Node(entry, marks, self._random >> 32)
+        self._set_root(_insert(self._root, place, made))
+        return made
 
     def pop(self) -> Entry:
         """Take out the first."""
         assert self._root is not None
-        first, self._root = _pop(self._root)
+        first, root = _pop(self._root)
+        self._set_root(root)
         return first
+
+    def take(self, node: Node[Entry]) -> Entry:
+        """Take out a node."""
+        assert self._root is not None
+        self._set_root(_erase(self._root, _place_of(node)))
+        return node.entry
+
+    def _set_root(self, root: Node[Entry] | None) -> None:
+        self._root = root
+        if root is not None:
+            root.above = None
 
 
 def _is_in(span: _Span, limit: int, before: int, closed: bool) -> bool:
@@ -114,7 +131,7 @@ def _is_in(span: _Span, limit: int, before: int, closed: bool) -> bool:
     return span.others > limit or (span.first > limit and not closed and not _take_turns(before, span.first_side))
 
 
-def _insert(node: _Node[Entry] | None, place: int, made: _Node[Entry]) -> _Node[Entry]:
+def _insert(node: Node[Entry] | None, place: int, made: Node[Entry]) -> Node[Entry]:
     if node is None:
         return made
     if made.weight > node.weight:
@@ -130,7 +147,7 @@ def _insert(node: _Node[Entry] | None, place: int, made: _Node[Entry]) -> _Node[
     return node
 
 
-def _split(node: _Node[Entry] | None, place: int) -> tuple[_Node[Entry] | None, _Node[Entry] | None]:
+def _split(node: Node[Entry] | None, place: int) -> tuple[Node[Entry] | None, Node[Entry] | None]:
     """The jobs before a place, and the others."""
     if node is None:
         return None, None
@@ -144,9 +161,47 @@ def _split(node: _Node[Entry] | None, place: int) -> tuple[_Node[Entry] | None, 
     return node, right
 
 
-def _pop(node: _Node[Entry]) -> tuple[Entry, _Node[Entry] | None]:
+def _pop(node: Node[Entry]) -> tuple[Entry, Node[Entry] | None]:
     if node.left is None:
         return node.entry, node.right
     first, node.left = _pop(node.left)
     node.update()
     return first, node
+
+
+def _place_of(node: Node[Entry]) -> int:
+    """How many jobs are before a node."""
+    place = _size(node.left)
+    while node.above is not None:
+        if node.above.right is node:
+            place += _size(node.above.left) + 1
+        node = node.above
+    return place
+
+
+def _erase(node: Node[Entry], place: int) -> Node[Entry] | None:
+    """What is left without the job at a place."""
+    before = _size(node.left)
+    if place == before:
+        return _merge(node.left, node.right)
+    if place < before:
+        assert node.left is not None
+        node.left = _erase(node.left, place)
+    else:
+        assert node.right is not None
+        node.right = _erase(node.right, place - before - 1)
+    node.update()
+    return node
+
+
+def _merge(left: Node[Entry] | None, right: Node[Entry] | None) -> Node[Entry] | None:
+    """Jobs, and others behind them."""
+    if left is None or right is None:
+        return left or right
+    if left.weight > right.weight:
+        left.right = _merge(left.right, right)
+        left.update()
+        return left
+    right.left = _merge(left, right.left)
+    right.update()
+    return right

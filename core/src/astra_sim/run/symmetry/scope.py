@@ -56,6 +56,12 @@ class Choice:
         """How many of `npus` NPUs are simulated."""
         return len(self.classes) if self.scope is Scope.CLASSES else self.npu_numbers(npus)
 
+    def stands_for(self, npu: int) -> int:
+        """How many NPUs an NPU that is simulated stands for; 0: all of its program."""
+        if self.scope is Scope.CLASSES:
+            return next(len(one.members) for one in self.classes if one.representative == npu)
+        return 1 if self.scope is Scope.ALL_NPUS else 0
+
     def messages(self, planned: int, sent: int) -> int:
         """Messages of all NPUs, of which collectives have planned so many (of classes, in timed phases) and the engine has sent so many."""
         match self.scope:

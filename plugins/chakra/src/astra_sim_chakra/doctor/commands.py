@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import click
@@ -314,12 +314,21 @@ def _print_figures(found: Figures, screen: Screen) -> None:
     screen.text("")
     screen.table(Table(of_ranks, _few(rows, screen), "Ranks", _note(rows, screen)))
     screen.text("")
-    busiest = max((rank.compute_ns for rank in found.ranks), default=0)
     if found.chain_ns is None:
         screen.text("There is no longest chain: ranks wait for each other in a circle (astra trace check).", prose=True)
-    else:
-        text = f"A run takes at least {time(found.chain_ns)}, the longest chain of compute through all ranks ({len(found.chain)} nodes)"
-        screen.text(f"{text}; the busiest accelerator computes for {time(busiest)}.", prose=True)
+        return
+    text = f"A run takes at least {time(found.chain_ns)}, the longest chain of compute through all ranks ({len(found.chain)} nodes)."
+    screen.text(f"{text} {_of_busiest(found, time)}", prose=True)
+
+
+def _of_busiest(found: Figures, time: Callable[[float], str]) -> str:
+    """What the unit of a rank that computes longest says of a run."""
+    busiest = f"The busiest unit of a rank computes for {time(found.busiest_ns)}"
+    if found.chain_ns is None or found.busiest_ns <= found.chain_ns:
+        return f"{busiest}."
+    if found.keeps_order:
+        return f"{busiest}, several nodes at a time, as it was recorded."
+    return f"{busiest}: so long a run takes where it computes one node at a time (system plugin:astra2 with one_at_a_time)."
 
 
 def _few(rows: list[list[str]], screen: Screen) -> list[list[str]]:

@@ -59,13 +59,27 @@ class RankFigures:
 
 @attrs.frozen
 class Figures:
-    """All figures of some traces. `chain_ns` is the longest chain of compute through all ranks (None: circles), with its nodes."""
+    """All figures of some traces. `chain_ns` is the longest chain of compute through all ranks (None: circles), with its nodes.
+
+    `keeps_order`: a run lets an NPU compute several nodes at a time unless it is told otherwise, for the traces say so.
+    """
 
     kinds: list[KindFigures]
     groups: list[GroupFigures]
     ranks: list[RankFigures]
     chain_ns: int | None
     chain: list[tuple[int, str, int]]
+    keeps_order: bool = False
+
+    @property
+    def busiest_ns(self) -> int:
+        """How long the accelerator or the CPU of a rank computes that computes longest."""
+        return max((max(rank.compute_ns, rank.cpu_ns) for rank in self.ranks), default=0)
+
+    @property
+    def one_at_a_time_ns(self) -> int | None:
+        """What no run is shorter than in which a unit computes one node at a time (`system.one_at_a_time`): as much as it computes."""
+        return None if self.chain_ns is None else max(self.chain_ns, self.busiest_ns)
 
     def table(self) -> dict[str, Any]:
         """What `--json` prints."""
@@ -75,6 +89,8 @@ class Figures:
             "groups": [{**attrs.asdict(group), "ranks": list(group.ranks)} for group in self.groups],
             "bound": {
                 "chain_ns": self.chain_ns,
+                "one_at_a_time_ns": self.one_at_a_time_ns,
+                "one_at_a_time": not self.keeps_order,
                 "busiest_rank_ns": max((rank.compute_ns for rank in self.ranks), default=0),
                 "chain": [{"rank": rank, "node": label, "duration_ns": duration} for rank, label, duration in self.chain],
             },
@@ -99,7 +115,8 @@ def figures(checked: Checked) -> Figures:
         weights = [compute_ns(_node(checked, place)) for place in joined.places]
         chain_ns, path = joined.graph.longest(weights)
     steps = [(joined.places[at].rank, label_of(_node(checked, joined.places[at])), weights[at]) for at in path if weights[at]]
-    return Figures(sorted(kinds.values(), key=lambda kind: kind.kind), list(_groups(checked)), ranks, chain_ns, steps)
+    keeps_order = all(trace.keeps_order for trace in checked.opened.traces.values())
+    return Figures(sorted(kinds.values(), key=lambda kind: kind.kind), list(_groups(checked)), ranks, chain_ns, steps, keeps_order)
 
 
 def kind_of(node: Node) -> str:

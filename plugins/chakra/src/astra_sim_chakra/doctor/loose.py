@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.files import read_text
 from google.protobuf.message import DecodeError
 
 from astra_sim_chakra.doctor.findings import Finding
@@ -16,8 +15,8 @@ from astra_sim_chakra.pure import node_label, other_fields
 from astra_sim_chakra.reader import metadata_of, open_trace, read_metadata
 from astra_sim_chakra.schema import ATTRIBUTES, LIMITS, MAX_64, MAX_MESSAGE_BYTES, MAX_MICROSECONDS, NodeType
 from astra_sim_chakra.trace import Metadata, Node
-from astra_sim_chakra.trace_files import JSON, load_trace
-from astra_sim_chakra.trace_json import encoded_messages, parse_document
+from astra_sim_chakra.trace_files import is_json, load_trace, read_document
+from astra_sim_chakra.trace_json import encoded_messages
 
 
 @attrs.frozen(eq=False)
@@ -28,6 +27,11 @@ class LooseTrace:
     metadata: Metadata
     nodes: Sequence[Node]
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a run lets an NPU do several nodes of a sort at a time, for the trace says so."""
+        return self.metadata.keeps_order
 
     @property
     def is_from_pytorch(self) -> bool:
@@ -61,8 +65,8 @@ def label_of(node: Node) -> str:
 
 
 def _messages(path: str) -> tuple[Metadata, Iterator[bytes]]:
-    if path.endswith(JSON):
-        first, nodes = encoded_messages(parse_document(read_text(path), path), path)
+    if is_json(path):
+        first, nodes = encoded_messages(read_document(path), path)
         return metadata_of(first), iter(nodes)
     with open_trace(path) as stream:
         metadata, _ = read_metadata(stream)

@@ -11,13 +11,14 @@ from typing import Any
 import attrs
 from astra_sim import InputError
 from astra_sim.commands import Experiment, build_platform, check_groups, read_groups, shared_plugins
+from astra_sim.files import note_input
 
 from astra_sim_chakra.doctor.findings import Finding
 from astra_sim_chakra.doctor.loose import LooseTrace, read_loosely
-from astra_sim_chakra.ranks import PROTOBUF, extension_of, find_ranks, rank_path
-from astra_sim_chakra.trace_files import JSON
+from astra_sim_chakra.ranks import EXTENSIONS, PROTOBUF, extension_of, find_ranks, rank_path
+from astra_sim_chakra.trace_files import is_json
 
-_ONE_FILE = re.compile(r"(.*)\.(0|[1-9][0-9]{0,8})\.(et|json)")
+_ONE_FILE = re.compile(r"(.*)\.(0|[1-9][0-9]{0,8})(\.(?:et|json)(?:\.gz)?)")
 
 
 @attrs.frozen(eq=False)
@@ -56,13 +57,13 @@ def open_traces(name: str, groups: str | None = None, platform: str | None = Non
     `groups`: the file of process groups (None: `PREFIX.groups.json`, if it is there); `platform`: what `involved_dim` is about.
     """
     if os.path.isfile(name):
-        matched = _ONE_FILE.fullmatch(name)
-        prefix, rank = (matched[1], int(matched[2])) if matched else (os.path.splitext(name)[0], 0)
-        extension = JSON if name.endswith(JSON) else PROTOBUF
+        prefix, rank = _of_file(name)
+        extension = _given(name) or PROTOBUF
         paths, single = {rank: name}, True
     else:
-        prefix = name.removesuffix(PROTOBUF).removesuffix(JSON)
-        extension = JSON if name.endswith(JSON) else extension_of(prefix)
+        given = _given(name)
+        prefix = name.removesuffix(given)
+        extension = given if given not in ("", PROTOBUF) else extension_of(prefix)
         paths, single = {rank: rank_path(prefix, rank, extension) for rank in sorted(find_ranks(prefix, extension))}, False
     if not paths:
         raise InputError(f"{name}: there is no such trace; expected a file, or a prefix with {rank_path(prefix, 0)} and so on")
@@ -74,6 +75,25 @@ def open_traces(name: str, groups: str | None = None, platform: str | None = Non
     named = check_groups(table, ranks, str(file))
     sizes = None if platform is None else _sizes(platform, ranks, single)
     return Opened(name, prefix, extension, traces, ranks, single, named, file, sizes)
+
+
+def _given(name: str) -> str:
+    """The extension of traces that a name has; "" if it has none."""
+    return next((extension for extension in reversed(EXTENSIONS) if name.endswith(extension)), "")
+
+
+def _of_file(name: str) -> tuple[str, int]:
+    """The prefix and the rank of one file.
+
+    A number before `.json` that follows a digit is the rank only where rank 0 lies beside: it ends a version in `et-1.0.4.json`.
+    """
+    matched = _ONE_FILE.fullmatch(name)
+    if matched is None:
+        return name.removesuffix(_given(name)) if _given(name) else os.path.splitext(name)[0], 0
+    prefix, rank, extension = matched[1], int(matched[2]), matched[3]
+    if is_json(name) and prefix[-1:].isdigit() and not os.path.isfile(rank_path(prefix, 0, extension)):
+        return name.removesuffix(extension), 0
+    return prefix, rank
 
 
 def _ranks_of(table: Mapping[str, Any]) -> Iterator[int]:
@@ -89,6 +109,7 @@ def _shared(path: str, kept: dict[bytes, LooseTrace]) -> LooseTrace:
     """The trace in a file; files with equal bytes share their nodes."""
     try:
         with open(path, "rb") as file:
+            note_input(file.fileno())
             digest = hashlib.file_digest(file, "sha256").digest()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None

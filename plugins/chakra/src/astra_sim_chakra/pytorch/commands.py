@@ -21,11 +21,22 @@ from astra_sim_chakra.pytorch.replay import Replay, replay
 @click.argument("kineto", metavar="KINETO.json", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="The linked trace.  [default: ET.linked.json]")
 @click.option("--rank", type=click.IntRange(0), help="Rank of the traces.  [default: what Kineto recorded, else 0]")
+@click.option("--step", metavar="N", type=click.IntRange(0), help="Only ProfilerStep#N, and what it launches.  [default: all]")
+@click.option("--force", is_flag=True, help="Link traces of different processes, ranks or steps, or with little in common.")
 @table_options
 @json_option
 @quiet_option
 def link_command(
-    host: str, kineto: str, output: str | None, rank: int | None, every: bool, units: str | None, as_json: bool, quiet: bool
+    host: str,
+    kineto: str,
+    output: str | None,
+    rank: int | None,
+    step: int | None,
+    force: bool,
+    every: bool,
+    units: str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Join an execution trace of PyTorch and the trace of Kineto that was recorded beside it; both may be gzipped.
 
@@ -39,7 +50,8 @@ def link_command(
     target = output if output is not None else f"{host.removesuffix('.gz').removesuffix('.json')}.linked.json"
     with Progress(enabled=not quiet and not as_json) as progress:
         progress.stage("linking", simulates=False)
-        linked = link(read_host(host), read_kineto(kineto), rank)
+        measured = read_kineto(kineto)
+        linked = link(read_host(host), measured if step is None else measured.of_step(step), rank, force)
         replayed = replay(convert(host_of(linked.table, host)))
         with FileSet() as files:
             files.write(target, _pieces(linked.table))

@@ -8,6 +8,7 @@ import zlib
 from typing import Any
 
 from astra_sim import InputError
+from astra_sim.files import note_input
 
 _GZIP = b"\x1f\x8b"
 
@@ -16,6 +17,7 @@ def read_json(path: str) -> dict[str, Any]:
     """The table in a file. Raises InputError."""
     try:
         with open(path, "rb") as file:
+            note_input(file.fileno())
             data = file.read()
         if data.startswith(_GZIP):
             data = gzip.decompress(data)

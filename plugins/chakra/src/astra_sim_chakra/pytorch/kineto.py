@@ -53,7 +53,10 @@ class Event:
 
 @attrs.frozen(eq=False)
 class Kineto:
-    """The events of a trace, each kind by its begin, and what PyTorch says of its processes."""
+    """The events of a trace, each kind by its begin, and what PyTorch says of its processes.
+
+    `processes` are those of the operators, and `steps` the spans of the profiler's steps, in ns.
+    """
 
     path: str
     operators: list[Event]
@@ -61,6 +64,19 @@ class Kineto:
     kernels: list[Event]
     syncs: list[Event]
     distributed: Mapping[str, Any]
+    processes: frozenset[int] = frozenset()
+    steps: Mapping[int, tuple[int, int]] = attrs.field(factory=dict)
+
+    def of_step(self, number: int) -> Kineto:
+        """What began in a step of the profiler, and what was launched then. Raises InputError where there is no such step."""
+        if number not in self.steps:
+            known = ", ".join(map(str, sorted(self.steps))) or "none"
+            raise InputError(f"{self.path}: there is no ProfilerStep#{number}; steps: {known}")
+        begin, end = self.steps[number]
+        operators, calls = ([each for each in events if begin <= each.begin < end] for events in (self.operators, self.calls))
+        launched = {each.number("correlation") for each in calls} - {None, 0}
+        kernels, syncs = ([each for each in events if each.number("correlation") in launched] for events in (self.kernels, self.syncs))
+        return attrs.evolve(self, operators=operators, calls=calls, kernels=kernels, syncs=syncs, steps={number: (begin, end)})
 
     def groups(self) -> dict[str, list[int]]:
         """The ranks of process groups by name; an empty list is all ranks."""
@@ -81,16 +97,29 @@ def read_kineto(path: str) -> Kineto:
         host = "; this is an execution trace" if "nodes" in table else ""
         raise InputError(f"{path}: expected a trace of Kineto, a table with traceEvents{host}")
     kinds: dict[str, list[Event]] = {}
+    steps: dict[int, tuple[int, int]] = {}
+    processes: set[int] = set()
     for number, event in enumerate(table["traceEvents"]):
         if isinstance(event, dict) and event.get("ph") == "X" and _NAMES.get(str(event.get("cat", "")).lower()):
             made = _event(event, f"{path}: event number {number}")
-            if not made.name.startswith(_PROFILER_STEP):
+            if (step := step_of(made.name)) is not None:
+                steps.setdefault(step, (made.begin, made.end))
+            elif not made.name.startswith(_PROFILER_STEP):
+                if made.category == OPERATORS[0] and type(event.get("pid")) is int:
+                    processes.add(event["pid"])
                 kinds.setdefault(_NAMES[made.category], []).append(made)
     for events in kinds.values():
         events.sort(key=lambda event: (event.begin, -event.end))
     distributed = table.get("distributedInfo", {})
     operators, calls, kernels, syncs = (kinds.get(kind, []) for kind in ("operators", "calls", "kernels", "syncs"))
-    return Kineto(path, operators, calls, kernels, syncs, distributed if isinstance(distributed, dict) else {})
+    about = distributed if isinstance(distributed, dict) else {}
+    return Kineto(path, operators, calls, kernels, syncs, about, frozenset(processes), steps)
+
+
+def step_of(name: str) -> int | None:
+    """The number of a step of the profiler, by the name of its event; None: it is no such event."""
+    number = name.removeprefix(f"{_PROFILER_STEP}#")
+    return int(number) if number != name and number.isdecimal() else None
 
 
 _NAMES = {

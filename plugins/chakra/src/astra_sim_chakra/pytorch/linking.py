@@ -15,11 +15,13 @@ from astra_sim import InputError
 
 from astra_sim_chakra.pytorch.communication import communication_of
 from astra_sim_chakra.pytorch.host import COMMS_NODE, HostNode, HostTrace
-from astra_sim_chakra.pytorch.kineto import Event, Kineto
+from astra_sim_chakra.pytorch.kineto import Event, Kineto, step_of
 from astra_sim_chakra.pytorch.streams import Waits, waits_of
 
 LINKED = "astra_link"
 """The key of a linked file that holds its rank, ranks, and process groups."""
+LEAST_SHARE = 0.5
+"""The share of the operators of the trace with fewer of them that two traces of one run have in common, at least."""
 _VOTERS = 200
 """Operators of which the distance between External ids and numbers of calls is found: those with the rarest names."""
 
@@ -54,9 +56,42 @@ class Linked:
     counts: Counts
 
 
-def link(host: HostTrace, kineto: Kineto, rank: int | None = None) -> Linked:
-    """Join two traces. Raises InputError where nothing belongs together, or nobody says the rank."""
-    return _Linker(host, kineto, rank).linked()
+def link(host: HostTrace, kineto: Kineto, rank: int | None = None, force: bool = False) -> Linked:
+    """Join two traces.
+
+    Raises InputError where they are of different processes, ranks or steps, or have less than `LEAST_SHARE` in common, unless it is
+    forced; and where they have nothing in common.
+    """
+    if not force:
+        _check_of_one_run(host, kineto, rank)
+    linker = _Linker(host, kineto, rank)
+    linked = linker.linked()
+    if not force and linker.share < LEAST_SHARE:
+        raise InputError(
+            f"{host.path} and {kineto.path}: only {linker.share:.0%} of the operators of the smaller trace are in the other "
+            f"({linker.matched}); two traces of one run have at least {LEAST_SHARE:.0%} in common ({_FORCE})"
+        )
+    return linked
+
+
+_FORCE = "astra trace link --force links them all the same"
+
+
+def _check_of_one_run(host: HostTrace, kineto: Kineto, rank: int | None) -> None:
+    """Raise InputError where what both traces say of their run differs."""
+    recorded, process = kineto.distributed.get("rank"), host.head.get("pid")
+    if rank is not None and type(recorded) is int and rank != recorded:
+        raise InputError(f"{kineto.path}: Kineto recorded rank {recorded}, and --rank is {rank}; expected {recorded} ({_FORCE})")
+    if type(process) is int and kineto.processes and process not in kineto.processes:
+        others = ", ".join(map(str, sorted(kineto.processes)))
+        raise InputError(
+            f"{host.path} is of process {process}, and the operators of {kineto.path} of process {others}; expected two traces of one "
+            f"process ({_FORCE})"
+        )
+    steps = {step for node in host.nodes.values() if (step := step_of(node.name)) is not None}
+    if steps and kineto.steps and steps.isdisjoint(kineto.steps):
+        here, there = (", ".join(map(str, sorted(each))) for each in (steps, kineto.steps))
+        raise InputError(f"{host.path} has step {here} of the profiler, and {kineto.path} step {there}; expected the same ({_FORCE})")
 
 
 class _Linker:
@@ -71,6 +106,16 @@ class _Linker:
         self._ids: dict[int, int] = {}  # of events, by their identity
         self._caller: dict[int, HostNode] = {}  # by the identity of the event
         self._external: dict[int, Event] = {}
+
+    @property
+    def matched(self) -> int:
+        """Operators that are in both traces."""
+        return len(self._event_of)
+
+    @property
+    def share(self) -> float:
+        """Those as a share of the operators of the trace that has fewer."""
+        return self.matched / max(1, min(self.matched + self._counts.only_host, self._counts.operators))
 
     def linked(self) -> Linked:
         """Match operators, then what they launched."""
@@ -239,4 +284,4 @@ def _times(event: Event) -> dict[str, float]:
 
 def _is_frame(node: HostNode) -> bool:
     """Whether a node stands for a process, a thread, or process groups, and never ran."""
-    return node.name.startswith(("[pytorch|profiler|", "## process_group:init"))
+    return node.name.startswith(("[pytorch|profiler|", "## process_group:init")) or step_of(node.name) is not None

@@ -57,7 +57,7 @@ _SYSTOLIC = "plugin:systolic"
     shell_complete=candidates("component", "memory"),
 )
 @click.option("--format", "form", type=click.Choice(("toml", "text")), help="TOML, or text of ASTRA-sim 1.0; default: by --output.")
-@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the workload to this file; default: print it.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the workload to this file; default: print it.")
 @click.option("--list", "listing", is_flag=True, help="List the models of this package.")
 @json_option
 @quiet_option

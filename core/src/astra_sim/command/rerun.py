@@ -1,0 +1,139 @@
+"""`astra rerun`: run a result again, and hold it against what was recorded."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from typing import Any
+
+import attrs
+import click
+
+from astra_sim.api import simulate
+from astra_sim.command.options import all_option, json_option, quiet_option, say_json
+from astra_sim.command.progress import Progress
+from astra_sim.errors import InputError, InputWarning, printable, suggestion
+from astra_sim.files import Table
+from astra_sim.report.layout import Column
+from astra_sim.report.layout import Table as Grid
+from astra_sim.report.reruns import Difference, figure_differences
+from astra_sim.report.screen import Screen
+from astra_sim.results import read_results
+from astra_sim.setup.experiment import experiment_of
+from astra_sim.setup.inputs import changed_inputs, input_files
+from astra_sim.setup.provenance import version_differences
+
+SHOWN = 10
+"""Figures of a table of differences, unless all are wanted."""
+_NPU_TABLES = ("operations", "npu_times", "groups", "links")
+
+
+@attrs.frozen
+class _Rerun:
+    """What came of a run that was run again."""
+
+    run_name: str
+    differences: list[Difference]
+    versions: list[str]
+    inputs: list[str]
+
+    @property
+    def is_same(self) -> bool:
+        return not self.differences and not self.inputs
+
+
+@click.command()
+@click.argument("result", type=click.Path())
+@click.option("--run", "name", metavar="NAME", help="Of a result of several runs, that of this name; without it all.")
+@all_option
+@json_option
+@quiet_option
+def rerun(result: str, name: str | None, every: bool, as_json: bool, quiet: bool) -> None:
+    """Run a result again, and compare figures, input files and versions with what it has recorded.
+
+    RESULT is a result.json, or the folder that --output has written. Exit status 1: a figure or an input file is another one.
+    """
+    file, runs = read_results(result)
+    chosen = [run for run in runs if name is None or run["run_name"] == name]
+    if not chosen:
+        raise InputError(f"{file}: there is no run {name!r}; {suggestion(str(name), [str(run['run_name']) for run in runs])}")
+    made = []
+    with Progress(enabled=not quiet) as progress:
+        for number, run in enumerate(chosen):
+            progress.stage(f"run {number + 1} of {len(chosen)} ({run['run_name']})", number / len(chosen), 1 / len(chosen))
+            made.append(_run_again(run, file, progress))
+    if as_json:
+        say_json({"file": file, "same": all(each.is_same for each in made), "runs": [_table(each) for each in made]})
+    else:
+        _print(made, len(runs) > 1, Screen(every), quiet)
+    if not all(each.is_same for each in made):
+        sys.exit(1)
+
+
+def _run_again(run: Table, file: str, progress: Progress) -> _Rerun:
+    """Run one of the runs of a result again. Raises AstraError."""
+    experiment = experiment_of(run, file)
+    recorded_inputs, experiment.inputs = experiment.inputs, ()
+    tables = [name for name in _NPU_TABLES if name in run]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)  # they have been said when the result was made
+        result = simulate(experiment, run_name=str(run["run_name"]), progress=progress, npu_times=bool(tables))
+    now = _as_json(result.to_dict())
+    if any(len(run[name]) != len(now.get(name, ())) for name in tables):
+        now = _as_json(result.to_dict(every=True))
+    current = [files for files in (input_files(each["option"], each["path"]) for each in result.inputs) if files is not None]
+    present = {(each.option, each.path) for each in current}
+    gone = [f"{each['option']}: {each['path']}: not there" for each in recorded_inputs if (each["option"], each["path"]) not in present]
+    recorded = run.get("versions", {})
+    return _Rerun(
+        str(run["run_name"]),
+        figure_differences(run, now),
+        version_differences(recorded if isinstance(recorded, dict) else {}, result.versions),
+        [*changed_inputs(recorded_inputs, current), *gone],
+    )
+
+
+def _as_json(document: Table) -> Table:
+    """A result as a file has it."""
+    made: Table = json.loads(json.dumps(document))
+    return made
+
+
+def _table(made: _Rerun) -> Table:
+    differences = [attrs.asdict(difference) for difference in made.differences]
+    return {"run_name": made.run_name, "same": made.is_same, "figures": differences, "inputs": made.inputs, "versions": made.versions}
+
+
+def _print(reruns: list[_Rerun], are_several: bool, screen: Screen, quiet: bool) -> None:
+    """Print what differs, run by run."""
+    for made in reruns:
+        label = f"{printable(made.run_name)}: " if are_several else ""
+        if not quiet:
+            for line in made.versions:
+                screen.text(f"{label}version: {line}", further="  ")
+        for line in made.inputs:
+            screen.text(f"{label}input: {printable(line)}", further="  ")
+        if made.differences:
+            _print_differences(made.differences, label, screen)
+        elif not quiet:
+            screen.text(f"{label}all figures are as recorded")
+
+
+def _print_differences(differences: list[Difference], label: str, screen: Screen) -> None:
+    shown = differences if screen.every else differences[:SHOWN]
+    columns = (Column("figure", "name"), Column("recorded"), Column("now"), Column("change (%)", rank=1))
+    rows = [[printable(each.figure), _cell(each.recorded), _cell(each.now), _change(each)] for each in shown]
+    legend = f"{len(shown)} of {len(differences)}; --all: all" if len(shown) < len(differences) else ""
+    screen.table(Grid(columns, rows, f"{label}figures that are not as recorded", legend))
+
+
+def _cell(value: Any) -> str:
+    text = "-" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return printable(text if len(text) <= 24 else f"{text[:21]}...")
+
+
+def _change(difference: Difference) -> str:
+    before, now = difference.recorded, difference.now
+    numbers = all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in (before, now))
+    return f"{100 * (now - before) / before:+.3g}" if numbers and before else "-"

@@ -1,0 +1,43 @@
+"""Parts of an experiment that were not made for each other: platform, device, network, software and precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from astra_sim._boundary import call
+from astra_sim.compute import Compute
+from astra_sim.graph import ExecutionGraph
+from astra_sim.network import Network
+from astra_sim.platform import Platform, device_family
+
+
+@attrs.frozen
+class Mismatch:
+    """Two sections of an experiment that contradict each other, and what is wrong with them, in words."""
+
+    sections: tuple[str, str]
+    message: str
+
+
+def mismatches(platform: Platform, compute: Compute, network: Network, graph: ExecutionGraph) -> list[Mismatch]:
+    """All mismatches of a run. Devices are compared where both sides name one."""
+    return [*_of_devices(platform, compute, network), *_of_compute(compute, graph)]
+
+
+def _of_devices(platform: Platform, compute: Compute, network: Network) -> Iterator[Mismatch]:
+    if not platform.device:
+        return
+    own = platform.name or "the platform"
+    for section, device, what in (("compute", compute.device, "kernels"), ("network", network.device, "collectives")):
+        if isinstance(device, str) and device and device_family(device) != device_family(platform.device):
+            remedy = f"leave out {section}.device, or name the platform's own (platform.device)"
+            yield Mismatch(
+                ("platform", section), f"{what} are those of device {device}, and the device of {own} is {platform.device}: {remedy}"
+            )
+
+
+def _of_compute(compute: Compute, graph: ExecutionGraph) -> Iterator[Mismatch]:
+    for message in call(f"compute {type(compute).__name__}: mismatches", compute.mismatches, graph.precision):
+        yield Mismatch(("compute", "workload"), str(message))

@@ -1,0 +1,81 @@
+"""A lower bound of the time of an iteration, from kernels alone: which combinations need not be simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from astra_sim_llm.counts import BlockKind, block_kind
+from astra_sim_llm.operations import Block
+from astra_sim_llm.plan import Plan
+from astra_sim_llm.steps import Run, Step
+from astra_sim_llm.training_setup import TrainingSetup, end_chunks, stage_chunks
+
+_PS_PER_S = 1e12
+_IN_ORDER = ("1f1b", "gpipe", "interleaved")
+"""Schedules whose stages wait for the first chunks of those before them, forward at the begin and backward at the end."""
+
+
+class LeastTime:
+    """The time of the kernels of a stage, of which one runs at a time, and of the stages that it waits for.
+
+    `duration_of` says how long a kernel takes (picoseconds), `iterations` how many follow each other in a run.
+    """
+
+    def __init__(self, plan: Plan, duration_of: Callable[[Run], int], iterations: int = 1) -> None:
+        self._plan = plan
+        self._duration_of = duration_of
+        self._iterations = iterations
+        self._blocks: dict[TrainingSetup, Block] = {}
+        self._known: dict[tuple[TrainingSetup, str, str], int] = {}
+
+    def __call__(self, setup: TrainingSetup) -> float:
+        """Seconds that an iteration of a setup takes at least."""
+        work = self._work(setup)
+        stages = []
+        for stage, chunks in enumerate(stage_chunks(setup)):
+            embedding, head = end_chunks(setup, stage)
+            times = [sum(self._block(work, block_kind(setup.model, layer), setup.recompute) for layer in layers) for layers in chunks]
+            for chunk, name in ((embedding, "embedding"), (head, "head")):
+                if chunk is not None:
+                    times[chunk] += self._time(work, name)
+            stages.append(times)
+        passes = setup.micro_batches / (2 if setup.schedule == "dualpipe" else 1)
+        least, ahead = 0.0, 0.0
+        for times in stages:
+            least = max(least, passes * sum(times) + ahead / self._iterations)
+            ahead += times[0] if setup.schedule in _IN_ORDER else 0
+        return least / _PS_PER_S
+
+    def _work(self, setup: TrainingSetup) -> TrainingSetup:
+        """A setup with what decides about kernels alone."""
+        own = setup.parallel
+        parallel = attrs.evolve(own, pipeline=1, virtual_stages=1, data=own.data * own.pipeline, zero=0, shard_group=None)
+        return attrs.evolve(
+            setup, parallel=parallel, layers_of_stage=((),), micro_batches=1, recompute="none", recompute_layers=None, schedule="1f1b"
+        )
+
+    def _passes(self, work: TrainingSetup) -> Block:
+        if work not in self._blocks:
+            options = attrs.evolve(self._plan.options, micro_batch=work.micro_batch)
+            self._blocks[work] = attrs.evolve(self._plan, options=options, parallel=work.parallel).block()
+        return self._blocks[work]
+
+    def _block(self, work: TrainingSetup, kind: BlockKind, recompute: str) -> int:
+        """A block of a kind, forward, again and backward; of multi-token prediction without what joins it to the model."""
+        if (work, kind, recompute) not in self._known:
+            block, own = self._passes(work), work.model.kind(work.model.layers) if kind == "prediction" else kind
+            steps = [*block.forward(own), *block.recompute(own, recompute), *block.backward(own)]
+            self._known[work, kind, recompute] = self._sum(steps)
+        return self._known[work, kind, recompute]
+
+    def _time(self, work: TrainingSetup, end: str) -> int:
+        if (work, end, "") not in self._known:
+            ends = self._passes(work).ends
+            steps = [*ends.embedding(), *ends.embedding_back()] if end == "embedding" else [*ends.head(), *ends.head_back()]
+            self._known[work, end, ""] = self._sum(steps)
+        return self._known[work, end, ""]
+
+    def _sum(self, steps: list[Step]) -> int:
+        return sum(self._duration_of(step) for step in steps if isinstance(step, Run))

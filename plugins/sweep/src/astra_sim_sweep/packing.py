@@ -1,0 +1,32 @@
+"""A plan on its way to workers, which look at its versions before they read it: of other packages it may be something else."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+
+from astra_sim import InputError
+from astra_sim.commands import shared_plugins, version_differences, versions
+
+from astra_sim_sweep.plan import Plan
+
+_MOST_NAMED = 5
+
+
+def packed(plan: Plan) -> bytes:
+    """A plan as bytes, with the versions of what made it in front."""
+    return pickle.dumps((dict(plan.versions), pickle.dumps(plan)))
+
+
+def unpacked(data: bytes) -> Plan:
+    """The plan of `packed`. Raises InputError, naming host and packages, where this process runs others: its results would be others."""
+    made_by, pickled = pickle.loads(data)
+    different = version_differences(made_by, versions(shared_plugins(), "auto"), ("here", "there"))
+    if different:
+        more = f"; {len(different) - _MOST_NAMED} more" if len(different) > _MOST_NAMED else ""
+        raise InputError(
+            f"a worker on {socket.gethostname()} has other packages: {'; '.join(different[:_MOST_NAMED])}{more}; expected the same here and"
+            " there"
+        )
+    plan: Plan = pickle.loads(pickled)
+    return plan
