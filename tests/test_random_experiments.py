@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+import astra_sim
 import pytest
-from support.experiment_checks import Outcome, check, differences, main
+from support.experiment_checks import Handed, Outcome, check, differences, faster_than_links, main
 from support.random_experiments import Experiment
 
 
@@ -31,6 +33,17 @@ def test_differences_are_found() -> None:
     assert differences({"a": [1, 2]}, {"a": [1, 2]}) == []
     assert differences({"a": [1, 2]}, {"a": [1, 3]}) == [".a[1]: 2 and 3"]
     assert differences({"a": 1}, {"b": 1})
+
+
+def test_a_network_that_is_faster_than_its_links_is_found(tmp_path: Path) -> None:
+    experiment = next(
+        one for one in (Experiment(seed, tmp_path) for seed in range(100)) if one.network == "flow" and one.kind == "collective"
+    )
+    result = astra_sim.simulate(**experiment.options)
+    handed = Handed(between=Counter({(0, 1): int(1e12)}))
+    assert "and links need" in faster_than_links(experiment, result, handed)[-1]
+    handed.between[0, 1] = 1
+    assert faster_than_links(experiment, result, handed) == []
 
 
 def test_the_command_counts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,16 +14,15 @@ all links, and the bytes that an NPU sends or receives, over that of its links.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import astra_sim
 import attrs
 from astra_sim import AstraError
-from astra_sim.fabric import Fabric, UniformLinks, Wire
+from astra_sim.fabric import UniformLinks, Wire
 from astra_sim.fabric import both_ways as in_pairs
 from astra_sim.graph import ExecutionGraph
 from astra_sim.platform import Dimension, Platform
@@ -35,6 +34,7 @@ from astra_sim.setup.plugins import shared_plugins
 from astra_sim.setup.specs import component_of
 from astra_sim.units import PS_PER_NS
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
+from support.link_bounds import SPARE, distances, link_needs
 
 IN_TESTS = 12
 IN_NIGHTLY = 600
@@ -53,8 +53,6 @@ SLOWER = {"aware": 0.001, "flow": 0.001, "packet": 0.05, "bubble": 0.6, "roce": 
 
 The preset booksim has a clock of its own, and too few buffers for links of 500 ns.
 """
-SPARE = 0.001
-"""By how much bandwidths count as larger: clocks of links are whole picoseconds."""
 
 
 @attrs.frozen
@@ -67,7 +65,7 @@ class Listed:
 
     def hops(self, source: int, destination: int) -> int:
         """The fewest links between two positions."""
-        return _distances([(wire.source, wire.target) for wire in self.links_], source)[destination]
+        return distances([(wire.source, wire.target) for wire in self.links_], source)[destination]
 
     def is_symmetric(self, peer: Peer) -> bool:
         """Not known."""
@@ -84,18 +82,6 @@ class Listed:
     def wires(self) -> list[Wire]:
         """The links."""
         return list(self.links_)
-
-
-class Messages(NamedTuple):
-    """What messages need of a fabric, in nanoseconds."""
-
-    total_ns: float
-    busiest_npu_ns: float
-
-    @property
-    def bound_ns(self) -> float:
-        """The time that no network can go below."""
-        return max(self) / (1 + SPARE)
 
 
 def check(seed: int, folder: Path) -> list[str]:
@@ -145,41 +131,6 @@ def _others(random: Random, size: int) -> Listed:
         pairs += [(place, (place + 2) % size) for place in range(0, size, 2)] if kind == "chords" and size > 4 else []
     width = random.choice([0.5, 1.0, 3.0])
     return Listed(name, size, tuple(in_pairs(Wire(a, b, width) for a, b in pairs)))
-
-
-# -- Bounds ------------------------------------------------------------------------------------------------------------
-
-
-def _distances(ends: Iterable[tuple[int, int]], source: int) -> dict[int, int]:
-    """The fewest links from a node to each other one."""
-    leaving: dict[int, list[int]] = {}
-    for a, b in ends:
-        leaving.setdefault(a, []).append(b)
-    found, queue = {source: 0}, deque([source])
-    while queue:
-        node = queue.popleft()
-        for target in leaving.get(node, ()):
-            if target not in found:
-                found[target] = found[node] + 1
-                queue.append(target)
-    return found
-
-
-def _needs(fabric: Fabric, messages: Sequence[tuple[int, int, int]]) -> Messages:
-    """What messages (source, destination, bytes) need of a fabric."""
-    ends = [(link.source, link.target) for link in fabric.links]
-    far = {source: _distances(ends, source) for source in {message[0] for message in messages}}
-    out, into = [0.0] * fabric.nodes, [0.0] * fabric.nodes
-    for link in fabric.links:
-        out[link.source] += link.bandwidth
-        into[link.target] += link.bandwidth
-    sent, received = [0] * fabric.nodes, [0] * fabric.nodes
-    for source, destination, size in messages:
-        sent[source] += size
-        received[destination] += size
-    total = sum(size * far[source][destination] for source, destination, size in messages)
-    busiest = max(max(sent[npu] / out[npu], received[npu] / into[npu]) for npu in range(fabric.npus))
-    return Messages(total / sum(link.bandwidth for link in fabric.links), busiest)
 
 
 # -- Messages by themselves --------------------------------------------------------------------------------------------
@@ -259,7 +210,7 @@ def _pattern(random: Random, platform: Platform) -> Iterable[str]:
         flows = [Flow(a, b, size) for a, b in enumerate(to) if a != b] or [Flow(0, 1, size)]
     else:
         flows = _swing(n, size)
-    needs = _needs(platform.fabric(), [(flow.source, flow.destination, flow.bytes) for flow in flows])
+    needs = link_needs(platform.fabric(), [(flow.source, flow.destination, flow.bytes) for flow in flows])
     for name in random.sample(sorted(NETWORKS), 3):
         if not _possible(name, platform):
             continue
@@ -300,7 +251,7 @@ def _collective(random: Random, platform: Platform) -> Iterable[str]:
         "system": {"plugin": random.choice(["astra1", "astra2"]), str(collective): algorithm, "splits": random.choice([1, 1, 4])},
     }
     messages = _messages(collective, algorithm, size, platform)
-    needs = _needs(platform.fabric(), messages) if messages else None
+    needs = link_needs(platform.fabric(), messages) if messages else None
     for name in ["formula", *random.sample(sorted(NETWORKS), 2)]:
         if not _possible(name, platform):
             continue

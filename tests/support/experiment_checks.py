@@ -7,6 +7,10 @@ and without symmetry, on the Python and on the compiled engine:
   that cannot run fails in all four with the same kind of error, on both engines with the same words.
 * Bytes are conserved: what NPUs hand to the network, counted where it is handed over, is what schedules, sends and requests say, all NPUs
   together; what NPU 0 hands over, by dimension, is what the result says of it.
+* No network but the formula is faster than the capacity of links allows, and the audit agrees.
+* The last NPU to finish is the end of the run, and what NPUs sent is what dimensions and links carried.
+* The same experiment again, after others in the same process and with other threads, has the same figures.
+* Other numbers of NPUs change nothing but numbers, where that is a theorem (see `Experiment.renumbered`).
 * Twice the bandwidth is never slower, where that is a theorem (see `Experiment.is_monotone`).
 """
 
@@ -37,6 +41,7 @@ from astra_sim.system import PhasePlan
 from astra_sim_reports_astra1 import tables as csv_tables
 from astra_sim_reports_astra1.utilisation import dimension_utilization
 
+from support.link_bounds import link_needs
 from support.random_experiments import Experiment
 
 RUNS = [(engine, symmetry) for symmetry in (True, False) for engine in ("compiled", "python")]
@@ -46,10 +51,11 @@ RUNS = [(engine, symmetry) for symmetry in (True, False) for engine in ("compile
 
 @attrs.define
 class Handed:
-    """What NPUs hand to a network: messages, bytes, and bytes of NPU 0 in each dimension."""
+    """What NPUs hand to a network: messages, bytes, bytes from and to each two NPUs, and bytes of NPU 0 in each dimension."""
 
     messages: int = 0
     bytes: int = 0
+    between: Counter[tuple[int, int]] = attrs.field(factory=Counter)
     of_first: Counter[int] = attrs.field(factory=Counter)
 
 
@@ -60,6 +66,7 @@ def count_handed(components: Components) -> Handed:
     def handle(source: int, destination: int, size: int) -> None:
         handed.messages += 1
         handed.bytes += size
+        handed.between[source, destination] += size
         if source == 0:
             crossed = [i for i in range(len(platform.dimensions)) if platform.coordinate(0, i) != platform.coordinate(destination, i)]
             handed.of_first[crossed[0] if _goes_first(components) else crossed[-1]] += size
@@ -180,11 +187,12 @@ class Outcome:
     end: str
     violations: list[str]
     checked_bandwidth: bool = False
+    checked_numbers: bool = False
 
 
-def check(seed: int, folder: Path) -> Outcome:
+def check(seed: int, folder: Path, kind: type[Experiment] = Experiment) -> Outcome:
     """Run the experiment of a seed in all ways."""
-    experiment = Experiment(seed, folder)
+    experiment = kind(seed, folder)
     answers: dict[tuple[str, bool], Any] = {}
     violations: list[str] = []
     finish_ns = 0.0
@@ -195,17 +203,67 @@ def check(seed: int, folder: Path) -> Outcome:
             result = run_components(components, "run", time.perf_counter())
             answers[engine, symmetry] = figures(result), (result.simulated_npus, result.events)
             finish_ns = result.finish_ns
-            violations += [] if handed is None else _conservation(components, result, handed)
+            violations += (
+                [] if handed is None else [*_conservation(components, result, handed), *faster_than_links(experiment, result, handed)]
+            )
         except AstraError as error:
             answers[engine, symmetry] = type(error).__name__, str(error)
     violations += _disagreements(answers)
     first = answers[RUNS[0]]
+    renumbered = experiment.renumbered()
+    if isinstance(first[0], dict):
+        violations += [f"again{line}" for line in differences(first[0], _again(experiment, seed))[:5]]
+        violations += _of_one_run(first[0])
+        if renumbered is not None:
+            violations += _of_other_numbers(*renumbered)
     monotone = isinstance(first[0], dict) and experiment.is_monotone()
     if monotone:
         faster = run_components(components_of(experiment.with_twice_the_bandwidth(), "compiled", True), "run", time.perf_counter())
         if faster.finish_ns > finish_ns:
             violations.append(f"twice the bandwidth takes {faster.finish_ns} ns for {finish_ns}")
-    return Outcome(_end_of(first), violations, monotone)
+    return Outcome(_end_of(first), violations, monotone, renumbered is not None and isinstance(first[0], dict))
+
+
+def _again(experiment: Experiment, seed: int) -> Any:
+    """The figures of an experiment that has run before, with another number of threads where a network has them."""
+    options = experiment.options
+    if experiment.network == "packet":
+        options = {**options, "network": {**options["network"], "threads": 1 + seed % 3}}
+    try:
+        return figures(run_components(components_of(options, "compiled", True), "run", time.perf_counter()))
+    except AstraError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _of_one_run(told: Mapping[str, Any]) -> list[str]:
+    """Where figures of one run contradict each other."""
+    ends = told["npu_finish_ns"]
+    pairs = [
+        ("the end of the run and of its last NPU", told["json"]["finish_ns"], max(ends)),
+        ("the end of the first NPU", told["json"]["earliest_finish_ns"], min(ends)),
+    ]
+    return [f"{what}: {one} and {other}" for what, one, other in pairs if one != other]
+
+
+def _of_other_numbers(options: Mapping[str, Any], others: Mapping[str, Any], new: Sequence[int]) -> list[str]:
+    """Where NPUs with other numbers finish at other times."""
+    ends, moved = (
+        run_components(components_of(each, "compiled", True), "run", time.perf_counter()).npu_finish_ns for each in (options, others)
+    )
+    wrong = [npu for npu, end in enumerate(ends) if end != moved[new[npu]]]
+    return [f"NPU {npu} finishes at {ends[npu]} ns, and as NPU {new[npu]} at {moved[new[npu]]}" for npu in wrong[:3]]
+
+
+def faster_than_links(experiment: Experiment, result: astra_sim.Result, handed: Handed) -> list[str]:
+    """Where a network is faster than links can be."""
+    if experiment.network == "unaware":
+        return []
+    messages = [(source, destination, size) for (source, destination), size in handed.between.items() if source != destination]
+    if not messages:
+        return []
+    needs = link_needs(components_of(experiment.options, "compiled", True).platform.fabric(), messages)
+    found = [f"the audit of a network with links: {finding.message}" for finding in result.audit]
+    return found + ([f"{result.finish_ns} ns, and links need {needs.bound_ns}"] if result.finish_ns < needs.bound_ns else [])
 
 
 def _disagreements(answers: Mapping[tuple[str, bool], Any]) -> list[str]:
@@ -249,19 +307,21 @@ def main(arguments: Sequence[str]) -> int:
     """Run many experiments. Returns 1 if something does not hold."""
     count, first = (int(argument) for argument in (*arguments, *("1000", "0")[len(arguments) :]))
     ends: Counter[str] = Counter()
-    wrong = bandwidths = 0
+    wrong = bandwidths = numbers = 0
     for seed in range(first, first + count):
         with tempfile.TemporaryDirectory() as folder:
             outcome = check(seed, Path(folder))
         ends[outcome.end] += 1
         bandwidths += outcome.checked_bandwidth
+        numbers += outcome.checked_numbers
         wrong += bool(outcome.violations)
         for line in outcome.violations:
             print(f"seed {seed}: {line}", flush=True)
         if (seed - first + 1) % 100 == 0:
             print(f"{seed - first + 1} of {count}: {wrong} in which something does not hold", file=sys.stderr, flush=True)
     ran = ", ".join(f"{number} {end}" for end, number in ends.most_common())
-    print(f"{count} experiments ({ran}); {bandwidths} with twice the bandwidth; {wrong} in which something does not hold")
+    more = f"{bandwidths} with twice the bandwidth, {numbers} with other numbers of NPUs"
+    print(f"{count} experiments ({ran}); {more}; {wrong} in which something does not hold")
     return 1 if wrong else 0
 
 

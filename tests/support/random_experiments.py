@@ -24,18 +24,22 @@ Ranks = list[list[dict[str, Any]]]
 class Experiment:
     """The experiment of a seed. `options` are arguments of `astra_sim.simulate`; files that it needs are written to `folder`."""
 
+    networks: Sequence[str] = ("unaware",) * 6 + ("aware",) * 3 + ("packet",) * 2 + ("flow",) * 2
+
     def __init__(self, seed: int, folder: Path) -> None:
         self._random = Random(seed)
         self._folder = folder
-        self.network = self._random.choice(["unaware"] * 6 + ["aware"] * 3 + ["packet"] * 2 + ["flow"] * 2)
-        self._most_npus = {"unaware": 64, "aware": 32, "packet": 16, "flow": 32}[self.network]
+        self.network = self._random.choice(self.networks)
+        self._most_npus = {"unaware": 64, "aware": 32, "packet": 16, "flow": 32, "roce": 16}[self.network]
         self._is_free = self.network == "unaware" and self._random.random() < 0.25  # nothing waits for anything else
-        self._most_bytes = {"unaware": 2_000_000, "aware": 2_000_000, "packet": 8_000, "flow": 2_000_000}[self.network]
+        self._most_bytes = {"unaware": 2_000_000, "aware": 2_000_000, "packet": 8_000, "flow": 2_000_000, "roce": 50_000}[self.network]
         self.sizes, self.platform = self._platform()
         self.npus = math.prod(self.sizes)
         self.kind = self._random.choice(["collective", "layers", "layers", *["traces"] * (0 if self._is_free else 3)])
         self.system_name = self._random.choice(["astra1", "astra1", "astra2"])
         self._grouped = 1
+        self._ranks: Ranks | None = None
+        self._groups: dict[str, Any] = {}
         self._uses_remote_memory = not self._is_free and self._random.random() < 0.15
         workload, groups = self._workload()
         self.options: dict[str, Any] = {
@@ -230,6 +234,7 @@ class Experiment:
             return self._layers(), {}
         ranks, groups = self._random.choice([self._parallel, self._parallel, self._irregular])()
         if self._random.random() < 0.5:
+            self._ranks, self._groups = ranks, groups
             return self._execution_graph(ranks, groups), {}
         for rank, operations in enumerate(ranks):
             write_nodes(self._folder / f"trace.{rank}.et", [_node(number, operation) for number, operation in enumerate(operations)])
@@ -384,6 +389,27 @@ class Experiment:
             and not system["inter_dimension_scheduling"].startswith("offline_greedy")
             and isinstance(self.platform, dict)
         )
+
+    def renumbered(self) -> tuple[dict[str, Any], dict[str, Any], list[int]] | None:
+        """The experiment with collectives in which all ranks do the same, the same with other numbers of NPUs, and the new number of each.
+
+        NPUs go one place on in every dimension, which rings, switches and fully connected NPUs do not notice where messages do not wait for
+        each other. None where the experiment has something that does, or where all NPUs run one program anyway.
+        """
+        dimensions = self.platform.get("dimensions") if isinstance(self.platform, dict) else None
+        if self._ranks is None or self.network != "unaware" or self._uses_remote_memory or dimensions is None:
+            return None
+        strides = [math.prod(self.sizes[:index]) for index in range(len(self.sizes))]
+        new = [
+            sum((npu // stride + 1) % size * stride for size, stride in zip(self.sizes, strides, strict=True)) for npu in range(self.npus)
+        ]
+        ranks: Ranks = [[] for _ in range(self.npus)]
+        for npu, operations in enumerate(self._ranks):
+            ranks[new[npu]] = [{**each, **({"peer": new[each["peer"]]} if "peer" in each else {})} for each in operations]
+        groups = {name: [new[npu] for npu in members] for name, members in self._groups.items()}
+        algorithms = {name: [("ring", "direct")[len(name) % 2]] * len(self.sizes) for name in COLLECTIVES}
+        options = {**self.options, "system": {**self.options["system"], **algorithms}}
+        return options, {**options, "workload": self._execution_graph(ranks, groups)}, new
 
     def with_twice_the_bandwidth(self) -> dict[str, Any]:
         """The experiment on links of twice the bandwidth."""

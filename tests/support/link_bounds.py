@@ -1,0 +1,56 @@
+"""What messages need of links: the time that no network can go below."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from astra_sim.fabric import Fabric
+
+SPARE = 0.001
+"""By how much bandwidths count as larger: clocks of links are whole picoseconds."""
+
+
+class Messages(NamedTuple):
+    """What messages need of a fabric, in nanoseconds."""
+
+    total_ns: float
+    busiest_npu_ns: float
+
+    @property
+    def bound_ns(self) -> float:
+        """The time that no network can go below."""
+        return max(self) / (1 + SPARE)
+
+
+def distances(ends: Iterable[tuple[int, int]], source: int) -> dict[int, int]:
+    """The fewest links from a node to each other one."""
+    leaving: dict[int, list[int]] = {}
+    for a, b in ends:
+        leaving.setdefault(a, []).append(b)
+    found, queue = {source: 0}, deque([source])
+    while queue:
+        node = queue.popleft()
+        for target in leaving.get(node, ()):
+            if target not in found:
+                found[target] = found[node] + 1
+                queue.append(target)
+    return found
+
+
+def link_needs(fabric: Fabric, messages: Sequence[tuple[int, int, int]]) -> Messages:
+    """What messages (source, destination, bytes) need of a fabric."""
+    ends = [(link.source, link.target) for link in fabric.links]
+    far = {source: distances(ends, source) for source in {message[0] for message in messages}}
+    out, into = [0.0] * fabric.nodes, [0.0] * fabric.nodes
+    for link in fabric.links:
+        out[link.source] += link.bandwidth
+        into[link.target] += link.bandwidth
+    sent, received = [0] * fabric.nodes, [0] * fabric.nodes
+    for source, destination, size in messages:
+        sent[source] += size
+        received[destination] += size
+    total = sum(size * far[source][destination] for source, destination, size in messages)
+    busiest = max(max(sent[npu] / out[npu], received[npu] / into[npu]) for npu in range(fabric.npus))
+    return Messages(total / sum(link.bandwidth for link in fabric.links), busiest)
