@@ -19,7 +19,7 @@ import astra_sim
 from astra_sim.commands import print_result
 from astra_sim.report.screen import Screen
 from support.llm_experiments import experiment
-from support.random_experiments import Experiment
+from support.random_experiments import OnAnyNetwork
 
 IN_TESTS = 12
 IN_NIGHTLY = 600
@@ -32,7 +32,7 @@ def check(seed: int, folder: Path) -> list[str]:
     """Compare the tables of a random run with each other."""
     random = Random(seed)
     is_llm = random.random() < 0.5
-    arguments = _plan(random) if is_llm else Experiment(seed, folder).options
+    arguments = _plan(random) if is_llm else OnAnyNetwork(seed, folder).options
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
