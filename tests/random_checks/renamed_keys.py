@@ -104,7 +104,9 @@ def _system(path: Path) -> object:
 
 def _loggers(path: Path) -> object:
     with contextlib.chdir(path.parent):
-        return read_log_configuration(path.name).close()
+        configuration = read_log_configuration(path.name)
+        configuration.close()
+        return configuration
 
 
 def _memory(path: Path) -> object:
