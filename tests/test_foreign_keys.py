@@ -10,10 +10,16 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError, InputWarning
+from astra_sim.collective_tables import read_collectives
 from astra_sim.files import parse_json
+from astra_sim_collectives import msccl_xml
 from astra_sim_compute_systolic.scale_sim_files import read_configuration
+from astra_sim_llm import hugging_face_keys
+from astra_sim_llm.hugging_face import model_of_table
 from astra_sim_memory import astra2_file as memory_file
 from astra_sim_network_analytical import astra1_file as network_file
+from astra_sim_network_roce import ns3_config
+from astra_sim_platforms import nccl_xml
 from astra_sim_systems import astra1_file, astra2_file
 
 SYSTEM_1 = """scheduling-policy: LIFO
@@ -153,7 +159,11 @@ def test_a_topology_name_at_which_1_stops_is_named() -> None:
         ),
         ("UseRamulatorTrace: False", "UseRamulatorTrace: True", "take DRAM times from a trace of Ramulator"),
         ("IfmapCustomLayout: False", "IfmapCustomLayout: True", "stall on conflicts of SRAM banks"),
-        ("MemoryBanks: 1", "MemoryBank: 1", r"memorybank in \[architecture_presets\] is not known, and has no effect"),
+        (
+            "MemoryBanks: 1",
+            "MemoryBank: 1",
+            r"\[architecture_presets\]: memorybank is not known, and has no effect; did you mean 'memorybanks'\?",
+        ),
     ],
 )
 def test_what_only_scale_sim_3_does_is_named(old: str, new: str, words: str) -> None:
@@ -216,3 +226,49 @@ def test_no_rules_are_missed_where_the_network_is_another(tmp_path: Path) -> Non
     choice: dict[str, Any] = {"workload": "plugin:collective?bytes=1000"}
     assert astra_sim.simulate(platform=tmp_path / "n.yml", network="plugin:packet?vcs=4", **choice).finish_ns > 0
     assert astra_sim.simulate(platform=tmp_path / "n.json", **choice).finish_ns > 0
+
+
+CONFIG = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "vocab_size": 32000, "tie_word_embeddings": False, "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16",
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, "_name_or_path": "a",
+}  # fmt: skip
+
+
+def test_keys_of_a_model_that_have_no_effect_are_passed_over_and_unknown_ones_named() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = model_of_table(CONFIG, "config.json")
+    for wrong, words in (
+        (
+            {"tie_word_embedings": True},
+            "config.json: tie_word_embedings is not known, and has no effect; did you mean 'tie_word_embeddings'",
+        ),
+        ({"num_key_value_head": 8}, "did you mean 'num_key_value_heads'"),
+        ({"rope_scaling": {"original_max_position_embedding": 8192}}, "config.json: rope_scaling: original_max_position_embedding is not"),
+    ):
+        with pytest.warns(InputWarning, match=words):
+            model_of_table({**CONFIG, **wrong}, "config.json")
+    assert model.sequence == 8192
+
+
+def test_the_page_lists_the_keys_that_have_no_effect() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "keys-without-effect.md").read_text()
+    attributes = {key for keys in (*nccl_xml.ATTRIBUTES.values(), *msccl_xml.ATTRIBUTES.values()) for key in keys}
+    for names in (hugging_face_keys.WITHOUT_EFFECT, attributes, ns3_config.WITHOUT_EFFECT, ns3_config.OUTPUTS):
+        assert {name for name in names if f"`{name}`" not in page} == set()
+
+
+def test_columns_of_nccl_tests_are_found_by_their_names(tmp_path: Path) -> None:
+    """Older versions print no root for some operations."""
+    older = "# all_gather_perf\n#  size  count  type  time  algbw  busbw  error\n  1024 256 float 10.5 1 1 0\n"
+    assert read_collectives(older, "n.log", ranks=2)[0].microseconds == 10.5
+    with (
+        pytest.warns(InputWarning, match=r"n\.log:2: column: algwb is not known, and has no effect; did you mean 'algbw'"),
+    ):
+        read_collectives(older.replace("algbw", "algwb"), "n.log", ranks=2)
+    with (
+        pytest.warns(InputWarning, match="did you mean 'time'"),
+        pytest.raises(InputError, match=r"n\.log:2: the columns are .*; expected time among them"),
+    ):
+        read_collectives(older.replace("time", "tine"), "n.log", ranks=2)

@@ -152,6 +152,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         msccl(Request(Collective.ALL_REDUCE, 4, 4800), MscclOptions(file=str(tmp_path / "nosuch.xml")))
 
 
+@pytest.mark.filterwarnings("ignore::astra_sim.InputWarning")
 @given(st.data())
 def test_a_spoilt_file_gives_an_algorithm_or_an_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     text = bytearray(data.draw(st.sampled_from([RING, GATHER])).encode())

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from astra_sim.errors import InputError, suggestion
+from astra_sim.errors import InputError, suggestion, warn_of_unknown
 from astra_sim.schedule import Collective
 
 COLUMNS = ("operation", "ranks", "bytes", "microseconds")
 _OTHER_NAMES = {"alltoall": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
 _LONGEST_US = 1e12
-_NCCL_CELLS = 9
-"""Cells of a line of nccl-tests up to the first bus bandwidth: size, count, type, redop, root, time, algbw, busbw, #wrong."""
+_NCCL_HEADING = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
+"""Columns of nccl-tests up to the errors found; older versions have no `root` for some operations, and `error` for `#wrong`."""
 
 
 @attrs.frozen
@@ -79,6 +79,7 @@ def _from_csv(data: Sequence[tuple[int, str]], path: str) -> list[MeasuredCollec
 def _from_nccl_tests(
     lines: Sequence[str], data: Sequence[tuple[int, str]], path: str, operation: Collective | None, ranks: int | None
 ) -> list[MeasuredCollective]:
+    heading = _nccl_heading(lines, path)
     comments = "\n".join(line for line in lines if line.lstrip().startswith("#"))
     named = re.search(r"#.*?\b(all_reduce|all_gather|reduce_scatter|alltoall)_perf", comments)
     if operation is None and named:
@@ -87,14 +88,34 @@ def _from_nccl_tests(
     rows = []
     for number, line in data:
         cells, where = line.split(), f"{path}:{number}"
-        if len(cells) < _NCCL_CELLS or not cells[0].isdecimal():
+        if len(cells) < len(heading) or not cells[heading.index("size")].isdecimal():
             continue  # nccl-tests prints lines about its start, too
         if operation is None:
             raise InputError(f"{path}: it does not say which collective was measured; expected --op")
         if ranks is None:
             raise InputError(f"{path}: it lists no ranks; expected --ranks")
-        rows.append(_row(operation, {"ranks": str(ranks), "bytes": cells[0], "microseconds": cells[5]}, where))
+        rows.append(
+            _row(
+                operation, {"ranks": str(ranks), "bytes": cells[heading.index("size")], "microseconds": cells[heading.index("time")]}, where
+            )
+        )
     return rows
+
+
+def _nccl_heading(lines: Sequence[str], path: str) -> Sequence[str]:
+    """The columns of the first measurement in a line. Raises InputError where a heading has no size or time."""
+    for number, line in enumerate(lines, 1):
+        words = line.strip().removeprefix("#").split()
+        if line.lstrip().startswith("#") and len({*words} & {*_NCCL_HEADING}) > len(_NCCL_HEADING) // 2:
+            known = (*_NCCL_HEADING, "error")
+            warn_of_unknown(f"{path}:{number}: column", dict.fromkeys(words), known)
+            ends = [place for place, word in enumerate(words) if word in ("#wrong", "error")]
+            columns = words[: ends[0] + 1] if ends else words
+            for name in ("size", "time"):
+                if name not in columns:
+                    raise InputError(f"{path}:{number}: the columns are {', '.join(columns):.120}; expected {name} among them")
+            return columns
+    return _NCCL_HEADING
 
 
 def _row(operation: Collective, cells: Mapping[str, str], where: str) -> MeasuredCollective:

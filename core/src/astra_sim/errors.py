@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 STATUS_INTERRUPTED = 130
@@ -109,6 +109,14 @@ def suggestion(word: object, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(names) or 'none'}"
+
+
+def warn_of_unknown(where: str, keys: Iterable[object], known: Collection[str]) -> None:
+    """Warn of each key of a file of another program that is not `known`, with the known name that is closest to it."""
+    for key in keys:
+        if key not in known:
+            hint = suggestion(key, known)
+            warn(f"{where}: {key!s:.80} is not known, and has no effect{f'; {hint}' if hint.startswith('did') else ''}")
 
 
 def located(error: AstraError, where: str) -> AstraError:

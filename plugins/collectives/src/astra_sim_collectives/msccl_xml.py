@@ -8,7 +8,7 @@ from xml.parsers import expat
 
 import attrs
 from astra_sim import InputError
-from astra_sim.errors import suggestion
+from astra_sim.errors import suggestion, warn_of_unknown
 from astra_sim.files import read_text
 from astra_sim.schedule import Collective
 
@@ -27,6 +27,15 @@ _TYPES = ("s", "r", "rcs", "rrc", "rrs", "rrcs", "cpy", "re", "nop")
 _READING = ("s", "rrc", "rrs", "rrcs", "cpy", "re")
 _WRITING = ("r", "rcs", "rrc", "rrcs", "cpy", "re")
 _PARENTS = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb"}
+
+
+ATTRIBUTES = {
+    "algo": "name proto nchannels nchunksperloop ngpus coll inplace outofplace redop minBytes maxBytes nthreads".split(),
+    "gpu": "id i_chunks o_chunks s_chunks".split(),
+    "tb": "id send recv chan".split(),
+    "step": "s type srcbuf srcoff dstbuf dstoff cnt depid deps hasdep".split(),
+}
+"""Attributes of elements in files of MSCCL and its compiler. Channels, protocols and sizes of buffers have no effect here."""
 
 
 class Place(NamedTuple):
@@ -97,6 +106,7 @@ class _Reader:
         self._path = path
         self._algorithm: Algorithm | None = None
         self._open: list[str] = []
+        self._unknown: set[tuple[str, str]] = set()
         self._declared = 0
         self._uses_output = False
         self._says_in_place = False
@@ -139,6 +149,9 @@ class _Reader:
             right = f"in {_PARENTS[name]}" if _PARENTS[name] else "outermost"
             raise self._error(f"element {name} is {where}; expected {right}")
         self._open.append(name)
+        unknown = {(name, key) for key in attributes if key not in ATTRIBUTES[name]} - self._unknown
+        self._unknown |= unknown
+        warn_of_unknown(f"{self._path}:{self.parser.CurrentLineNumber}: {name}", (key for _, key in sorted(unknown)), ATTRIBUTES[name])
         {"algo": self._algo, "gpu": self._start_gpu, "tb": self._start_block, "step": self._step}[name](attributes)
 
     def _algo(self, attributes: Mapping[str, str]) -> None:

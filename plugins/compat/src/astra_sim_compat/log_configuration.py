@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.errors import warn
+from astra_sim.errors import warn, warn_of_unknown
 from astra_sim.files import read_text
 
 _LEVELS = {
@@ -29,6 +29,11 @@ _LEVELS = {
 _LETTERS = {5: "T", logging.DEBUG: "D", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "C"}
 _TYPE = re.compile(r"(color_stdout|color_stderr|stdout|stderr|basic_file|rotating_file|daily_file|null|syslog)_sink_[sm]t")
 _SIZE = re.compile(r"\s*(\d+)\s*([TGMK]?)(?::?B)?\s*", re.IGNORECASE)
+_SINK_KEYS = (
+    "name", "type", "level", "filename", "base_filename", "create_parent_dir", "truncate", "max_size", "max_files", "rotation_hour",
+    "rotation_minute", "ident", "syslog_option", "syslog_facility",
+)  # fmt: skip
+_LOGGER_KEYS = ("name", "sinks", "level", "pattern", "type", "thread_pool", "overflow_policy")
 _WITHOUT_EFFECT = ("global_pattern", "pattern", "thread_pool", "global_thread_pool")
 
 
@@ -63,14 +68,14 @@ def read_log_configuration(path: str) -> LogConfiguration:
     for key in table:
         if key in _WITHOUT_EFFECT:
             warn(f"{path}: {key} has no effect on the log; ASTRA-sim 2.x sets the pattern of all lines")
-        elif key not in ("sink", "logger"):
-            warn(f"{path}: {key} is not known, and has no effect")
+    warn_of_unknown(path, table, ("sink", "logger", *_WITHOUT_EFFECT))
     tables = _tables(table, "sink", path)
     if not tables:
         raise InputError(f"{path}: there is no [[sink]]; expected at least one")
     sinks = {str(_needed(each, "name", where)): _sink(each, where) for each, where in tables}
     levels, of_logger = {}, {}
     for each, where in _tables(table, "logger", path):
+        warn_of_unknown(where, each, _LOGGER_KEYS)
         name, named = str(_needed(each, "name", where)), _needed(each, "sinks", where)
         if not isinstance(named, list) or any(sink not in sinks for sink in named):
             raise InputError(f"{where}: sinks is {named!r}; expected a list of names of sinks: {', '.join(sinks)}")
@@ -100,6 +105,7 @@ def _level(table: Mapping[str, Any], where: str, default: int) -> int:
 
 
 def _sink(table: Mapping[str, Any], where: str) -> logging.Handler:
+    warn_of_unknown(where, table, _SINK_KEYS)
     kind = _needed(table, "type", where)
     known = _TYPE.fullmatch(str(kind))
     if known is None:

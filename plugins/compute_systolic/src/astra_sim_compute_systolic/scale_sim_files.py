@@ -9,12 +9,13 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.errors import suggestion, warn
+from astra_sim.errors import suggestion, warn, warn_of_unknown
 from astra_sim.shapes import Convolution, Gemm, Shape
 
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 
 _ARRAY = "architecture_presets"
+_SECTIONS = ("general", _ARRAY, "layout", "sparsity", "run_presets")
 _KNOWN = frozenset(
     "run_name interfacebandwidth arrayheight arraywidth ifmapsramszkb filtersramszkb ofmapsramszkb dataflow bandwidth"
     # The following keys move addresses and sizes of traces, or belong to features that `_ONLY_IN_3` switches on.
@@ -75,13 +76,12 @@ def read_configuration(text: str, path: str) -> Configuration:
 
 def _warn_of_others(parser: configparser.ConfigParser, path: str) -> None:
     """Warn of keys that only SCALE-Sim 3 uses, and of unknown keys."""
+    warn_of_unknown(path, [f"[{section}]" for section in parser.sections()], [f"[{section}]" for section in _SECTIONS])
     for section in parser.sections():
+        warn_of_unknown(f"{path}: [{section}]", parser.options(section), {*_KNOWN, *_ONLY_IN_3})
         for key, value in parser.items(section):
-            if key in _ONLY_IN_3:
-                if value.strip().lower() == "true":
-                    warn(f"{path}: {key} has no effect: SCALE-Sim 3 would {_ONLY_IN_3[key]}; here cycles are those of SCALE-Sim 2")
-            elif key not in _KNOWN:
-                warn(f"{path}: {key} in [{section}] is not known, and has no effect")
+            if key in _ONLY_IN_3 and value.strip().lower() == "true":
+                warn(f"{path}: {key} has no effect: SCALE-Sim 3 would {_ONLY_IN_3[key]}; here cycles are those of SCALE-Sim 2")
 
 
 def read_compute(text: str, path: str) -> dict[str, dict[str, Any]]:

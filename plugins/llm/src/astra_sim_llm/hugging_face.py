@@ -8,9 +8,10 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.errors import located, suggestion, warn
+from astra_sim.errors import located, suggestion, warn, warn_of_unknown
 from astra_sim.files import FilePath, parse_json, read_text
 
+from astra_sim_llm.hugging_face_keys import OF_ROTARY_SCALING, WITHOUT_EFFECT
 from astra_sim_llm.models import LatentAttention, Model
 
 CONFIG = "config.json"
@@ -52,15 +53,21 @@ def model_of_table(table: Any, where: str, padded_to: int = 1) -> Model:
         raise located(error, where) from None
     except ValueError as error:  # of an option out of range
         raise InputError(f"{where}: {error}") from None
+    warn_of_unknown(config.where, (key for key in config.table if not str(key).startswith("_")), config.read | WITHOUT_EFFECT)
     return attrs.evolve(model, vocab=-(-model.vocab // padded_to) * padded_to)
 
 
 @attrs.frozen
 class _Config:
-    """Keys of a file, with errors that name them."""
+    """Keys of a file, with errors that name them; `read` are the keys that were asked for."""
 
     where: str
     table: Mapping[str, Any]
+    read: set[str] = attrs.field(factory=set)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read.add(key)
+        return self.table.get(key, default)
 
     def otherwise(self, **defaults: Any) -> _Config:
         """The same with values for keys that are missing: those that the architecture has where a file leaves them out."""
@@ -68,14 +75,14 @@ class _Config:
         return attrs.evolve(self, table={**defaults, **given})
 
     def text(self, key: str) -> str:
-        value = self.table.get(key)
+        value = self.get(key)
         if not isinstance(value, str):
             raise self.error(key, "a text")
         return value
 
     def count(self, key: str, default: int | None = None, minimum: int = 1) -> int:
         """A whole number; the default where the key is missing or null. Raises InputError, also where there is no default."""
-        value = self.table.get(key)
+        value = self.get(key)
         if value is None and default is not None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
@@ -83,21 +90,21 @@ class _Config:
         return value
 
     def flag(self, key: str, default: bool = False) -> bool:
-        value = self.table.get(key, default)
+        value = self.get(key, default)
         if not isinstance(value, bool):
             raise self.error(key, "true or false")
         return value
 
     def share(self, key: str) -> float:
         """A number from 0 to 1; 0 where the key is missing."""
-        value = self.table.get(key, 0)
+        value = self.get(key, 0)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise self.error(key, "a number from 0 to 1")
         return value
 
     def only(self, key: str, allowed: Any, why: str) -> None:
         """Raises InputError where a key says what a Model cannot."""
-        if self.table.get(key, allowed) != allowed:
+        if self.get(key, allowed) != allowed:
             raise self.error(key, f"{allowed!r} ({why})")
 
     def error(self, key: str, expected: str) -> InputError:
@@ -122,7 +129,7 @@ def _rotary(config: _Config) -> dict[str, Any]:
 def _grouped(config: _Config) -> dict[str, Any]:
     """Grouped query attention, besides what is common."""
     kv_heads = config.count("num_key_value_heads", default=config.count("num_attention_heads"))
-    head_dim = config.count("head_dim") if config.table.get("head_dim") is not None else None
+    head_dim = config.count("head_dim") if config.get("head_dim") is not None else None
     return {**_rotary(config), "kv_heads": kv_heads, "head_dim": head_dim}
 
 
@@ -130,7 +137,9 @@ def _trained_sequence(config: _Config) -> int:
     """The sequence length of pre-training: that before a rotary scaling stretched it."""
     longest = config.count("max_position_embeddings", default=2048)
     for key in ("rope_scaling", "rope_parameters"):
-        scaling = config.table.get(key)
+        scaling = config.get(key)
+        if isinstance(scaling, Mapping):
+            warn_of_unknown(f"{config.where}: {key}", scaling, OF_ROTARY_SCALING)
         if isinstance(scaling, Mapping) and scaling.get(_ORIGINAL) is not None:
             return _Config(f"{config.where}: {key}", scaling).count(_ORIGINAL)
     return longest

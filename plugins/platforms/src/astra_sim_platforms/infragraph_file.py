@@ -128,7 +128,7 @@ def _component(table: _Table, name: str) -> Component:
     if kind not in TYPES:
         raise InputError(f"{table.where}: choice is {kind!r:.80}; expected {', '.join(TYPES)}")
     if kind == "custom" and table.entries.get("custom") is not None:  # the package writes components of no type, too
-        custom = _Table(table.entries.get("custom"), f"{table.where}: custom", None)
+        custom = _Table(table.entries.get("custom"), f"{table.where}: custom", None, ("type",))
         kind = custom.text("type")
     return Component(table.where, table.whole("count"), kind)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from xml.parsers import expat
 
 import attrs
 from astra_sim import InputError
+from astra_sim.errors import warn_of_unknown
 
 _INSIDE = {
     "system": ("cpu",),
@@ -17,6 +18,18 @@ _INSIDE = {
     "nic": ("net",),
 }
 """Elements, and those in them that say what is joined. Others are passed over, with all that is in them."""
+_PASSED_OVER = {"pci": ("pcilink",)}
+ATTRIBUTES = {
+    "system": "version".split(),
+    "cpu": "host_hash numaid affinity arch vendor familyid modelid".split(),
+    "pci": "busid class vendor device subsystem_vendor subsystem_device link_speed link_width keep".split(),
+    "gpu": "dev sm rank gdr mlopart keep".split(),
+    "nvlink": "target count tclass".split(),
+    "c2c": "bw count".split(),
+    "nic": "keep".split(),
+    "net": "name dev latency speed port guid maxconn gdr coll net gin rma rail plane keep".split(),
+}
+"""Attributes that NCCL 2.30 and versions before it write or read. Those that no reader here asks for have no effect."""
 
 
 @attrs.define
@@ -65,6 +78,7 @@ class _Reader:
     def __init__(self, path: str) -> None:
         self._path = path
         self._open: list[Element | None] = []
+        self._warned: set[tuple[str, str]] = set()
         self.root = Element("system", path, {})
         self.parser = expat.ParserCreate("utf-8")
         self.parser.StartElementHandler = self._start
@@ -74,6 +88,7 @@ class _Reader:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         element = Element(name, f"{self._path}:{self.parser.CurrentLineNumber}", attributes)
         if not self._open:
+            self._warn(element, attributes, ATTRIBUTES["system"])
             if name != "system":
                 raise InputError(f"{element.where}: the root is <{name}>; expected <system>")
             self.root = element
@@ -81,10 +96,20 @@ class _Reader:
             return
         parent = self._open[-1]
         if parent is not None and name in _INSIDE.get(parent.name, ()):
+            self._warn(element, attributes, ATTRIBUTES[name])
             parent.inside.append(element)
             self._open.append(element)
         else:
+            if parent is not None:
+                known = (*_INSIDE.get(parent.name, ()), *_PASSED_OVER.get(parent.name, ()))
+                self._warn(parent, [f"<{name}>"], [f"<{each}>" for each in known], element.where)
             self._open.append(None)
+
+    def _warn(self, element: Element, keys: Iterable[str], known: Collection[str], where: str = "") -> None:
+        """Warn of what is not known in an element, once for each kind."""
+        unknown = [key for key in keys if key not in known and (element.name, key) not in self._warned]
+        self._warned.update((element.name, key) for key in unknown)
+        warn_of_unknown(f"{where or element.where}: <{element.name}>", unknown, known)
 
     def _end(self, _: str) -> None:
         self._open.pop()

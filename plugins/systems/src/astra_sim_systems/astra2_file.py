@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from astra_sim import InputError
-from astra_sim.errors import suggestion, warn
+from astra_sim.errors import suggestion, warn, warn_of_unknown
 from astra_sim.files import parse_json, read_text
 
 from astra_sim_systems.names import ALGORITHM_KEYS, OPTIMIZATIONS, POLICIES, algorithm, chakra_algorithm
@@ -107,8 +107,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         others[key] = converted
         if key in _SCHEDULING:
             warn(f"{path}: {key} has no effect: no release of ASTRA-sim 2.x reads it (--set system.{_SCHEDULING[key]}=... chooses here)")
-        elif key not in (*_KEYS, *_CUSTOM, *_OTHERS, *_WITHOUT_EFFECT, _PER_NODE):
-            warn(f"{path}: {key} is not known, and has no effect")
+    warn_of_unknown(path, table, (*_KEYS, *_CUSTOM, *_OTHERS, *_SCHEDULING, *_WITHOUT_EFFECT, _PER_NODE))
     if _SPLITS not in table:
         raise InputError(f"{path}: {_SPLITS} is missing")
     # A kind of collective without an algorithm is an error where the workload has it.
