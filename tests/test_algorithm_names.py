@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
+import astra_sim
+import attrs
 import pytest
-from astra_sim.platform import Dimension
+from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim.setup.specs import component_of
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
+from astra_sim_platforms.topologies import MeshOptions, mesh
 from astra_sim_systems import names
 
 SYSTEMS = Path(names.__file__).parent
@@ -34,25 +38,57 @@ def test_algorithms_are_named_in_one_module(path: Path) -> None:
     assert not named_in(path)
 
 
-@pytest.mark.parametrize("kind", Collective)
-@pytest.mark.parametrize("topology", [Ring(4, 2), Ring(6, 2), FullyConnected(4, 3), Switch(8, 1), Switch(6, 1)])
-def test_a_default_exists_and_suits_the_dimension(kind: Collective, topology: Ring | FullyConnected | Switch) -> None:
-    spec = names.default_algorithm(kind, Dimension(topology, topology.size, 1, 1.0, 1.0))
+@pytest.mark.parametrize("spec", [*names.CANDIDATES, names.DEFAULT_IN_GROUPS])
+def test_what_auto_stands_for_is_there(spec: str) -> None:
     provider, _ = component_of(shared_plugins(), "collective", spec, "auto")
     assert provider.name == spec.partition("?")[0]
-    assert spec != "halving_doubling" or topology.size == 8
 
 
-def test_rings_use_both_directions_unless_a_message_does_or_the_ranks_are_no_ring() -> None:
-    for ring, ranks, spec in (
-        (Ring(8, 2), None, "ring?directions=2"),
-        (Ring(8, 2), 4, "ring"),
-        (Ring(2, 2), None, "ring"),
-        (Ring(8, 2, both_ways=True), None, "ring"),
-    ):
-        dimension = Dimension(ring, ring.size, 2, 1.0, 1.0)
-        assert names.default_algorithm(Collective.ALL_REDUCE, dimension, ranks) == spec
-        assert spec in names.candidates(Collective.ALL_REDUCE, dimension)
+@pytest.mark.parametrize("kind", Collective)
+@pytest.mark.parametrize("ranks", [4, 6])
+@pytest.mark.parametrize("switched", [True, False])
+def test_what_is_taken_without_a_forecast_is_a_candidate(kind: Collective, ranks: int, switched: bool) -> None:
+    spec = names.without_forecast(kind, ranks, switched)
+    assert spec in names.CANDIDATES
+    assert spec != "halving_doubling" or ranks == 4
+
+
+@attrs.frozen
+class Named:
+    """A topology of somebody else: the links of one of ours, and another's name."""
+
+    own: Any
+    name: str
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self.own, attribute)
+
+
+MESH: Any = mesh(MeshOptions(sizes=(6,), link_bandwidth_gb_per_s=25))[0].topology
+OURS = [Ring(6, 2), FullyConnected(6, 5), Switch(6, 1), MESH]
+NAMES = [*(topology.name for topology in OURS), "theirs"]
+PAIRS = [(own, name) for own in OURS for name in NAMES if own.name != name]
+
+
+def dimension_of(topology: Any) -> Dimension:
+    return Dimension(topology, 6, 2, 25.0, 500.0, 100.0, 300.0)
+
+
+@pytest.mark.parametrize(("own", "name"), PAIRS, ids=[f"{own.name} named {name}" for own, name in PAIRS])
+def test_nothing_follows_from_the_name_of_a_topology(own: Any, name: str) -> None:
+    ours, named = (Platform((dimension_of(topology),)) for topology in (own, Named(own, name)))
+    specs = "analytical", "analytical?congestion=aware", "packet", "flow", "roce?buffer_mib=64"
+
+    def run(platform: Platform, network: str, operation: str) -> list[object]:
+        workload = f"plugin:collective?collective={operation}&bytes=100000"
+        result = astra_sim.simulate(workload=workload, platform=platform, network=f"plugin:{network}")
+        links = {key: value for key, value in result.network.items() if key != "simulated_s"}
+        chosen = [(each.algorithm, each.reason) for each in result.algorithms]
+        return [result.finish_ns, result.messages, chosen, links, [finding.ratio for finding in result.audit]]
+
+    for network in specs:
+        for operation in ("all_reduce", "all_to_all"):
+            assert run(named, network, operation) == run(ours, network, operation), (network, operation)
 
 
 @pytest.mark.parametrize("text", ["ring", "oneRing", "direct", "direct4", "oneDirect2", "halvingDoubling", "doubleBinaryTree"])

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 from typing import Any
 
 import astra_sim
 import attrs
 import pytest
+from astra_sim import CollectiveProvider, PluginError, hookimpl
 from astra_sim.context import Algorithm
-from astra_sim.platform import Dimension, Platform, is_power_of_two
-from astra_sim.schedule import Collective, Request, Schedule
+from astra_sim.errors import ScheduleError
+from astra_sim.platform import Dimension, Group, Platform
+from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, receive, send, shift, xor
+from astra_sim.setup.plugins import Plugins
 from astra_sim_systems import names
-from astra_sim_systems.busiest_link import are_switched, wiring_of
-from astra_sim_systems.choice import Automatic, Forecast, fastest, forecasts_of, time_ns
+from astra_sim_systems.busiest_link import are_switched, loads_of, wiring_of
+from astra_sim_systems.choice import Automatic, Forecast, at_once, fastest, forecast
+from astra_sim_systems.rounds import rounds_of
+from support.components import components_of
 from support.platforms import LINK, platform_of
 
-BASIC = [
-    *(f"ring?size={size}&links=2" for size in (8, 12, 16)),
-    *(f"switch?size={size}" for size in (6, 8, 12, 16)),
-    *(f"fully_connected?size={size}&links={size - 1}" for size in (6, 8, 16)),
-]
 MEBIBYTE = 1 << 20
 AWARE = "analytical?congestion=aware&switching=cut_through"
 
 
 def run(spec: str, size: int, network: str = "analytical", collective: str = "all_reduce", **chosen: str) -> astra_sim.Result:
-    asked = "&".join(f"{key}={value}" for key, value in chosen.items())
     return astra_sim.simulate(
         workload=f"plugin:collective?collective={collective}&bytes={size}",
         platform=f"plugin:{spec}&{LINK}",
         network=f"plugin:{network}",
-        system=f"plugin:astra1?{asked}",
+        system={"plugin": "astra1", **chosen},
     )
 
 
@@ -39,6 +40,22 @@ def picked(spec: str, size: int, **more: Any) -> str:
     (chosen,) = run(spec, size, **more).algorithms
     assert chosen.reason.startswith("auto")
     return chosen.algorithm
+
+
+def forecasts_of(platform: Platform, number: int, request: Request, held_bytes: float = 0.0, step_ns: float = 10.0) -> dict[str, Forecast]:
+    """The forecasts of the algorithms that can carry out a request in a dimension."""
+    loads = loads_of(platform, platform.logical_dimensions()[number])
+    assert loads is not None
+    context = components_of(platform=platform, workload="plugin:collective?bytes=1024").system.context  # type: ignore[attr-defined]
+    found = {}
+    for spec in names.CANDIDATES:
+        try:
+            made = forecast(spec, context.algorithm(spec, "test").schedule(request), loads, step_ns, held_bytes)
+        except ScheduleError:
+            continue
+        if made is not None:
+            found[spec] = made
+    return found
 
 
 # -- What the busiest link carries --------------------------------------------------------------------------------------
@@ -51,9 +68,9 @@ def picked(spec: str, size: int, **more: Any) -> str:
         ("switch?size=8", 7 / 8, 7 / 8, 7 / 8),
         ("fat_tree?arity=2&levels=3", 7 / 8, 7 / 8, 7 / 8),
         ("clos?npus=64&ports=16&rails=8", 63 / 64, 63 / 64, 63 / 64),
-        ("clos?npus=128&ports=8&levels=3", 127 / 128, 127 / 128, None),
-        # Partners at distance d share the links between them: 1/2 + 2/4 + 4/8, half of it each way where both are as long.
-        ("ring?size=8&links=2", 7 / 8, 1 / 2 + 2 / 4 + 2 / 8, (1 + 2 + 3 + 4 / 2) / 8),
+        ("clos?npus=128&ports=8&levels=3", 127 / 128, 127 / 128, 127 / 128),
+        # Partners at distance d share the links between them: 1/2 + 2/4 + 4/8.
+        ("ring?size=8&links=2", 7 / 8, 1 / 2 + 2 / 4 + 4 / 8, (1 + 2 + 3 + 4) / 8),
         ("mesh?sizes=8", 7 / 8, 1 / 2 + 2 / 4 + 4 / 8, 4 * 4 / 8),
         ("fully_connected?size=8&links=7", 7 / 8, 7 / 8, 1 / 8),
         # Of 12 NPUs at a leaf with 4 links up, the first 8 partners are at it: 3 times the data on the links up for the others.
@@ -65,7 +82,10 @@ def picked(spec: str, size: int, **more: Any) -> str:
     ],
 )
 def test_the_bytes_of_the_busiest_link(spec: str, around: float, halving: float | None, at_once: float | None) -> None:
-    found = {each.spec: each.ns_per_byte * 50 for each in forecasts_of(platform_of(f"{spec}&{LINK}"), 0, False)}
+    platform = platform_of(f"{spec}&{LINK}")
+    request = Request(Collective.REDUCE_SCATTER, platform.npus, platform.npus << 20)
+    found = {name: each.busy_ns * 50 / request.bytes for name, each in forecasts_of(platform, 0, request).items()}
+    found.pop(names.BOTH_DIRECTIONS)
     expected = {names.ANY_NUMBER: around, names.POWERS_OF_TWO: halving, names.ALL_AT_ONCE: at_once}
     assert found == pytest.approx({name: value for name, value in expected.items() if value is not None})
 
@@ -86,24 +106,12 @@ def test_the_busiest_link_is_that_of_the_congestion_aware_network() -> None:
         ("hyperx?sizes=16", names.POWERS_OF_TWO),
     ):
         platform = platform_of(f"{spec}&{LINK}")
-        forecast = next(each for each in forecasts_of(platform, 0, False) if each.spec == algorithm)
-        request = Request(Collective.ALL_REDUCE, platform.npus, size, 1)
+        foretold = forecasts_of(platform, 0, Request(Collective.ALL_REDUCE, platform.npus, size))[algorithm]
         found = run(spec, size, "analytical?congestion=aware&switching=cut_through", all_reduce=algorithm).finish_ns
-        assert found == pytest.approx(time_ns(forecast, request, 10.0), rel=0.02)
+        assert found == pytest.approx(foretold.time_ns, rel=0.02)
 
 
 # -- What is taken ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("spec", BASIC)
-def test_the_forecast_of_long_messages_is_the_rule_of_the_basic_topologies(spec: str) -> None:
-    """The rule by the name of the topology is what the links say; on rings of up to 6, messages to all at once would use both ways."""
-    platform = platform_of(f"{spec}&{LINK}")
-    request = Request(Collective.ALL_REDUCE, platform.npus, 1 << 34, 1)
-    by_name = names.default_algorithm(Collective.ALL_REDUCE, platform.dimensions[0])
-    assert fastest(forecasts_of(platform, 0, False), request, 2000.0) == by_name.partition("?")[0]
-    (chosen,) = run(spec, MEBIBYTE).algorithms
-    assert (chosen.algorithm, chosen.reason) == (by_name.partition("?")[0], "auto")
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 20, 1 << 30])
@@ -123,8 +131,8 @@ def test_a_fat_tree_of_128_takes_few_messages(size: int) -> None:
         ("dragonfly?routers=4&npus=4&global_links=1", "direct", "ring"),
         ("clos?npus=64&ports=16", "direct", "halving_doubling"),
         ("clos?npus=64&ports=16&oversubscription=3", "direct", "ring"),
-        ("clos?npus=60&ports=16", "direct", "ring"),
-        ("clos?npus=120&ports=16", "direct", "ring"),
+        ("clos?npus=60&ports=16", "direct", "direct"),
+        ("clos?npus=120&ports=16", "direct", "direct"),
         ("clos?npus=128&ports=16", "halving_doubling", "halving_doubling"),
         ("clos?npus=1024&rails=8", "halving_doubling", "halving_doubling"),
         ("dragonfly_plus?leaves=4&npus=4&groups=4", "direct", "ring"),
@@ -146,8 +154,8 @@ def test_a_formula_without_a_nic_is_not_believed_that_all_can_be_sent_at_once(sp
 
 def test_what_is_picked_on_one_network_is_not_remembered_on_another() -> None:
     spec = "hyperx?sizes=4,4&npus=4"
-    for network, at_once in ((AWARE, True), ("analytical", False)) * 2:
-        assert (picked(spec, 1 << 12, network=network) == names.ALL_AT_ONCE) == at_once
+    for network, is_direct in ((AWARE, True), ("analytical", False)) * 2:
+        assert (picked(spec, 1 << 12, network=network) == names.ALL_AT_ONCE) == is_direct
 
 
 def test_all_that_choices_follow_from_is_their_content() -> None:
@@ -155,9 +163,9 @@ def test_all_that_choices_follow_from_is_their_content() -> None:
     made = Automatic("auto", False, 1, True, False, lambda request: Schedule.shared(request, []))
     others: dict[str, Any] = {
         "platform": platform_of(f"switch?size=8&{LINK}"),
-        "dimension": 1,
         "step_ns": 1.0,
         "messages_wait": False,
+        "held_bytes": 1.0,
         "candidates": {"x": made},
     }
     own = {field.name for field in attrs.fields(Automatic)} - {field.name for field in attrs.fields(Algorithm)}
@@ -174,33 +182,52 @@ def test_all_to_all_goes_straight(spec: str, expected: str) -> None:
     assert picked(spec, MEBIBYTE, collective="all_to_all") == expected
 
 
-@pytest.mark.parametrize("size", [1 << 12, 1 << 16, 1 << 26])
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "network", "collective", "size", "expected"),
     [
-        "mesh?sizes=16",
-        "fat_tree?arity=4&levels=3",
-        "fat_tree?arity=2&levels=4",
-        "clos?npus=60&ports=16",
-        "clos?npus=64&ports=16",
-        "clos?npus=64&ports=16&planes=2",
-        "clos?npus=64&ports=16&rails=8",
-        "clos?npus=64&ports=16&oversubscription=3",
-        "clos?npus=64&ports=8&levels=3",
-        "dragonfly?routers=4&npus=4&global_links=1&groups=4",
-        "dragonfly_plus?leaves=4&npus=4&groups=4",
-        "hyperx?sizes=16",
-        "hyperx?sizes=4,4&npus=4",
+        ("gb200_nvl72", "flow", "all_reduce", 1 << 16, ["direct"]),
+        (f"ring?size=16&links=2&{LINK}", "flow", "all_to_all", 1 << 20, ["direct"]),
+        (f"torus?sizes=8,8&{LINK}", "flow", "all_to_all", 1 << 20, ["direct", "direct"]),
+        (f"switch?size=12&{LINK}", "analytical?congestion=aware", "all_reduce", 1 << 16, ["direct"]),
+        ("rail_optimized?servers=4&npus_per_server=4", "flow", "all_reduce", 1 << 16, ["direct", "direct", "direct"]),
+        (f"hyperx?sizes=4,4&{LINK}", "flow", "all_reduce", 1 << 16, ["direct"]),
+        (f"dragonfly?routers=4&npus=1&global_links=1&{LINK}", "flow", "all_gather", 1 << 12, ["direct"]),
+        (f"mesh?sizes=8&{LINK}", "flow", "all_reduce", 1 << 16, ["direct"]),
     ],
 )
-@pytest.mark.parametrize("collective", ["all_reduce", "all_gather"])
-def test_auto_is_about_as_fast_as_the_best(spec: str, size: int, collective: str) -> None:
-    """1.3 at most: where latency and bytes count alike, messages at once may be better by that, and are not trusted so far."""
-    asked = [names.ANY_NUMBER, names.ALL_AT_ONCE]
-    if is_power_of_two(platform_of(f"{spec}&{LINK}").npus):
-        asked.append(names.POWERS_OF_TWO)
-    best = min(run(spec, size, AWARE, collective, **{collective: name}).finish_ns for name in asked)
-    assert run(spec, size, AWARE, collective).finish_ns <= 1.3 * best
+def test_short_messages_go_straight_on_all_topologies(spec: str, network: str, collective: str, size: int, expected: list[str]) -> None:
+    result = astra_sim.simulate(
+        workload=f"plugin:collective?collective={collective}&bytes={size}", platform=f"plugin:{spec}", network=f"plugin:{network}"
+    )
+    assert [chosen.algorithm for chosen in result.algorithms] == expected
+    assert all(chosen.reason.startswith("auto: direct ") for chosen in result.algorithms)
+
+
+FABRICS = (
+    "ring?size=8&links=2",
+    "switch?size=12",
+    "fully_connected?size=6&links=5",
+    "torus?sizes=4,4",
+    "mesh?sizes=8",
+    "fat_tree?arity=2&levels=3",
+    "clos?npus=16&ports=8",
+    "clos?npus=24&ports=8&oversubscription=3",
+    "clos?npus=32&ports=16&planes=2",
+    "dragonfly?routers=4&npus=1&global_links=1",
+    "hyperx?sizes=4,4",
+)
+
+
+@pytest.mark.parametrize("network", ["analytical?congestion=aware", AWARE, "flow", "roce"])
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "all_to_all"])
+@pytest.mark.parametrize("spec", FABRICS)
+def test_auto_is_about_as_fast_as_the_best(spec: str, collective: str, network: str) -> None:
+    for size in (1 << 12, 1 << 19):
+        times = []
+        for name in names.CANDIDATES:
+            with contextlib.suppress(ScheduleError):
+                times.append(run(spec, size, network, collective, **{collective: name}).finish_ns)
+        assert run(spec, size, network, collective).finish_ns <= 1.3 * min(times)
 
 
 @pytest.mark.parametrize(
@@ -208,41 +235,153 @@ def test_auto_is_about_as_fast_as_the_best(spec: str, size: int, collective: str
     ["fat_tree?arity=4&levels=3", "clos?npus=64&ports=16&rails=8", "hyperx?sizes=4,4&npus=4", "dragonfly_plus?leaves=4&npus=4&groups=4"],
 )
 def test_short_messages_take_as_long_as_foretold(spec: str) -> None:
-    """On links with contention, and with one route for each pair: latencies of the ways that messages take, not of the longest."""
+    """On links with contention, and with one route for each pair: where messages meet that could take other ways, up to a third more."""
     platform = platform_of(f"{spec}&{LINK}")
-    request = Request(Collective.ALL_REDUCE, platform.npus, 1 << 16, 1)
-    for forecast in forecasts_of(platform, 0, False):
-        found = run(spec, 1 << 16, AWARE, all_reduce=forecast.spec).finish_ns
-        assert found == pytest.approx(time_ns(forecast, request, 10.0), rel=0.15)
+    for name, foretold in forecasts_of(platform, 0, Request(Collective.ALL_REDUCE, platform.npus, 1 << 16)).items():
+        if name != names.BOTH_DIRECTIONS:
+            assert run(spec, 1 << 16, AWARE, all_reduce=name).finish_ns == pytest.approx(foretold.time_ns, rel=0.35)
+
+
+def test_nodes_that_hold_messages_are_waited_for() -> None:
+    """At a switch that passes messages on whole, the last of all messages waits once, and each of a chain does."""
+    platform = platform_of(f"switch?size=8&{LINK}")
+    request = Request(Collective.ALL_GATHER, 8, 50_000)
+    through, whole = forecasts_of(platform, 0, request), forecasts_of(platform, 0, request, math.inf)
+    assert whole["direct"].time_ns - through["direct"].time_ns == pytest.approx(1000)
+    assert whole["ring"].time_ns - through["ring"].time_ns == pytest.approx(7 * 1000)
 
 
 def test_several_logical_dimensions_meet_on_the_links() -> None:
     """Of 8 NPUs at each leaf with 4 links up, those of a dimension within a leaf have all of their links, those across half of them."""
     platform = platform_of(f"clos?npus=64&ports=12&oversubscription=2&logical_dims=8,8&{LINK}")
-    within, across = (forecasts_of(platform, number, False) for number in (0, 1))
-    assert [each.ns_per_byte * 50 for each in within] == pytest.approx([7 / 8] * 3)
+    request = Request(Collective.REDUCE_SCATTER, 8, 8 << 20)
+    within, across = (forecasts_of(platform, number, request) for number in (0, 1))
+    straight = ("ring", "halving_doubling", "direct")
+    assert [within[name].busy_ns * 50 / request.bytes for name in straight] == pytest.approx([7 / 8] * 3)
     # All eight NPUs of a leaf send to another leaf at once, over four links.
-    assert [each.ns_per_byte * 50 for each in across] == pytest.approx([2 * 7 / 8] * 3)
+    assert [across[name].busy_ns * 50 / request.bytes for name in straight] == pytest.approx([2 * 7 / 8] * 3)
 
 
-def test_messages_at_once_must_be_faster_though_they_meet() -> None:
-    """By 100 ns a step, and bytes that take half as long again; of more than 63, only with less to carry than others."""
-    request = Request(Collective.ALL_REDUCE, 16, 1000, 1)
-    ring, direct = Forecast("ring", 15, 1.0), Forecast("direct", 15, 1.0, at_once=True)
-    assert fastest([ring, direct], request, 100.0) == "direct"
-    assert fastest([ring, direct], request, 30.0) == "ring"  # 15 * 30 + 1000 < 30 + 1500
-    assert fastest([direct], request, 30.0) == "direct"
-    many = Request(Collective.ALL_REDUCE, 128, 1000, 1)
-    halving, ring = Forecast("halving_doubling", 7, 1.0), Forecast("ring", 127, 1.0)
-    assert fastest([ring, halving, Forecast("direct", 127, 1.0, at_once=True)], many, 1000.0) == "halving_doubling"
-    assert fastest([ring, halving, Forecast("direct", 127, 0.6, at_once=True)], many, 1000.0) == "direct"
-    assert fastest([ring, Forecast("direct", 127, 1.0, at_once=True)], many, 1000.0) == "direct"
+def test_a_part_of_a_ring_is_a_line() -> None:
+    """Four neighbours of a ring of 8 have no link from the last to the first: what goes around them crosses the others."""
+    ring = platform_of(f"ring?size=8&links=2&{LINK}")
+    (part, _), _ = ring.split_for_group(4)
+    whole, line = loads_of(ring, ring.logical_dimensions()[0]), loads_of(ring, part)
+    assert whole is not None
+    assert line is not None
+    schedule = Schedule.shared(Request(Collective.ALL_GATHER, 4, 1000), [exchange(shift(1), 1000)])
+    around, along = forecast("x", schedule, whole, 0.0, 0.0), forecast("x", schedule, line, 0.0, 0.0)
+    assert around is not None
+    assert along is not None
+    assert (around.time_ns, along.time_ns) == (500 + 20, 1500 + 20)
 
 
-def test_of_equal_times_the_fewest_messages() -> None:
-    request = Request(Collective.ALL_GATHER, 16, 1000, 1)
-    assert fastest([Forecast("ring", 15, 1.0), Forecast("halving_doubling", 4, 1.0)], request, 0.0) == "halving_doubling"
-    assert time_ns(Forecast("ring", 15, 1.0), request, 10.0) == 15 * 10 + 16 * 1000
+def test_groups_across_dimensions_are_looked_at_on_the_links_of_all() -> None:
+    """Those of a diagonal of a torus are two links from each other, one in each dimension."""
+    loads = loads_of(platform_of(f"torus?sizes=4,4&{LINK}"), Group((0, 5, 10, 15)))
+    assert loads is not None
+    found = forecast("x", Schedule.shared(Request(Collective.ALL_GATHER, 4, 1000), [exchange(shift(1), 1000)]), loads, 0.0, math.inf)
+    assert found is not None
+    assert found.time_ns == pytest.approx(1000 + 2 * 20)
+
+
+def test_many_messages_at_once_must_relieve_the_links() -> None:
+    """Of more than 63, those of the others being fewer."""
+    few, many = Forecast("halving_doubling", 100.0, 50.0, 14, 1), Forecast("direct", 50.0, 49.9, 254, 127)
+    assert fastest([few, many]) is few
+    assert fastest([few, attrs.evolve(many, busy_ns=40.0)]).spec == "direct"
+    assert fastest([attrs.evolve(few, messages=254), many]) is many
+    assert fastest([few, attrs.evolve(many, messages=126, at_once=63)]).spec == "direct"
+
+
+def test_of_about_equal_times_the_fewest_messages() -> None:
+    ring, halving = Forecast("ring", 100.0, 90.0, 15, 1), Forecast("halving_doubling", 104.0, 90.0, 4, 1)
+    assert fastest([ring, halving]) is halving
+    assert fastest([ring, attrs.evolve(halving, time_ns=106.0)]) is ring
+    assert fastest([ring, attrs.evolve(ring, spec="direct", time_ns=99.0)]).spec == "direct"
+
+
+# -- Rounds ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "collective", "expected"),
+    [
+        ("ring", Collective.ALL_REDUCE, [(14, 1)]),
+        ("ring?directions=2", Collective.ALL_GATHER, [(7, 2)]),
+        ("ring", Collective.ALL_TO_ALL, [(28, 1)]),
+        ("halving_doubling", Collective.REDUCE_SCATTER, [(1, 1)] * 3),
+        ("direct", Collective.ALL_REDUCE, [(2, 7)]),
+        ("direct?window=3", Collective.ALL_GATHER, [(1, 3), (1, 3), (1, 1)]),
+    ],
+)
+def test_rounds_of_schedules(spec: str, collective: Collective, expected: list[tuple[int, int]]) -> None:
+    """How often each different round comes, and how many messages of a rank it has."""
+    context = components_of(platform=f"plugin:switch?size=8&{LINK}", workload="plugin:collective?bytes=1024").system.context  # type: ignore[attr-defined]
+    schedule = context.algorithm(spec, "test").schedule(Request(collective, 8, 8 << 10))
+    rounds = rounds_of(schedule)
+    assert rounds is not None
+    assert [(times, at_once(round_)) for round_, times in rounds.items()] == expected
+
+
+def test_rounds_of_ranks_that_do_different_things() -> None:
+    """Rank 0 sends to 1, which sends to 2 when it has got that."""
+    first, second = (
+        RankProgram((send(shift(1), 10),)),
+        RankProgram((receive(shift(-1), 10, after=0), send(shift(1), 20, after=1)), starts=0),
+    )
+    last = RankProgram((receive(shift(-1), 20, after=0),), starts=0)
+    rounds = rounds_of(Schedule.per_rank(Request(Collective.ALL_REDUCE, 3, 10), [first, second, last]))
+    assert rounds is not None
+    assert [[(each.pattern, each.bytes) for each in sends] for sends in rounds] == [[(((0, 1),), 10)], [(((1, 2),), 20)]]
+
+
+def test_a_schedule_that_waits_for_ever_has_no_rounds() -> None:
+    request = Request(Collective.ALL_REDUCE, 4, 10)
+    assert rounds_of(Schedule.shared(request, [exchange(xor(1), 10, after=2)])) is None
+    assert rounds_of(Schedule.per_rank(request, [RankProgram((send(shift(1), 10, after=5),))] * 4)) is None
+
+
+# -- Algorithms of others ----------------------------------------------------------------------------------------------
+
+
+def swing(request: Request) -> Schedule:
+    """An all-gather in one step: too good to be left out, and of the right number of bytes."""
+    if request.collective is not Collective.ALL_GATHER:
+        raise request.unsupported("swing", "it only gathers")
+    return Schedule.shared(request, [exchange(shift(k), request.bytes, after=1) for k in range(1, request.ranks)])
+
+
+def with_others(automatic: bool) -> Plugins:
+    class Others:
+        @hookimpl
+        def astra_collectives(self) -> list[CollectiveProvider]:
+            return [CollectiveProvider("swing", "An algorithm of others", swing, automatic=automatic)]
+
+    plugins = Plugins()
+    plugins.register(Others(), "others")
+    return plugins
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_an_algorithm_of_others_may_be_taken_where_it_says_so(automatic: bool) -> None:
+    def chosen(collective: str) -> str:
+        (found,) = astra_sim.simulate(
+            workload=f"plugin:collective?collective={collective}&bytes=65536",
+            platform=f"plugin:mesh?sizes=64&{LINK}",
+            network=f"plugin:{AWARE}",
+            plugins=with_others(automatic),
+        ).algorithms
+        assert ("swing" in found.reason) == (automatic and collective == "all_gather")
+        return found.algorithm
+
+    assert chosen("all_reduce") != "swing"
+    chosen("all_gather")
+
+
+def test_an_algorithm_that_auto_cannot_take_may_not_say_so() -> None:
+    with pytest.raises(PluginError, match="'x' is automatic; expected one that runs in a dimension"):
+        CollectiveProvider("x", "", swing, automatic=True, whole_platform=True)
 
 
 # -- What it says -------------------------------------------------------------------------------------------------------
@@ -256,19 +395,19 @@ def test_results_say_what_was_taken_and_why() -> None:
         "algorithm": "halving_doubling",
         "bytes": 1 << 20,
     }
-    assert re.fullmatch(
-        r"auto: halving_doubling [\d.]+ us in 6 messages, ring [\d.]+ us in 63 messages, direct [\d.]+ us in 63 messages", chosen["reason"]
-    )
+    first, *others = chosen["reason"].removeprefix("auto: ").split(", ")
+    assert re.fullmatch(r"halving_doubling [\d.]+ us in 12 messages", first)
+    assert [each.split()[0] for each in others] == ["ring", "ring?directions=2", "direct"]
     (asked,) = run("clos?npus=64&ports=16", 1 << 20, all_reduce="direct").algorithms
     assert (asked.algorithm, asked.reason) == ("direct", "")
     (other,) = run("clos?npus=1040", 1 << 20).algorithms
-    assert (other.algorithm, other.reason) == ("ring", "auto: 1040 ranks are no power of two")
+    assert other.algorithm == "ring"
 
 
 @pytest.mark.parametrize(
     ("spec", "switched", "all_reduce", "all_to_all"),
     [
-        ("mesh?sizes=4096", False, "ring", "ring"),
+        ("mesh?sizes=4096", False, "ring", "direct"),
         ("clos?npus=65536&rails=8&levels=3", True, "halving_doubling", "direct"),
         ("clos?npus=49152&rails=8&levels=3", True, "ring", "direct"),
     ],
@@ -277,7 +416,7 @@ def test_a_graph_that_is_too_large_goes_by_the_rule_of_a_ring_or_a_switch(
     spec: str, switched: bool, all_reduce: str, all_to_all: str
 ) -> None:
     platform = platform_of(f"{spec}&{LINK}")
-    assert forecasts_of(platform, 0, False) == ()
+    assert loads_of(platform, platform.logical_dimensions()[0]) is None
     assert are_switched(platform.dimensions[0]) == switched
     for kind, expected in ((Collective.ALL_REDUCE, all_reduce), (Collective.ALL_TO_ALL, all_to_all)):
         assert names.without_forecast(kind, platform.npus, switched) == expected

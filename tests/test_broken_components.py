@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -226,7 +231,7 @@ def run(engine: str, **components: Any) -> astra_sim.Result:
     chosen: dict[str, Any] = {"network": "plugin:analytical", **INPUTS, **components}
     plugins = Plugins()
     for kind, given in components.items():
-        if callable(given):
+        if kind in KINDS and callable(given):
             hook = hookimpl(lambda kind=kind, given=given: [Provider("mine", WORDS, given)], specname=KINDS[kind])
             plugins.register(type("Mine", (), {KINDS[kind]: staticmethod(hook)})(), "mine")
             chosen[kind] = "plugin:mine"
@@ -323,12 +328,25 @@ def test_a_run_that_sends_too_little_is_an_error_without_pieces_too() -> None:
     assert run_collective(pairwise(lambda block: block, pieces=False)).finish_ns > 0
 
 
-def test_data_of_which_only_the_bytes_are_known_is_not_compared() -> None:
-    def compressed(request: Request) -> Schedule:
-        steps = [exchange(shift(k), request.bytes // 100, pieces=["unnamed"]) for k in range(1, request.ranks)]
+def compressed(share: Any) -> Any:
+    """An algorithm whose messages have a hundredth of the bytes, and name their pieces so."""
+
+    def make(request: Request) -> Schedule:
+        steps = [exchange(shift(k), request.bytes // 100, pieces=[share]) for k in range(1, request.ranks)]
         return Schedule.shared(request, steps)
 
-    assert run_collective(compressed).finish_ns > 0
+    return make
+
+
+def test_data_of_which_only_the_bytes_are_known_counts_for_what_it_stands_for(check: Check) -> None:
+    assert run_collective(compressed(("unnamed", 0.01))).finish_ns > 0
+    with pytest.raises(AstraError, match="every rank sends 120 bytes; expected at least 4096"):
+        run_collective(compressed("unnamed"))
+    with pytest.raises(AstraError, match="every rank sends 240 bytes; expected at least 4096"):
+        run_collective(compressed(("unnamed", 0.5)))
+    with pytest.raises(AstraError, match="expected a share above 0 and at most 1"):
+        run_collective(compressed(("unnamed", 0)))
+    fails(check("collective", compressed("unnamed")), "expected at least")
 
 
 def run_collective(algorithm: Any) -> astra_sim.Result:
@@ -451,10 +469,10 @@ def test_a_line_passes_unless_it_says_that_it_is_symmetric(check: Check) -> None
         (line(wires=((0, 1, 0.0, 10.0),)), ("0.0 bytes/ns",)),
         (line(wires=((0, -1, 1.0, 10.0),)), ("the end -1",)),
         (list, ("not a list of dimensions",)),
-        (lambda: [Dimension(Line(4), 0, 2, 25.0, 10.0)], ("its size is 0",)),
-        (lambda: [Dimension(Line(4), 4, 2, 0.0, 10.0)], ("0.0 bytes/ns",)),
+        (lambda: [Dimension(Line(4), 0, 2, 25.0, 10.0)], ("size is 0",)),
+        (lambda: [Dimension(Line(4), 4, 2, 0.0, 10.0)], ("link_bandwidth is 0.0",)),
         (lambda: [Dimension(Line(4), 4, 2, 25.0, -1.0)], ("link_latency_ns is -1.0",)),
-        (lambda: [Dimension("line", 4, 2, 25.0, 1.0)], ("'line' is not a topology",)),  # type: ignore[arg-type]
+        (lambda: [Dimension("line", 4, 2, 25.0, 1.0)], ("topology is 'line'",)),  # type: ignore[arg-type]
     ],
 )
 def test_a_topology_that_breaks_its_contract_is_told(check: Check, platform: Any, words: tuple[str, ...]) -> None:
@@ -534,7 +552,7 @@ class Remote(Store):
         (lambda: Store(lambda size: size + next(CALLS)), "when asked for again"),
         (lambda: Store(port=lambda npu: -1), "the remote port of NPU 0 is -1"),
         (lambda: Store(port=lambda npu: next(CALLS)), "when asked for again"),
-        (lambda: Store(capacity=-1), "the capacity is -1"),
+        (lambda: Store(capacity=-1), "capacity_bytes returned -1"),
         (Remote, "a time of at least 0"),
         (lambda: 3, "3, which is not a Memory"),
     ],
@@ -635,8 +653,8 @@ BROKEN_WORKLOADS = {
     "no operations": (graph(), "has no operations"),
     "waits for what comes later": (graph(Compute((1,), 10), Compute((), 10)), "waits for operation 1"),
     "a dimension that is not there": (graph(collective(dimensions=(7,))), "dimension 7 of 2"),
-    "negative time": (graph(Compute((), -10)), "takes -10 ps"),
-    "negative bytes": (graph(collective(bytes=-10)), "moves -10 bytes"),
+    "negative time": (graph(Compute((), -10)), "duration_ps -10"),
+    "negative bytes": (graph(collective(bytes=-10)), "has bytes -10"),
     "a send without a receive": (graph(Send((), shift(1), 64)), "NPU 0 sends 1 messages of 64 bytes with tag 0 to NPU 1, which receives 0"),
     "a receive without a send": (graph(Receive((), shift(1), 64)), "which receives 1"),
     "wait for each other": (
@@ -689,6 +707,120 @@ def test_a_training_loop_that_breaks_its_contract_is_told(check: Check, name: st
     fails(check("training_loop", loop), words)
 
 
+# -- The command -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_component_that_hangs_is_named_and_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING)
+    path = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    information = tmp_path / "hanging-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: hanging\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[astra_sim]\nhanging = hanging\n")
+    command = [sys.executable, "-m", "astra_sim", "plugins", "check", "hanging", "--timeout"]
+    # Compute models come before memory models: the line of the first is there while the second hangs.
+    with subprocess.Popen([*command, "600"], env=path, stdout=subprocess.PIPE, text=True) as checking:
+        assert checking.stdout is not None
+        assert checking.stdout.readline() == "ok     compute well\n"
+        checking.send_signal(signal.SIGINT)
+        assert "memory" not in checking.stdout.read()
+    done = subprocess.run([*command, "1"], env=path, capture_output=True, text=True, check=False)
+    lines = [
+        "ok     compute well",
+        "FAILED memory stuck",
+        "       the check of memory stuck has not ended after 1 s (--timeout); expected an end",
+    ]
+    assert (done.returncode, done.stdout.splitlines()) == (1, [*lines, "ok     report late"])
+    done = subprocess.run([*command, "1", "--json"], env=path, capture_output=True, text=True, check=False)
+    assert [row["name"] for row in json.loads(done.stdout) if row["problem"] is None] == ["well", "late"]
+
+
+HANGING = """
+import time
+from astra_sim import Provider, hookimpl
+from astra_sim.testing.bench import BenchCompute
+
+def stuck():
+    time.sleep(3600)
+
+def late(results, folder):
+    print("not a result")
+    folder.write("late.txt", "late")
+
+@hookimpl
+def astra_computes():
+    return [Provider("well", "A model", BenchCompute)]
+
+@hookimpl
+def astra_memories():
+    return [Provider("stuck", "A model", stuck)]
+
+@hookimpl
+def astra_reports():
+    return [Provider("late", "A report", late)]
+"""
+
+
+@pytest.mark.parametrize("name", ["training-loop:data", "training_loop:data"])
+def test_one_component_is_checked_by_its_kind_and_name(name: str) -> None:
+    done = CliRunner().invoke(astra, ["plugins", "check", name])
+    assert (done.exit_code, done.output) == (0, "ok     training_loop data\n")
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon"])
+def test_a_timeout_is_a_number_of_seconds(seconds: str) -> None:
+    assert CliRunner().invoke(astra, ["plugins", "check", "training-loop:data", "--timeout", seconds]).exit_code == 2
+
+
+# -- Runs with what the check finds ------------------------------------------------------------------------------------------
+
+
+class Widens(RouteDelayNetwork):
+    """Makes the links of the platform wider, so that it is not faster than they are."""
+
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform)
+        object.__setattr__(platform.dimensions[0], "link_bandwidth", 1e9)
+
+    def route_delay(self, dimension: int, hops: int, size: int) -> int:
+        return 1
+
+
+@ENGINES
+def test_a_run_whose_platform_was_changed_is_an_error_and_the_next_is_right(engine: str) -> None:
+    right = run(engine)
+    with pytest.raises(PluginError, match=r"changed the platform.*dimension 0: link_bandwidth was 25.0 and is 1000000000.0"):
+        run(engine, network=Widens)
+    assert run(engine).finish_ns == right.finish_ns
+
+
+@ENGINES
+@pytest.mark.parametrize("symmetry", [True, False])
+def test_a_run_whose_system_plans_nothing_is_an_error(engine: str, symmetry: bool) -> None:
+    with pytest.raises(PluginError, match="planned nothing for an all_reduce of 4096 bytes"):
+        run(engine, system=lambda context: Changed(lambda chunks: [], context), symmetry=symmetry)
+
+
+def test_a_report_that_changes_results_changes_its_own(tmp_path: Path) -> None:
+    def halved(results: list[astra_sim.Result], folder: Any) -> None:
+        for result in results:
+            result.finish_ns /= 2
+            result.network.clear()
+            result.dimensions[0].bytes = 0
+            result.audit.clear()
+        folder.write(f"{folder.author}.txt", f"{results[0].finish_ns}")
+        results.clear()
+
+    plugins = Plugins()
+    hook = hookimpl(lambda: [Provider(name, WORDS, halved) for name in ("mine", "other")], specname=KINDS["report"])
+    plugins.register(type("Mine", (), {KINDS["report"]: staticmethod(hook)})(), "mine")
+    result = run("python")
+    before = result.to_dict()
+    files = astra_sim.write_reports(result, tmp_path, ["mine", "other"], plugins=plugins)
+    assert {file.read_text() for file in files[1:]} == {f"{result.finish_ns / 2}"}
+    assert result.to_dict() == before
+
+
 # -- Options -----------------------------------------------------------------------------------------------------------
 
 
@@ -716,16 +848,14 @@ def test_a_component_that_cannot_be_tried_is_not_said_to_be_well(check: Check) -
     assert "delay_ps must be given, and it offers no examples" in text
 
 
-def test_examples_may_write_files(check: Check) -> None:
-    folders: list[Path] = []
-
+def test_examples_may_write_files(check: Check, tmp_path: Path) -> None:
     def examples(folder: Path) -> list[dict[str, Any]]:
         (folder / "delay").write_text("7")
-        folders.append(folder)
+        (tmp_path / "folder").write_text(str(folder))
         return [{"delay_ps": int((folder / "delay").read_text())}]
 
     assert check("network", delayed, options=Delay, examples=examples)[0] == 0
-    assert not folders[0].exists()
+    assert not Path((tmp_path / "folder").read_text()).exists()
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,11 @@ from astra_sim_chakra import (
     write_nodes,
     write_trace,
 )
-from astra_sim_chakra.messages import Attribute, AttributeProto, NodeMessage, attribute_message, attribute_of, delimited
+from astra_sim_chakra.messages import AttributeProto, NodeMessage, attribute_message, attribute_of
 from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.reader import has_compiled
 from astra_sim_chakra.schema import ATTRIBUTES, MEMBERS, VERSION
+from astra_sim_chakra.wire import Attribute, delimited
 from astra_sim_chakra.writer import encode_metadata, encode_node, encode_nodes
 from attrs import evolve
 from hypothesis import given, settings

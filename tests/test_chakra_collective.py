@@ -43,7 +43,7 @@ def make(folder: Path, *ranks: list[Node]) -> Schedule:
     request = Request(Collective.ALL_REDUCE, len(ranks), 1 << 20)
     schedule = custom_collective(request, CustomCollectiveOptions(prefix=write(folder, *ranks)))
     lower(schedule)
-    check_schedule(schedule, request)
+    check_schedule(schedule, request, scales=False)
     return schedule
 
 

@@ -11,8 +11,8 @@ import astra_sim_chakra
 import pytest
 from astra_sim import InputError
 from astra_sim_chakra import Metadata, Node, NodeType, trace_of, write_nodes
-from astra_sim_chakra.messages import Attribute
 from astra_sim_chakra.trace_json import from_json, to_json
+from astra_sim_chakra.wire import Attribute
 from astra_sim_chakra.writer import encode_metadata
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,11 +33,13 @@ import sys
 import astra_sim_chakra.plugin
 assert not {"google.protobuf", "astra_sim_chakra.messages", "numpy"} & set(sys.modules), sys.modules
 from astra_sim_chakra import load_trace
+assert "google.protobuf" not in sys.modules
+from astra_sim_chakra import write_trace
 assert "google.protobuf" in sys.modules
 """
 
 
-@pytest.mark.parametrize("script", [OTHERS_CLASSES, HOOKS], ids=["other classes of the same name", "hooks need no protobuf"])
+@pytest.mark.parametrize("script", [OTHERS_CLASSES, HOOKS], ids=["other classes of the same name", "hooks and readers need no protobuf"])
 def test_in_a_process_of_its_own(script: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ import pytest
 from astra_sim import InputError
 from astra_sim_chakra import Node, NodeType, write_nodes
 from astra_sim_chakra.messages import NodeMessage, attribute_message
+from astra_sim_compat import logs
 from support.compat import Ended, install, run
 
 SYSTEM = {
@@ -165,7 +166,7 @@ def test_the_configuration_of_the_log_has_effect(program: Path, folder: Path) ->
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("= 1", "log.toml: not TOML"),
+        ("= 1", "log.toml: Invalid statement"),
         ("", "there is no [[sink]]"),
         ('[[sink]]\nname = "a"\ntype = "no"', "log.toml: sink 'a': type is 'no'"),
         ('[[sink]]\nname = "a"\ntype = "null_sink_mt"\nlevel = "loud"', "level is 'loud'; expected trace, debug"),
@@ -218,3 +219,15 @@ def test_what_waits_for_its_unit_has_not_begun(engine: str, folder: Path) -> Non
     assert list(times.begin_ns) == [0, 1100, 0, first, second]
     assert list(times.end_ns) == [1100, 2200, first, second, second + 1100]
     assert [each.memory_ns for each in result.unit_times()] == [3300]
+
+
+def test_full_files_of_the_log_are_renamed_and_the_last_one_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_BYTES", 200)
+    with logs.log_in(str(tmp_path)) as log:
+        for number in range(100):
+            log.note("workload", f"line {number:02} " + "x" * 40)
+    files = [tmp_path / "log.log", *(tmp_path / f"log.{number}.log" for number in range(1, 11))]
+    assert sorted(tmp_path.glob("log*")) == sorted(files)
+    numbers = [int(word) for file in reversed(files) for word in re.findall(r"line (\d+)", file.read_text())]
+    assert numbers == list(range(numbers[0], 100))
+    assert all(200 <= file.stat().st_size < 320 for file in files[1:])

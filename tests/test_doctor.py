@@ -51,6 +51,33 @@ def test_a_plugin_that_cannot_be_imported_is_broken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("bounds", "told"),
+    [
+        (">=99.1", "needs astra-sim-core >=99.1, and {} is installed; pip install --upgrade 'astra-sim-core>=99.1'"),
+        (" (>=0.1,<0.1.1)", "needs astra-sim-core >=0.1, <0.1.1, and {} is installed; pip install --upgrade somebodys"),
+        (
+            "[x]~=99.0; python_version > '3'",
+            "needs astra-sim-core ~=99.0, and {} is installed; pip install --upgrade 'astra-sim-core~=99.0'",
+        ),
+        (">=0.1,!=98.*", None),
+        (">=99; extra == 'newer'", None),
+        ("", None),
+    ],
+)
+def test_a_plugin_that_needs_another_kernel_says_which(bounds: str, told: str | None, tmp_path: Path) -> None:
+    information = tmp_path / "somebodys-0.1.dist-info"
+    information.mkdir()
+    requirement = f"Requires-Dist: astra_sim.core{bounds}\nRequires-Dist: attrs>=1\n"
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: somebodys\nVersion: 0.1\n{requirement}")
+    (information / "entry_points.txt").write_text("[astra_sim]\nmine = mine\n")
+    (tmp_path / "mine.py").write_text("")
+    done = doctor("--json", PYTHONPATH=str(tmp_path))
+    found = json.loads(done.stdout)
+    assert found["problems"] == ([] if told is None else ["somebodys " + told.format(found["packages"]["astra-sim-core"])])
+    assert done.returncode == (told is not None)
+
+
+@pytest.mark.parametrize(
     ("version", "kernel", "goes"),
     [
         ("1.2.3", "1.2.3", True),

@@ -39,6 +39,7 @@ FABRICS = [
     f"dragonfly_plus?leaves=2&spines=3&npus=2&global_links=2&groups=4&{LINK}",
     f"hyperx?sizes=4,3&npus=2&{LINK}",
     f"hyperx?sizes=2,2,4&width=2&{LINK}",
+    f"slim_fly?q=3&npus=2&{LINK}",
     "rail_optimized?servers=4",
     "rail_optimized?servers=6&rails=1&ports=16&oversubscription=3",
     "rail_optimized?servers=5&npus_per_server=4&rails=2&ports=8",

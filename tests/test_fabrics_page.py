@@ -13,6 +13,7 @@ from astra_sim_platforms.clos import ClosOptions
 from astra_sim_platforms.dragonfly_plus import DragonflyPlusOptions
 from astra_sim_platforms.hyperx import HyperXOptions
 from astra_sim_platforms.servers import RailOptimizedOptions
+from astra_sim_platforms.slim_fly import SlimFlyOptions
 from astra_sim_platforms.topologies import DragonflyOptions, FatTreeOptions, LinkOptions, MeshOptions, TorusOptions
 from support import ROOT
 from support.platforms import LINK
@@ -23,6 +24,7 @@ OPTIONS = {
     "rail_optimized": RailOptimizedOptions,
     "dragonfly_plus": DragonflyPlusOptions,
     "hyperx": HyperXOptions,
+    "slim_fly": SlimFlyOptions,
     "dragonfly": DragonflyOptions,
     "fat_tree": FatTreeOptions,
     "mesh": MeshOptions,

@@ -74,7 +74,7 @@ def test_json_lines_are_the_same_as_csv(astra: Astra, flows: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("src,dst\n0,1\n", ":1: bytes is missing; expected src, dst, bytes"),
+        ("src,dst\n0,1\n", ":1: the column bytes is missing; expected src, dst, bytes"),
         ("src,dst,bytes,pq\n0,1,5,3\n", ":1: unknown column 'pq'; known: after"),
         ("src,dst,bytes\n0,4,5\n", ":2: dst is 4; expected a whole number from 0 to 3"),
         ("src,dst,bytes\n0,1\n", ":2: 2 cells under 3 headings"),

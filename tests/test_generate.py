@@ -195,9 +195,9 @@ def test_wrong_choices_are_errors(arguments: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Layer,m,n,k\na,1,2\n", "l.csv:2: 'a,1,2' has 3 cells; expected name, m, n, k"),
+        ("Layer,m,n,k\na,1,2\n", "l.csv:2: k is ''; expected a whole number of at least 1"),
         ("Layer,m,n,k\na,1,0,2\n", "l.csv:2: n is '0'; expected a whole number of at least 1"),
-        ("Layer,m,n,k,p\na,1,2,3,DATUM\n", "l.csv:2: the parallelisation is 'DATUM'; did you mean 'DATA'"),
+        ("Layer,m,n,k,parallelism\na,1,2,3,DATUM\n", "l.csv:2: the parallelisation is 'DATUM'; did you mean 'DATA'"),
         ("Layer,m,n,k\n", "l.csv: no layer follows the heading"),
     ],
 )
@@ -238,7 +238,7 @@ def test_expressions_are_arithmetic_and_nothing_else() -> None:
 
 def test_names_with_spaces_fit_into_toml_only(tmp_path: Path) -> None:
     path = tmp_path / "l.csv"
-    path.write_text('h,m,n,k\na "b",8,8,8\n')
+    path.write_text('layer,m,n,k\na "b",8,8,8\n')
     arguments = ("--layers", str(path), "--parallel", "DATA", "--npus", "2")
     assert tomli.loads(generate(*arguments))["layers"][0]["name"] == 'a "b"'
     with pytest.raises(InputError, match="the text workload cannot hold a name with spaces"):

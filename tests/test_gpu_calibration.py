@@ -135,7 +135,7 @@ ROWS = "".join(f"{64 * size},1024,1024,100\n" for size in range(1, 13))
         ("m,n,k,microseconds\n", "it has a heading and no rows"),
         ("m,n,k,microsecond\n", ":1: unknown column 'microsecond'; did you mean 'microseconds'?"),
         ("m,n,microseconds\n1,1,1\n", ":1: the column k is missing"),
-        ("m,n,k,microseconds\n1,1,1\n", ":2: 3 cells; expected 4, as many as the heading has"),
+        ("m,n,k,microseconds\n1,1,1\n", ":2: 3 cells under 4 headings; expected one for each"),
         ("# measured\nm,n,k,microseconds\n64,64,x,1\n", ":3: k: 'x' is not a whole number"),
         ("m,n,k,microseconds\n64,64,64,-1\n", ":2: microseconds is '-1'; expected a number above 0"),
         ("m,n,k,microseconds,cast\n64,64,64,1,maybe\n", ":2: cast is 'maybe'; expected yes or no"),

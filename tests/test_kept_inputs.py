@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ import pytest
 from astra_sim.context import Context
 from astra_sim.errors import AstraError, InputError
 from astra_sim.graph import Communicate, Pass
-from astra_sim.platform import Dimension, Platform
+from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.providers import Provider, options_of
 from astra_sim.schedule import Collective, Request, lower
 from astra_sim.setup.plugins import KINDS, shared_plugins
@@ -160,6 +161,7 @@ RUN_BY_CONTEXT: dict[str, list[Any]] = {
     "replay_only": [True],
     "node_algorithms": [{0: "ring"}],
     "messages_wait": [False],
+    "held_bytes": [math.inf],
 }
 """What a context says, with other values than that of the runs here; a test holds that it is all."""
 
@@ -260,10 +262,11 @@ def test_what_auto_picks_follows_from_its_content(table: dict[str, Any]) -> None
     for endpoint_ns, context in changed_contexts:
         for kind in Collective:
             for dimension in range(len(context.platform.dimensions)):
-                automatic_ = automatic(kind, dimension, endpoint_ns, context)
+                automatic_ = automatic(kind, endpoint_ns, context, dimension)
+                logical = LogicalDimension(4, context.platform.strides[dimension], dimension)
                 found = [
                     f"{pick.algorithm.name} {pick.reason}"
-                    for pick in (automatic_.pick(each) for each in requests if each.collective is kind)
+                    for pick in (automatic_.pick(each, logical) for each in requests if each.collective is kind)
                 ]
                 assert picks.setdefault((kind, automatic_.content), found) == found
     assert len({tuple(each) for each in picks.values()}) > 5

@@ -122,7 +122,7 @@ GATHER = msccl_files.all_pairs_all_gather(3)
         (RING.replace('srcbuf="i"', 'srcbuf="x"', 1), ":4: step: srcbuf is 'x'; expected i, o or s"),
         (RING.replace('srcoff="0"', 'srcoff="4"', 1), ":4: step: srcoff is 4 and cnt 1; buffer i has 4 chunks"),
         (RING.replace('cnt="1"', 'cnt="0"', 1), ":4: step: cnt is '0'; expected a whole number from 1"),
-        (RING.replace('depid="-1"', 'depid="7"', 1), ":4: step: depid is 7; known: 0"),
+        (RING.replace('depid="-1" deps="-1"', 'depid="7" deps="0"', 1), ":4: step: depid is 7; known: 0"),
         (RING.replace('depid="-1" deps="-1"', 'depid="0" deps="9"', 1), ":4: step: deps is 9; expected 0 to 6"),
         (RING.replace('depid="-1" deps="-1"', 'depid="0" deps="3"', 1), "waits here for ever"),
         (RING.replace('type="r" ', 'type="nop" ', 1), "sends to gpu 0 on channel 0, which never receives that there"),

@@ -189,7 +189,38 @@ def test_the_files_of_simai_run_as_they_are(tmp_path: Path, capsys: pytest.Captu
     assert min(marked[2:]) > 0
     done = run("200Gbps")
     assert (done.status, done.out) == (2, "")
-    assert "ecn_kmin has no value for links of 200 Gbit/s, which a switch has; it has values for 100, 400" in done.error
+    assert (
+        "ecn_kmin has no value for links of 200 Gbit/s, which a switch has (between nodes 8 and 0); it has values for 100, 400"
+        in done.error
+    )
+
+
+def test_thresholds_are_asked_for_links_of_the_file_alone(tmp_path: Path, astra: Astra) -> None:
+    """NPU 0 has three links, and forwards to NPU 3, which no switch joins to the others: what is within an NPU never marks."""
+    (tmp_path / "config.txt").write_text("CC_MODE 1\nTOPOLOGY_FILE t.txt\nENABLE_QCN 1\n" + THRESHOLDS)
+    (tmp_path / "flows.csv").write_text("src,dst,bytes\n1,3,1000000\n2,3,1000000\n")
+    links = ["0 4 400Gbps 0.001ms 0", "1 4 400Gbps 0.001ms 0", "2 4 400Gbps 0.001ms 0", "0 5 400Gbps 0.001ms 0", "0 3 400Gbps 0.001ms 0"]
+
+    def run(rate: str) -> Done:
+        (tmp_path / "t.txt").write_text("\n".join(["6 2 5", "4 5", *links]).replace("2 4 400Gbps", f"2 4 {rate}") + "\n")
+        files = ("--network", str(tmp_path / "config.txt"), "--flows", str(tmp_path / "flows.csv"))
+        return astra("flows", *files, "--set", "network.npu_forwarding=true", "--json")
+
+    done = run("400Gbps")
+    assert done.status == 0, done.error
+    assert len(json.loads(done.out)["flows"]) == 2
+    done = run("200Gbps")
+    assert "ecn_kmin has no value for links of 200 Gbit/s, which a switch has (between nodes 2 and 4)" in done.error
+
+
+THRESHOLDS = "KMIN_MAP 1 400000000000 400\nKMAX_MAP 1 400000000000 1600\nPMAX_MAP 1 400000000000 0.2\n"
+
+
+def test_dimensions_of_another_name_are_named(tmp_path: Path) -> None:
+    text = '{"physical-dims": ["8", "2"]}'
+    assert logical_dims.recognises(text)
+    with pytest.raises(astra_sim.InputError, match=r"d\.json: unknown key 'physical-dims'; expected 'logical-dims'"):
+        logical_dims.read(text, "d.json")
 
 
 @pytest.mark.parametrize("network", ["analytical", "analytical?congestion=aware&switching=cut_through", "flow", "packet", "roce"])

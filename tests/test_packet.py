@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import astra_sim
 import pytest
 from astra_sim import DeadlockError, InputError
 from astra_sim.platform import Platform
@@ -15,11 +16,15 @@ pytest.importorskip("astra_sim_network_packet")
 
 from astra_sim_network_analytical.network import AnalyticalNetwork
 from astra_sim_network_analytical.options import AnalyticalOptions
+from astra_sim_network_analytical.topologies import SwitchOptions, switch
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_platforms.garnet import Torus3dOptions, torus3d
 from astra_sim_platforms.graph import GraphOptions as FileGraphOptions
 from astra_sim_platforms.graph import graph as file_graph
+from astra_sim_platforms.topologies import MeshOptions, mesh
 from support.packet import OPTIONS, PLATFORMS, deliver, loads, network
+
+FAR = "link_bandwidth_gb_per_s=50&link_latency_ns=100000"
 
 
 @settings(deadline=None, max_examples=150)
@@ -191,6 +196,8 @@ def test_what_takes_a_message_to_no_place_is_an_error() -> None:
         ({"vcs": 1}, "the routes of a ring of 5 NPUs need 2 classes of virtual channels; vcs is 1"),
         ({"flow_control": "cut_through", "buffers": 2}, "need room for a packet of 16 flits"),
         ({"preset": "booksim", "deadlock_freedom": "bubble"}, "needs combined allocation"),
+        ({"preset": "booksim", "arbitration": "transit_first"}, "arbitration is 'transit_first', which needs combined allocation"),
+        ({"preset": "booksim", "matching": "maximal"}, "matching is 'maximal', which needs combined allocation"),
         ({"preset": "booksim", "speculative_allocator": "separate"}, "speculative is false; expected speculative = true"),
     ],
 )
@@ -204,6 +211,67 @@ def test_zeros_are_errors(key: str) -> None:
     options: dict[str, Any] = {key: 0}
     with pytest.raises(ValueError, match=f"{key} is 0; expected at least 1"):
         PacketOptions(**options)
+
+
+def alone(dimensions: Any, messages: list[tuple[int, int, int, int]], **options: Any) -> dict[int, int]:
+    """When messages arrive (ns), in whole nanoseconds."""
+    return {number: time // 1000 for number, time in deliver(network(dimensions, **options), messages).items()}
+
+
+def test_destinations_of_an_interface_take_turns() -> None:
+    """Two long messages leave at once; of two to one destination, the second waits for the first."""
+    three = PLATFORMS["switch"]()
+    messages = [(0, 0, 1, 1 << 20), (0, 0, 2, 1 << 20)]
+    half, first, all_ = 1 << 20, alone(three, messages[:1])[0], alone(three, messages)
+    assert all_[1] - all_[0] < 0.01 * first
+    one_after_another = alone(three, messages, interface_order="oldest")
+    assert one_after_another[0] == first
+    assert alone(three, [(0, 0, 1, half), (0, 0, 1, half)]) == one_after_another
+
+
+def test_packets_on_their_way_go_before_those_of_interfaces() -> None:
+    """On a line NPU 0 sends through NPU 1, which sends the same way: in transit first, NPU 0 is not held up."""
+    line = mesh(MeshOptions(sizes=(3,), link_latency_ns=20.0, link_bandwidth_gb_per_s=32.0))
+    messages = [(0, 0, 2, 1 << 20), (0, 1, 2, 1 << 20)]
+    lone = alone(line, messages[:1])[0]
+    assert alone(line, messages)[0] == pytest.approx(lone, rel=0.02)
+    assert alone(line, messages, arbitration="round_robin")[0] == pytest.approx(2 * lone, rel=0.02)
+
+
+def test_an_input_that_loses_an_output_asks_for_another() -> None:
+    """An all-to-all on a fat tree: all inputs of switches have packets for all outputs, and links have room for all."""
+    platform = "plugin:fat_tree?arity=4&levels=2&link_bandwidth_gb_per_s=25&link_latency_ns=500"
+    workload = "plugin:collective?collective=all_to_all&bytes=262144"
+    flows, single, maximal = (
+        astra_sim.simulate(workload=workload, platform=platform, network=f"plugin:{network}", set=["system.all_to_all=direct"]).finish_ns
+        for network in ("flow", "packet?matching=single", "packet")
+    )
+    assert flows < maximal < 1.2 * flows
+    assert 1.3 * maximal < single
+
+
+@pytest.mark.parametrize("platform", [f"plugin:switch?size=3&{FAR}", f"plugin:ring?size=4&links=2&{FAR}"])
+def test_long_links_are_kept_busy(platform: str) -> None:
+    """Virtual channels in thousands: messages of 5 MB over links of 100 us takes its bytes and its latency."""
+    (flows, packets) = (
+        astra_sim.simulate(workload="plugin:collective?bytes=5000000", platform=platform, network=f"plugin:{network}").finish_ns
+        for network in ("flow", "packet")
+    )
+    assert flows <= packets < 1.01 * flows
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "vcs is 48832, as many as keep the longest link busy: the virtual networks of a link have 48832 virtual channels"),
+        ({"vcs": 32767, "npus": 1100}, "vcs is 32767: all links together have 144174800 virtual channels; expected at most 134217728"),
+    ],
+)
+def test_virtual_channels_that_are_too_many_are_an_error(options: dict[str, Any], words: str) -> None:
+    npus = options.pop("npus", 3)
+    far = switch(SwitchOptions(size=npus, links=1, link_latency_ns=1e6, link_bandwidth_gb_per_s=50.0))
+    with pytest.raises(InputError, match=words + ".*larger flit_bytes and packet_bytes"):
+        network(far, representatives=False, **options)
 
 
 def test_a_graph_of_another_package_runs(tmp_path: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from astra_sim import InputError
 from astra_sim.platform import Platform
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("astra_sim_network_packet")
@@ -122,6 +122,8 @@ def test_equal_clocks_are_no_clocks(load: tuple[str, str, Messages]) -> None:
     st.sampled_from([2, 3, 5]),
     st.sampled_from([10_000.0, 100.0, 64.0, 25.0]),
 )
+@example("default", [(0, 0, 1, 1), (0, 0, 1, 1), (1, 0, 2, 1)], 2, 10_000.0)
+@example("default", [(0, 0, 1, 1), (1, 0, 2, 1), (1, 0, 1, 1)], 2, 10_000.0)
 def test_a_finer_tick_than_the_clock_of_all_routers_changes_nothing(
     options: str, sends: list[tuple[int, int, int, int]], divider: int, gb_per_s: float
 ) -> None:

@@ -198,7 +198,7 @@ def test_traffic_says_where_the_network_deadlocks() -> None:
     platform = read_platform(PLATFORMS["ring 8"])
     how = Measurement(warm_up=100, period=500, periods=2, packet_flits=16, drain_limit=1000)
     with pytest.raises(DeadlockError, match=r"deadlocks at a rate of 0\.9 flits") as caught:
-        sweep(platform, PacketOptions(vcs=2, deadlock_freedom="none"), "uniform", [0.9], how)
+        sweep(platform, PacketOptions(vcs=2, deadlock_freedom="none", arbitration="round_robin"), "uniform", [0.9], how)
     assert all(" waits for NPU " in line for line in caught.value.waiting)
     assert len(caught.value.waiting) == 8
     (load,) = sweep(platform, PacketOptions(vcs=2), "uniform", [0.9], how)
@@ -208,7 +208,7 @@ def test_traffic_says_where_the_network_deadlocks() -> None:
 
 def test_the_command_traffic_fails_where_the_network_deadlocks() -> None:
     command = [sys.executable, "-m", "astra_sim", "traffic", "--platform", PLATFORMS["ring 8"], "--rate", "0.9", "--packet-flits", "16"]
-    command += ["--network", "plugin:packet?vcs=2&deadlock_freedom=none", "--drain-limit", "1000"]
+    command += ["--network", "plugin:packet?vcs=2&deadlock_freedom=none&arbitration=round_robin", "--drain-limit", "1000"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert run.stdout == ""

@@ -202,7 +202,7 @@ WRONG = [
     (("pareto",), "figure 'pareto' needs a table of results"),
     (("{none}", "line", *AXES), "{none}: no such file"),
     (("{text}", "line", *AXES), "{text}: file is not a database; expected a file of SQLite with a table 'results'"),
-    (("{ragged}", "line", *AXES), "{ragged}: row 3 has 1 cells; expected 2, one for each column of the first row"),
+    (("{ragged}", "line", *AXES), "{ragged}:3: 1 cells under 2 headings; expected one for each, empty where there is nothing"),
     (("{empty}", "line", *AXES), "{empty} has no rows; expected results of runs"),
     (("{run}", "--x", "npus"), "--x is for tables of results; {run} is a run"),
 ]

@@ -169,7 +169,7 @@ from astra_sim.schedule import Schedule, exchange, shift
 
 
 def once(request):
-    return Schedule.shared(request, [exchange(shift(1), {size}, pieces=["unnamed"])])
+    return Schedule.shared(request, [exchange(shift(1), {size}, pieces=[("unnamed", 1e-9)])])
 
 
 @hookimpl

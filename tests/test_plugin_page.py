@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from astra_sim.schedule import Collective, Request
+from astra_sim.testing import check_schedule
 from support import ROOT
 
 if TYPE_CHECKING:
@@ -46,3 +48,13 @@ def test_the_plugin_of_the_page_installs_and_runs(clean_environment: Callable[[]
     assert after["simulated_npus"] == 1
     assert after["finish_ns"] > before["finish_ns"]
     assert after["network"]["payload_bytes"] // 10**5 == before["network"]["payload_bytes"] // 10**5
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 6, 8])
+def test_the_schedule_of_programs_with_relative_peers_is_one(ranks: int) -> None:
+    names: dict[str, Any] = {}
+    exec(next(each for each in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) if "per_rank" in each), names)
+    request = Request(Collective.ALL_GATHER, ranks, 1000)
+    schedule = names["neighbours"](request)
+    assert len({id(program) for program in schedule.programs}) == 2
+    check_schedule(schedule, request)

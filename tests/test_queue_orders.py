@@ -270,10 +270,13 @@ def test_the_order_of_the_plugin_page_works() -> None:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        (lambda kind, size, remaining: size / 2, "the key of a queue's order is .* for .* bytes; expected a whole number of 64 bits"),
+        (
+            lambda kind, size, remaining: size / 2,
+            "the key of a queue's order .*of test_queue_orders. is .* for .* bytes; expected a whole number of 64 bits",
+        ),
         (lambda kind, size, remaining: 2**63, "expected a whole number of 64 bits"),
         (lambda kind, size, remaining: size > 3, "is True for"),
-        (lambda kind, size, remaining: 1 // 0, "the key of a queue's order failed: ZeroDivisionError"),
+        (lambda kind, size, remaining: 1 // 0, "the key of a queue's order .*of test_queue_orders. failed: ZeroDivisionError"),
     ],
     ids=["a fraction", "too large", "a truth", "raises"],
 )

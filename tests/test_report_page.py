@@ -269,10 +269,10 @@ def test_the_runs_of_a_comparison_are_several(tmp_path: Path) -> None:
 
 
 BROKEN = [
-    ("[]", "holds no runs; expected one at least"),
-    ("[1]", "run 1 is int; expected the result of a run"),
-    ('{"run_name": 3}', "run_name is 3; expected the result of a run"),
-    ('{"run_name": "a", "finish_ns": null}', "finish_ns is None; expected the result of a run"),
+    ("[]", "this is no result of a run; expected result.json"),
+    ("[1]", "this is no result of a run; expected result.json"),
+    ('{"run_name": 3}', "this is no result of a run; expected result.json"),
+    ('{"run_name": "a", "finish_ns": null}', "finish_ns: None is not a finite number"),
     ("{", ":1: not JSON"),
 ]
 
@@ -293,7 +293,7 @@ def test_files_beside_a_result_that_are_broken_are_told(vgg16: Path, tmp_path: P
         load_runs([str(folder)])
     series.unlink()
     (folder / "links.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match=r"links.csv: not the links of a run"):
+    with pytest.raises(InputError, match=r"links\.csv:1: the column source is missing"):
         load_runs([str(folder)])
 
 

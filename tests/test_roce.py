@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from astra_sim.errors import DeadlockError, InputWarning
 from astra_sim.graph import ExecutionGraph, NpuProgram, Receive, Send
 from astra_sim.run.flows import Flow
 from astra_sim.schedule import shift
-from astra_sim_network_roce.options import RoceOptions
+from astra_sim_network_roce.options import PRESETS, RoceOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
@@ -134,7 +135,7 @@ def test_a_timeout_shorter_than_a_round_trip_is_named() -> None:
 
 def test_timers_of_messages_that_have_ended_are_no_end(tmp_path: Path) -> None:
     """One message waits for its timeout while those of thirty others, which have arrived, go off one after another."""
-    made = network(STAR.format(32), windows=False, buffer_mib=2, pfc=False, ecn=False)
+    made = network(STAR.format(32), windows=False, buffer_mib=2, pfc=False, ecn=False, slow_restart=False)
     times = run(made, *[(npu, 0, 400_000) for npu in range(1, 32)])
     with pytest.warns(astra_sim.InputWarning, match="switches dropped"):
         figures = made.statistics()
@@ -343,7 +344,7 @@ def test_flows_of_two_priority_groups_take_turns() -> None:
         ({"link_down": ["1:0"]}, "link_down has '1:0'; expected TIME:NODE:NODE, a time in us and two nodes that a link joins"),
         (
             {"buffer_mib": 0.01},
-            r"buffer_mib is 0.01; the ports of switch 0 reserve 0.0793 MiB \(headroom_factor\)",
+            r"buffer_mib is 0.01; the ports of switch 0 reserve 0.0793 MiB \(headroom_factor\), expected more than that, such as 8, or ",
         ),
         ({"congestion_control": "dcqn"}, "congestion_control is 'dcqn'; did you mean 'dcqcn'"),
     ],
@@ -369,3 +370,81 @@ def test_the_file_of_links_is_what_charts_read(tmp_path: Path) -> None:
     assert [(link.source, link.sink) for link in run.links] == [(int(row[5]), int(row[6])) for row in rows]
     assert [link.utilisation for link in run.links] == [float(row[3]) / result.finish_ns for row in rows]
     assert 0 < max(link.utilisation for link in run.links) <= 1
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "plugin:gb200_nvl72",
+        "plugin:switch?size=512&link_bandwidth_gb_per_s=50&link_latency_ns=1000",
+        "plugin:clos?npus=64&ports=64&link_bandwidth_gb_per_s=100&link_latency_ns=1000",
+    ],
+)
+def test_the_memory_of_switches_follows_the_platform(where: str) -> None:
+    """Nothing is dropped in an incast, and the memory that is stated for such a platform is not enough."""
+    made = network(where, windows=False)
+    npus = made.platform.npus
+    times = run(made, *[(npu, 0, 2_000_000) for npu in range(1, min(npus, 64))])
+    assert all(each.received > 0 for each in times)
+    assert made.statistics()["drops"] == 0
+    with pytest.raises(
+        astra_sim.InputError, match=r"buffer_mib is 1; .* reserve .* MiB \(headroom_factor\), expected more than that, such as"
+    ):
+        network(where, buffer_mib=1)
+
+
+def test_small_platforms_keep_32_mib() -> None:
+    same = [run(network(STAR.format(8), windows=False, **more), *INCAST) for more in ({}, {"buffer_mib": 32})]
+    assert same[0] == same[1]
+
+
+PUBLISHED_DCQCN = {"alpha_interval_us": 55, "decrease_interval_us": 50, "increase_interval_us": 55, "fast_recovery": 5, "rate_ai_mbps": 40}
+
+
+def test_the_default_is_dcqcn_as_published() -> None:
+    """Rates recover from an incast; with the preset reference they hardly do."""
+    flows = [(npu, 0, 8_000_000) for npu in range(1, 9)]
+
+    def last(**options: Any) -> float:
+        made = network(
+            STAR.format(9), windows=False, payload_bytes=options.pop("payload_bytes", 4096), congestion_control="dcqcn", **options
+        )
+        return max(each.received for each in run(made, *flows)) / (8 * 8_000_000 * 80 + 2_000_000)
+
+    reference = {name: PRESETS["reference"][name] for name in PUBLISHED_DCQCN}
+    assert last() == last(**PUBLISHED_DCQCN)
+    assert last() < 1.3
+    assert last(payload_bytes=1000, **reference) > 1.6
+    assert RoceOptions().chosen("payload_bytes") == 4096
+    assert RoceOptions(preset="reference").chosen("payload_bytes") == 1000
+
+
+@pytest.mark.parametrize("senders", [2, 8])
+@pytest.mark.parametrize("memory", [None, 1])
+def test_an_incast_without_pauses_and_windows_goes_on(senders: int, memory: float | None) -> None:
+    """Senders in step lose the same packets again and again: 158 times as long as they need, unless they react to losses."""
+    more = {} if memory is None else {"buffer_mib": memory}
+    made = network(STAR.format(senders + 1), windows=False, pfc=False, **more)
+    times = run(made, *[(npu, 0, 16_000_000 // senders) for npu in range(1, senders + 1)])
+    with pytest.warns(InputWarning, match="switches dropped") if made._core.statistics()["drops"] else contextlib.nullcontext():
+        made.statistics()
+    assert max(each.received for each in times) < 3 * 16_000_000 * 80
+
+
+def test_switches_in_a_circle_go_on_without_pauses(tmp_path: Path) -> None:
+    path = tmp_path / "ring.txt"
+    path.write_text(topology(5, 5, [(npu, 5 + npu) for npu in range(5)] + [(5 + at, 5 + (at + 1) % 5) for at in range(5)]))
+    made = network(str(path), windows=False, pfc=False, buffer_mib=1)
+    times = run(made, *[(npu, (npu + 2) % 5, 8_000_000) for npu in range(5)])
+    assert max(each.received for each in times) < 4 * 8_000_000 * 80
+
+
+def test_timeouts_in_a_row_double_at_random(tmp_path: Path) -> None:
+    """Two messages of a packet, of which most are lost: the network stays the same with a seed, and another has other times."""
+
+    def last(seed: int) -> int:
+        made = network(STAR.format(3), windows=False, seed=seed, error_rate=0.5, payload_bytes=4096)
+        return max(each.received for each in run(made, (1, 0, 4000), (2, 0, 4000)))
+
+    assert last(1) == last(1)
+    assert len({last(seed) for seed in range(6)}) > 3

@@ -35,6 +35,7 @@ GIVEN: dict[str, tuple[list[str], Any]] = {
     "symmetry": (["--no-symmetry"], False),
     "groups": (["--groups", "groups.json"], "groups.json"),
     "engine": (["--engine", "python"], "python"),
+    "slow_npus": (["--slow-npus", "3:1.5"], "3:1.5"),
     "strict": (["--strict"], True),
 }
 """Each option on the command line, and what it becomes."""

@@ -208,7 +208,7 @@ def test_a_topology_is_read() -> None:
     ("text", "gemm", "message"),
     [
         ("Layer,M,N,K,\na,1,2,\n", True, "t.csv:2: 2 numbers follow the name; expected 3: M, N, K"),
-        ("Layer,M,N,K,\na,1,2,3,\n", False, "t.csv:2: 3 numbers follow the name; expected 7.*without --gemm"),
+        ("Layer,M,N,K,\na,1,2,3,\n", False, "t.csv:1: the columns are M, N, K; expected IFMAP height.*with --gemm"),
         ("Layer,M,N,K,\n\na,1,x,3,\n", True, "t.csv:3: N is 'x'; expected a whole number from 1"),
         ("Layer,M,N,K,\na,1,0,3,\n", True, "t.csv:2: N is '0'"),
         ("h\na,3,3,4,1,1,1,1,\n", False, "t.csv:2: filter_height is 4; expected at most the input_height, which is 3"),

@@ -252,7 +252,7 @@ def test_a_timeline_may_not_take_the_name_of_another_file(tmp_path: Path) -> Non
 
 
 BROKEN = [
-    (b"nothing", "Not a gzipped file"),
+    (gzip.compress(b"nothing", mtime=0), "byte 0x6e where a packet should begin"),
     (gzip.compress(b"\x12\x00", mtime=0), "byte 0x12 where a packet should begin"),
     (gzip.compress(b"\x0a\x7fabc", mtime=0), "the last packet is not complete"),
     (gzip.compress(b"\x0a", mtime=0), "a packet without its length"),

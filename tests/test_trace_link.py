@@ -175,6 +175,67 @@ def test_one_step_of_several_is_selected(tmp_path: Path, astra: Astra) -> None:
     assert (done.status, "there is no ProfilerStep#3; steps: 1, 2" in done.error) == (2, True)
 
 
+def test_a_step_is_selected_in_the_execution_trace_too(tmp_path: Path, astra: Astra) -> None:
+    made = Recorder()
+    threads = [made.thread(1), made.thread(2)]
+    for number in (4, 5):
+        begin = 1000.0 * number
+        within = made.step(number, threads[0], begin, begin + 900)
+        for tid, root in ((1, within), (2, threads[1])):
+            made.operator(f"aten::op{number}", tid, begin + 10, begin + 20, root)
+    host, kineto = made.write(tmp_path, 0)
+    done = astra("trace", "link", host, kineto, "--step", "4", "--output", str(tmp_path / "linked.json"))
+    assert "2 operators matched (2 by the number of their call); 0 only in the execution trace, 0 only in" in " ".join(done.out.split())
+    names = {node.name for node in read_host(str(tmp_path / "linked.json")).nodes.values()}
+    assert names == {"[pytorch|profiler|execution_trace|thread]", "ProfilerStep#4", "aten::op4"}
+    with pytest.raises(InputError, match=r"et\.0\.json: there is no ProfilerStep#6; steps: 4, 5"):
+        read_host(host).of_step(6)
+
+
+def test_operators_with_numbers_of_different_calls_are_not_matched_by_their_order(tmp_path: Path) -> None:
+    host, kineto = training_step(tmp_path)
+
+    def renumber(table: dict[str, Any]) -> None:
+        event = next(event for event in table["traceEvents"] if event["name"] == "aten::relu")
+        event["args"]["Record function id"] += 5000
+
+    counts = link(read_host(host), read_kineto(changed(kineto, renumber))).counts
+    assert (counts.by_call, counts.by_order, counts.only_host, counts.only_kineto) == (8, 0, 1, 1)
+
+
+# -- Kineto alone ------------------------------------------------------------------------------------------------------
+
+
+def test_kineto_alone_gives_the_same_nodes(tmp_path: Path, astra: Astra) -> None:
+    host, kineto = training_step(tmp_path, 1)
+    done = astra("trace", "link", kineto, "--output", str(tmp_path / "linked.json"))
+    said = " ".join(done.out.split())
+    assert (done.status, "0 only in the execution trace, 9 only in Kineto's" in said, "(+0.00%)" in said) == (0, True, True)
+    assert "5 kernels and copies on the GPU (5 with the call that launched them, 5 with their operator)" in said
+    assert astra("convert", kineto, str(tmp_path / "alone.et"), "--from", "pytorch").status == 0
+    assert astra("convert", host, str(tmp_path / "both.et"), "--from", "pytorch", "--kineto", kineto).status == 0
+    alone, both = (load_trace(tmp_path / f"{name}.1.et") for name in ("alone", "both"))
+    assert [attrs.evolve(node, others=b"") for node in alone.nodes()] == [attrs.evolve(node, others=b"") for node in both.nodes()]
+    assert [(node.comm_type, node.comm_size, node.pg_name) for node in alone.nodes() if node.comm_size] == [(0, 4096, "1")]
+    groups = [json.loads((tmp_path / f"{name}.groups.json").read_text()) for name in ("alone", "both")]
+    assert groups == [{"1": [0, 1]}] * 2
+
+
+def test_kineto_alone_is_refused_where_a_kernel_does_not_say_what_it_communicates(tmp_path: Path, astra: Astra) -> None:
+    host, kineto = training_step(tmp_path, 1, old_records=True)
+    done = astra("trace", "link", kineto)
+    assert done.status == 2
+    assert f"kernel {KERNEL} at 430 us does not say in full what it communicates" in done.error
+    assert astra("trace", "link", kineto, "--force").status == 0
+    done = astra("trace", "link", kineto, "--force", "--rank", "0")
+    assert done.status == 0
+    _, told = training_step(tmp_path, 1)
+    done = astra("trace", "link", told, "--rank", "0")
+    assert (done.status, "Kineto recorded rank 1, and --rank is 0" in done.error) == (2, True)
+    done = astra("trace", "link", host)
+    assert (done.status, "expected a trace of Kineto, a table with traceEvents; this is an execution trace" in done.error) == (2, True)
+
+
 # -- What waits for what -----------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ namespace astra::engine {
 constexpr std::int64_t kControlBytes = 8192;  // of the message with which a receiver asks for data (rendezvous)
 constexpr std::uint32_t kUnits = 8;           // of an NPU
 
-enum class TaskKind : std::uint8_t { join, timer, collective, access, send, receive };
+enum class TaskKind : std::uint8_t { join, timer, collective, access, send, receive, compute };
 
 // What a task is like.
 struct Task {

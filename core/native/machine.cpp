@@ -32,7 +32,7 @@ Machine::Machine(Options options, Host& host)
       chunks_(events_, phases_, agreements_, host, options_.npus, *this),
       collectives_(events_, phases_, chunks_, host),
       point_to_point_(events_, transport_, options_.npus, options_.rendezvous),
-      tasks_(events_, collectives_, point_to_point_, agreements_, options_.npus) {}
+      tasks_(events_, collectives_, point_to_point_, agreements_, host, options_.npus) {}
 
 // -- building ---------------------------------------------------------------------------------------------------------
 

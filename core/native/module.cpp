@@ -136,7 +136,7 @@ struct TaskFields {
   }
 
   engine::Task record(std::size_t row) const {
-    if (kind[row] < 0 || kind[row] > 5) invalid("a task is of no kind");
+    if (kind[row] < 0 || kind[row] > 6) invalid("a task is of no kind");
     if (unit[row] < -1 || unit[row] >= std::int64_t{engine::kUnits}) invalid("a task needs a unit that is none");
     return {.kind = static_cast<engine::TaskKind>(kind[row]),
             .unit = narrow<std::int8_t>(unit[row]),
@@ -169,7 +169,7 @@ struct Jobs {
 
 // The Python functions of one run.
 struct Functions {
-  nb::callable issue, standing, place, delay, inject, advance;
+  nb::callable issue, standing, place, compute, delay, inject, advance;
 };
 
 // Calls them with the interpreter lock.
@@ -209,6 +209,11 @@ class Callbacks : public engine::Host {
       ~Hide() { jobs.jobs = nullptr; }
     } hide{nb::cast<Jobs&>(shown)};
     return nb::cast<std::uint32_t>(functions_.place(queue, shown, running, std::make_pair(job.job_class, job.priority)));
+  }
+
+  Time compute(engine::NpuId npu, std::uint32_t task, Time now) override {
+    nb::gil_scoped_acquire lock;
+    return nb::cast<Time>(functions_.compute(npu, task, now));
   }
 
   Time delay(engine::NpuId source, engine::NpuId destination, std::int64_t bytes) override {
@@ -424,8 +429,8 @@ class Machine {
     return rows;
   }
 
-  bool run(std::int64_t events, nb::callable issue, nb::callable standing, nb::callable place, nb::callable delay, nb::callable inject,
-           nb::callable advance) {
+  bool run(std::int64_t events, nb::callable issue, nb::callable standing, nb::callable place, nb::callable compute, nb::callable delay,
+           nb::callable inject, nb::callable advance) {
     if (running_.exchange(true)) invalid("the engine is running already");
     struct Stop {
       Machine& machine;
@@ -435,7 +440,8 @@ class Machine {
       }
     } stop{*this};
     runner_ = std::this_thread::get_id();
-    callbacks_.set({std::move(issue), std::move(standing), std::move(place), std::move(delay), std::move(inject), std::move(advance)});
+    callbacks_.set({std::move(issue), std::move(standing), std::move(place), std::move(compute), std::move(delay), std::move(inject),
+                    std::move(advance)});
     try {
       nb::gil_scoped_release unlocked;
       return machine_->run(narrow<std::uint64_t>(std::max<std::int64_t>(events, 0)));

@@ -163,8 +163,14 @@ Time Ports::use(NpuId npu, Time now, Time delay) {
 
 // -- building ---------------------------------------------------------------------------------------------------------
 
-Tasks::Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, std::uint32_t npus)
-    : events_(events), collectives_(collectives), point_to_point_(point_to_point), agreements_(agreements), npus_(npus), records_(npus) {}
+Tasks::Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, Host& host, std::uint32_t npus)
+    : events_(events),
+      collectives_(collectives),
+      point_to_point_(point_to_point),
+      agreements_(agreements),
+      host_(host),
+      npus_(npus),
+      records_(npus) {}
 
 bool Tasks::add_ports(const std::vector<std::int64_t>& ports) {
   if (started_) invalid("ports are given before the run");
@@ -328,7 +334,7 @@ bool Tasks::begin_ready(TaskId task) {
 void Tasks::begin(TaskId task) {
   const Program& program = program_of(task.npu);
   const Task& kind = program.task(task.number);
-  const Time delay = program.delay(task.number);
+  const Time delay = kind.kind == TaskKind::compute ? host_.compute(task.npu, task.number, events_.now()) : program.delay(task.number);
   const std::uint32_t order = events_.next_end_order(task.npu);
   if (moves_message(kind)) {
     Record* record = records_.find(task.npu);

@@ -2,8 +2,8 @@
 //
 // A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
 // are ready the one with the lowest priority, which is its number unless the program has other priorities. What a task does when it begins
-// depends on its kind: it takes its delay, uses the port of its NPU's memory for so long, sends or receives a message, or issues the chunks
-// of a collective, and ends its delay after the last of them.
+// depends on its kind: it takes its delay or a time that is asked for, uses the port of its NPU's memory for so long, sends or receives a
+// message, or issues the chunks of a collective, and ends its delay after the last of them.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "agreement.hpp"
 #include "collectives.hpp"
 #include "events.hpp"
+#include "host.hpp"
 #include "interface.hpp"
 #include "point_to_point.hpp"
 
@@ -103,7 +104,7 @@ class Ports {
 
 class Tasks {
  public:
-  Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, std::uint32_t npus);
+  Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, Host& host, std::uint32_t npus);
 
   // Say which port each NPU uses, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
   bool add_ports(const std::vector<std::int64_t>& ports);
@@ -171,6 +172,7 @@ class Tasks {
   Collectives& collectives_;
   PointToPoint& point_to_point_;
   Agreements& agreements_;
+  Host& host_;
   bool started_ = false;
   std::uint64_t ended_ = 0;
   std::vector<Npu> npus_;

@@ -318,7 +318,7 @@ class Free(Compute):
 
 
 def stuck(request):
-    return Schedule.shared(request, [exchange(shift(1), 8, after=99, pieces=["unnamed"])])
+    return Schedule.shared(request, [exchange(shift(1), 8, after=99, pieces=[("unnamed", 1e-9)])])
 
 
 @click.command()

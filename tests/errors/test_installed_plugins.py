@@ -72,6 +72,48 @@ def test_a_plugin_that_prints_does_not_spoil_json(tmp_path: Path, installed: Cal
     assert json.loads(command(tmp_path, *FILES, "--json", env=env).out)["finish_ns"] == 24896
 
 
+PRINTING = f"""{IMPORTS}
+import ctypes
+from astra_sim.compute import Compute
+print("on import")
+class Printing(Compute):
+    def __init__(self):
+        print("when made")
+    def duration_ns(self, work):
+        print("in a run")
+        ctypes.CDLL(None).puts(b"in C")
+        ctypes.CDLL(None).fflush(None)
+        return work.recorded_ns
+@hookimpl
+def astra_computes():
+    print("in a hook")
+    return [Provider("mine", "It prints", Printing)]
+"""
+
+
+@pytest.mark.parametrize("options", [["--json"], ["--quiet"], ["--json", "--explain"]], ids=" ".join)
+def test_what_a_plugin_prints_goes_to_standard_error(tmp_path: Path, installed: Callable[..., dict[str, str]], options: list[str]) -> None:
+    run = command(tmp_path, *FILES, "--compute", "plugin:mine", *options, env=installed(PRINTING))
+    assert run.status == 0
+    holds(run.err, ["on import", "in a hook", "when made", "in a run", "in C"])
+    assert not run.out if "--quiet" in options else json.loads(run.out)["finish_ns"] == 24896
+
+
+def test_a_command_may_print_json_without_help(tmp_path: Path, installed: Callable[..., dict[str, str]]) -> None:
+    source = f"{IMPORTS}\nimport click\n@click.command()\n@click.option('--json', is_flag=True)\ndef command(json):\n"
+    source += "    click.echo('[1]' if json else 'one')\n"
+    env = installed(source + "@hookimpl\ndef astra_commands():\n    return [Provider('mine', 'A command', command)]\n")
+    assert command(tmp_path, "mine", "--json", env=env) == (0, "[1]\n", "")
+    assert command(tmp_path, "mine", env=env) == (0, "one\n", "")
+
+
+def test_an_exception_without_words_is_named(tmp_path: Path, installed: Callable[..., dict[str, str]]) -> None:
+    source = f"{IMPORTS}\nclass Wordless(Exception):\n    def __str__(self):\n        raise ValueError('no text')\n"
+    source += "def make():\n    raise Wordless\n@hookimpl\ndef astra_computes():\n    return [Provider('mine', 'It fails', make)]\n"
+    run = command(tmp_path, *FILES, "--compute", "plugin:mine", env=installed(source))
+    refused(run, "mine", "Wordless")
+
+
 @cases(
     {
         "that cannot be loaded": ("Provider('mine', 'A command', 'nosuchmodule:command')", "nosuchmodule"),

@@ -35,9 +35,9 @@ def fully_connected(units: int) -> str:
             "direct",
             "ranks",
         ),
-        "NPUs one by one": ((["--no-symmetry"], {"network": network(units_count=[10**12])}), "NPUs", str(10**12)),
+        "NPUs one by one": ((["--no-symmetry"], {"network": network(units_count=[2**25])}), "NPUs", str(2**25)),
         "nodes of a tree": (
-            ([], {"system": system(all_reduce_implementation="doubleBinaryTree"), "network": network(units_count=[2**40])}),
+            ([], {"system": system(all_reduce_implementation="doubleBinaryTree"), "network": network(units_count=[2**30])}),
             "double_binary_tree",
             "ranks",
         ),

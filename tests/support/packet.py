@@ -52,6 +52,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "small buffers": {"vcs": 2, "buffers": 2},
     "cut through": {"vcs": 4, "buffers": 16, "flow_control": "cut_through"},
     "bubble": {"vcs": 4, "buffers": 16, "deadlock_freedom": "bubble"},
+    "rules of Garnet": {"vcs": 4, "interface_order": "oldest", "arbitration": "round_robin", "matching": "single"},
     "adaptive": {"vcs": 4, "routing": "adaptive"},
     "deep": {"vcs": 2, "router_latency": 3, "credit_delay": 2},
     "booksim": {"preset": "booksim", "packet_bytes": 128},

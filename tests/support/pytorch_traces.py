@@ -28,10 +28,17 @@ class Recorder:
     events: list[dict[str, Any]] = attrs.field(factory=list)
     next_id: int = 2
     correlation: int = 100
+    pid: int = 99
+    steps: list[tuple[int, float, float]] = attrs.field(factory=list)
 
     def thread(self, tid: int) -> int:
         """A node of the execution trace for a thread."""
         return self._node("[pytorch|profiler|execution_trace|thread]", 1, tid, 0)
+
+    def step(self, number: int, main: int, begin: float, end: float) -> int:
+        """A step of the profiler, in both traces; it begins before its operators."""
+        self.steps.append((number, begin, end))
+        return self._node(f"ProfilerStep#{number}", main, 1, self.next_id + 1000)
 
     def operator(self, name: str, tid: int, begin: float, end: float, parent: int, *, in_both: bool = True, **fields: Any) -> int:
         """An operator; returns its id in the execution trace, which is also its External id."""
@@ -77,22 +84,43 @@ class Recorder:
         self.next_id += 1
         return self.next_id - 1
 
-    def _event(self, category: str, name: str, tid: int, begin: float, end: float, args: dict[str, Any], pid: int = 99) -> None:
-        event = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": begin, "dur": round(end - begin, 3), "args": args}
+    def _event(self, category: str, name: str, tid: int, begin: float, end: float, args: dict[str, Any], pid: int | None = None) -> None:
+        process = self.pid if pid is None else pid
+        event = {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": process,
+            "tid": tid,
+            "ts": begin,
+            "dur": round(end - begin, 3),
+            "args": args,
+        }
         self.events.append(event)
 
     def write(self, folder: Path, rank: int) -> tuple[str, str]:
         """Write both files; returns their names."""
-        head = {"schema": "1.1.1-chakra.0.0.4", "pid": 99, "time": "2026-01-01 00:00:00", "start_ts": 1, "finish_ts": 2}
+        head = {"schema": "1.1.1-chakra.0.0.4", "pid": self.pid, "time": "2026-01-01 00:00:00", "start_ts": 1, "finish_ts": 2}
         host, kineto = folder / f"et.{rank}.json", folder / f"kineto.{rank}.json"
         host.write_text(json.dumps({**head, "nodes": self.nodes}))
         groups = [
             {"pg_name": name, "pg_desc": "", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": ranks} for name, ranks in GROUPS.items()
         ]
         distributed = {"backend": "nccl", "rank": rank, "world_size": 2, "pg_count": 2, "pg_config": groups}
-        step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 99, "tid": MAIN, "ts": 0, "dur": 5000, "args": {}}
-        flow = {"ph": "s", "id": 1, "cat": "ac2g", "name": "ac2g", "pid": 99, "tid": MAIN, "ts": 1.0}
-        kineto.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": distributed, "traceEvents": [step, flow, *self.events]}))
+        step = {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": "ProfilerStep#1",
+            "pid": self.pid,
+            "tid": MAIN,
+            "ts": 0,
+            "dur": 5000,
+            "args": {},
+        }
+        spans = self.steps or [(1, 0, 5000)]
+        steps = [{**step, "name": f"ProfilerStep#{number}", "ts": begin, "dur": end - begin} for number, begin, end in spans]
+        flow = {"ph": "s", "id": 1, "cat": "ac2g", "name": "ac2g", "pid": self.pid, "tid": MAIN, "ts": 1.0}
+        kineto.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": distributed, "traceEvents": [*steps, flow, *self.events]}))
         return str(host), str(kineto)
 
 

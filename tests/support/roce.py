@@ -26,8 +26,8 @@ def platform(spec: str) -> Platform:
 
 
 def network(where: Platform | str, **options: Any) -> RoceNetwork:
-    """A network on a platform."""
-    made: RoceOptions = structure(RoceOptions, options, "options")
+    """A network on a platform, with packets of 1000 bytes unless options say otherwise."""
+    made: RoceOptions = structure(RoceOptions, {"payload_bytes": 1000, **options}, "options")
     return RoceNetwork(made, platform(where) if isinstance(where, str) else where)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_sim_chakra import CollectiveType, Metadata, Node, NodeType, write_nodes
-from astra_sim_chakra.messages import Attribute
+from astra_sim_chakra.wire import Attribute
 
 TEXT = """DATA
 2

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from astra_sim.report.result import Result
     from astra_sim.report.writing import write_reports
     from astra_sim.setup.experiment import Experiment, load_experiment
+    from astra_sim.setup.plugins import use_plugins
 
 __all__ = [
     "AstraError",
@@ -42,6 +43,7 @@ __all__ = [
     "load_experiment",
     "option",
     "simulate",
+    "use_plugins",
     "write_reports",
 ]
 
@@ -93,6 +95,7 @@ __getattr__ = lazy_names(
             "ScheduleError",
         ),
         "setup.experiment": ("Experiment", "load_experiment"),
+        "setup.plugins": ("use_plugins",),
         "function_table": ("get_include",),
         "hookspecs": ("hookimpl",),
         "options": ("option",),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 
 from astra_sim.errors import STATUS_INTERRUPTED
-
-_OBJECTS_BEFORE_A_SEARCH = 100_000
-"""New objects after which Python looks for circles among them. Modules make many that stay; runs leave no circles behind."""
+from astra_sim.starting import end_quickly, started_quickly
 
 
 def main() -> None:
@@ -18,22 +15,17 @@ def main() -> None:
     for number, handler in before.items():
         if handler in (signal.default_int_handler, signal.SIG_DFL):
             signal.signal(number, _leave)
-    gc.set_threshold(_OBJECTS_BEFORE_A_SEARCH)
-    from astra_sim._kept_code import keep
+    with started_quickly():
+        from astra_sim.command.cli import main as run
 
-    kept = keep()
-    from astra_sim.command.cli import main as run
-
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    try:
-        run()
-    except SystemExit as end:
-        if not end.code:
-            gc.freeze()  # Python ends without a search for garbage; an error leaves circles, with objects that say so if they stay
-        raise
-    finally:
-        kept.save()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        try:
+            run()
+        except SystemExit as end:
+            if not end.code:
+                end_quickly()
+            raise
 
 
 def _leave(*_: object) -> None:

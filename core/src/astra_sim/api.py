@@ -46,6 +46,7 @@ def simulate(
     strict: bool | None = None,
     engine: str | None = None,
     groups: Mapping[str, Sequence[int]] | str | os.PathLike[str] | None = None,
+    slow_npus: str | None = None,
     run_name: str | None = None,
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
@@ -117,6 +118,7 @@ def _what_if(
     return WhatIf(experiment, plugins, reruns=explain != "path", ranges=explain == "ranges", progress=progress)
 
 
+@staying()
 def run_components(
     components: Components,
     name: str,
@@ -138,6 +140,7 @@ def run_components(
         None if what_if is None else Explain(lambda: what_if.network_again(components)),
         timelines,
         npu_times,
+        components.npu_ps,
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:

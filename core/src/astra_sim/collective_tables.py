@@ -5,14 +5,14 @@ Sizes are those of nccl-tests: of an all-gather what each rank holds at the end,
 
 from __future__ import annotations
 
-import csv
-import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 
 import attrs
 
 from astra_sim.errors import InputError, suggestion, warn_of_unknown
+from astra_sim.files import csv_table, is_whole
 from astra_sim.schedule import Collective
 
 COLUMNS = ("operation", "ranks", "bytes", "microseconds")
@@ -20,6 +20,8 @@ _OTHER_NAMES = {"alltoall": "all_to_all", "allreduce": "all_reduce", "allgather"
 _LONGEST_US = 1e12
 _NCCL_HEADING = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
 """Columns of nccl-tests up to the errors found; older versions have no `root` for some operations, and `error` for `#wrong`."""
+_NCCL_NUMBERS = ("size", "count", "time", "algbw", "busbw")
+"""Those that hold numbers. A line with so many numbers is a row, even where one of them is damaged."""
 
 
 @attrs.frozen
@@ -52,28 +54,14 @@ def read_collectives(text: str, path: str, operation: Collective | None = None, 
     lines = text.splitlines()
     data = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("#")]
     is_csv = bool(data) and "," in data[0][1]
-    rows = _from_csv(data, path) if is_csv else _from_nccl_tests(lines, data, path, operation, ranks)
+    rows = _from_csv(text, path) if is_csv else _from_nccl_tests(lines, data, path, operation, ranks)
     if not rows:
         raise InputError(f"{path}: it has no measured collectives; expected output of nccl-tests, or CSV with {', '.join(COLUMNS)}")
     return rows
 
 
-def _from_csv(data: Sequence[tuple[int, str]], path: str) -> list[MeasuredCollective]:
-    (first, heading), *rest = [(number, [cell.strip() for cell in next(csv.reader(io.StringIO(line)))]) for number, line in data]
-    for name in heading:
-        if name not in COLUMNS:
-            raise InputError(f"{path}:{first}: unknown column {name!r}; {suggestion(name, COLUMNS)}")
-    for name in COLUMNS:
-        if name not in heading:
-            raise InputError(f"{path}:{first}: the column {name} is missing")
-    rows = []
-    for number, cells in rest:
-        where = f"{path}:{number}"
-        if len(cells) != len(heading):
-            raise InputError(f"{where}: {len(cells)} cells; expected {len(heading)}, as many as the heading has")
-        row = dict(zip(heading, cells, strict=True))
-        rows.append(_row(operation_of(row["operation"], where), row, where))
-    return rows
+def _from_csv(text: str, path: str) -> list[MeasuredCollective]:
+    return [_row(operation_of(row["operation"], where), row, where) for where, row in csv_table(text, path, COLUMNS)]
 
 
 def _from_nccl_tests(
@@ -84,12 +72,16 @@ def _from_nccl_tests(
     named = re.search(r"#.*?\b(all_reduce|all_gather|reduce_scatter|alltoall)_perf", comments)
     if operation is None and named:
         operation = operation_of(named[1], path)
-    ranks = ranks or len(re.findall(r"^\s*#\s+Rank\s+\d+", comments, re.MULTILINE)) or None
+    ranks = ranks or _listed_ranks(lines, path)
     rows = []
     for number, line in data:
         cells, where = line.split(), f"{path}:{number}"
-        if len(cells) < len(heading) or not cells[heading.index("size")].isdecimal():
+        numbers = sum(map(_is_number, cells[: len(heading)]))
+        if numbers < 2 or (numbers < len(_NCCL_NUMBERS) and not (cells[0].isdecimal() and cells[1].isdecimal())):
             continue  # nccl-tests prints lines about its start, too
+        places = [heading.index(name) for name in _NCCL_NUMBERS if name in heading]
+        if len(cells) < len(heading) or not all(_is_number(cells[place]) for place in places):
+            raise InputError(f"{where}: {line.strip()!r:.100} is no whole row of nccl-tests; expected {', '.join(heading)}")
         if operation is None:
             raise InputError(f"{path}: it does not say which collective was measured; expected --op")
         if ranks is None:
@@ -118,11 +110,35 @@ def _nccl_heading(lines: Sequence[str], path: str) -> Sequence[str]:
     return _NCCL_HEADING
 
 
+def _listed_ranks(lines: Sequence[str], path: str) -> int | None:
+    """How many ranks the comments list; None: none. Raises InputError where one is there twice or missing."""
+    listed: dict[int, int] = {}
+    for number, line in enumerate(lines, 1):
+        found = re.match(r"\s*#\s+Rank\s+(\d{1,9})\b", line)
+        if found and int(found[1]) in listed:
+            first = listed[int(found[1])]
+            again = f"rank {found[1]} is listed again (first in line {first})"
+            raise InputError(f"{path}:{number}: {again}; expected one run of nccl-tests, or --ranks")
+        if found:
+            listed[int(found[1])] = number
+    missing = next((rank for rank in range(len(listed)) if rank not in listed), None)
+    if missing is not None:
+        raise InputError(f"{path}: {len(listed)} ranks are listed, without rank {missing}; expected all from 0 on, or --ranks")
+    return len(listed) or None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return len(text) < 100 and math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def _row(operation: Collective, cells: Mapping[str, str], where: str) -> MeasuredCollective:
     numbers = {}
     for name, least in (("ranks", 2), ("bytes", 0)):
         text = cells[name]
-        if not text.isdecimal() or not text.isascii() or not least <= int(text) < 1 << 62:
+        if not is_whole(text) or not least <= int(text) < 1 << 62:
             raise InputError(f"{where}: {name} is {text!r}; expected a whole number of at least {least}")
         numbers[name] = int(text)
     try:

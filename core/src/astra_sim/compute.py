@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from astra_sim._boundary import FIGURES, FLAG, NOT_NEGATIVE, POSITIVE, TEXT, Contract, Expected, each
 from astra_sim.errors import InputError
 from astra_sim.shapes import ELEMENT_BYTES, Kernel
 
@@ -43,11 +44,19 @@ class Work:
         return self.shape.count_bytes(element_bytes if own is None else ELEMENT_BYTES[own])
 
 
+NpuPs = Callable[[int, int, int], int]
+"""What an operation takes on an NPU: (NPU, start, time by `duration_ns`) -> time, all in picoseconds."""
+
+
 class MissingWork(InputError):
     """The workload does not give what a compute model needs; the message says what."""
 
 
-class Compute(abc.ABC):
+def _are_tables(tables: Any, compute: Any) -> bool:
+    return isinstance(tables, Mapping) and all(isinstance(key, str) and isinstance(table, Mapping) for key, table in tables.items())
+
+
+class Compute(Contract, abc.ABC):
     """A compute model: work to time. `memory_bytes` is the memory of its device, where it knows it, `memory_margin_bytes` what of it the
     driver, communicators and fragmentation take, which a workload does not count.
 
@@ -59,12 +68,28 @@ class Compute(abc.ABC):
     `device` is the device that it knows the kernels of, as platforms name theirs (`Platform.device`); "": none that has a name.
     `workload_defaults` are options of workloads that its software implies, by the name of the workload's plugin, in tables as an
     experiment has them: a workload takes those that the experiment does not give.
+
+    `varies`: the same operation takes another time on another NPU, or at another moment, as `npu_duration_ps` says. Then every NPU is
+    simulated.
     """
+
+    _kind = "compute"
+    _attributes: ClassVar = {
+        "memory_bytes": NOT_NEGATIVE.optional(),
+        "memory_margin_bytes": NOT_NEGATIVE,
+        "collective_share": POSITIVE,
+        "launch_us": NOT_NEGATIVE,
+        "varies": FLAG,
+        "device": TEXT,
+        "workload_defaults": Expected("tables of options by the name of a workload", _are_tables),
+    }
+    _answers: ClassVar = {"peak_ops_per_s": NOT_NEGATIVE.optional(), "mismatches": each("a list of texts", TEXT), "statistics": FIGURES}
 
     memory_bytes: float | None = None
     memory_margin_bytes: float = 0.0
     collective_share: float = 1.0
     launch_us: float = 0.0
+    varies: bool = False
     device: str = ""
     workload_defaults: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
@@ -79,6 +104,14 @@ class Compute(abc.ABC):
     @abc.abstractmethod
     def duration_ns(self, work: Work) -> float:
         """Nanoseconds that the work takes, at least 0. Raises MissingWork where the work lacks what this model needs."""
+
+    def npu_duration_ps(self, npu: int, start_ps: int, duration_ps: int) -> int:
+        """Picoseconds that an operation takes on an NPU if it starts at a moment of the run; `duration_ps`: by `duration_ns`, and scaled.
+
+        Asked of a model that `varies`, once for each operation on the accelerator that takes time, when it starts. The answer depends on
+        the arguments alone.
+        """
+        return duration_ps
 
     def mismatches(self, precision: str) -> Sequence[str]:
         """What of the model was not made for each other, or not for products of elements of a precision ("": it is not known), in words."""

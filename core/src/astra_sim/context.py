@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from astra_sim._boundary import call
+from astra_sim._boundary import call, shown
 from astra_sim.compute import Compute
 from astra_sim.errors import AstraError, PluginError, ScheduleError, located
 from astra_sim.graph import Communicate
@@ -50,7 +50,7 @@ class Algorithm:
         if schedule is None:
             schedule = call(f"collective {self.name!r}", self._make, request)
             if not isinstance(schedule, Schedule):
-                raise PluginError(f"collective {self.name!r} returned {schedule!r}, which is not a Schedule")
+                raise PluginError(f"collective {self.name!r} returned {shown(schedule)}, which is not a Schedule")
             call(f"collective {self.name!r}", self._check, schedule, request)
             self._steps += sum(len(program.steps) for program in schedule.programs)
             if self._steps > _STEPS_KEPT:
@@ -62,7 +62,7 @@ class Algorithm:
     def _check(self, schedule: Schedule, request: Request) -> None:
         try:
             schedule.check(request.ranks)
-            check_bytes(schedule, request)
+            check_bytes(schedule, request, self.scales)
         except ScheduleError as error:
             raise ScheduleError(f"collective {self.name!r}: {error}") from None
 
@@ -73,7 +73,8 @@ class Context:
 
     `run` has the options of the run, `groups` the NPUs of each communicator group by name, in the order of ranks. `tick_ps` is the clock of
     the system in picoseconds; `replay_only` and `node_algorithms` are the system's, too (see `System`), so a system's own factory has
-    the defaults of these three. `messages_wait` says whether messages wait for each other on the network, as links and NICs make them do.
+    the defaults of these three. `messages_wait` says whether messages wait for each other on the network, as links and NICs make them do,
+    and `held_bytes` how much of a message its nodes receive before they pass it on (see `EventNetwork`).
     """
 
     plugins: Plugins
@@ -88,6 +89,7 @@ class Context:
     _time_alone: Callable[[Communicate, Sequence[LogicalDimension]], int] | None = None
     _algorithms: dict[str, Algorithm] = attrs.field(factory=dict)
     messages_wait: bool = True
+    held_bytes: float = 0.0
 
     def scaled_ps(self, nanoseconds: float) -> int:
         """A compute time with the run's compute scale, in picoseconds, cut to the clock of the system."""

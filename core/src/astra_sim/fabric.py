@@ -12,6 +12,10 @@ side by side (`links = 18` of a switch) are one link of that many times the band
 by one. A topology may give its nodes the numbers that a file has for them in `node_ids`, and the latency of switches is that of the
 dimension (`router_latency_ns`).
 
+Routes have the least sum of costs, unless a topology names them: `next_links(node, destination)` returns the numbers (in `wires()` or
+`links()`) of the links on which a message to a position leaves a node, like the forwarding table of a switch. Of several, networks take
+the first, or one by their own rule (by a hash, at random, by queues). See `next_links_of`.
+
 Every group of NPUs that differ in one dimension alone has links and switches of its own. Nodes of the fabric are the NPUs, and then the
 switches: dimension by dimension, group by group (in the order of the first NPU of each), as the topology numbers them.
 """
@@ -40,6 +44,8 @@ __all__ = [
     "Wire",
     "both_ways",
     "fabric_of",
+    "next_links_of",
+    "pattern_of",
     "stripes_over_directions",
     "uniform_links_of",
     "wires_of",
@@ -70,6 +76,9 @@ def both_ways(wires: Iterable[Wire]) -> list[Wire]:
     return [each for wire in wires for each in (wire, wire._replace(source=wire.target, target=wire.source))]
 
 
+Pattern = Literal["ring", "fully_connected", "switch"]
+
+
 class UniformLinks(NamedTuple):
     """Links that look the same from every NPU of a dimension of `size` NPUs, all of them as wide as `width` links.
 
@@ -78,7 +87,7 @@ class UniformLinks(NamedTuple):
     Networks then need not list them, nor simulate more than one position of the dimension.
     """
 
-    pattern: Literal["ring", "fully_connected", "switch"]
+    pattern: Pattern
     size: int
     width: float = 1.0
 
@@ -104,6 +113,16 @@ def uniform_links_of(dimension: Dimension) -> UniformLinks | None:
     """What the topology of a dimension says of its links in `uniform_links()`; None where it has no such method, or returns None."""
     uniform: UniformLinks | None = getattr(dimension.topology, "uniform_links", lambda: None)()
     return uniform
+
+
+def pattern_of(dimension: Dimension) -> Pattern | None:
+    """The pattern in which the NPUs of a dimension are joined: that of `uniform_links()`, or `pattern` of a topology with other links.
+
+    None where the topology has neither. Its name says nothing.
+    """
+    uniform = uniform_links_of(dimension)
+    pattern: Pattern | None = getattr(dimension.topology, "pattern", None) if uniform is None else uniform.pattern
+    return pattern
 
 
 def stripes_over_directions(dimension: Dimension) -> bool:
@@ -244,6 +263,55 @@ def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
                 f" expected 1 to {LARGEST_COST}"
             )
     return links
+
+
+def next_links_of(dimension: Dimension, where: str) -> list[tuple[int, ...]] | None:
+    """The routes that the topology of a dimension names (`next_links`): links by node * size + destination; None where it names none.
+
+    Nodes from which it names no link to a destination have an empty entry, and no route of an NPU may lead to one. Raises InputError,
+    naming `where`, for a link that does not leave its node, a route that ends elsewhere, and one that comes back to a node.
+    """
+    topology: Any = dimension.topology
+    named = getattr(topology, "next_links", None)
+    if not callable(named):
+        return None
+    links, size = wires_of(dimension, where), dimension.size
+    nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
+    text = f"{where}: topology {topology.name!r}: next_links"
+    table: list[tuple[int, ...]] = [()] * (nodes * size)
+    for node in range(nodes):
+        for destination in range(size):
+            if node == destination:
+                continue
+            entry = table[node * size + destination] = tuple(named(node, destination))
+            for link in entry:
+                if not isinstance(link, int) or not 0 <= link < len(links) or links[link].source != node:
+                    raise InputError(f"{text}({node}, {destination}) has {link!r}; expected numbers of links that leave node {node}")
+    for destination in range(size):
+        done = {destination}
+        for source in range(size):
+            stack = [(source, iter(table[source * size + destination]))] if source not in done else []
+            path = {source}
+            while stack:
+                node, left = stack[-1]
+                if not table[node * size + destination]:
+                    raise InputError(
+                        f"{text}({node}, {destination}) is empty, and a route from position {source} to {destination} leads to node {node};"
+                        " expected a link"
+                    )
+                onwards = next(left, None)
+                if onwards is None:
+                    stack.pop()
+                    path.remove(node)
+                    done.add(node)
+                    continue
+                target = links[onwards].target
+                if target in path:
+                    raise InputError(f"{text}: routes to position {destination} come back to node {target}; expected that they end")
+                if target not in done:
+                    path.add(target)
+                    stack.append((target, iter(table[target * size + destination])))
+    return table
 
 
 def fabric_of(platform: Platform) -> Fabric:

@@ -22,11 +22,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 
-from astra_sim.errors import InputError, RunError
+from astra_sim.errors import InputError, RunError, suggestion
+from astra_sim.limits import MAX_CELL, MAX_FILE_BYTES, MAX_VALUES
 
 FilePath = str | os.PathLike[str]
 Table = dict[str, Any]
-MAX_FILE_BYTES = 1 << 28
 
 # -- Reading -----------------------------------------------------------------------------------------------------------
 
@@ -36,6 +36,58 @@ def read_text(path: str, is_input: bool = True) -> str:
 
     What a command reads in order to write it again, with more in it, is no input (`is_input`).
     """
+    return decoded(_read(path, is_input), path)
+
+
+def read_packed_text(path: str) -> str:
+    """The text of a file as `read_text` gives it; the file may be gzipped. Raises InputError."""
+    data = _read(path, True)
+    if data.startswith(GZIP):
+        import gzip
+        import io
+
+        with naming_gzip(path), gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            data = limited(file, path).read()  # type: ignore[arg-type]
+    return decoded(data, path)
+
+
+GZIP = b"\x1f\x8b"
+"""How a gzipped file begins."""
+
+
+@contextlib.contextmanager
+def naming_gzip(path: str) -> Iterator[None]:
+    """Within the block, that a gzipped file is damaged is an InputError that names it."""
+    import gzip
+    import zlib
+
+    try:
+        yield
+    except EOFError:
+        raise InputError(f"{path}: the gzip file was cut off") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: the gzip file is damaged: {error}") from None
+
+
+def limited(file: IO[bytes], path: str, most: int = MAX_FILE_BYTES) -> IO[bytes]:
+    """A file that is unpacked while it is read: InputError where more than `most` bytes come."""
+    return _Limited(file, path, most)  # type: ignore[return-value]
+
+
+class _Limited:
+    def __init__(self, file: IO[bytes], path: str, most: int) -> None:
+        self._file, self._path, self._most, self._left = file, path, most, most
+
+    def read(self, size: int = -1) -> bytes:
+        """As that of a file."""
+        data = self._file.read(self._left + 1 if size < 0 else min(size, self._left + 1))
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError(f"{self._path}: more than {self._most} bytes are packed in it; expected at most so many")
+        return data
+
+
+def _read(path: str, is_input: bool) -> bytes:
     try:
         with open(path, "rb") as file:
             if is_input:
@@ -47,6 +99,11 @@ def read_text(path: str, is_input: bool = True) -> str:
     _note_content(path, data)
     if len(data) > MAX_FILE_BYTES:
         raise InputError(f"{path}: the file has more than {MAX_FILE_BYTES} bytes, the most that an input file may have")
+    return data
+
+
+def decoded(data: bytes, path: str) -> str:
+    """The text of a file of those bytes, as `read_text` gives it. Raises InputError."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -82,14 +139,20 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
-def parse_json(text: str, path: str) -> Any:
-    """What a JSON file holds. Raises InputError naming the file and line, or a key that stands twice in an object."""
+def parse_json(text: str, path: str, line: int | None = None, once: bool = True) -> Any:
+    """What a JSON file holds, or one line of it. Raises InputError naming the file and line.
+
+    A key that stands twice in an object is an error, too, unless the program that wrote the file does that (not `once`).
+    """
     import json
 
+    values = text.count(",") + text.count("[") + text.count("{")
+    if values > MAX_VALUES:
+        raise InputError(f"{path}: more than {MAX_VALUES} values are too many for a file of JSON; expected at most so many")
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_int=_whole)
+        return json.loads(text, object_pairs_hook=_once if once else None, parse_int=_whole)
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
+        raise InputError(f"{path}:{line or error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
     except RecursionError:
@@ -104,6 +167,74 @@ def _once(pairs: list[tuple[str, Any]]) -> Table:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"the key {twice!r} is given twice")
     return table
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number in plain digits, of at most 19."""
+    return text.isdecimal() and text.isascii() and len(text) < 20
+
+
+def csv_rows(text: str, path: str, plain: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The rows of CSV, each with the number of its last line. Raises InputError naming file and line.
+
+    Blanks around cells, rows of empty cells and comments (#) are left out, unless the cells are wanted as they are (`plain`).
+    """
+    import csv
+    import io
+
+    rows = csv.reader(io.StringIO(text))
+    while True:
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            reason = f"a cell has more than {MAX_CELL} characters; expected at most so many" if "field limit" in str(error) else error
+            raise InputError(f"{path}:{rows.line_num}: {reason}") from None
+        if not plain:
+            cells = [cell.strip() for cell in cells]
+        if cells and (plain or (any(cells) and not cells[0].startswith("#"))):
+            yield rows.line_num, cells
+
+
+def csv_table(text: str, path: str, needed: Sequence[str], optional: Sequence[str] | None = ()) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of CSV below a heading, by its columns, each with its file and line for messages. `optional` None: any other columns.
+
+    Raises InputError for a column that is unknown, missing or there twice, and for a row that has not as many cells as the heading.
+    """
+    rows = csv_rows(text, path)
+    first, heading = next(rows, (1, []))
+    if not heading:
+        raise InputError(f"{path}: it is empty; expected a heading with {', '.join(needed)}")
+    check_columns(heading, f"{path}:{first}", needed, (*needed, *(heading if optional is None else optional)))
+    for number, cells in rows:
+        where = f"{path}:{number}"
+        check_cells(cells, heading, where)
+        yield where, dict(zip(heading, cells, strict=True))
+
+
+def check_columns(heading: Sequence[str], where: str, needed: Sequence[str], known: Sequence[str]) -> None:
+    """Raise InputError where a heading has a column that is unknown or there twice, or has not one that is needed."""
+    for name in heading:
+        if name not in known:
+            raise InputError(f"{where}: unknown column {name!r:.80}; {suggestion(name, known)}")
+    check_once(heading, where)
+    for name in needed:
+        if name not in heading:
+            raise InputError(f"{where}: the column {name} is missing; expected {', '.join(needed)}")
+
+
+def check_once(heading: Sequence[str], where: str) -> None:
+    """Raise InputError where a column of a heading is there twice."""
+    if len(set(heading)) < len(heading):
+        twice = next(name for name in heading if heading.count(name) > 1)
+        raise InputError(f"{where}: the column {twice!r:.80} is given twice")
+
+
+def check_cells(cells: Sequence[str], heading: Sequence[str], where: str) -> None:
+    """Raise InputError where a row has not as many cells as its heading."""
+    if len(cells) != len(heading):
+        raise InputError(f"{where}: {len(cells)} cells under {len(heading)} headings; expected one for each, empty where there is nothing")
 
 
 # -- What was read -----------------------------------------------------------------------------------------------------

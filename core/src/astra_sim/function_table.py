@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from astra_sim._boundary import shown
 from astra_sim._deprecation import deprecated
 from astra_sim.errors import AstraError, PluginError, warn
 from astra_sim.network import EventNetwork, Message
@@ -128,7 +129,7 @@ class FunctionTable:
             pointer = pointer_of(capsule, CAPSULE_2 if self._version == VERSION_2 else CAPSULE)
         except ValueError:
             names = f"{CAPSULE_2.decode()} or {CAPSULE.decode()}"
-            raise failure(f"{capsule!r} is no capsule named {names}, in which a network function table comes") from None
+            raise failure(f"{shown(capsule)} is no capsule named {names}, in which a network function table comes") from None
         self._capsule = capsule
         self._failure = failure
         layout: Any = _Table2 if self._version == VERSION_2 else _Table

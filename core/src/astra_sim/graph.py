@@ -9,12 +9,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, repeat
-from operator import lt, sub
+from operator import attrgetter, lt, sub
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import attrs
 
+from astra_sim._boundary import COUNT, FLAG, FUNCTION, MAX_PICOSECONDS, NOT_NEGATIVE, TEXT, TIME, Expected, each, of_type, shown, whole
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column, first_like, kinds_of
 from astra_sim.schedule import Collective, Peer
@@ -179,6 +180,9 @@ class Composite:
 Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess | Composite
 
 
+_OPERATIONS = of_type("a sequence of operations", list, tuple, Rows)
+
+
 @attrs.frozen(eq=False)
 class NpuProgram:
     """The program of some NPUs. Operations of which many are alike may come as `Rows`, of kinds without `after` and names.
@@ -188,8 +192,8 @@ class NpuProgram:
     The times of rows are durations of `Compute` operations; their kinds must not have a duration of 0.
     """
 
-    operations: Sequence[Operation]
-    npus: Sequence[int]
+    operations: Sequence[Operation] = attrs.field(validator=_OPERATIONS)
+    npus: Sequence[int] = attrs.field(validator=Expected("numbers of NPUs", lambda npus, program: set(map(type, npus)) <= {int}))
 
 
 @attrs.frozen(eq=False)
@@ -227,6 +231,18 @@ Figures = Callable[[Sequence[ProgramTimes], int], Mapping[str, Any]]
 They are ready for JSON, with units in their names. One that is a `Figure` is shown in tables, too; others are in `--json` alone."""
 
 
+_LOGICAL = Expected(
+    "a LogicalDimension of at least one rank, with a stride of at least 1",
+    lambda logical, graph: (
+        isinstance(logical, LogicalDimension)
+        and type(logical.size) is type(logical.stride) is int
+        and logical.size > 0 < logical.stride
+        and (logical.physical is None or type(logical.physical) is int)
+        and isinstance(logical.name, str)
+    ),
+)
+
+
 @attrs.frozen(eq=False)
 class ExecutionGraph:
     """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers.
@@ -240,16 +256,16 @@ class ExecutionGraph:
     system that does one operation of each sort at a time does not so unless its options say it (`System.one_at_a_time`).
     """
 
-    operations: Sequence[Operation]
-    dimensions: tuple[LogicalDimension, ...]
-    layers: tuple[str, ...]
-    footprint_bytes: int | None = None
-    others: tuple[NpuProgram, ...] = ()
-    figures: Figures | None = None
-    shared: bool = False
-    exposed_first: tuple[str, ...] = ()
-    precision: str = ""
-    keeps_order: bool = False
+    operations: Sequence[Operation] = attrs.field(validator=_OPERATIONS)
+    dimensions: tuple[LogicalDimension, ...] = attrs.field(validator=each("a tuple of LogicalDimension", _LOGICAL, tuple))
+    layers: tuple[str, ...] = attrs.field(validator=each("a tuple of texts", TEXT, tuple))
+    footprint_bytes: int | None = attrs.field(default=None, validator=NOT_NEGATIVE.optional())
+    others: tuple[NpuProgram, ...] = attrs.field(default=(), validator=each("programs of NPUs", of_type("an NpuProgram", NpuProgram)))
+    figures: Figures | None = attrs.field(default=None, validator=FUNCTION.optional())
+    shared: bool = attrs.field(default=False, validator=FLAG)
+    exposed_first: tuple[str, ...] = attrs.field(default=(), validator=each("a tuple of texts", TEXT, tuple))
+    precision: str = attrs.field(default="", validator=TEXT)
+    keeps_order: bool = attrs.field(default=False, validator=FLAG)
 
     def programs(self, npus: int) -> list[NpuProgram]:
         """The programs of a platform of so many NPUs, that of NPU 0 first."""
@@ -407,6 +423,11 @@ def _check_graph(graph: ExecutionGraph, npus: int) -> None:
             if not 0 < npu < npus or npu in elsewhere:
                 raise ValueError(f"a program of its own is given to NPU {npu}; expected NPUs 1 to {npus - 1}, each at most once")
             elsewhere.add(npu)
+    for operations in (graph.operations, *(program.operations for program in graph.others)):
+        for number, operation in enumerate(kinds_of(operations)):
+            wrong = _wrong_type(operation)
+            if wrong:
+                raise ValueError(f"operation {first_like(operations, number)} {wrong}")
     like_npu_0 = (npu for npu in range(npus) if npu not in elsewhere)
     for operations, running in ((graph.operations, like_npu_0), *((program.operations, program.npus) for program in graph.others)):
         _check_waits(operations)
@@ -435,6 +456,91 @@ def _check_members(operations: Sequence[Operation], groups: Mapping[tuple[int, .
         raise ValueError(f"{where}, and NPU {stranger}, which runs it, is not a member")
 
 
+_WHOLE = whole(-(2**63))
+_NUMBERS = each("a tuple of numbers of operations", of_type("a number", int), tuple)
+_FIELDS = {
+    "after": _NUMBERS,
+    "pending": _NUMBERS,
+    "until": _NUMBERS,
+    "duration_ps": TIME,
+    "update_ps": TIME,
+    "bytes": COUNT,
+    "layer": _WHOLE,
+    "iteration": _WHOLE,
+    "tag": _WHOLE,
+    "training_pass": of_type("a Pass", Pass),
+    "collective": of_type("a Collective", Collective),
+    "unit": of_type("a Unit", Unit),
+    "to": of_type("a Peer", Peer),
+    "source": of_type("a Peer", Peer),
+    "group": TEXT,
+    "dimensions": each("a tuple of numbers of dimensions", of_type("a number", int), tuple),
+    "operations": _OPERATIONS,
+    "idle": FLAG,
+    "blocking": FLAG,
+    "urgent": FLAG,
+    "until_first": FLAG,
+    "write": FLAG,
+    "remote": FLAG,
+    "name": TEXT,
+    "algorithm": TEXT,
+    "parallelism": TEXT,
+}
+"""What the fields of operations must be; those that only the classes themselves set are not among them."""
+_MEMBERS = each("a tuple of NPUs", of_type("a number", int), tuple).optional()
+
+
+_INT = {int}
+
+
+@attrs.frozen
+class _Fields:
+    """The fields of a class of operations. `alike` has the types of those that were right, and for these the places of numbers, which are
+    looked at each time, and of tuples of them."""
+
+    names: tuple[str, ...]
+    values: Callable[[Any], tuple[Any, ...]]
+    alike: dict[tuple[type, ...], tuple[list[int], list[int]]] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, operation: type) -> _Fields:
+        names = tuple(field.name for field in attrs.fields(operation) if field.name in _FIELDS)
+        return cls(names, attrgetter(*names))
+
+    def wrong(self, operation: Operation) -> str | None:
+        """What is wrong with an operation, in words; None: nothing."""
+        values = self.values(operation)
+        types = tuple(map(type, values))
+        places = self.alike.get(types)
+        if places is not None:
+            for place in places[0]:
+                if not 0 <= values[place] <= MAX_PICOSECONDS:
+                    break
+            else:
+                for place in places[1]:
+                    if values[place] and set(map(type, values[place])) != _INT:
+                        break
+                else:
+                    return None
+        for name, value in zip(self.names, values, strict=True):
+            expected = _MEMBERS if name == "group" and isinstance(operation, Communicate) else _FIELDS[name]
+            if not expected.is_right(value, operation):
+                return f"has {name} {shown(value)}; expected {expected.words}"
+        self.alike[types] = [n for n, kind in enumerate(types) if kind is int], [n for n, kind in enumerate(types) if kind is tuple]
+        return None
+
+
+_FIELDS_OF = {cls: _Fields.of(cls) for cls in (Compute, Communicate, Send, Receive, Wait, MemoryAccess, Composite)}
+
+
+def _wrong_type(operation: Operation) -> str | None:
+    """What has another type in an operation, or is out of all range, in words; None: nothing."""
+    fields = _FIELDS_OF.get(type(operation))
+    if fields is None:
+        return f"is {shown(operation)}; expected an operation (Compute, Communicate, Send, Receive, Wait, MemoryAccess, Composite)"
+    return fields.wrong(operation)
+
+
 def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
     if isinstance(operation, (Compute, Wait)):
         return None
@@ -461,6 +567,9 @@ def _wrong_in(composite: Composite, graph: ExecutionGraph, npus: int) -> str | N
         return "is a composite of rows with times of their own; expected those of their kinds"
     for number in dict.fromkeys(rows.kind_of):
         operation, place = rows.kinds[number], before + first_like(rows, number)
+        wrong = _wrong_type(operation)
+        if wrong:
+            return f"is a composite whose operation {place} {wrong}"
         if not isinstance(operation, (Compute, Communicate, Wait)):
             return f"is a composite with a {type(operation).__name__.lower()}; expected compute, collectives and waits"
         if isinstance(operation, Communicate) and operation.group is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -32,6 +33,9 @@ class PassOptions:
     memory_bytes: float | None = option(None, minimum=0, help="memory traffic", unit="bytes")
     collective: str | None = option(None, choices=tuple(Collective), help="collective that the pass issues; none: it issues none")
     collective_bytes: int = option(0, minimum=0, help="bytes that each NPU puts into the collective", unit="bytes")
+    collective_group: str | None = option(
+        None, choices=("expert", "expert_data"), help="NPUs that join, in loops with expert parallelism; none: those of the pass"
+    )
     gemm: Gemm | None = option(None, help="product of matrices that is computed: m, n, k")
     convolution: Convolution | None = option(None, help="convolution that is computed")
     grouped_gemm: GroupedGemm | None = option(None, help="products of matrices of several experts that are computed at once")
@@ -74,7 +78,8 @@ class LayeredProgram:
     """The program that a training loop writes: compute, collectives and waits, layer by layer, for all passes.
 
     `layers` are those of the workload, `passes` how often the loop runs. `dimensions` are those that collectives speak of; a loop that
-    splits one puts the new list in its place before it writes anything. `where` begins the messages of errors.
+    splits one puts the new list in its place before it writes anything. `where` begins the messages of errors. A loop that sets
+    `whole_gathers` takes the bytes of an all-gather for those of its result, not for those that an NPU puts in.
 
     `scale` multiplies times (ns) and sizes (bytes) by the factors of the run; without it times are cut to the clock of the system layer.
     """
@@ -87,6 +92,7 @@ class LayeredProgram:
         self.platform: Platform = context.platform
         self.dimensions: tuple[LogicalDimension, ...] = context.platform.logical_dimensions()
         self.where = where
+        self.whole_gathers = False
         self._context = context
         self._scale = scale
         self._smallest_collective = smallest_collective
@@ -125,18 +131,35 @@ class LayeredProgram:
         self._builder.idle(duration_ps)
 
     def communicate(
-        self, layer: int, training_pass: Pass, dimensions: Sequence[int], *, blocking: bool = False, urgent: bool = False
+        self,
+        layer: int,
+        training_pass: Pass,
+        dimensions: Sequence[int],
+        *,
+        blocking: bool = False,
+        urgent: bool = False,
+        groups: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """Issue the collective of a pass of a layer, if it has one, over `dimensions` (positions in the list of that name).
 
-        The loop goes on at once, or when the collective has ended if it is `blocking`; an `urgent` one goes before all others. Raises
-        InputError where its bytes, with the run's scale, are too few or too many.
+        The loop goes on at once, or when the collective has ended if it is `blocking`; an `urgent` one goes before all others. `groups` are
+        the dimensions of each `collective_group` that the loop has. Raises InputError where the bytes of the collective, with the run's
+        scale, are too few or too many, and where the loop does not have its group.
         """
         options = self._options(layer, training_pass)
         collective = self.collective(layer, training_pass)
         if collective is None:
             return
+        if options.collective_group is not None:
+            if groups is None or options.collective_group not in groups:
+                name, group = self.layers[layer].name, options.collective_group
+                raise InputError(
+                    f"{self.where}: layer {name}, {training_pass}: collective_group is {group!r}, which this loop does not have"
+                )
+            dimensions = groups[options.collective_group]
         size = self._size(options.collective_bytes)
+        if self.whole_gathers and collective is Collective.ALL_GATHER:
+            size = -(-size // math.prod(self.dimensions[dimension].size for dimension in dimensions))
         if size < self._smallest_collective:
             name, least = self.layers[layer].name, self._smallest_collective
             raise InputError(f"{self.where}: layer {name}, {training_pass}: {collective} of {size} bytes; expected at least {least}")

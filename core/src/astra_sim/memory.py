@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import abc
+from typing import ClassVar
 
-from astra_sim._boundary import Lazily, call, picoseconds
+from astra_sim._boundary import NOT_NEGATIVE, TIME, Contract, Lazily, call, picoseconds, whole
 from astra_sim.errors import InputError
 from astra_sim.units import GIB
 
 
-class Memory(abc.ABC):
+class Memory(Contract, abc.ABC):
     """A memory model: the time of accesses to an NPU's own memory, and to memory outside of it."""
+
+    _kind = "memory"
+    _answers: ClassVar = {
+        "remote_port": whole(-(2**63)).optional(),
+        "capacity_bytes": NOT_NEGATIVE.optional(),
+        "reduce_ps": TIME,
+        "checked_ps": TIME,
+    }
 
     @abc.abstractmethod
     def access_ps(self, size: int, write: bool) -> int:

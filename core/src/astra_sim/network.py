@@ -8,9 +8,23 @@ from __future__ import annotations
 import abc
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from astra_sim._boundary import Lazily, call, picoseconds
+from astra_sim._boundary import (
+    FIGURES,
+    FLAG,
+    NOT_NEGATIVE,
+    TEXT,
+    TEXTS,
+    TIME,
+    Contract,
+    Expected,
+    Lazily,
+    call,
+    each,
+    of_type,
+    picoseconds,
+)
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.platform import GroupShape, Platform, Route
 from astra_sim.schedule import Collective
@@ -86,7 +100,22 @@ class RouteColumns(NamedTuple):
         return columns
 
 
-class _OnPlatform:
+def _is_route(route: Any, network: Any) -> bool:
+    dimension, hops = route
+    return type(dimension) is int and type(hops) is int and 0 <= dimension < len(network.platform.dimensions) and 0 <= hops < 2**63
+
+
+def _is_load(load: Any, network: Any) -> bool:
+    dimension, source, target, size, share = load
+    numbers = NOT_NEGATIVE.holds(size, network) and NOT_NEGATIVE.holds(share, network)
+    return type(dimension) is int and isinstance(source, str) and isinstance(target, str) and numbers
+
+
+def _are_parts(parts: Any, network: Any) -> bool:
+    return parts is None or (len(parts) == 3 and all(NOT_NEGATIVE.holds(part, network) for part in parts))
+
+
+class _OnPlatform(Contract):
     """The common part of both classes: a platform, and the routes of messages on it.
 
     If the ends of a message differ in several dimensions, it is charged to the `highest` or the `lowest` of them: `charged_dimension`.
@@ -95,6 +124,26 @@ class _OnPlatform:
     class that they ask for. `device`: the device on which its times were measured, as platforms name theirs; "": none.
     `measured_dimensions`: those whose times were measured as they are, so that nothing follows from what the platform says of their links.
     """
+
+    _kind = "network"
+    _attributes: ClassVar = {
+        "platform": of_type("the platform", Platform),
+        "has_traffic_classes": FLAG,
+        "device": TEXT,
+        "measured_dimensions": each("a set of numbers of dimensions", of_type("a number", int), frozenset, set),
+        "charged_dimension": Expected("'highest' or 'lowest'", lambda value, network: value in ("highest", "lowest")),
+        "remedy": TEXT,
+        "price_remedy": TEXT,
+    }
+    _answers: ClassVar = {
+        "route": Expected("a Route: one of the platform's dimensions, and hops of at least 0", _is_route),
+        "routes": of_type("RouteColumns", RouteColumns),
+        "delay_parts": Expected("DelayParts of finite numbers of at least 0, or None", _are_parts),
+        "delay": TIME,
+        "delays": of_type("an array of 64-bit numbers", array),
+        "message_delay": TIME,
+        "statistics": FIGURES,
+    }
 
     has_traffic_classes: bool = False
     device: str = ""
@@ -124,24 +173,37 @@ class _OnPlatform:
 
 
 _MOST_DELAYS = 1 << 14
+_BYTES_OR_ALL = Expected("a number of at least 0, or infinity", lambda value, network: isinstance(value, (int, float)) and value >= 0)
 
 
 class RouteDelayNetwork(_OnPlatform, abc.ABC):
     """A network without contention: a message's delay depends on its route and size alone.
 
     So all NPUs that do the same stay in step, and the time of a phase does not depend on anything else: the kernel
-    computes it once.
+    computes it once. Of one that `delays_by_pair` a delay depends on the two NPUs: then every NPU and every message is simulated.
     """
+
+    _attributes: ClassVar = {**_OnPlatform._attributes, "delays_by_pair": FLAG}
+
+    delays_by_pair: bool = False
 
     remedy = "a network on which messages wait for each other would be right (--network plugin:packet)"
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform)
         self._delays: dict[tuple[int, int, int], int] = {}
+        self._pair_delays: dict[tuple[int, int, int], int] = {}
 
     @abc.abstractmethod
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
         """Picoseconds from sending a message of `size` bytes to its arrival, over `hops` hops of a dimension."""
+
+    def pair_delay(self, source: int, destination: int, size: int) -> int:
+        """Picoseconds of a message from one NPU to another, of a network that `delays_by_pair`; unless overridden, that of its route.
+
+        `route_delay` and `delay_parts` are not asked then. The route still says in which dimension the message counts.
+        """
+        return self.route_delay(*self.route(source, destination), size)
 
     def delay_parts(self, dimension: int, hops: int, size: int) -> DelayParts | None:
         """What of `route_delay` is latency and what bandwidth, for explanations; None where this is not known.
@@ -178,7 +240,20 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
 
     def message_delay(self, source: int, destination: int, size: int) -> int:
         """Picoseconds a message of `size` bytes takes from one NPU to another. Raises what `route` and `delay` raise."""
+        if self.delays_by_pair:
+            return self._pair_delay(source, destination, size)
         return self.delay(self.route(source, destination), size)
+
+    def _pair_delay(self, source: int, destination: int, size: int) -> int:
+        """The result of `pair_delay`, checked and cached."""
+        key = source, destination, size
+        delay = self._pair_delays.get(key)
+        if delay is None:
+            if len(self._pair_delays) >= _MOST_DELAYS:
+                self._pair_delays.clear()
+            what = Lazily(lambda: f"network {type(self).__name__}: the delay of {size} bytes from NPU {source} to NPU {destination}")
+            delay = self._pair_delays[key] = picoseconds(call(what, self.pair_delay, *key), what)
+        return delay
 
     def function_table(self) -> object | None:
         """A capsule with the network function table of `astra_sim/network.h`, a new one for each run; None if this network has none.
@@ -196,10 +271,22 @@ class EventNetwork(_OnPlatform, abc.ABC):
     """A network in which messages may wait for each other. Every NPU and every message is simulated on it.
 
     A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the
-    one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived.
+    one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. `held_bytes`: how
+    much of a message a node receives before it passes it on (infinity: all of it), by which system layers foretell times.
     """
 
+    _attributes: ClassVar = {**_OnPlatform._attributes, "tells_sent": FLAG, "held_bytes": _BYTES_OR_ALL}
+    _answers: ClassVar = {
+        **_OnPlatform._answers,
+        "failure": of_type("an AstraError", AstraError),
+        "take_sent": of_type("a list of numbers of messages", list, tuple),
+        "message_figures": of_type("figures by number of the message", Mapping),
+        "links": each("a list of LinkLoad", Expected("a LinkLoad", _is_load)),
+        "reports": TEXTS,
+    }
+
     tells_sent: bool = False
+    held_bytes: float = 0.0
     symmetry: bool = True
     """Whether the run that begins may simulate once what is the same: set by the kernel. Without, every part is simulated by itself."""
 

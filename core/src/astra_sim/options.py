@@ -19,6 +19,8 @@ from astra_sim.errors import InputError, in_figures, suggestion
 REQUIRED = attrs.NOTHING
 _Number = typing.TypeVar("_Number", int, float)
 MAX_NUMBER, MIN_NUMBER = 2.0**62, 1e-12
+MAX_FIGURE = 1e250
+"""Limit of a figure of a result, of which products are floats, too."""
 _MOST_DIGITS = 300
 """Limit on the digits of a number as typed; no number in range needs more."""
 
@@ -128,15 +130,16 @@ class Typed(str):
     __slots__ = ()
 
 
-def structure(cls: type, table: Mapping[str, Any], where: str) -> Any:
+def structure(cls: type, table: Mapping[str, Any], where: str, others: bool = False) -> Any:
     """An instance of an attrs class from a table, strictly: unknown keys, wrong types and bad values are errors.
 
-    `where` names the place in error messages. Raises InputError.
+    `where` names the place in error messages. `others`: the table is no table of options but of figures, which may be as large as a
+    float, and has other keys, too. Raises InputError.
     """
     if not isinstance(table, Mapping):
         raise InputError(f"{where}: {table!r} is not a table of options")
     try:
-        return converter().structure(table, cls)
+        return (_of_figures() if others else converter()).structure(table, cls)
     except Exception as error:
         raise InputError(_explain(error, where)) from None
 
@@ -144,19 +147,51 @@ def structure(cls: type, table: Mapping[str, Any], where: str) -> Any:
 @functools.cache
 def converter() -> Any:
     """The strict cattrs converter: no silent conversion between types, no unknown keys."""
+    made = _converter()
+    made.register_structure_hook(int, lambda value, _: _bounded(_integer(value)))
+    made.register_structure_hook(float, lambda value, _: _bounded(_number(value)))
+    made.register_structure_hook_func(attrs.has, lambda value, kind: _table(value, kind, made))
+    return made
+
+
+@functools.cache
+def _of_figures() -> Any:
+    """The converter of tables of figures."""
+    from cattrs.gen import make_dict_structure_fn
+
+    made = _converter()
+    hooks: dict[type, Any] = {}
+
+    def table(value: Any, kind: type) -> Any:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{value!r} is not a table")
+        if kind not in hooks:
+            hooks[kind] = make_dict_structure_fn(kind, made)
+        return hooks[kind](value, kind)
+
+    made.register_structure_hook(int, lambda value, _: _figure(_integer(value)))
+    made.register_structure_hook(float, lambda value, _: _figure(_number(value)))
+    made.register_structure_hook_func(attrs.has, table)
+    return made
+
+
+def _figure(value: _Number) -> _Number:
+    if not abs(value) < MAX_FIGURE:
+        raise ValueError(f"{in_figures(value)} is out of range; expected numbers below {MAX_FIGURE:g}")
+    return value
+
+
+def _converter() -> Any:
     import cattrs
 
     cover("cattrs.gen")
-    made = cattrs.Converter(forbid_extra_keys=True)
+    made = cattrs.Converter()
     made.register_structure_hook(bool, lambda value, _: _boolean(value))
-    made.register_structure_hook(int, lambda value, _: _integer(value))
-    made.register_structure_hook(float, lambda value, _: _number(value))
     made.register_structure_hook(str, lambda value, _: _text(value))
     made.register_structure_hook_func(_is_choice, lambda value, kind: _choice(value, kind, made))
     made.register_structure_hook_func(_is_tuple, lambda value, kind: _tuple(value, kind, made))
     made.register_structure_hook_func(_is_text_or_tuple, lambda value, kind: _text_or_tuple(value, made))
     made.register_structure_hook_func(_is_free_table, lambda value, _: _free_table(value))
-    made.register_structure_hook_func(attrs.has, lambda value, kind: _table(value, kind, made))
     return made
 
 
@@ -173,7 +208,7 @@ def _integer(value: Any) -> int:
         value = _typed(value, int, "a whole number")
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{value!r} is not a whole number")
-    return _bounded(value)
+    return value
 
 
 def _number(value: Any) -> float:
@@ -181,7 +216,7 @@ def _number(value: Any) -> float:
         value = _typed(value, int if value.lstrip("+-").isdecimal() else float, "a number")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{value!r} is not a finite number")
-    return _bounded(value)  # integers stay integers, which are exact beyond 2^53
+    return value  # integers stay integers, which are exact beyond 2^53
 
 
 def _typed(text: str, convert: Callable[[str], _Number], what: str) -> _Number:

@@ -5,16 +5,19 @@ NPU numbers are mixed radix over the dimensions, the first dimension varying fas
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import attrs
 
-from astra_sim.errors import InputError
-from astra_sim.fabric import Fabric, fabric_of
+from astra_sim._boundary import NOT_NEGATIVE, POSITIVE, TEXT, Expected, each, of_type, shown, whole
+from astra_sim.errors import InputError, PluginError, in_figures
+from astra_sim.fabric import Fabric, Pattern, fabric_of, pattern_of
+from astra_sim.limits import MAX_NPUS
 from astra_sim.schedule import Peer
 from astra_sim.units import GIB
 
@@ -24,14 +27,15 @@ class Topology(Protocol):
     """How the NPUs of one dimension are joined. Positions count from 0.
 
     It may list in `queue_directions` the direction (+1, -1) of each of its queues; then a system layer has as many queues there.
-    Its links, for networks that simulate them, it lists in a method `wires()` or `links()`: see `astra_sim.fabric`.
+    Its links, for networks that simulate them, it lists in a method `wires()` or `links()`: see `astra_sim.fabric`. What is special about
+    rings, switches and fully connected NPUs follows from `uniform_links()` or `pattern` (`fabric.pattern_of`), never from the name.
     A topology with bandwidths and latencies of its own may have a method `scaled(bandwidth, latency)`, which gives one with these times as
     much, or None. Without it, what other links would bring is not known.
     """
 
     @property
     def name(self) -> str:
-        """The name of the plugin."""
+        """The name, for people."""
         ...
 
     def hops(self, source: int, destination: int) -> int:
@@ -51,6 +55,12 @@ class Topology(Protocol):
         ...
 
 
+MOST_NPUS = 2**53
+"""NPUs of a platform: their number is exact as a number of 64 bits, whether whole or not."""
+
+_NAME = Expected("a topology, whose name is text", lambda topology, dimension: isinstance(topology.name, str))
+
+
 @attrs.frozen(cache_hash=True)
 class Dimension:
     """One dimension of a platform: `size` NPUs, each with `links` links.
@@ -59,17 +69,25 @@ class Dimension:
     the dimension joins (a name for people).
     """
 
-    topology: Topology
-    size: int
-    links: int
-    link_bandwidth: float
-    link_latency_ns: float
-    nic_latency_ns: float = 0.0
-    router_latency_ns: float = 0.0
-    hbm_latency_ns: float = 0.0
-    hbm_bandwidth: float = 1.0
-    hbm_scale: float = 0.0
-    packaging: str = "node"
+    topology: Topology = attrs.field(validator=_NAME)
+    size: int = attrs.field(validator=whole(1, MOST_NPUS))
+    links: int = attrs.field(validator=whole(0))
+    link_bandwidth: float = attrs.field(validator=POSITIVE)
+    link_latency_ns: float = attrs.field(validator=NOT_NEGATIVE)
+    nic_latency_ns: float = attrs.field(default=0.0, validator=NOT_NEGATIVE)
+    router_latency_ns: float = attrs.field(default=0.0, validator=NOT_NEGATIVE)
+    hbm_latency_ns: float = attrs.field(default=0.0, validator=NOT_NEGATIVE)
+    hbm_bandwidth: float = attrs.field(default=1.0, validator=POSITIVE)
+    hbm_scale: float = attrs.field(default=0.0, validator=NOT_NEGATIVE)
+    packaging: str = attrs.field(default="node", validator=TEXT)
+
+    def hops(self, source: int, destination: int) -> int:
+        """Links that a message crosses between two positions, as the topology says. Raises PluginError where that is no such number."""
+        hops = self.topology.hops(source, destination)
+        if type(hops) is not int or not 0 <= hops < MOST_NPUS:
+            what = f"topology {self.topology.name!r}: hops from {source} to {destination}"
+            raise PluginError(f"{what} are {shown(hops)}; expected a whole number of at least 0")
+        return hops
 
 
 class Route(NamedTuple):
@@ -204,12 +222,13 @@ class Platform:
     nothing, and only forward where NPUs do. Raises InputError where there is no dimension, or more NPUs than there are.
     """
 
-    dimensions: tuple[Dimension, ...]
-    name: str = ""
-    device: str = ""
-    physical: Dimension | None = None
+    dimensions: tuple[Dimension, ...] = attrs.field(validator=each("a tuple of Dimension", of_type("a Dimension", Dimension), tuple))
+    name: str = attrs.field(default="", validator=TEXT)
+    device: str = attrs.field(default="", validator=TEXT)
+    physical: Dimension | None = attrs.field(default=None, validator=of_type("a Dimension", Dimension).optional())
     strides: tuple[int, ...] = attrs.field(init=False)
     npus: int = attrs.field(init=False)
+    _as_made: tuple[_AsMade, ...] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         if not self.dimensions:
@@ -220,9 +239,26 @@ class Platform:
             count *= dimension.size
         object.__setattr__(self, "strides", tuple(strides))
         object.__setattr__(self, "npus", count)
+        if count > MAX_NPUS:
+            raise InputError(f"a platform of {in_figures(count)} NPUs; expected at most {MAX_NPUS}")
         if self.physical is not None and self.physical.size < count:
             sizes = " x ".join(str(dimension.size) for dimension in self.dimensions)
             raise InputError(f"logical dimensions of {sizes} NPUs on a platform of {self.physical.size}; expected at most as many NPUs")
+        object.__setattr__(self, "_as_made", tuple(_as_made(self)))
+
+    def check_unchanged(self) -> None:
+        """Raise PluginError where a plugin has changed the platform since it was made: what a result is held against would change, too.
+
+        What was changed is put back, for other runs may share its dimensions.
+        """
+        changes = []
+        for owner, where, name, value, kept in self._as_made:
+            now = getattr(owner, name)
+            if (now != kept) if type(kept) in _PLAIN else now is not value:
+                changes.append(f"{where}{name} was {kept!r} and is {now!r}")
+                object.__setattr__(owner, name, kept)
+        if changes:
+            raise PluginError(f"a plugin has changed the platform, which nobody may: {'; '.join(changes)}")
 
     def wired(self) -> Platform:
         """The platform as it is wired: of one dimension where dimensions are logical, with its idle NPUs; else itself."""
@@ -258,7 +294,7 @@ class Platform:
             stride, size = strides[index], dimensions[index].size
             a, b = source // stride % size, destination // stride % size
             if a != b:
-                return Route(index, dimensions[index].topology.hops(a, b))
+                return Route(index, dimensions[index].hops(a, b))
         raise InputError(f"a message from NPU {source} to itself has no route")
 
     def logical_dimensions(self) -> tuple[LogicalDimension, ...]:
@@ -269,13 +305,13 @@ class Platform:
         """All NPUs as one dimension."""
         return LogicalDimension(self.npus, 1, 0 if len(self.dimensions) == 1 else None)
 
-    def split_for_group(self, group: int) -> tuple[tuple[LogicalDimension, ...], int]:
+    def split_for_group(self, group: int, logical: tuple[LogicalDimension, ...] | None = None) -> tuple[tuple[LogicalDimension, ...], int]:
         """Logical dimensions of which the first ones span groups of `group` NPUs, and the number of these first ones.
 
-        A dimension that the group's boundary cuts is split in two. Raises InputError if the size of that dimension is
-        not a multiple of the group's part of it.
+        A dimension that the group's boundary cuts is split in two. `logical`: the dimensions to split, such as those that a smaller group
+        has split already. Raises InputError if the size of that dimension is not a multiple of the group's part of it.
         """
-        logical = self.logical_dimensions()
+        logical = self.logical_dimensions() if logical is None else logical
         if not 1 <= group <= self.npus:
             raise InputError(f"a group of {group} NPUs does not fit a platform of {self.npus}; expected 1 to {self.npus}")
         covered = 1
@@ -319,6 +355,41 @@ class Platform:
         return list(groups.values())
 
 
+class _AsMade(NamedTuple):
+    """An attribute of a part of a platform: its owner, where that is, its name, its value, and what that held at first."""
+
+    owner: object
+    where: str
+    name: str
+    value: object
+    kept: object
+
+
+_PLAIN = frozenset((int, float, str, bool, type(None), list, dict, set, tuple))
+"""Types of which another object may hold the same."""
+
+
+@functools.lru_cache(maxsize=256)
+def _fields(cls: Any) -> tuple[str, ...] | None:
+    return tuple(field.name for field in attrs.fields(cls) if not field.name.startswith("_")) if attrs.has(cls) else None
+
+
+def _as_made(platform: Platform) -> Iterator[_AsMade]:
+    """The public attributes of a platform, its dimensions and their topologies. What has a private name may be remembered answers."""
+    owners: list[tuple[object, str]] = [(platform, "")]
+    for number, dimension in enumerate((*platform.dimensions, *filter(None, [platform.physical]))):
+        where = f"dimension {number}: " if number < len(platform.dimensions) else "the physical dimension: "
+        owners += [(dimension, where), (dimension.topology, f"{where}topology: ")]
+    for owner, where in owners:
+        cls: Any = type(owner)
+        names = _fields(cls)
+        if names is None:
+            names = tuple(name for name in getattr(owner, "__dict__", ()) if not name.startswith("_"))
+        for name in names:
+            value: Any = getattr(owner, name, None)
+            yield _AsMade(owner, where, name, value, value.copy() if type(value) in (list, dict, set) else value)
+
+
 @attrs.frozen
 class LogicalTopology:
     """The NPUs of a logical dimension, `stride` apart on a physical dimension in which all NPUs lie: hops are those between them there."""
@@ -332,9 +403,14 @@ class LogicalTopology:
         """The name of the physical topology."""
         return self.physical.topology.name
 
+    @property
+    def pattern(self) -> Pattern | None:
+        """The pattern of the physical topology."""
+        return pattern_of(self.physical)
+
     def hops(self, source: int, destination: int) -> int:
         """Links between two NPUs of the first group."""
-        return self.physical.topology.hops(source * self.stride, destination * self.stride)
+        return self.physical.hops(source * self.stride, destination * self.stride)
 
     def is_symmetric(self, peer: Peer) -> bool:
         """Not known."""
@@ -375,10 +451,10 @@ class Preset:
     dimension in which all of them lie: see `Platform`. It is left out where the preset is only one of several dimensions of a platform.
     """
 
-    dimensions: tuple[Mapping[str, Any], ...]
-    name: str
-    device: str = ""
-    physical: Dimension | None = None
+    dimensions: tuple[Mapping[str, Any], ...] = attrs.field(validator=each("a tuple of tables", of_type("a table", Mapping)))
+    name: str = attrs.field(validator=TEXT)
+    device: str = attrs.field(default="", validator=TEXT)
+    physical: Dimension | None = attrs.field(default=None, validator=of_type("a Dimension", Dimension).optional())
 
 
 def scaled_in(physical: Dimension | None, number: int, bandwidth: float, latency: float) -> Dimension | None:

@@ -5,6 +5,7 @@ A plugin that uses what others offer asks them through `call`, and `Lazily` name
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import sys
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from astra_sim._boundary import Lazily, call, in_words
-from astra_sim.errors import InputError, PluginError, suggestion
+from astra_sim._boundary import FLAG, TEXT, Lazily, call, checked, each, in_words, whole
+from astra_sim.errors import InputError, PluginError, located, suggestion
 from astra_sim.options import can_be_kept, structure
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Provider:
     factory: Reference
     options: Reference | None = None
     examples: Examples = attrs.field(default=(), kw_only=True, eq=False)
-    pure: bool = attrs.field(default=False, kw_only=True)
+    pure: bool = attrs.field(default=False, kw_only=True, validator=FLAG)
     takes: Reference | None = attrs.field(default=None, kw_only=True)
 
     def load_factory(self) -> Callable[..., Any]:
@@ -75,7 +76,11 @@ class Provider:
     def create(self, options: Any, *context: Any) -> Any:
         """What the factory makes of options (None: it has none) and context. Raises PluginError where it cannot be imported or fails."""
         arguments = context if options is None else (options, *context)
-        return call(f"plugin {self.name!r}", self.load_factory(), *arguments)
+        what = f"plugin {self.name!r}"
+        try:
+            return checked(call(what, self.load_factory(), *arguments))
+        except PluginError as error:
+            raise error if "plugin " in str(error) else located(error, what) from None
 
     def made(self, options: Any, *context: Any) -> Any:
         """What `create` makes; of a pure factory perhaps the same object as for another run with equal options and context."""
@@ -120,14 +125,22 @@ class CollectiveProvider(Provider):
     not, they are as large as the algorithm says, and a collective is one chunk. `carries_delays`: its schedules hold all delays, as a
     recorded run does; a system layer may leave out its own endpoint delay. `needs`: attributes that the topology of a dimension must
     have, and be true, for the algorithm to run there; system layers see to that. Schedules of a `pure` one are kept from run to run, others
-    during a run.
+    during a run. `automatic`: `auto` may take it, with its default options, where it foretells a shorter time than that of others.
     """
 
-    whole_platform: bool = attrs.field(default=False, kw_only=True)
-    variants: int = attrs.field(default=1, kw_only=True)
-    scales: bool = attrs.field(default=True, kw_only=True)
-    carries_delays: bool = attrs.field(default=False, kw_only=True)
-    needs: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    whole_platform: bool = attrs.field(default=False, kw_only=True, validator=FLAG)
+    variants: int = attrs.field(default=1, kw_only=True, validator=whole(1))
+    scales: bool = attrs.field(default=True, kw_only=True, validator=FLAG)
+    carries_delays: bool = attrs.field(default=False, kw_only=True, validator=FLAG)
+    needs: tuple[str, ...] = attrs.field(default=(), kw_only=True, validator=each("a tuple of texts", TEXT, tuple))
+    automatic: bool = attrs.field(default=False, kw_only=True, validator=FLAG)
+
+    @automatic.validator
+    def _check_automatic(self, _: object, automatic: bool) -> None:
+        if automatic and (self.whole_platform or self.variants > 1 or not self.scales):
+            raise PluginError(
+                f"collective {self.name!r} is automatic; expected one that runs in a dimension, has one variant and scales its messages"
+            )
 
     def missing(self, topology: Any) -> list[str]:
         """What the algorithm needs and a topology does not have."""
@@ -181,7 +194,7 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
     if isinstance(reference, str):
         module, _, attribute = reference.partition(":")
         try:
-            found = getattr(sys.modules.get(module) or importlib.import_module(module), attribute)
+            found = getattr(sys.modules.get(module) or _imported(module), attribute)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -189,6 +202,11 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
     if not callable(found):
         raise PluginError(f"{what} is {found!r}, which cannot be called")
     return found  # type: ignore[no-any-return]
+
+
+def _imported(module: str) -> Any:
+    with contextlib.redirect_stdout(sys.stderr):
+        return importlib.import_module(module)
 
 
 def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from astra_sim.errors import InputError
 from astra_sim.files import parse_json, read_text
+from astra_sim.report.documents import check_document
 
 __all__ = ["RESULT_FILE", "flat_row", "is_result", "read_results", "run_row", "tables_of"]
 
@@ -28,6 +29,8 @@ def read_results(path: str) -> tuple[str, list[dict[str, Any]]]:
     runs = table if isinstance(table, list) else [table]
     if not runs or not all(isinstance(run, dict) and "run_name" in run and "finish_ns" in run for run in runs):
         raise InputError(f"{file}: this is no result of a run; expected {RESULT_FILE}, which --output writes, or its folder")
+    for place, run in enumerate(runs):
+        check_document(run, f"{file}: run {place + 1}" if isinstance(table, list) else file)
     return file, runs
 
 

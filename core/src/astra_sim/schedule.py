@@ -20,10 +20,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import attrs
 
-from astra_sim.errors import ScheduleError
+from astra_sim._boundary import MAX_PICOSECONDS, shown
+from astra_sim.errors import ScheduleError, in_figures
 
 
 class Collective(enum.StrEnum):
@@ -258,6 +260,28 @@ class RankProgram:
     cycle: tuple[int, int] | None = None
     last_bytes: int | None = None
 
+    def check(self) -> None:
+        """Raise ScheduleError unless its steps are steps with peers, and what a shared bus needs is there."""
+        if not isinstance(self.steps, tuple):
+            raise ScheduleError(f"a program has the steps {shown(self.steps)}; expected a tuple of steps")
+        for step in self.steps:
+            if not isinstance(step, Step):
+                raise ScheduleError(f"{shown(step)} is not a step")
+            if type(step.stride) is not int:
+                raise ScheduleError(f"a schedule has stride {shown(step.stride)}; expected a whole number")
+            for peer in (step.send_to, step.receive_from):
+                if peer is not None and not (isinstance(peer, Peer) and peer.operator in _OPERATORS and type(peer.value) is int):
+                    raise ScheduleError(f"a step has the peer {shown(peer)}; expected shift, xor or rank of a whole number")
+            if not isinstance(step.reduce, bool) or not isinstance(step.returned, bool):
+                raise ScheduleError(f"a step has reduce {shown(step.reduce)} and returned {shown(step.returned)}; expected True or False")
+        if self.last_bytes is not None:
+            _check_count(self.last_bytes, "last_bytes", 0)
+        if self.cycle is not None:
+            if not isinstance(self.cycle, tuple) or len(self.cycle) != 2:
+                raise ScheduleError(f"a program has the cycle {shown(self.cycle)}; expected two whole numbers")
+            for number in self.cycle:
+                _check_count(number, "cycle", 0)
+
 
 @attrs.frozen(eq=False)
 class Schedule:
@@ -275,26 +299,31 @@ class Schedule:
 
     def check(self, ranks: int) -> None:
         """Raise ScheduleError unless this is a schedule for `ranks` ranks whose steps have valid sizes, counts and peers."""
-        if self.ranks != ranks:
+        if self in _CHECKED and self.ranks == ranks:
+            return
+        if type(self.ranks) is not int or self.ranks != ranks:
             raise ScheduleError(f"a schedule for {self.ranks} ranks was given for {ranks}")
+        if not isinstance(self.programs, tuple) or not all(isinstance(program, RankProgram) for program in self.programs):
+            raise ScheduleError(f"a schedule has the programs {shown(self.programs)}; expected a tuple of RankProgram")
+        if self.collective is not None and not isinstance(self.collective, Collective):
+            raise ScheduleError(f"a schedule is for {shown(self.collective)}; expected a Collective, or None")
+        for program in {id(program): program for program in self.programs}.values():
+            program.check()
         if len(self.programs) not in (1, ranks):
             raise ScheduleError(f"a schedule of {ranks} ranks has {len(self.programs)} programs; expected 1 or {ranks}")
         _check_count(self.output_bytes, "output_bytes", 0)
         for index, program in self.first_places():
             _check_count(program.starts, "starts", 0)
             for step in program.steps:
-                if not isinstance(step, Step):
-                    raise ScheduleError(f"{step!r} is not a step")
                 counts = step.bytes, step.times, step.after or 0, step.after_arrivals, step.memory_bytes, step.compute_ps
                 for number, name in zip(counts, _COUNTS, strict=True):
-                    if type(number) is not int or number < 0:
+                    if type(number) is not int or not 0 <= number <= MAX_PICOSECONDS:
                         _check_count(number, name, 0)
                 _check_count(step.times, "times", 1)
-                if type(step.stride) is not int:
-                    raise ScheduleError(f"a schedule has stride {step.stride!r}; expected a whole number")
             _check_peers(program, index, ranks)
         if self.is_shared and ranks > 1:
             _check_shared_peers(self.programs[0], ranks)
+        _CHECKED.add(self)
 
     @classmethod
     def shared(
@@ -391,12 +420,17 @@ class Schedule:
         return sum(sends * ranks_of[number] for number, sends in sends_of.items())
 
 
+_OPERATORS = ("shift", "xor", "rank")
+_CHECKED: WeakSet[Schedule] = WeakSet()
+"""Schedules that have been checked, which nobody changes."""
 _COUNTS = ("bytes", "times", "after", "after_arrivals", "memory_bytes", "compute_ps")
 
 
 def _check_count(value: object, name: str, minimum: int) -> None:
     if type(value) is not int or value < minimum:
-        raise ScheduleError(f"a schedule has {name} {value!r}; expected a whole number of at least {minimum}")
+        raise ScheduleError(f"a schedule has {name} {shown(value)}; expected a whole number of at least {minimum}")
+    if value > MAX_PICOSECONDS:
+        raise ScheduleError(f"a schedule has {name} {in_figures(value)}; expected less than 2^63")
 
 
 def default_output_bytes(request: Request) -> int:

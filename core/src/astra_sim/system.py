@@ -9,10 +9,11 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import attrs
 
+from astra_sim._boundary import COUNT, FLAG, FUNCTION, TEXT, TIME, Contract, Expected, each, of_type, shown, whole
 from astra_sim.engine import BusOptions, Job, Order, Rule, RuleOrder
 from astra_sim.errors import PluginError
 from astra_sim.graph import Communicate
@@ -47,8 +48,8 @@ class PhasePlan:
     A collective that the network prices has a schedule without steps, and its time is `endpoint_ps`: it ends for all of a group so long
     after the last of them has begun it. Then `counted` has the messages whose bytes count.
 
-    `algorithm` names what made the schedule, and `reason` says why where it was not asked for by name: "auto" where the topology alone
-    decides, "auto: ..." with what was compared. Both are for people.
+    `algorithm` names what made the schedule, and `reason` says why where it was not asked for by name: "auto: ..." with what was
+    compared. Both are for people.
     """
 
     dimension: int
@@ -85,18 +86,30 @@ class QueuePlan:
     Classes count from 0; with -1 the network chooses.
     """
 
-    slots: int
-    order: Order
-    traffic_class: int = -1
+    slots: int = attrs.field(validator=whole(1, 2**31 - 1))
+    order: Order = attrs.field(validator=FUNCTION)
+    traffic_class: int = attrs.field(default=-1, validator=whole(-1, 2**31 - 1))
 
 
-class DimensionOrder(abc.ABC):
+def _is_chunk(answer: Any, order: Any) -> bool:
+    size, dimensions = answer
+    return type(size) is int and all(type(number) is int for number in dimensions)
+
+
+class DimensionOrder(Contract, abc.ABC):
     """In which order chunks pass through the dimensions, and how large they are: a scheduler plugin, made anew for every run.
 
     `all_reduces_last`: an all-reduce of several dimensions does the last of them in one phase, not as reduce-scatter and all-gather.
     `has_memory`: what `chunk` answers depends on what was before, not on its arguments alone. `cuts_by_bandwidth`: chunks have other sizes
     where the bandwidths of the platform are a little other ones.
     """
+
+    _kind = "order of dimensions"
+    _attributes: ClassVar = {"all_reduces_last": FLAG, "has_memory": FLAG, "cuts_by_bandwidth": FLAG}
+    _answers: ClassVar = {
+        "begin": Expected("nothing", lambda answer, order: True),
+        "chunk": Expected("whole numbers: the bytes of a chunk, and an order of dimensions", _is_chunk),
+    }
 
     all_reduces_last: bool = True
     has_memory: bool = True
@@ -116,16 +129,52 @@ class DimensionOrder(abc.ABC):
         """
 
 
+_PRIORITY = whole(-(2**63) + 1)
+_OF_PHASE = {
+    "dimension": COUNT,
+    "logical": of_type("a LogicalDimension or a Group", LogicalDimension, Group),
+    "collective": of_type("a Collective", Collective),
+    "bytes": COUNT,
+    "schedule": of_type("a Schedule", Schedule),
+    "queue": whole(-1, 2**31 - 1),
+    "endpoint_ps": TIME.optional(),
+    "counted": of_type("a Schedule", Schedule).optional(),
+    "algorithm": TEXT,
+    "reason": TEXT,
+}
+
+
+def _check_phase(phase: object, number: int) -> None:
+    """Raise PluginError for a phase of a chunk that is none, or has a wrong value."""
+    if not isinstance(phase, PhasePlan):
+        raise PluginError(f"it planned {shown(phase)} as a phase of chunk {number}; expected a PhasePlan")
+    for name, expected in _OF_PHASE.items():
+        value = getattr(phase, name)
+        if not expected.is_right(value, phase):
+            raise PluginError(f"it planned chunk {number} with a phase whose {name} is {shown(value)}; expected {expected.words}")
+    phase.schedule.check(phase.schedule.ranks)
+    if phase.counted is not None:
+        phase.counted.check(phase.counted.ranks)
+
+
 def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
     """Raise PluginError unless chunks hold the `size` bytes of a collective, and phases begin with what those before them leave.
 
-    No chunk at all is right: there may be nothing to do. The last of several chunks may be filled up, and every one to a byte for each of
+    No chunk at all is right where there is nothing to do. The last of several chunks may be filled up, and every one to a byte for each of
     the platform's `npus`.
     """
+    if not isinstance(chunks, (list, tuple)):
+        raise PluginError(f"it planned {shown(chunks)}; expected a list of ChunkPlan")
     checked: set[int] = set()  # many are the same object
     for number, chunk in enumerate(chunks):
         if id(chunk) in checked:
             continue
+        if not isinstance(chunk, ChunkPlan) or not _PRIORITY.optional().is_right(chunk.priority, chunk):
+            raise PluginError(f"it planned {shown(chunk)} as chunk {number}; expected a ChunkPlan with a priority of 64 bits, or None")
+        if not isinstance(chunk.phases, (tuple, list)):
+            raise PluginError(f"it planned chunk {number} with the phases {shown(chunk.phases)}; expected a tuple of PhasePlan")
+        for phase in chunk.phases:
+            _check_phase(phase, number)
         checked.add(id(chunk))
         if not chunk.phases:
             raise PluginError(f"it planned chunk {number} without phases")
@@ -141,12 +190,25 @@ def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
         raise PluginError(f"it planned {len(chunks)} chunks of {sum(sizes)} bytes in total for a collective of {size} bytes")
 
 
-class SystemSession(abc.ABC):
+def _is_place(place: Any, session: Any) -> bool:
+    queue, priority = place
+    return type(queue) is int and -1 <= queue < len(session.queues) and (priority is None or _PRIORITY.holds(priority, session))
+
+
+class SystemSession(Contract, abc.ABC):
     """The system layer during one run. It may keep state; all NPUs that run one program share it.
 
     `later_first`: of chunks without a priority of their own those of later collectives go first, else those of earlier ones.
     `cuts_by_bandwidth`: see `DimensionOrder`.
     """
+
+    _kind = "session of a system"
+    _attributes: ClassVar = {
+        "queues": each("a list of QueuePlan", of_type("a QueuePlan", QueuePlan)),
+        "later_first": FLAG,
+        "cuts_by_bandwidth": FLAG,
+    }
+    _answers: ClassVar = {"place": Expected("a Place: one of the queues, or -1, and a priority", _is_place), "repeats": FLAG}
 
     queues: Sequence[QueuePlan]
     later_first: bool = True
@@ -173,7 +235,11 @@ class SystemSession(abc.ABC):
         return False
 
 
-class System(abc.ABC):
+def _are_algorithms(algorithms: Any, system: Any) -> bool:
+    return isinstance(algorithms, Mapping) and all(type(node) is int and isinstance(name, str) for node, name in algorithms.items())
+
+
+class System(Contract, abc.ABC):
     """A system layer.
 
     `endpoint_ps` is the time an endpoint needs for every message it handles; with a `bus`, endpoints share it instead. `tick_ps` is the
@@ -184,8 +250,24 @@ class System(abc.ABC):
     (`ExecutionGraph.keeps_order`).
 
     With `own_orders` each NPU begins chunks and collectives in its own order; where NPUs are out of step they may then wait for each other,
-    and the run ends with an error. Without it, NPUs that run the same program begin them in one order.
+    and the run ends with an error, which ends with `own_orders_advice`. Without it, NPUs that run the same program begin them in one order.
     """
+
+    _kind = "system"
+    _attributes: ClassVar = {
+        "endpoint_ps": TIME,
+        "tick_ps": whole(1),
+        "phases_end_together": FLAG,
+        "one_at_a_time": FLAG,
+        "one_at_a_time_unless_ordered": FLAG,
+        "own_orders": FLAG,
+        "rendezvous": FLAG,
+        "replay_only": FLAG,
+        "node_algorithms": Expected("names of algorithms by numbers of nodes", _are_algorithms),
+        "bus": of_type("BusOptions", BusOptions).optional(),
+        "send_class": whole(-1, 2**31 - 1),
+        "reduce_ps": FUNCTION.optional(),
+    }
 
     endpoint_ps: int = 0
     tick_ps: int = 1
@@ -193,6 +275,7 @@ class System(abc.ABC):
     one_at_a_time: bool = False
     one_at_a_time_unless_ordered: bool = False
     own_orders: bool = False
+    own_orders_advice: str = ""
     rendezvous: bool = False
     replay_only: bool = False
     """Operations of a trace take the time that it recorded, collectives too."""

@@ -14,13 +14,13 @@ struct Bus {
   double ps_per_byte;
   std::int64_t latency, free_at = 0, busy = 0;                   // picoseconds
   std::deque<std::pair<std::int64_t, std::uint64_t>> under_way;  // arrival, number; in order
-  std::uint64_t arrived = 0;
+  astra_delivery arrived = {};
   astra_statistic figures[1] = {};
-  astra_network table = {};
+  astra_network_v2 table = {};
 };
 
 // Messages that are sent at `time`.
-int inject(void* state, std::int64_t time, const astra_message* messages, std::size_t count) {
+int inject(void* state, std::int64_t time, const astra_message_v2* messages, std::size_t count) {
   auto& bus = *static_cast<Bus*>(state);
   for (std::size_t i = 0; i < count; ++i) {
     const auto transfer = static_cast<std::int64_t>(static_cast<double>(messages[i].bytes) * bus.ps_per_byte);
@@ -32,20 +32,15 @@ int inject(void* state, std::int64_t time, const astra_message* messages, std::s
 }
 
 // The next arrival, if it is not after `until`; count 0: none.
-int advance(void* state, std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
+int advance(void* state, std::int64_t until, std::int64_t* time, const astra_delivery** deliveries, std::size_t* count) {
   auto& bus = *static_cast<Bus*>(state);
   *count = !bus.under_way.empty() && bus.under_way.front().first <= until;
   if (*count == 0) return 0;
   *time = bus.under_way.front().first;
-  bus.arrived = bus.under_way.front().second;
+  bus.arrived = {bus.under_way.front().second, ASTRA_ARRIVED, 0};
   bus.under_way.pop_front();
-  *numbers = &bus.arrived;
+  *deliveries = &bus.arrived;
   return 0;
-}
-
-std::int64_t next_event(void* state) {
-  const auto& bus = *static_cast<Bus*>(state);
-  return bus.under_way.empty() ? ASTRA_NEVER : bus.under_way.front().first;
 }
 
 std::size_t statistics(void* state, const astra_statistic** figures) {
@@ -60,8 +55,13 @@ std::size_t statistics(void* state, const astra_statistic** figures) {
 NB_MODULE(_network, module) {
   module.def("make_table", [](double ps_per_byte, std::int64_t latency_ps) {
     auto* bus = new Bus{ps_per_byte, latency_ps};
-    bus->table = {ASTRA_NETWORK_VERSION, sizeof(astra_network), bus, nullptr, inject, advance, next_event, statistics, nullptr};
-    return nanobind::capsule(&bus->table, ASTRA_NETWORK_CAPSULE,
-                             [](void* table) noexcept { delete static_cast<Bus*>(static_cast<astra_network*>(table)->state); });
+    bus->table.version = ASTRA_NETWORK_VERSION_2;
+    bus->table.size = sizeof(astra_network_v2);
+    bus->table.state = bus;
+    bus->table.inject = inject;
+    bus->table.advance = advance;
+    bus->table.statistics = statistics;
+    return nanobind::capsule(&bus->table, ASTRA_NETWORK_CAPSULE_V2,
+                             [](void* table) noexcept { delete static_cast<Bus*>(static_cast<astra_network_v2*>(table)->state); });
   });
 }

@@ -11,7 +11,7 @@ namespace astra::chakra {
 namespace {
 
 constexpr std::uint64_t kMaxMessage = 1u << 26;
-constexpr std::uint64_t kMaxNodes = (1ull << 32) - 2;
+constexpr std::size_t kMaxNodes = 1u << 24;
 constexpr std::int64_t kMaxMicroseconds = std::numeric_limits<std::int64_t>::max() / 1000;
 constexpr std::size_t kCycleShown = 10;
 
@@ -171,7 +171,7 @@ std::size_t Reader::consume(std::string_view bytes) {
 void Reader::node(std::string_view message) {
   Columns& c = columns;
   const std::size_t row = c.id.size();
-  if (row > kMaxNodes) throw Broken("more than " + std::to_string(kMaxNodes) + " nodes");
+  if (row == kMaxNodes) throw Broken("more than " + std::to_string(kMaxNodes) + " nodes; expected at most so many");
   std::uint64_t id = 0, type = 0, duration = 0;
   std::string_view name;
   std::vector<Attribute> attributes;

@@ -81,9 +81,12 @@ Rules rules_of(const nb::dict& table) {
   Rules rules;
   auto number = [&](const char* key, auto& field) { field = nb::cast<std::remove_reference_t<decltype(field)>>(table[key]); };
   auto word = [&](const char* key) { return nb::cast<std::string>(table[key]); };
-  rules.routing = choice<Routing>(
-      word("routing"),
-      {{"hash", Routing::hash}, {"destination", Routing::destination}, {"first", Routing::first}, {"split", Routing::split}});
+  rules.routing = choice<Routing>(word("routing"), {{"hash", Routing::hash},
+                                                    {"destination", Routing::destination},
+                                                    {"first", Routing::first},
+                                                    {"split", Routing::split},
+                                                    {"valiant", Routing::valiant},
+                                                    {"ugal", Routing::ugal}});
   rules.npus_forward = choice<Forwarding>(
       word("npus_forward"), {{"if_needed", Forwarding::if_needed}, {"always", Forwarding::always}, {"never", Forwarding::never}});
   rules.by_round_trip = choice<bool>(word("fairness"), {{"equal", false}, {"rtt", true}});
@@ -97,12 +100,13 @@ Rules rules_of(const nb::dict& table) {
   return rules;
 }
 
-using Row = std::tuple<int, int, double, std::vector<double>, std::vector<std::tuple<int, int, double, double, int>>, std::vector<int>>;
+using Row = std::tuple<int, int, double, std::vector<double>, std::vector<std::tuple<int, int, double, double, int>>, std::vector<int>,
+                       std::vector<std::vector<int>>>;
 
 nb::capsule function_table(const std::vector<Row>& rows, const nb::dict& rules) {
   std::vector<Group> groups;
-  for (const auto& [size, nodes, nic_latency_ns, switch_latency_ns, links, turns] : rows) {
-    Group group{size, nodes, nic_latency_ns, switch_latency_ns, {}, turns};
+  for (const auto& [size, nodes, nic_latency_ns, switch_latency_ns, links, turns, next_links] : rows) {
+    Group group{size, nodes, nic_latency_ns, switch_latency_ns, {}, turns, next_links};
     for (const auto& [source, target, bandwidth, latency, cost] : links) group.links.push_back({source, target, bandwidth, latency, cost});
     groups.push_back(std::move(group));
   }
@@ -192,7 +196,7 @@ NB_MODULE(_core, module) {
   module.doc() = "Flows that share links: networks as function tables, and the sharing by itself.";
   module.def("function_table", &function_table, "groups"_a, "rules"_a,
              "A capsule with a new table. Of each dimension: size, nodes, NIC latency, latencies of switches, links (source, target, "
-             "bytes/ns, ns, cost).");
+             "bytes/ns, ns, cost), turns, and next links where they are named.");
   module.def("inject", &inject, "capsule"_a, "time"_a, "messages"_a, "Messages (number, source, destination, bytes) are sent.");
   module.def("advance", &advance, "capsule"_a, "until"_a.none(),
              "When the next messages arrive, and their numbers; None: none by `until`.");

@@ -69,8 +69,10 @@ Network::Network(Fabric fabric, const Rules& rules)
       scale_(scale_of(fabric_, rules.bandwidth_factor)),
       shortest_trip_ns_(shortest_trip_ns(fabric_, rules.weight_bytes)),
       sharing_(capacities(fabric_, rules.bandwidth_factor, scale_)),
-      weighted_(rules.by_round_trip || rules.ack_share > 0 || rules.routing == Routing::split),
-      figures_(index(fabric_.links())) {}
+      weighted_(rules.by_round_trip || rules.ack_share > 0 || rules.routing == Routing::split || rules.routing == Routing::valiant ||
+                rules.routing == Routing::ugal),
+      figures_(index(fabric_.links())),
+      loads_(rules.routing == Routing::ugal ? index(fabric_.links()) : 0) {}
 
 void Network::inject(std::int64_t at_time, std::uint64_t number, int source, int destination, std::int64_t bytes) {
   if (std::min(source, destination) < 0 || std::max(source, destination) >= fabric_.npus() || source == destination || bytes < 0) {
@@ -81,13 +83,36 @@ void Network::inject(std::int64_t at_time, std::uint64_t number, int source, int
     }
     now_ = at_time;
   }
-  const double latency = rules_.latency_factor * routes_.path(source, destination).latency_ns * kPsPerNs;
-  const Sent sent{later(at_time, std::nearbyint(latency), "a latency"), order_++, number, bytes, source, destination};
+  const bool around = goes_around(source, destination);
+  const double latency = rules_.latency_factor * routes_.path(source, destination, around).latency_ns * kPsPerNs;
+  const Sent sent{later(at_time, std::nearbyint(latency), "a latency"), order_++, number, bytes, source, destination, around};
+  if (bytes > 0) load(sent.source, sent.destination, around, 1);
   if (in_order_.empty() || sent.time >= in_order_.back().time) {
     in_order_.push_back(sent);
   } else {
     sent_.push(sent);
   }
+}
+
+bool Network::goes_around(int source, int destination) {
+  if (rules_.routing != Routing::ugal) return rules_.routing == Routing::valiant;
+  return in_the_way(source, destination, false) > in_the_way(source, destination, true);
+}
+
+double Network::in_the_way(int source, int destination, bool around) {
+  double longest = 0, hops = 0, sum = 0;
+  for (const Use& use : routes_.path(source, destination, around).uses) {
+    const double queue = (at(loads_, use.link) + use.share) / fabric_.bandwidth(use.link);
+    longest = std::max(longest, queue);
+    hops += use.share;
+    sum += use.share * queue;
+  }
+  return around ? sum : longest * hops;
+}
+
+void Network::load(int source, int destination, bool around, int sign) {
+  if (loads_.empty()) return;
+  for (const Use& use : routes_.path(source, destination, around).uses) at(loads_, use.link) += sign * use.share;
 }
 
 bool Network::next_is_in_order() const { return sent_.empty() || (!in_order_.empty() && sent_.top() > in_order_.front()); }
@@ -155,7 +180,7 @@ void Network::settle() {
 
 void Network::begin(const Sent& sent) {
   ++flows_begun_;
-  const Path& path = routes_.path(sent.source, sent.destination);
+  const Path& path = routes_.path(sent.source, sent.destination, sent.around);
   if (sent.bytes == 0) {
     for (const Use& use : path.uses) ++at(figures_, use.link).messages;
     delivered_.emplace_back(now_, sent.number);
@@ -170,7 +195,7 @@ void Network::begin(const Sent& sent) {
   const int number = sharing_.add(weight, bound_of(path), links_);
   if (count_of(flows_) <= number) flows_.resize(index(number) + 1);
   due_ = now_;
-  at(flows_, number) = {sent.number, now_, real(sent.bytes), now_, 0};
+  at(flows_, number) = {sent.number, now_, real(sent.bytes), now_, 0, sent.source, sent.destination, sent.around};
   for (const Use& use : path.uses) {
     LinkFigures& figures = at(figures_, use.link);
     ++figures.messages;
@@ -183,6 +208,7 @@ void Network::end(int flow) {
   completions_.pop();
   sharing_.remove(flow);
   const Flow& ended = at(flows_, flow);
+  load(ended.source, ended.destination, ended.around, -1);
   due_ = std::min(due_, now_ + static_cast<std::int64_t>(rules_.tolerance * real(now_ - ended.begun)));
   delivered_.emplace_back(now_, ended.number);
 }

@@ -57,6 +57,7 @@ class Network {
     std::uint64_t number = 0;
     std::int64_t bytes = 0;
     int source = 0, destination = 0;
+    bool around = false;  // not on a shortest way
 
     bool operator>(const Sent& other) const { return std::tie(time, order) > std::tie(other.time, other.order); }
   };
@@ -68,6 +69,8 @@ class Network {
     double left = 0;
     std::int64_t since = 0;
     std::int64_t rate = 0;
+    int source = 0, destination = 0;
+    bool around = false;
   };
 
   // The message whose latency is over next; there is one. It leaves with `take_next`.
@@ -79,6 +82,12 @@ class Network {
   bool step(std::int64_t until);
   void settle();
   std::int64_t next_time() const;
+  // Whether a message goes around. With ugal where less is in the way there than on the shortest: the messages of its fullest link, in
+  // bandwidths of it, times its links. Around a message takes many ways, so there the mean of the links counts.
+  bool goes_around(int source, int destination);
+  double in_the_way(int source, int destination, bool around);
+  // With ugal: a message begins or ends (`sign` -1).
+  void load(int source, int destination, bool around, int sign);
   void begin(const Sent& sent);
   void end(int flow);
   std::int64_t weight_of(const Path& path, const Sent& sent) const;
@@ -101,6 +110,7 @@ class Network {
   std::deque<std::pair<std::int64_t, std::uint64_t>> delivered_;  // and not told yet
   std::vector<std::pair<int, std::int64_t>> links_;               // of the flow that begins
   std::vector<LinkFigures> figures_;
+  std::vector<double> loads_;  // of each link, with ugal: messages, of which each counts as much as goes over it
   std::function<void()> look_;
   std::int64_t now_ = 0;
   std::int64_t due_ = 0;  // when rates are to be computed anew; ASTRA_NEVER: they hold

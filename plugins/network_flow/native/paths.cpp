@@ -37,6 +37,20 @@ Paths::Paths(const Group& group, const Rules& rules)
     at(leaving_, at(group.links, link).source).push_back(link);
     at(entering_, at(group.links, link).target).push_back(link);
   }
+  if (routing_ == Routing::valiant || routing_ == Routing::ugal) {
+    beside_.resize(index(group.size));
+    const bool switched = group.nodes > group.size;
+    for (int position = 0; position < group.size; ++position) {
+      if (!switched) at(beside_, position).push_back(position);
+      for (int link : at(leaving_, position)) {
+        const int next = at(group.links, link).target;
+        if (group.is_switch(next)) at(beside_, position).push_back(next);
+      }
+      middles_.insert(middles_.end(), at(beside_, position).begin(), at(beside_, position).end());
+    }
+    std::sort(middles_.begin(), middles_.end());
+    middles_.erase(std::unique(middles_.begin(), middles_.end()), middles_.end());
+  }
   if (group.turns.empty() || routing_ != Routing::destination) return;
   std::vector<std::pair<int, int>> ends, turns;
   for (const GroupLink& link : group.links) ends.emplace_back(link.source, link.target);
@@ -44,16 +58,12 @@ Paths::Paths(const Group& group, const Rules& rules)
   turns_.emplace(index(group.nodes), ends, turns);
 }
 
-bool Paths::find(int from, int to, int source, int destination, Way& way) {
-  const bool only_through_npus = npus_forward_ == Forwarding::always || group_.nodes == group_.size;
-  bool through_npus = only_through_npus && npus_forward_ != Forwarding::never;
-  const Distances* distance = &distances(from, to, through_npus);
-  if (at(*distance, from) == kNoWay && npus_forward_ == Forwarding::if_needed && !only_through_npus) {
-    through_npus = true;
-    distance = &distances(from, to, through_npus);
-  }
-  if (at(*distance, from) == kNoWay) return false;
-  if (routing_ == Routing::split) {
+bool Paths::find(int from, int to, int source, int destination, bool around, Way& way) {
+  if (around && detour(from, to, way)) return true;
+  bool through_npus = false;
+  const Distances* const distance = reach(from, to, through_npus);
+  if (!distance) return false;
+  if (routing_ == Routing::split || routing_ == Routing::valiant || routing_ == Routing::ugal) {
     spread(from, to, *distance, through_npus, way);
   } else {
     walk(from, to, *distance, through_npus, source, destination, way);
@@ -61,10 +71,55 @@ bool Paths::find(int from, int to, int source, int destination, Way& way) {
   return true;
 }
 
+const Paths::Distances* Paths::reach(int from, int to, bool& through_npus) {
+  const bool only_through_npus = npus_forward_ == Forwarding::always || group_.nodes == group_.size;
+  through_npus = only_through_npus && npus_forward_ != Forwarding::never;
+  const Distances* distance = &distances(from, to, through_npus);
+  if (at(*distance, from) == kNoWay && npus_forward_ == Forwarding::if_needed && !only_through_npus) {
+    through_npus = true;
+    distance = &distances(from, to, through_npus);
+  }
+  return at(*distance, from) == kNoWay ? nullptr : distance;
+}
+
+bool Paths::detour(int from, int to, Way& way) {
+  const auto is_beside = [this](int position, int node) {
+    const std::vector<int>& near = at(beside_, position);
+    return std::find(near.begin(), near.end(), node) != near.end();
+  };
+  for (const int node : at(beside_, from)) {
+    if (is_beside(to, node)) return false;  // one switch joins them
+  }
+  std::map<int, double> shares;
+  int count = 0;
+  for (const int middle : middles_) {
+    if (is_beside(from, middle) || is_beside(to, middle)) continue;
+    Way part;
+    for (const auto& [begin, end] : {std::pair(from, middle), std::pair(middle, to)}) {
+      bool through_npus = false;
+      const Distances* const distance = reach(begin, end, through_npus);
+      if (distance) spread(begin, end, *distance, through_npus, part);
+      if (!distance) part.crossings.clear();
+      if (!distance) break;
+    }
+    if (part.crossings.empty()) continue;
+    ++count;
+    way.latency_ns = std::max(way.latency_ns, part.latency_ns);
+    for (const Crossing& crossing : part.crossings) shares[crossing.link] += crossing.share;
+  }
+  for (const auto& [link, share] : shares) way.crossings.push_back({link, share / count});
+  return count > 0;
+}
+
 const Paths::Distances& Paths::distances(int from, int to, bool through_npus) {
   const std::int64_t key = std::int64_t{2} * to + (through_npus ? 1 : 0);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
+  if (!group_.next_links.empty()) {
+    Distances named(index(group_.nodes), kNoWay);
+    measure_named(to, named);
+    return known_.emplace(key, std::move(named)).first->second;
+  }
   for (int node : reached_) at(scratch_, node) = kNoWay;
   search(from, to, through_npus, scratch_);
   if (count_of(reached_) < group_.nodes / kPartWorthKeeping) return scratch_;
@@ -78,6 +133,21 @@ const Paths::Distances& Paths::distances(int from, int to, bool through_npus) {
   search(kNoWay, to, through_npus, whole);
   reached_.clear();
   return known_.emplace(key, std::move(whole)).first->second;
+}
+
+void Paths::measure_named(int to, Distances& distance) const {
+  at(distance, to) = 0;
+  const auto measure = [&](const auto& self, int node) -> int {
+    int& known = at(distance, node);
+    if (known != kNoWay) return known;
+    int furthest = kNoWay;
+    for (int link : at(group_.next_links, node * group_.size + to)) {
+      const int rest = self(self, at(group_.links, link).target);
+      if (rest != kNoWay) furthest = std::max(furthest, rest + 1);
+    }
+    return at(distance, node) = furthest;
+  };
+  for (int node = 0; node < group_.nodes; ++node) measure(measure, node);
 }
 
 // From the destination back, until the distance of `from` is known.
@@ -96,6 +166,10 @@ void Paths::search(int from, int to, bool through_npus, Distances& distance) {
 }
 
 void Paths::nearer(int node, int to, const Distances& distance, bool through_npus, std::vector<int>& links) const {
+  if (!group_.next_links.empty()) {
+    links = at(group_.next_links, node * group_.size + to);
+    return;
+  }
   links.clear();
   for (int link : at(leaving_, node)) {
     const GroupLink& crossed = at(group_.links, link);
@@ -132,7 +206,9 @@ void Paths::walk(int from, int to, const Distances& distance, bool through_npus,
     nearer(node, to, distance, through_npus, links);
     std::uint64_t choice = 0;
     if (links.size() > 1 && routing_ == Routing::hash) choice = mixed(pair ^ (unsigned_of(node) << 32)) % links.size();
-    if (links.size() > 1 && turns_) {
+    if (!group_.next_links.empty()) {
+      // Named routes are in the order of the topology.
+    } else if (links.size() > 1 && turns_) {
       choice = in_turn(node, to, links);
     } else if (links.size() > 1 && routing_ == Routing::destination) {
       choice = upwards(node, links);

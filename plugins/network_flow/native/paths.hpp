@@ -31,13 +31,19 @@ class Paths {
 
   // The way of a message between two different positions, by the routing. `source` and `destination` are the NPUs at the ends of its whole
   // route, by which messages of different pairs take different ones of several ways. Returns whether there is a way.
-  bool find(int from, int to, int source, int destination, Way& way);
+  // `around`: equal parts through every other switch next to NPUs, where there are any; else as the routing says.
+  bool find(int from, int to, int source, int destination, bool around, Way& way);
 
  private:
   using Distances = std::vector<int>;
 
   // Distances to a position, at least from `from` on inwards. Nodes that have none, or lie further away, have kNoWay.
   const Distances& distances(int from, int to, bool through_npus);
+  // Where routes are named: of each node the most links that a message crosses to a position.
+  void measure_named(int to, Distances& distance) const;
+  // Whether messages to a node pass through NPUs, and their distances; none where there is no way from `from`.
+  const Distances* reach(int from, int to, bool& through_npus);
+  bool detour(int from, int to, Way& way);
   void search(int from, int to, bool through_npus, Distances& distance);
   void walk(int from, int to, const Distances& distance, bool through_npus, int source, int destination, Way& way) const;
   void spread(int from, int to, const Distances& distance, bool through_npus, Way& way) const;
@@ -59,7 +65,9 @@ class Paths {
   std::optional<astra::Turns> turns_;
   std::vector<std::vector<int>> leaving_, entering_;  // links of each node
   std::unordered_map<std::int64_t, Distances> known_;
-  std::size_t held_ = 0;  // distances that are known
+  std::vector<int> middles_;              // switches next to NPUs, or NPUs where there are none
+  std::vector<std::vector<int>> beside_;  // of each position, those of them that it is or is next to
+  std::size_t held_ = 0;                  // distances that are known
   ShortestWays ways_;
   Distances scratch_;
   std::vector<int> reached_;  // the nodes that the last search has reached

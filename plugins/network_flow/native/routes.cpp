@@ -31,11 +31,11 @@ Routes::Routes(const Fabric& fabric, const Rules& rules)
   for (int dimension = 0; dimension < fabric.dimensions(); ++dimension) paths_.emplace_back(fabric.group(dimension), rules);
 }
 
-const Path& Routes::path(int source, int destination) {
-  const std::int64_t key = std::int64_t{source} * fabric_.npus() + destination;
+const Path& Routes::path(int source, int destination, bool around) {
+  const std::int64_t key = (std::int64_t{source} * fabric_.npus() + destination) * 2 + (around ? 1 : 0);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  Path path = make(source, destination);
+  Path path = make(source, destination, around);
   if (held_ + path.uses.size() > kMostLinks) {
     known_.clear();
     held_ = 0;
@@ -44,16 +44,16 @@ const Path& Routes::path(int source, int destination) {
   return known_.emplace(key, std::move(path)).first->second;
 }
 
-Path Routes::make(int source, int destination) {
-  Path path = trace(source, destination);
+Path Routes::make(int source, int destination, bool around) {
+  Path path = trace(source, destination, around);
   if (ack_share_ > 0) {
-    for (const Use& back : trace(destination, source).uses) path.uses.push_back({back.link, back.share * ack_share_});
+    for (const Use& back : trace(destination, source, around).uses) path.uses.push_back({back.link, back.share * ack_share_});
     merge(path.uses);
   }
   return path;
 }
 
-Path Routes::trace(int source, int destination) {
+Path Routes::trace(int source, int destination, bool around) {
   Path path;
   int npu = source;
   for (int dimension = 0; dimension < fabric_.dimensions(); ++dimension) {
@@ -61,7 +61,7 @@ Path Routes::trace(int source, int destination) {
     if (from == to) continue;
     const Group& group = fabric_.group(dimension);
     Way way;
-    if (!at(paths_, dimension).find(from, to, source, destination, way)) {
+    if (!at(paths_, dimension).find(from, to, source, destination, around, way)) {
       throw RouteError("there is no route from NPU " + std::to_string(source) + " to NPU " + std::to_string(destination) +
                        ": in dimension " + std::to_string(dimension) + " no links lead from position " + std::to_string(from) +
                        " to position " + std::to_string(to) + (switches_only_ ? " over switches alone (npus_forward=never)" : ""));

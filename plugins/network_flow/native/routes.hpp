@@ -36,11 +36,12 @@ class Routes {
   Routes(const Fabric& fabric, const Rules& rules);
 
   // The route from an NPU to another. Valid until the next call. Raises RouteError.
-  const Path& path(int source, int destination);
+  // With `around` one through every other switch next to NPUs: see `Paths`.
+  const Path& path(int source, int destination, bool around);
 
  private:
-  Path trace(int source, int destination);
-  Path make(int source, int destination);
+  Path trace(int source, int destination, bool around);
+  Path make(int source, int destination, bool around);
 
   const Fabric& fabric_;
   double ack_share_;

@@ -5,8 +5,9 @@
 
 namespace astra::flow {
 
-// Which of several shortest ways a message takes.
-enum class Routing { hash, destination, first, split };
+// Which of several shortest ways a message takes. With valiant it takes none of these: equal parts of it go through every other switch next
+// to NPUs (Valiant and Brebner, STOC 1981); with ugal it does that or goes as with split (Singh, Stanford 2005).
+enum class Routing { hash, destination, first, split, valiant, ugal };
 
 // Whether messages may pass through NPUs on their way.
 enum class Forwarding { if_needed, always, never };

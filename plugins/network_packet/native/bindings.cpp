@@ -52,6 +52,9 @@ Rules rules_of(const nb::dict& table) {
   number("interface_credit_delay", rules.interface_credit_delay);
   number("input_speedup", rules.input_speedup);
   number("queue_ahead", rules.queue_ahead);
+  number("in_turn", rules.in_turn);
+  number("transit_first", rules.transit_first);
+  number("maximal", rules.maximal);
   number("wait_for_tail_credit", rules.wait_for_tail_credit);
   number("same_cycle", rules.same_cycle);
   number("credit_parts", rules.credit_parts);
@@ -280,6 +283,7 @@ NB_MODULE(_core, m) {
       .def("set_dividers", &Shape::set_dividers)
       .def("fold", &Shape::fold, "dimension"_a, "channels"_a)
       .def("take_turns", &Shape::take_turns, "dimension"_a, "turns"_a)
+      .def("name_ways", &Shape::name_ways, "dimension"_a, "channels"_a)
       .def_prop_ro("kept_ways_are_whole", [](const Shape& shape) { return shape.routes.kept_ways_are_whole(); })
       .def("make_routes", &Shape::make_routes)
       .def_prop_ro("vc_classes", &Shape::vc_classes)

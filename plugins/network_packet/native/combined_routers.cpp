@@ -1,6 +1,7 @@
 #include "combined_routers.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace astra::packet {
 
@@ -29,6 +30,7 @@ CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& ca
   for (int c = 0; c < shape.channels(); ++c) occupied_.append(shape.vc_count(c));
   scratch_.front().requests.reserve(inputs_of_one);
   scratch_.front().best.assign(index(ports), -1);
+  scratch_.front().taken.assign(index(ports), false);
 }
 
 void CombinedRouters::run(int r, Cycle now, int thread) {
@@ -47,22 +49,45 @@ void CombinedRouters::run(int r, Cycle now, int thread) {
   busy_.each(r, [&](int input) {
     const int in = at(spec.inputs, input);
     InputVc* const vc = choose_vc(in, at(router.inputs, input), scratch.candidates, arrived_by, now);
-    if (vc == nullptr) return;
-    int distance = at(links_, in).sink_port - at(router.outputs, vc->out_port).pointer;
-    if (distance < 0) distance += spec.input_ports;
-    scratch.requests.push_back({vc, vc->out_port, distance});
+    if (vc != nullptr) request(router, scratch, spec.input_ports, in, *vc);
   });
   if (scratch.requests.empty()) return;
-  arbitrate(router, scratch, spec.input_ports, now);
+  if (arbitrate(router, scratch, spec.input_ports, now)) match_losers(router, scratch, spec.input_ports, arrived_by, now);
   clock_->wake(r, now + 1);
 }
 
-[[gnu::always_inline]] inline void CombinedRouters::arbitrate(Router& router, Scratch& scratch, int input_ports, Cycle now) {
+[[gnu::always_inline]] inline void CombinedRouters::request(const Router& router, Scratch& scratch, int input_ports, int in, InputVc& vc) {
+  const Link& link = at(links_, in);
+  int distance = link.sink_port - at(router.outputs, vc.out_port).pointer;
+  if (distance < 0) distance += input_ports;
+  if (link.dimension < 0 && shape_->rules.transit_first) distance += input_ports;
+  scratch.requests.push_back({&vc, vc.out_port, distance});
+}
+
+[[gnu::noinline]] void CombinedRouters::match_losers(Router& router, Scratch& scratch, int input_ports, Cycle arrived_by, Cycle now) {
+  do {
+    std::swap(scratch.asking, scratch.losers);
+    scratch.losers.clear();
+    scratch.requests.clear();
+    for (int in : scratch.asking) {
+      if (occupied_.only(in) >= 0) continue;
+      find_candidates(in, scratch.candidates, arrived_by);
+      std::erase_if(scratch.candidates, [&](const Candidate& c) { return at(scratch.taken, inputs_->vc(in, c.vc).out_port); });
+      const int chosen = choose_candidate(in, at(router.inputs, at(links_, in).sink_place), scratch.candidates, now);
+      if (chosen >= 0) request(router, scratch, input_ports, in, inputs_->vc(in, chosen));
+    }
+  } while (arbitrate(router, scratch, input_ports, now));
+  std::fill(scratch.taken.begin(), scratch.taken.end(), false);
+}
+
+[[gnu::always_inline]] inline bool CombinedRouters::arbitrate(Router& router, Scratch& scratch, int input_ports, Cycle now) {
   const std::vector<Request>& requests = scratch.requests;
+  bool any_lose = false;
   for (int i = 0; i < count_of(requests); ++i) {
     const Request& request = at(requests, i);
     int& best = at(scratch.best, request.output);
     if (best >= 0) {
+      any_lose = shape_->rules.maximal;
       at(router.outputs, request.output).chose_at = now;
       for (const InputVc* vc : {request.vc, at(requests, best).vc}) {
         const Link& input = at(links_, vc->channel);
@@ -70,6 +95,11 @@ void CombinedRouters::run(int r, Cycle now, int thread) {
       }
     }
     if (best < 0 || request.distance < at(requests, best).distance) best = i;
+  }
+  for (int i = 0; any_lose && i < count_of(requests); ++i) {
+    const Request& request = at(requests, i);
+    at(scratch.taken, request.output) = true;
+    if (at(scratch.best, request.output) != i) scratch.losers.push_back(request.vc->channel);
   }
   for (const Request& request : requests) {
     int& best = at(scratch.best, request.output);
@@ -84,6 +114,7 @@ void CombinedRouters::run(int r, Cycle now, int thread) {
     }
     cross(vc, now);
   }
+  return any_lose;
 }
 
 void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {

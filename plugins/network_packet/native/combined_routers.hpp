@@ -1,8 +1,9 @@
 // Routers that give a head its output virtual channel together with the switch (Garnet).
 //
 // Switch allocation is separable, input first: every input port picks one of its virtual channels, then every output port one of the
-// inputs. Of the packets at an input port that may take the same virtual channels of the same output, only the oldest that has a flit may
-// ask. Those of another class do not wait for it: they are what it may be waiting for, beyond a dateline.
+// inputs: those from other routers first, by the rule `transit_first`. By the rule `maximal`,
+// inputs that have lost ask again. Of the packets at an input port that may take the same virtual channels of the same output, only the
+// oldest that has a flit may ask. Those of another class do not wait for it: they are what it may be waiting for, beyond a dateline.
 #pragma once
 
 #include <span>
@@ -74,7 +75,10 @@ class CombinedRouters {
   struct alignas(64) Scratch {
     std::vector<Request> requests;
     std::vector<Candidate> candidates;
-    std::vector<int> best;  // by output port: index of a request, or -1
+    std::vector<int> best;    // by output port: index of a request, or -1
+    std::vector<bool> taken;  // by output port: given away in this cycle, where inputs have lost
+    std::vector<int> losers;  // channels of these,
+    std::vector<int> asking;  // and of those that ask again
   };
 
   // A flit has come into a buffer.
@@ -86,8 +90,12 @@ class CombinedRouters {
   int choose_candidate(int c, Arbiter& arbiter, const std::vector<Candidate>& candidates, Cycle now);
   // Whether there is a virtual channel for the head in front, or a credit for the flit. If not, a credit wakes the router.
   bool may_go(int c, const InputVc& vc, Cycle now);
-  // One of the requests for each output crosses.
-  void arbitrate(Router& router, Scratch& scratch, int input_ports, Cycle now);
+  // Notes a request of the input at the end of channel `in`.
+  void request(const Router& router, Scratch& scratch, int input_ports, int in, InputVc& vc);
+  // One of the requests for each output crosses. Returns whether inputs have lost that may ask again, which are noted.
+  bool arbitrate(Router& router, Scratch& scratch, int input_ports, Cycle now);
+  // They ask for outputs that are left, until none loses.
+  void match_losers(Router& router, Scratch& scratch, int input_ports, Cycle arrived_by, Cycle now);
   // Fills `candidates` with those of an input of which the first flit has been in the pipeline since `arrived_by` or earlier.
   void find_candidates(int c, std::vector<Candidate>& candidates, Cycle arrived_by);
   // The first flit of a virtual channel crosses the switch.

@@ -35,6 +35,8 @@ struct alignas(64) Packet {  // in a cache line
   std::uint8_t vc_class = 0;  // class of virtual channels, where datelines divide them
 };
 
+inline constexpr std::uint32_t kNoMessage = std::numeric_limits<std::uint32_t>::max();
+
 struct Message {
   std::int32_t destination = 0;  // node
   std::int64_t packets = 0;
@@ -44,8 +46,9 @@ struct Message {
   Cycle created = 0;
   Cycle ready = 0;  // first cycle in which the source may make a packet
   std::uint64_t number = 0;
-  Cycle flight = 0;   // cycles from the departure of its last flit to its arrival, at least; 0: nobody asks
-  Cycle landing = 0;  // when it can arrive at the soonest, since that has left
+  Cycle flight = 0;                   // cycles from the departure of its last flit to its arrival, at least; 0: nobody asks
+  std::uint32_t behind = kNoMessage;  // the next one from there to the same destination, where destinations take turns
+  Cycle landing = 0;                  // when it can arrive at the soonest, since that has left
 };
 
 }  // namespace astra::packet

@@ -1,6 +1,7 @@
 #include "interfaces.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "traffic.hpp"
 
@@ -33,13 +34,38 @@ void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int
   message.flight = flight;
   Lane& lane = at(lanes_, l);
   const bool first = lane.messages.empty();
-  lane.messages.push(messages_->add(message));
+  const std::uint32_t added = messages_->add(message);
+  if (rules.in_turn && clock_->units_differ()) {
+    lane.unseen.push(added);
+  } else {
+    queue(lane, added);
+  }
   lane.called_at = now;
   wake(l, now + 1);
   if (!awake || !first || lane.made_at == now) return;
   channels_->take_credits(at(shape_->lane, l).out, now);
   make_packet(l, now);
   if (lane.sent_at != now && !lane.packets.empty()) send_flit(l, now);
+}
+
+void Interfaces::queue(Lane& lane, std::uint32_t number) {
+  if (shape_->rules.in_turn) {
+    const auto [newest, alone] = lane.newest.try_emplace(messages_->message(number).destination, number);
+    if (!alone) {
+      messages_->message(std::exchange(newest->second, number)).behind = number;
+      return;
+    }
+  }
+  lane.messages.push(number);
+}
+
+void Interfaces::see(int l, Cycle now) {
+  Lane& lane = at(lanes_, l);
+  for (; !lane.unseen.empty(); lane.unseen.pop()) {
+    const Cycle ready = messages_->message(lane.unseen.front()).ready;
+    if (ready > now) return wake(l, ready);
+    queue(lane, lane.unseen.front());
+  }
 }
 
 bool Interfaces::awake(int l, Cycle now) const {
@@ -60,6 +86,7 @@ void Interfaces::create(Cycle created, int lane, int destination, int flits) {
 void Interfaces::drop_messages() {
   for (Lane& lane : lanes_) {
     for (; !lane.messages.empty(); lane.messages.pop()) messages_->drop_rest(lane.messages.front());
+    lane.newest.clear();
   }
 }
 
@@ -78,6 +105,7 @@ void Interfaces::run(int l, Cycle now) {
   const bool works = !lane.packets.empty() || lane.called_at == now - 1;
   if (traffic_ != nullptr) traffic_->look(*this, l, now);
   channels_->take_credits(at(shape_->lane, l).out, now);
+  if (!lane.unseen.empty()) see(l, now);
   if (!lane.messages.empty()) make_packet(l, now);
   if (!lane.packets.empty()) send_flit(l, now);
   if (works || lane.made_at == now) lane.worked_at = now;
@@ -118,7 +146,15 @@ void Interfaces::make_packet(int l, Cycle now) {
   lane.packets.push(messages_->make_packet(thread, number, spec.vnet, now));
   at(packet_makers_, thread) = l;
   lane.vcs.push(narrow<std::uint16_t>(vc));
-  if (message.unmade == 0) lane.messages.pop();
+  if (message.unmade == 0 || rules.in_turn) lane.messages.pop();
+  if (rules.in_turn) {
+    const std::uint32_t next = message.unmade > 0 ? number : message.behind;
+    if (next != kNoMessage) {
+      lane.messages.push(next);
+    } else if (!lane.newest.empty()) {
+      lane.newest.erase(message.destination);
+    }
+  }
   if (!lane.messages.empty() && rules.queue_ahead) wake(l, now + 1);
 }
 
@@ -165,6 +201,7 @@ void Interfaces::snapshot(Snapshot& snapshot) const {
     snapshot.put(lane.sent);
     snapshot.put((lane.worked_at == now) | (lane.made_at == now) << 1 | (lane.sent_at == now) << 2 | (lane.called_at == now) << 3);
     snapshot.put(lane.messages.size());
+    snapshot.put(lane.unseen.size());
     snapshot.put(lane.packets.size());
     for (std::uint32_t i = 0; i < lane.messages.size(); ++i) snapshot.put(lane.messages[i]);
     for (std::uint32_t i = 0; i < lane.packets.size(); ++i) {

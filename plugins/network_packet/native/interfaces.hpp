@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "channels.hpp"
@@ -40,7 +41,7 @@ class Interfaces {
   void begin_window() { std::fill(packet_makers_.begin(), packet_makers_.end(), -1); }
   void employ(int threads) { packet_makers_.resize(index(threads), -1); }
   bool makes_packet(int lane, Cycle now) const { return at(lanes_, lane).made_at == now; }
-  // Packets that the oldest message of a lane has still to make.
+  // Packets that the first message of a lane has still to make.
   std::int64_t unmade(int lane) const;
 
   // Synthetic traffic makes messages by itself, of one packet that may leave in the cycle in which it is created.
@@ -63,19 +64,26 @@ class Interfaces {
 
  private:
   struct Lane {
-    RingBuffer<std::uint32_t> messages;
-    RingBuffer<std::uint32_t> packets;  // made, not yet sent completely, oldest first
-    RingBuffer<std::uint16_t> vcs;      // of these packets
-    int pointer = 0;                    // where to look for an idle virtual channel next
-    std::int32_t sent = 0;              // flits of the first packet
-    Cycle called_at = -1;               // when it last got a message, had anything to do, made a packet, sent a flit
+    RingBuffer<std::uint32_t> messages;             // by the rule `in_turn`, the oldest for each destination, the next in turn first,
+    std::unordered_map<int, std::uint32_t> newest;  // and the newest for each
+    RingBuffer<std::uint32_t> unseen;               // sent since, where destinations take turns and lanes have clocks of their own
+    RingBuffer<std::uint32_t> packets;              // made, not yet sent completely, oldest first
+    RingBuffer<std::uint16_t> vcs;                  // of these packets
+    int pointer = 0;                                // where to look for an idle virtual channel next
+    std::int32_t sent = 0;                          // flits of the first packet
+    Cycle called_at = -1;                           // when it last got a message, had anything to do, made a packet, sent a flit
     Cycle worked_at = -1;
     Cycle made_at = -1;
     Cycle sent_at = -1;
   };
 
   int unit(int lane) const { return shape_->routers() + lane; }
-  // One packet of the oldest message, into an idle virtual channel found round-robin.
+  // A message joins those that wait: the last in turn, or behind the others to its destination.
+  void queue(Lane& lane, std::uint32_t number);
+  // So do those that the clock of the lane lets it see.
+  void see(int lane, Cycle now);
+  // One packet of the first message, into an idle virtual channel found round-robin. By the rule `in_turn` its destination is the last
+  // then.
   void make_packet(int lane, Cycle now);
   // The first virtual channel from `first` on and below `end` that can be given to a packet, or -1.
   int idle_from(int c, int first, int end) const;

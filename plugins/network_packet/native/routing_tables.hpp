@@ -4,6 +4,7 @@
 // node. Packets in different classes do not wait for each other, so classes cut the circles that the ways of a dimension form.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,9 @@ class RoutingTables {
   void fold(int d, std::vector<int> channels);
   // A dimension whose positions take turns at equal ways, by these numbers: see astra_sim/turns.hpp.
   void take_turns(int d, std::vector<int> turns);
+  // A dimension whose topology names its routes: [router * size + position]: channels on which packets for the position leave the router.
+  void name_ways(int d, std::vector<std::vector<int>> channels);
+  bool is_named(int d) const { return index(d) < named_.size() && !at(named_, d).empty(); }
   bool takes_turns(int d) const { return index(d) < turns_.size() && !at(turns_, d).empty(); }
   bool is_folded() const { return !folded_.empty(); }
   bool is_folded(int d) const { return is_folded() && !at(folded_, d).empty(); }
@@ -84,15 +88,20 @@ class RoutingTables {
   // the position, or of its turn.
   std::vector<std::uint16_t> ways_by_position(int d) const;
   std::vector<std::uint16_t> ways_by_turn(int d) const;
+  // The same where routes are named: the first of them.
+  std::vector<std::uint16_t> ways_by_name(int d) const;
   // One table over all dimensions, where the network is small.
   void make_hops();
   // By router and position of a dimension, the cost of the shortest way.
   void measure_distances(int d);
+  // The same where routes are named: the most links of them.
+  void measure_named(int d);
   // Throws where a router of a node has no way to a position.
   void check_ways(int d) const;
   // Of each router, the links of the dimension from the nearest position.
   std::vector<int> heights(int d) const;
-  // Calls visit(place) for every output of a router, by place, that is on a shortest way to position `wanted` of a dimension.
+  // Calls visit(place) for every output of a router, by place, that is on a shortest way, or on one that is named, to position `wanted` of
+  // a dimension.
   template <class Visit>
   void each_shortest(int d, int r, int wanted, Visit visit) const;
   // By height, what a destination is divided by before it chooses among several ways.
@@ -114,21 +123,29 @@ class RoutingTables {
   std::vector<ChannelSpec>& channel;
   const std::vector<int>& sizes;
   const std::vector<int>& node_router;
-  std::vector<int> classes_;                       // of virtual channels, by dimension
-  std::vector<int> coordinate_;                    // [router * dimensions + dimension]
-  std::vector<std::vector<int>> folded_;           // [dimension][router * size + offset]: a channel; empty where not folded
-  std::vector<std::vector<int>> turns_;            // [dimension][position]; empty where positions take no turns
-  std::vector<int> position_;                      // [address * dimensions + dimension]
-  std::vector<int> node_at_;                       // by address
-  std::vector<std::uint16_t> hop_;                 // [router * addresses + address]: what look_up says; empty on large networks
-  int hops_of_router_ = 0;                         // addresses
-  std::vector<std::vector<std::uint16_t>> table_;  // [dimension][router * size + coordinate]: place of a channel among the outputs
-  std::vector<std::vector<int>> distance_;         // the same: the cost of the links still to cross in the dimension, or -1
+  std::vector<int> classes_;                          // of virtual channels, by dimension
+  std::vector<int> coordinate_;                       // [router * dimensions + dimension]
+  std::vector<std::vector<int>> folded_;              // [dimension][router * size + offset]: a channel; empty where not folded
+  std::vector<std::vector<int>> turns_;               // [dimension][position]; empty where positions take no turns
+  std::vector<std::vector<std::vector<int>>> named_;  // [dimension][router * size + position]: channels; empty: shortest
+  std::vector<int> position_;                         // [address * dimensions + dimension]
+  std::vector<int> node_at_;                          // by address
+  std::vector<std::uint16_t> hop_;                    // [router * addresses + address]: what look_up says; empty on large networks
+  int hops_of_router_ = 0;                            // addresses
+  std::vector<std::vector<std::uint16_t>> table_;     // [dimension][router * size + coordinate]: place of a channel among the outputs
+  std::vector<std::vector<int>> distance_;            // the same: the cost of the links still to cross in the dimension, or -1
 };
 
 template <class Visit>
 void RoutingTables::each_shortest(int d, int r, int wanted, Visit visit) const {
   const int size = at(sizes, d);
+  if (is_named(d)) {
+    const std::vector<int>& outputs = at(router, r).outputs;
+    for (const int c : at(at(named_, d), r * size + wanted)) {
+      visit(static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), c) - outputs.begin()));
+    }
+    return;
+  }
   const std::vector<int>& distance = at(distance_, d);
   const int here = at(distance, r * size + wanted);
   if (here <= 0) return;

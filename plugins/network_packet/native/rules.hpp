@@ -50,13 +50,16 @@ struct Rules {
   int interface_credit_delay = 0;
   int input_speedup = 1;
   int queue_ahead = 1;               // an interface gives packets to all idle virtual channels, not only to one
+  bool in_turn = true;               // an interface makes packets for its destinations in turn, not of the oldest message alone
   bool wait_for_tail_credit = true;  // a virtual channel is free again when the credit of the tail is back, not when the tail leaves
-  bool same_cycle = false;    // an interface that is at work anyway makes a packet of a message in the cycle in which it is sent (Garnet)
-  bool credit_parts = false;  // narrow links reorder parts of credits (Garnet)
-  bool speculative = false;   // staged: heads ask for the switch while they ask for a virtual channel
-  bool input_first = false;   // staged: separable input-first allocators in place of iSLIP
-  bool cut_through = false;   // a head leaves only if the next buffer has room for the whole packet
-  bool bubble = false;        // entering a ring takes two idle virtual channels
+  bool same_cycle = false;     // an interface that is at work anyway makes a packet of a message in the cycle in which it is sent (Garnet)
+  bool transit_first = false;  // combined: at an output, packets from interfaces wait for those from other routers
+  bool maximal = false;        // combined: inputs that have lost ask for other outputs in the same cycle
+  bool credit_parts = false;   // narrow links reorder parts of credits (Garnet)
+  bool speculative = false;    // staged: heads ask for the switch while they ask for a virtual channel
+  bool input_first = false;    // staged: separable input-first allocators in place of iSLIP
+  bool cut_through = false;    // a head leaves only if the next buffer has room for the whole packet
+  bool bubble = false;         // entering a ring takes two idle virtual channels
   // Staged: requests of heads that speculate have an allocator of their own, and get what the others leave.
   bool separate_speculation = false;
   int packet_flits = 1;

@@ -9,7 +9,9 @@ namespace astra::packet {
 namespace {
 
 constexpr Cycle kLongestRhythm = 1'000'000'000;
-constexpr Cycle kLook = 64;  // sources of synthetic traffic are looked at this often
+constexpr std::int64_t kMostVcs = 32767;           // of a link: their numbers have 16 bits (InputVc)
+constexpr std::int64_t kMostVcsInAll = 1LL << 27;  // 8 GiB of input buffers
+constexpr Cycle kLook = 64;                        // sources of synthetic traffic are looked at this often
 
 }  // namespace
 
@@ -75,6 +77,19 @@ void Shape::finish(int vcs) {
   for (int classes : vc_classes()) {
     if (rules.vc_classes != VcClasses::none && classes > vcs) throw std::invalid_argument("there are more classes than virtual channels");
   }
+  std::int64_t of_link = 0;
+  std::int64_t in_all = 0;
+  for (const ChannelSpec& spec : channel) {
+    of_link = std::max(of_link, wide(spec.vnets) * vcs);
+    in_all += wide(spec.vnets) * vcs;
+  }
+  auto check = [](const char* who, std::int64_t count, std::int64_t most) {
+    if (count <= most) return;
+    throw std::invalid_argument(who + (" have " + std::to_string(count)) + " virtual channels; expected at most " + std::to_string(most) +
+                                ": give a smaller vcs, or larger flit_bytes and packet_bytes, which need fewer");
+  };
+  check("the virtual networks of a link", of_link, kMostVcs);
+  check("all links together", in_all, kMostVcsInAll);
   rules.vcs = vcs;
   make_links();
   for (const ChannelSpec& spec : channel) {

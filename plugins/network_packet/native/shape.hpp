@@ -72,13 +72,16 @@ class Shape {
   void fold(int d, std::vector<int> channels) { routes.fold(d, std::move(channels)); }
   // By dimension and position, the numbers by which positions take turns at equal ways; none where they take none. Before `make_routes`.
   void take_turns(int d, std::vector<int> turns) { routes.take_turns(d, std::move(turns)); }
+  // The routes that the topology of a dimension names, in place of shortest ones: see RoutingTables. Before `make_routes`.
+  void name_ways(int d, std::vector<std::vector<int>> channels) { routes.name_ways(d, std::move(channels)); }
   // Ports, routing tables, and the classes of virtual channels that the routes need. Throws std::invalid_argument if a node cannot reach
   // another.
   void make_routes();
   // By dimension, the classes of virtual channels that keep its routes from waiting for each other in a circle. With bubbles, rings need
   // one. Without any means against deadlock all are 1. After `make_routes`.
   const std::vector<int>& vc_classes() const { return routes.vc_classes(); }
-  // With so many virtual channels of each virtual network. Throws std::invalid_argument if the classes are more.
+  // With so many virtual channels of each virtual network. Throws std::invalid_argument if the classes are more, or if a link or all
+  // links together have too many.
   void finish(int vcs);
 
   int routers() const { return routers_; }

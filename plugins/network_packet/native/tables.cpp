@@ -32,6 +32,12 @@ void RoutingTables::take_turns(int d, std::vector<int> turns) {
   at(turns_, d) = std::move(turns);
 }
 
+void RoutingTables::name_ways(int d, std::vector<std::vector<int>> channels) {
+  if (channels.size() != router.size() * index(at(sizes, d))) throw std::invalid_argument("named routes need an entry of each router");
+  named_.resize(sizes.size());
+  at(named_, d) = std::move(channels);
+}
+
 // Of a folded network: all numbers of the platform, the first dimension first; nodes are those without offsets, in order.
 void RoutingTables::make_addresses() {
   if (!is_folded()) {
@@ -100,10 +106,10 @@ void RoutingTables::make_tables() {
       make_folded_table(d);
       continue;
     }
-    measure_distances(d);
+    is_named(d) ? measure_named(d) : measure_distances(d);
     check_ways(d);
-    std::vector<std::uint16_t> next = takes_turns(d) ? ways_by_turn(d) : ways_by_position(d);
-    if (!takes_turns(d)) balance(d, next);  // turns keep apart what collectives send at a time
+    std::vector<std::uint16_t> next = is_named(d) ? ways_by_name(d) : takes_turns(d) ? ways_by_turn(d) : ways_by_position(d);
+    if (!takes_turns(d) && !is_named(d)) balance(d, next);  // turns keep apart what collectives send at a time
     table_.push_back(std::move(next));
   }
 }
@@ -156,6 +162,19 @@ std::vector<std::uint16_t> RoutingTables::ways_by_turn(int d) const {
   return next;
 }
 
+std::vector<std::uint16_t> RoutingTables::ways_by_name(int d) const {
+  std::vector<std::uint16_t> next;
+  for (int r = 0; r < routers(); ++r) {
+    for (int wanted = 0; wanted < at(sizes, d); ++wanted) {
+      std::vector<std::size_t> places;
+      each_shortest(d, r, wanted, [&](std::size_t place) { places.push_back(place); });
+      const std::uint16_t several = places.size() > 1 ? kSeveral : 0;
+      next.push_back(places.empty() ? kNoWay : narrow<std::uint16_t>(narrow<std::uint16_t>(places.front()) | several));
+    }
+  }
+  return next;
+}
+
 // From all routers that have the wanted coordinate backwards over the links of the dimension, the nearest first (Dijkstra).
 void RoutingTables::measure_distances(int d) {
   const int size = at(sizes, d);
@@ -180,6 +199,22 @@ void RoutingTables::measure_distances(int d) {
         if (at(channel, c).dimension == d) found(at(channel, c).source, far + at(channel, c).cost);
       }
     }
+  }
+  distance_.push_back(std::move(distance));
+}
+
+void RoutingTables::measure_named(int d) {
+  const int size = at(sizes, d);
+  std::vector<int> distance(router.size() * index(size), -1);
+  for (int wanted = 0; wanted < size; ++wanted) {
+    const auto measure = [&](const auto& self, int r) -> int {
+      if (at(at(router, r).coordinates, d) == wanted) return at(distance, r * size + wanted) = 0;
+      if (at(distance, r * size + wanted) >= 0) return at(distance, r * size + wanted);
+      int most = -1;
+      for (const int c : at(at(named_, d), r * size + wanted)) most = std::max(most, 1 + self(self, at(channel, c).sink));
+      return at(distance, r * size + wanted) = most;
+    };
+    for (int r = 0; r < routers(); ++r) measure(measure, r);
   }
   distance_.push_back(std::move(distance));
 }

@@ -72,17 +72,18 @@ Settings settings_of(const nb::dict& table) {
                             {"spray_random", Balancing::spray_random},
                             {"spray_round_robin", Balancing::spray_round_robin},
                             {"flowlet", Balancing::flowlet},
-                            {"adaptive", Balancing::adaptive}});
+                            {"adaptive", Balancing::adaptive},
+                            {"valiant", Balancing::valiant},
+                            {"ugal", Balancing::ugal}});
   fields("ticks_per_ns", s.ticks_per_ns)("seed", s.seed)("extrapolate", s.extrapolate)("payload_bytes", s.payload_bytes)("header_bytes",
                                                                                                                          s.header_bytes);
   fields("ack_bytes", s.ack_bytes)("shortest_ack_bytes", s.shortest_ack_bytes)("pause_bytes", s.pause_bytes)("gap_bytes", s.gap_bytes);
   fields("telemetry_bytes", s.telemetry_bytes)("start_rounds", s.start_rounds)("complete_at_arrival", s.complete_at_arrival);
-  fields("buffer_bytes", s.buffer_bytes)("reserve_bytes", s.reserve_bytes)("resume_margin_bytes", s.resume_margin_bytes)("thresholds_wrap",
-                                                                                                                         s.thresholds_wrap);
+  fields("reserve_bytes", s.reserve_bytes)("resume_margin_bytes", s.resume_margin_bytes)("thresholds_wrap", s.thresholds_wrap);
   fields("pauses", s.pauses)("marking", s.marking)("windows", s.windows)("common_window", s.common_window);
   fields("variable_window", s.variable_window)("pacing", s.pacing)("acks_first", s.acks_first);
   fields("blocked_pairs_hold", s.blocked_pairs_hold)("chunk_bytes", s.chunk_bytes)("ack_interval_bytes", s.ack_interval_bytes);
-  fields("back_to_chunk", s.back_to_chunk)("nack_gap", s.nack_gap)("retransmission", s.retransmission);
+  fields("back_to_chunk", s.back_to_chunk)("nack_gap", s.nack_gap)("retransmission", s.retransmission)("slow_restart", s.slow_restart);
   fields("out_of_order", s.out_of_order)("flowlet_gap", s.flowlet_gap)("least_rate", s.least_rate)("rate_step", s.rate_step);
   fields("large_rate_step", s.large_rate_step)("gain", s.gain)("alpha_interval", s.alpha_interval);
   fields("decrease_interval", s.decrease_interval)("increase_interval", s.increase_interval);
@@ -103,10 +104,11 @@ Settings settings_of(const nb::dict& table) {
 using LinkRow = std::tuple<NodeId, NodeId, std::int64_t, Tick, double, std::int64_t, std::int64_t, double, std::int64_t, int, int>;
 using DimensionRow = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::vector<std::pair<int, int>>, std::vector<int>>;
 
-Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links,
-             std::vector<std::uint32_t> reverse, bool descending_ways, const std::vector<NodeId>& preferred,
-             const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures, const std::vector<DimensionRow>& dimensions,
-             std::vector<std::uint32_t> places, std::vector<bool> is_switch) {
+Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::int64_t> memory, std::vector<std::uint32_t> addresses,
+             const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse, bool descending_ways,
+             const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures,
+             const std::vector<DimensionRow>& dimensions, std::vector<std::uint32_t> places, std::vector<bool> is_switch,
+             std::vector<std::vector<LinkId>> named, std::vector<NodeId> middles) {
   Plan plan;
   plan.npus = npus;
   plan.nodes = static_cast<std::uint32_t>(ids.size());
@@ -122,7 +124,9 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
   for (const std::uint32_t link : reverse) {
     if (link >= links.size()) throw std::invalid_argument("a link without one back");
   }
+  if (memory.size() != ids.size()) throw std::invalid_argument("a plan that cannot be");
   plan.ids = std::move(ids);
+  plan.memory = std::move(memory);
   plan.addresses = std::move(addresses);
   plan.reverse = std::move(reverse);
   plan.descending_ways = descending_ways;
@@ -138,6 +142,12 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
     throw std::invalid_argument("a plan that cannot be");
   plan.places = std::move(places);
   plan.is_switch = std::move(is_switch);
+  if (!named.empty() && named.size() != static_cast<std::size_t>(plan.nodes) * npus) throw std::invalid_argument("a plan that cannot be");
+  for (const NodeId node : middles) {
+    if (node < npus || node >= plan.nodes) throw std::invalid_argument("a plan that cannot be");
+  }
+  plan.named = std::move(named);
+  plan.middles = std::move(middles);
   return plan;
 }
 
@@ -227,16 +237,18 @@ NB_MODULE(_core, module) {
   nb::class_<Network>(module, "Network")
       .def(
           "__init__",
-          [](Network* self, const nb::dict& settings, std::uint32_t npus, std::vector<std::uint32_t> ids,
+          [](Network* self, const nb::dict& settings, std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::int64_t> memory,
              std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse,
              bool descending_ways, const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures,
-             const std::vector<DimensionRow>& dimensions, std::vector<std::uint32_t> places, std::vector<bool> is_switch) {
-            new (self) Network(settings_of(settings),
-                               plan_of(npus, std::move(ids), std::move(addresses), links, std::move(reverse), descending_ways, preferred,
-                                       failures, dimensions, std::move(places), std::move(is_switch)));
+             const std::vector<DimensionRow>& dimensions, std::vector<std::uint32_t> places, std::vector<bool> is_switch,
+             std::vector<std::vector<LinkId>> named, std::vector<NodeId> middles) {
+            new (self)
+                Network(settings_of(settings), plan_of(npus, std::move(ids), std::move(memory), std::move(addresses), links,
+                                                       std::move(reverse), descending_ways, preferred, failures, dimensions,
+                                                       std::move(places), std::move(is_switch), std::move(named), std::move(middles)));
           },
-          "settings"_a, "npus"_a, "ids"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "preferred"_a, "failures"_a,
-          "dimensions"_a, "places"_a, "is_switch"_a)
+          "settings"_a, "npus"_a, "ids"_a, "memory"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "preferred"_a,
+          "failures"_a, "dimensions"_a, "places"_a, "is_switch"_a, "named"_a, "middles"_a)
       .def("inject",
            [](Network& self, std::int64_t time, std::uint64_t number, NodeId source, NodeId destination, std::int64_t bytes,
               std::int32_t traffic_class) {

@@ -1,6 +1,7 @@
 #include "endpoints.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace astra::roce {
 
@@ -67,6 +68,7 @@ void Endpoints::answer(PacketId id) {
   const std::int64_t chunk = settings_.back_to_chunk ? packet.sequence - packet.sequence % settings_.chunk_bytes : packet.sequence;
   const std::int64_t upto = packet.sequence >= flow.bytes ? flow.bytes : chunk;  // the last chunk may be short
   if (upto > flow.acknowledged) {
+    grow(flow, upto - flow.acknowledged);
     flow.acknowledged = upto;
     flow.progress = events_.now();
     flow.timeouts = 0;
@@ -76,7 +78,7 @@ void Endpoints::answer(PacketId id) {
   if (flow.finished()) {
     complete(packet.flow);
   } else {
-    if (packet.kind == Kind::nack) flow.next_byte = flow.acknowledged;
+    if (packet.kind == Kind::nack) go_back(flow, false);
     congestion_.acknowledged(packet.flow, id);
   }
   nics_.update(packet.flow);
@@ -105,11 +107,11 @@ bool Endpoints::timeout(FlowId id) {
   if (flow.under_way && flow.next_byte > flow.acknowledged) {
     Tick next = flow.progress + settings_.retransmission;
     if (next <= events_.now()) {
-      flow.next_byte = flow.acknowledged;
+      go_back(flow, true);
       flow.progress = events_.now();
-      next = events_.now() + settings_.retransmission;
       ++monitor_.timeouts;
       ++flow.timeouts;
+      next = events_.now() + patience(flow);
     }
     flow.timer = true;
     flows_.hold(id);
@@ -119,6 +121,29 @@ bool Endpoints::timeout(FlowId id) {
   }
   flows_.drop(id);
   return hopeful;
+}
+
+void Endpoints::go_back(Flow& flow, bool timed_out) {
+  const std::int64_t in_flight = flow.next_byte - flow.acknowledged;
+  flow.next_byte = flow.acknowledged;
+  if (!settings_.slow_restart) return;
+  // Less would wait for an acknowledgement that never comes.
+  const std::int64_t least =
+      std::max<std::int64_t>({settings_.payload_bytes, settings_.ack_interval_bytes, settings_.back_to_chunk ? settings_.chunk_bytes : 0});
+  flow.loss_threshold = std::max(least, in_flight / 2);
+  flow.loss_window = timed_out ? least : flow.loss_threshold;
+}
+
+void Endpoints::grow(Flow& flow, std::int64_t bytes) const {
+  if (flow.loss_window == std::numeric_limits<std::int64_t>::max()) return;
+  const bool slow = flow.loss_window >= flow.loss_threshold;
+  flow.loss_window += slow ? std::max<std::int64_t>(1, settings_.payload_bytes * bytes / flow.loss_window) : bytes;
+}
+
+Tick Endpoints::patience(const Flow& flow) {
+  if (!settings_.slow_restart || flow.timeouts < 2) return settings_.retransmission;
+  const Tick longer = settings_.retransmission << std::min(flow.timeouts - 1, kMostDoublings);
+  return longer + static_cast<Tick>(random_.share() * static_cast<double>(longer));
 }
 
 void Endpoints::discard(PacketId id) {

@@ -12,6 +12,7 @@
 #include "monitor.hpp"
 #include "nics.hpp"
 #include "packets.hpp"
+#include "random.hpp"
 #include "settings.hpp"
 
 namespace astra::roce {
@@ -25,7 +26,7 @@ struct Delivery {
 class Endpoints {
  public:
   Endpoints(const Settings& settings, Events& events, Packets& packets, Flows& flows, Nics& nics, Ways& ways, Congestion& congestion,
-            Monitor& monitor)
+            Monitor& monitor, Random& random)
       : settings_(settings),
         events_(events),
         packets_(packets),
@@ -33,7 +34,8 @@ class Endpoints {
         nics_(nics),
         ways_(ways),
         congestion_(congestion),
-        monitor_(monitor) {}
+        monitor_(monitor),
+        random_(random) {}
 
   // A packet has come to an NPU.
   void take(PacketId id) { packets_[id].kind == Kind::data ? receive(id) : answer(id); }
@@ -45,6 +47,8 @@ class Endpoints {
   std::vector<Delivery> delivered;
 
  private:
+  static constexpr std::uint32_t kMostDoublings = 6;
+
   enum class Answer : std::uint8_t { nothing, ack, nack };
 
   void receive(PacketId id);
@@ -53,6 +57,14 @@ class Endpoints {
   Answer in_order(Flow& flow, const Packet& packet);
   Answer in_any_order(FlowId id, const Packet& packet);
   bool acknowledges(const Flow& flow) const;
+  // Bytes of a message are lost: it goes back to the first that is not acknowledged. With slow restart half of what was in flight may be in
+  // flight from now on, or after a timeout one packet.
+  void go_back(Flow& flow, bool timed_out);
+  // So many bytes more are acknowledged: the window after a loss grows, first by them, then by a packet in each window.
+  void grow(Flow& flow, std::int64_t bytes) const;
+  // The time until the next timeout. Those in a row double, up to 64 times, and are drawn from there to twice that: messages that were lost
+  // together are not sent together again.
+  Tick patience(const Flow& flow);
   void complete(FlowId id);
   void discard(PacketId id);
 
@@ -64,6 +76,7 @@ class Endpoints {
   Ways& ways_;
   Congestion& congestion_;
   Monitor& monitor_;
+  Random& random_;
   std::vector<std::set<std::int64_t>> early_;  // of each message: packets that came before their turn, by their first byte
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -36,6 +37,10 @@ struct alignas(64) Flow {
   std::int64_t expected = 0;  // by the receiver
 
   Tick round_trip_ns = 0;  // the longest of all pairs, or its own
+
+  // After a loss (slow restart): bytes in flight at most, and up to where this grows by what is acknowledged.
+  std::int64_t loss_window = std::numeric_limits<std::int64_t>::max();
+  std::int64_t loss_threshold = 0;
 
   // The receiver.
   Tick received = -1;

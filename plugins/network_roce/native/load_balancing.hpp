@@ -2,8 +2,10 @@
 // or the one whose port has the fewest bytes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -20,8 +22,15 @@ namespace astra::roce {
 
 class Ways {
  public:
-  Ways(const Settings& settings, const Plan& plan, const Routes& routes, Events& events, Flows& flows, Random& random)
-      : settings_(settings), plan_(plan), routes_(routes), events_(events), flows_(flows), random_(random), turns_(plan.nodes) {}
+  Ways(const Settings& settings, const Plan& plan, const Routes& routes, Events& events, Packets& packets, Flows& flows, Random& random)
+      : settings_(settings),
+        plan_(plan),
+        routes_(routes),
+        events_(events),
+        packets_(packets),
+        flows_(flows),
+        random_(random),
+        turns_(plan.nodes) {}
 
   // The queues that an adaptive choice looks at.
   void look_at(const OutputQueues& queues) { queues_ = &queues; }
@@ -35,11 +44,12 @@ class Ways {
   void forget() { keeps_ = false; }
 
   // The port on which a packet that has come by a link leaves a switch; kNone where there is no way.
-  LinkId choose(LinkId link, Packet& packet) {
+  LinkId choose(LinkId link, PacketId id) {
+    Packet& packet = packets_[id];
     const bool back = packet.kind != Kind::data;
-    if (packet.step >= kSteps || !keeps_ || (!back && settings_.balancing != Balancing::ecmp)) return find(link, packet);
+    if (packet.step >= kSteps || !keeps_ || (!back && settings_.balancing != Balancing::ecmp)) return find(link, id);
     LinkId& kept = paths_[packet.flow].ports[back ? 1 : 0][packet.step++];
-    if (kept == kNone) kept = find(link, packet);
+    if (kept == kNone) kept = find(link, id);
     return kept;
   }
 
@@ -89,10 +99,12 @@ class Ways {
     }
   };
 
-  LinkId find(LinkId link, const Packet& packet) {
+  LinkId find(LinkId link, PacketId id) {
+    const Packet& packet = packets_[id];
     const NodeId node = plan_.links[link].target;
     const Flow& flow = flows_[packet.flow];
     const bool back = packet.kind != Kind::data;
+    if (!back && settings_.goes_around()) return around(link, id);
     const auto ways = routes_.ways(node, back ? flow.source : flow.destination);
     const auto count = static_cast<std::uint32_t>(ways.size());
     if (count == 0) return kNone;
@@ -109,6 +121,43 @@ class Ways {
       default:
         return ways[hash(flow, back, plan_.ids[node]) % count];
     }
+  }
+
+  // The port of a packet of data that may go around: at its first switch it gets a switch to go to first, or none.
+  LinkId around(LinkId link, PacketId id) {
+    const NodeId node = plan_.links[link].target;
+    const NodeId destination = flows_[packets_[id].flow].destination;
+    std::uint32_t& middle = packets_.middle(id);
+    if (plan_.links[link].source < plan_.npus) {
+      middle = random_.below(static_cast<std::uint32_t>(plan_.middles.size()));
+      // What one switch joins stays there.
+      const auto direct = routes_.ways(node, destination);
+      const bool beside = !direct.empty() && plan_.links[direct[0]].target == destination;
+      const bool detour = !beside && plan_.middles[middle] != node && !routes_.ways_to_middle(node, middle).empty();
+      if (!detour ||
+          (settings_.balancing == Balancing::ugal && in_the_way(node, destination, kNone) <= in_the_way(node, destination, middle))) {
+        middle = kNone;
+      }
+    }
+    if (middle != kNone && plan_.middles[middle] == node) middle = kNone;
+    const auto ways = middle == kNone ? routes_.ways(node, destination) : routes_.ways_to_middle(node, middle);
+    return ways.empty() ? kNone : emptiest(ways);
+  }
+
+  // UGAL: bytes in the longest queue on a way, and a packet, times its links.
+  std::int64_t in_the_way(NodeId node, NodeId destination, std::uint32_t middle) const {
+    std::int64_t longest = 0, hops = 0;
+    while (node != destination) {
+      if (middle != kNone && plan_.middles[middle] == node) middle = kNone;
+      const auto ways = middle == kNone ? routes_.ways(node, destination) : routes_.ways_to_middle(node, middle);
+      if (ways.empty()) return std::numeric_limits<std::int64_t>::max();
+      LinkId port = ways[0];
+      for (const LinkId each : ways) port = queues_->bytes(each) < queues_->bytes(port) ? each : port;
+      longest = std::max<std::int64_t>(longest, queues_->bytes(port));
+      ++hops;
+      node = plan_.links[port].target;
+    }
+    return (longest + settings_.payload_bytes) * hops;
   }
 
   struct Burst {
@@ -151,6 +200,7 @@ class Ways {
   const Plan& plan_;
   const Routes& routes_;
   Events& events_;
+  Packets& packets_;
   Flows& flows_;
   Random& random_;
   const OutputQueues* queues_ = nullptr;

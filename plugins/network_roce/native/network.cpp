@@ -25,14 +25,14 @@ Network::Network(Settings settings, Plan plan)
       plan_(std::move(plan)),
       events_(longest_delay(plan_), settings_.ticks_per_ns == 1 ? 0 : kPicosecondBuckets),
       random_(settings_.seed),
-      packets_(settings_.algorithm),
+      packets_(settings_.algorithm, settings_.goes_around()),
       routes_(settings_, plan_),
       wires_(settings_, plan_, events_, packets_),
       nics_(settings_, events_, packets_, flows_, wires_, plan_.links.size()),
-      ways_(settings_, plan_, routes_, events_, flows_, random_),
+      ways_(settings_, plan_, routes_, events_, packets_, flows_, random_),
       switches_(settings_, plan_, events_, packets_, flows_, wires_, ways_, random_, monitor_),
       congestion_(make_congestion({settings_, events_, packets_, flows_, nics_, random_})),
-      endpoints_(settings_, events_, packets_, flows_, nics_, ways_, *congestion_, monitor_) {
+      endpoints_(settings_, events_, packets_, flows_, nics_, ways_, *congestion_, monitor_, random_) {
   ways_.look_at(switches_.queues());
   settings_.pint_rtt_ns = static_cast<std::uint64_t>(routes_.longest_round_trip_ns());
   // HPCC and PINT see what a port has sent in all.
@@ -229,6 +229,7 @@ void Network::start(std::uint32_t number) {
   if (settings_.windows) {
     flow.window = common ? routes_.largest_product_bytes() : routes_.product_bytes(flow.source, flow.destination);
     flow.window = std::max<std::int64_t>(1, flow.window);
+    if (settings_.goes_around()) flow.window *= 2;  // there and on
   }
   ways_.begin(id);
   congestion_->begin(id);

@@ -121,6 +121,7 @@ inline QueuePairs::State Nics::state_of(const Flow& flow) const {
 }
 
 inline bool Nics::has_room(const Flow& flow) const {
+  if (flow.next_byte - flow.acknowledged >= flow.loss_window) return false;
   if (flow.window == 0) return true;
   std::int64_t window = flow.window;
   if (settings_.variable_window && flow.rate != flow.line_rate) {

@@ -45,13 +45,16 @@ using Hops = std::array<Hop, kMostHops>;
 
 class Packets {
  public:
-  explicit Packets(Algorithm algorithm)
-      : has_hops_(algorithm == Algorithm::hpcc),
+  Packets(Algorithm algorithm, bool goes_around)
+      : goes_around_(goes_around),
+        has_hops_(algorithm == Algorithm::hpcc),
         is_measured_(algorithm == Algorithm::timely || algorithm == Algorithm::swift || algorithm == Algorithm::pint) {}
 
   Packet& operator[](PacketId id) { return packets_[id]; }
   const Packet& operator[](PacketId id) const { return packets_[id]; }
   Hops& hops(PacketId id) { return hops_[id]; }
+  // The place of the switch in `Plan::middles` that a packet of data goes to first; kNone: none, or it has been there.
+  std::uint32_t& middle(PacketId id) { return middles_[id]; }
   Measured& measured(PacketId id) { return measured_[id]; }
 
   PacketId take() {
@@ -87,14 +90,17 @@ class Packets {
     packets_.emplace_back();
     if (has_hops_) hops_.emplace_back();
     if (is_measured_) measured_.emplace_back();
+    if (goes_around_) middles_.emplace_back();
     return static_cast<PacketId>(packets_.size() - 1);
   }
 
+  bool goes_around_;
   bool has_hops_;
   bool is_measured_;
   std::vector<Packet> packets_;
   std::vector<Hops> hops_;  // of each packet, with HPCC
   std::vector<Measured> measured_;
+  std::vector<std::uint32_t> middles_;  // of each packet, where packets may go around
   PacketId free_ = kNone;
   std::size_t used_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 namespace astra::roce {
 
@@ -61,7 +62,9 @@ void Routes::find(const std::vector<bool>& up) {
   sets_.clear();
   sets_[{}] = 0;
   longest_round_trip_ = largest_product_ = 0;
+  set_of_middle_.assign(plan_.middles.size() * plan_.nodes, 0);
   for (NodeId npu = 0; npu < plan_.npus; ++npu) find_to(npu, up);
+  for (std::uint32_t middle = 0; middle < plan_.middles.size(); ++middle) find_to_middle(middle, up);
 }
 
 void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
@@ -87,28 +90,82 @@ void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
     }
     return true;
   });
+  // Where a link has failed, routes are the shortest ones that are left.
+  const bool named = !plan_.named.empty() && std::find(up.begin(), up.end(), false) == up.end();
   for (NodeId node = 0; node < plan_.nodes; ++node) {
     if (distance[node] == ShortestWays::kNoWay || node == npu) continue;
-    nearer.clear();
-    for (const LinkId link : leaving_[node]) {
-      const LinkSpec& spec = plan_.links[link];
-      const bool forwards = spec.target == npu || spec.target >= plan_.npus;
-      const bool reached = distance[spec.target] != ShortestWays::kNoWay;
-      if (up[link] && forwards && reached && distance[spec.target] + spec.cost == distance[node]) nearer.push_back(link);
+    if (named) {
+      nearer = plan_.named[static_cast<std::size_t>(node) * plan_.npus + npu];
+    } else {
+      find_nearer(node, npu, distance, up, nearer);
+      if (nearer.size() > 1 && !plan_.dimensions.empty()) leave_one(node, npu, nearer);
     }
-    const auto is_preferred = [this](LinkId link) { return plan_.preferred[plan_.links[link].target]; };
-    if (std::any_of(nearer.begin(), nearer.end(), is_preferred)) std::erase_if(nearer, std::not_fn(is_preferred));
-    if (nearer.size() > 1 && !plan_.dimensions.empty()) leave_one(node, npu, nearer);
-    const auto [found, fresh] = sets_.try_emplace(nearer, static_cast<std::uint32_t>(first_.size() - 1));
-    if (fresh) {
-      ports_.insert(ports_.end(), nearer.begin(), nearer.end());
-      first_.push_back(static_cast<std::uint32_t>(ports_.size()));
-    }
-    set_of_[static_cast<std::size_t>(node) * plan_.npus + npu] = found->second;
-    if (node < plan_.npus) {
+    set_of_[static_cast<std::size_t>(node) * plan_.npus + npu] = number_of(nearer);
+    if (node < plan_.npus && !named) {
       const std::int64_t trip = 2 * way[node].delay + way[node].sending;
       note_trip(node, npu, {trip, static_cast<std::int64_t>(static_cast<__int128>(trip) * way[node].rate / 8'000'000'000)});
     }
+  }
+  if (named) note_named_trips(npu);
+}
+
+void Routes::find_to_middle(std::uint32_t middle, const std::vector<bool>& up) {
+  const NodeId target = plan_.middles[middle];
+  std::vector<int> distance(plan_.nodes, ShortestWays::kNoWay);
+  search_.search(target, distance, [&](NodeId node, const auto& reach) {
+    if (node < plan_.npus) return true;
+    for (const LinkId back : leaving_[node]) {
+      const LinkId link = plan_.reverse[back];
+      if (link != kNone && up[link]) reach(plan_.links[link].source, plan_.links[link].cost);
+    }
+    return true;
+  });
+  std::vector<LinkId> nearer;
+  for (NodeId node = plan_.npus; node < plan_.nodes; ++node) {
+    if (distance[node] == ShortestWays::kNoWay || node == target) continue;
+    find_nearer(node, target, distance, up, nearer);
+    set_of_middle_[static_cast<std::size_t>(node) * plan_.middles.size() + middle] = number_of(nearer);
+  }
+}
+
+void Routes::find_nearer(NodeId node, NodeId target, const std::vector<int>& distance, const std::vector<bool>& up,
+                         std::vector<LinkId>& nearer) const {
+  nearer.clear();
+  for (const LinkId link : leaving_[node]) {
+    const LinkSpec& spec = plan_.links[link];
+    const bool forwards = spec.target == target || spec.target >= plan_.npus;
+    const bool reached = distance[spec.target] != ShortestWays::kNoWay;
+    if (up[link] && forwards && reached && distance[spec.target] + spec.cost == distance[node]) nearer.push_back(link);
+  }
+  const auto is_preferred = [this](LinkId link) { return plan_.preferred[plan_.links[link].target]; };
+  if (std::any_of(nearer.begin(), nearer.end(), is_preferred)) std::erase_if(nearer, std::not_fn(is_preferred));
+}
+
+std::uint32_t Routes::number_of(const std::vector<LinkId>& ports) {
+  const auto [found, fresh] = sets_.try_emplace(ports, static_cast<std::uint32_t>(first_.size() - 1));
+  if (fresh) {
+    ports_.insert(ports_.end(), ports.begin(), ports.end());
+    first_.push_back(static_cast<std::uint32_t>(ports_.size()));
+  }
+  return found->second;
+}
+
+void Routes::note_named_trips(NodeId npu) {
+  for (NodeId source = 0; source < plan_.npus; ++source) {
+    std::int64_t delay = 0, sending = 0, rate = std::numeric_limits<std::int64_t>::max();
+    NodeId node = source;
+    while (node != npu) {
+      const auto ports = ways(node, npu);
+      if (ports.empty()) break;
+      const LinkSpec& spec = plan_.links[ports[0]];
+      delay += spec.delay / settings_.ticks_per_ns;
+      sending += static_cast<std::int64_t>(settings_.payload_bytes) * 8'000'000'000 / spec.rate;
+      rate = std::min(rate, spec.rate);
+      node = spec.target;
+    }
+    const std::int64_t trip = 2 * delay + sending;
+    if (node == npu && source != npu)
+      note_trip(source, npu, {trip, static_cast<std::int64_t>(static_cast<__int128>(trip) * rate / 8'000'000'000)});
   }
 }
 

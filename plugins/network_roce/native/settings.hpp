@@ -10,7 +10,7 @@
 namespace astra::roce {
 
 enum class Algorithm : std::uint8_t { none, dcqcn, hpcc, timely, dctcp, pint, swift };
-enum class Balancing : std::uint8_t { ecmp, spray_random, spray_round_robin, flowlet, adaptive };
+enum class Balancing : std::uint8_t { ecmp, spray_random, spray_round_robin, flowlet, adaptive, valiant, ugal };
 
 struct Settings {
   Tick ticks_per_ns = 1000;
@@ -31,7 +31,6 @@ struct Settings {
   bool complete_at_arrival = true;  // else when the sender has its last acknowledgement
 
   // Switches.
-  std::int64_t buffer_bytes = 32 << 20;
   std::int64_t reserve_bytes = 4096;
   std::int64_t resume_margin_bytes = 3072;
   bool thresholds_wrap = false;  // where headrooms and reserves are more than the memory: thresholds mod 2^32, so that nothing is paused
@@ -50,10 +49,13 @@ struct Settings {
   std::int64_t ack_interval_bytes = 1;
   bool back_to_chunk = false;
   Tick nack_gap = 500'000'000;
-  Tick retransmission = 0;  // 0: there is no timeout
+  Tick retransmission = 0;   // 0: there is no timeout
+  bool slow_restart = true;  // a loss halves what is in flight, a timeout leaves one packet; timeouts in a row double, at random
   bool out_of_order = false;
 
   Balancing balancing = Balancing::ecmp;
+  // Packets may go through another switch first.
+  bool goes_around() const { return balancing == Balancing::valiant || balancing == Balancing::ugal; }
   Tick flowlet_gap = 0;
 
   // Congestion control.
@@ -138,14 +140,17 @@ struct Plan {
   std::vector<LinkSpec> links;
   std::vector<std::uint32_t> reverse;  // of each link the one back
   std::vector<std::uint32_t> ids;
+  std::vector<std::int64_t> memory;      // bytes of each node that is a switch
   std::vector<std::uint32_t> addresses;  // of each NPU
   bool descending_ways = false;
   std::vector<bool> preferred;  // nodes: of equal ways only those over such a node count, where there are any
   std::vector<Failure> failures;
   // With one way for each destination: of several equal ones that of the lowest dimension, and there the one whose turn it is.
-  std::vector<DimensionPlan> dimensions;  // none: all equal ways count
-  std::vector<std::uint32_t> places;      // of nodes: of a switch in a group of its dimension; of others (within an NPU) that of the NPU
-  std::vector<bool> is_switch;            // of nodes: whether it is such a switch
+  std::vector<DimensionPlan> dimensions;   // none: all equal ways count
+  std::vector<std::uint32_t> places;       // of nodes: of a switch in a group of its dimension; of others (within an NPU) that of the NPU
+  std::vector<bool> is_switch;             // of nodes: whether it is such a switch
+  std::vector<std::vector<LinkId>> named;  // by node and NPU, where topologies name routes: the ports; none: shortest ways
+  std::vector<NodeId> middles;             // switches through which packets may go around (valiant, ugal)
 };
 
 }  // namespace astra::roce

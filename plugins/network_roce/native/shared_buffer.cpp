@@ -17,7 +17,7 @@ SharedBuffers::SharedBuffers(const Settings& settings, const Plan& plan)
   for (const LinkSpec& link : plan.links) {
     if (first_nic == 0 && link.source == 0) first_nic = link.rate;
   }
-  for (Switch& each : switches_) each.free = settings.buffer_bytes;
+  for (NodeId node = 0; node < plan.nodes; ++node) switches_[node].free = plan.memory[node];
   for (LinkId number = 0; number < plan.links.size(); ++number) {
     const LinkSpec& link = plan.links[number];
     // Twice as fast as the interface of the first NPU: twice the share.

@@ -88,7 +88,7 @@ inline void Switches::take(LinkId link, PacketId id) {
   Packet& packet = packets_[id];
   const std::uint32_t queue = packet.queue;
   const std::uint32_t bytes = packet.bytes;
-  const LinkId port = ways_.choose(link, packet);
+  const LinkId port = ways_.choose(link, id);
   if (port == kNone) {
     ++monitor_.losses;
     return drop(id);

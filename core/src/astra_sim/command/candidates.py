@@ -67,7 +67,7 @@ def any_component(ctx: click.Context, param: click.Parameter, incomplete: str) -
     found: dict[str, CompletionItem[str]] = {}
     for kind in KINDS:
         for name, provider in shared_plugins().components(kind).items():
-            value = f"{kind}:{name}" if colon and kind == of_kind else name
+            value = f"{of_kind}:{name}" if colon and kind == of_kind.replace("-", "_") else name
             if value.startswith(incomplete):
                 found.setdefault(value, CompletionItem(value, help=f"{kind.replace('_', ' ')}: {provider.summary}"))
     return [found[value] for value in sorted(found)]

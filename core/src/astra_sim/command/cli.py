@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_sim._boundary import in_words
+from astra_sim._boundary import in_words, printing_to_errors
 from astra_sim.command.options import (
     all_option,
     candidates,
     component_options,
     json_option,
+    only_json,
     quiet_option,
     run_options,
     say_json,
@@ -40,7 +41,13 @@ class Commands(click.Group):
     """The commands of astra: `run`, which may be left out, its own others, and those of plugins."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `run` in front of what names no command."""
+        """Choose the plugins of `-p`, which may bring commands, and put `run` in front of what names no command."""
+        chosen, args = _chosen_plugins(args)
+        if chosen:
+            from astra_sim.setup.plugins import use_plugins
+
+            with contextlib.suppress(*(AstraError,) if ctx.resilient_parsing else ()):
+                use_plugins(*chosen)
         own = {"--help", "-h", "--version"}
         if args and args[0] not in own and args[0] not in self.list_commands(ctx):
             names_nothing = not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]
@@ -111,6 +118,17 @@ class Commands(click.Group):
             found[first] = summary if not second else f"{found[first]}, {second}" if first in found else f"Commands: {second}"
         return found
 
+
+def _chosen_plugins(words: list[str]) -> tuple[list[str], list[str]]:
+    """What stands after each `-p` in front of a command, and the other words. A `-p` with nothing after it stays."""
+    chosen = []
+    while words and words[0].startswith(_PLUGIN) and (len(words) > 1 or words[0] != _PLUGIN):
+        first, *words = words
+        chosen.append(words.pop(0) if first == _PLUGIN else first.removeprefix(_PLUGIN))
+    return chosen, words
+
+
+_PLUGIN = "-p"
 
 _WRITTEN = ("--output", "--timeline", "--junit")
 """Options of commands that name a file to write, or a folder; `-o` is the first."""
@@ -189,6 +207,14 @@ def _command_of_plugins(name: str) -> click.Command | None:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(package_name="astra-sim-core", prog_name="astra")
+@click.option(
+    _PLUGIN,
+    "plugin",
+    metavar="FILE|no:NAME",
+    multiple=True,
+    expose_value=False,
+    help="Use a plugin in a file, or switch one off.",
+)
 def astra() -> None:
     """Simulate distributed deep-learning training.
 
@@ -334,16 +360,26 @@ def show(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> Non
 
 @plugins.command()
 @click.argument("names", metavar="[NAME...]", nargs=-1, shell_complete=candidates("any_component"))
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    help="Seconds after which the check of a component is ended, which has then failed.",
+)
 @_json_option
 @click.pass_obj
-def check(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> None:
+def check(outer: tuple[bool, bool], names: tuple[str, ...], timeout_s: float, as_json: bool) -> None:
     """Check that components load and keep their contract; exit status 1 if one does not.
 
-    NAME is a plugin's, a component's, or KIND:NAME; without one all that is installed is checked.
+    NAME is a plugin's, a component's, or KIND:NAME (training-loop:ring); without one all that is installed is checked, each component in a
+    process of its own.
     """
     from astra_sim.command import plugin_commands
 
-    if not plugin_commands.check_components(names, as_json or outer[0]):
+    if not plugin_commands.check_components(names, as_json or outer[0], timeout_s):
         sys.exit(1)
 
 
@@ -370,6 +406,7 @@ def main() -> None:
         interrupt_on_sigterm()
         _open_closed_streams()
         _let_nobody_read_errors()
+        _keep_output()
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")
         warnings.showwarning = _show_warning  # type: ignore[assignment]
@@ -377,7 +414,8 @@ def main() -> None:
             from astra_sim.command.completion import complete
 
             sys.exit(complete(astra))
-        astra.main(standalone_mode=False)
+        with printing_to_errors(), only_json() if "--json" in sys.argv[1:] else contextlib.nullcontext():
+            astra.main(standalone_mode=False)
         sys.stdout.flush()
     except (SystemExit, click.exceptions.Exit) as stop:
         sys.exit(getattr(stop, "exit_code", getattr(stop, "code", None)))
@@ -414,9 +452,7 @@ def _tell(error: BaseException, message: str) -> None:
         if isinstance(error, OSError) and error.filename is None:
             _forget(sys.stdout)  # standard output is what could not be written
         elif "--json" in sys.argv[1:]:
-            import json
-
-            click.echo(json.dumps({"error": printable(message)}))
+            say_json({"error": printable(message)})
         sys.stdout.flush()
     except OSError:
         _forget(sys.stdout)
@@ -444,6 +480,19 @@ def _open_closed_streams() -> None:
             if opened != number:
                 os.dup2(opened, number)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def _keep_output() -> None:
+    """Keep standard output for what commands print: what libraries in C print goes to standard error."""
+    try:
+        if sys.stdout.fileno() != 1:
+            return
+    except (OSError, ValueError):
+        return  # a stream of a test
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(kept, "w", 1 if sys.stdout.line_buffering else -1, sys.stdout.encoding, closefd=False)
 
 
 class _UnreadErrors(io.FileIO):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ import click
 
 from astra_sim.api import simulate
 from astra_sim.command.findings import say_findings
-from astra_sim.command.options import candidates, component_options, quiet_option, run_options, table_options, write_then_show
+from astra_sim.command.options import candidates, component_options, quiet_option, run_options, say_json, table_options, write_then_show
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError, printable
 from astra_sim.graph import Figure
@@ -221,7 +220,7 @@ def compare(
 
         write_then_show(write, show)
     if as_json:
-        click.echo(json.dumps(rows, allow_nan=False))
+        say_json(rows)
 
 
 def _base(path: str | None, options: Mapping[str, Any], plugins: Plugins) -> Experiment:

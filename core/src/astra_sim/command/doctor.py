@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -28,8 +28,8 @@ KERNEL = "astra-sim-core"
 def doctor(as_json: bool) -> None:
     """Say what is installed, what is missing, and what is broken; exit status 1 where something is broken.
 
-    Broken are plugins that cannot be imported, packages of astra whose version does not go with that of the kernel (another series, the
-    first two numbers, or newer), and a cache folder that cannot be written.
+    Broken are plugins that cannot be imported or need another version of a package of astra, packages of astra whose version does not go
+    with that of the kernel (another series, the first two numbers, or newer), and a cache folder that cannot be written.
     A package that is not installed, an extra that is not complete, and a kernel without its compiled engine are told, and are no fault.
     """
     found = examine()
@@ -56,6 +56,10 @@ def examine() -> dict[str, Any]:
         for name, version in installed.items()
         if kernel is not None and not _goes_with(version, kernel)
     ]
+    plugins = {
+        info.distribution for info in shared_plugins().infos() if info.module and not info.file and info.distribution not in installed
+    }
+    problems += [problem for name in sorted(plugins) for problem in _unmet(name, installed)]
     if not writable:
         problems.append(f"cache folder {folder} cannot be written (ASTRA_CACHE_DIR names another one)")
     return {
@@ -76,6 +80,52 @@ def _goes_with(version: str, kernel: str) -> bool:
     """Whether a package of astra of that version goes with that kernel: the same series, and not newer (docs/compatibility.md)."""
     package, core = ([int(number) for number in re.findall(r"\d+", each)[:3]] for each in (version, kernel))
     return package[:2] == core[:2] and package <= core
+
+
+def _unmet(distribution: str, installed: Mapping[str, str]) -> Iterator[str]:
+    """Which versions of astra's packages somebody's distribution needs that are not those installed, in words."""
+    try:
+        requirements = importlib.metadata.requires(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for requirement in requirements:
+        text, _, marker = requirement.partition(";")
+        match = re.match(r"\s*([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^)]*)", text)
+        name = re.sub(r"[-_.]+", "-", match[1]).lower() if match else ""
+        if match is None or name not in installed or "extra" in marker:
+            continue
+        bounds = [each.strip() for each in match[2].split(",") if each.strip()]
+        unmet = [bound for bound in bounds if not _meets(installed[name], bound)]
+        if unmet:
+            needs_newer = any(bound.startswith((">", "~", "==")) and _numbers(bound) > _numbers(installed[name]) for bound in unmet)
+            remedy = f"'{name}{','.join(bounds)}'" if needs_newer else distribution
+            yield f"{distribution} needs {name} {', '.join(bounds)}, and {installed[name]} is installed; pip install --upgrade {remedy}"
+
+
+def _meets(version: str, bound: str) -> bool:
+    """Whether a version meets a bound such as >=1.2, by its first three numbers."""
+    own, wanted, count = _numbers(version), _numbers(bound), len(re.findall(r"\d+", bound))
+    match re.match(r"[<>=!~]*", bound)[0]:  # type: ignore[index]
+        case ">=":
+            return own >= wanted
+        case ">":
+            return own > wanted
+        case "<=":
+            return own <= wanted
+        case "<":
+            return own < wanted
+        case "==" | "===":
+            return own[:count] == wanted[:count] if bound.endswith("*") else own == wanted
+        case "!=":
+            return own[:count] != wanted[:count] if bound.endswith("*") else own != wanted
+        case "~=":
+            return own >= wanted and own[: count - 1] == wanted[: count - 1]
+    return True
+
+
+def _numbers(version: str) -> list[int]:
+    """The first three numbers of a version; 0 where there are fewer."""
+    return [*map(int, re.findall(r"\d+", version)[:3]), 0, 0, 0][:3]
 
 
 def _version(name: str) -> str | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TextIO, TypeVar
 
 import attrs
 import click
@@ -91,11 +93,45 @@ def write_then_show(write: Callable[[], object], show: Callable[[], object]) -> 
     show()
 
 
-def say_json(document: Mapping[str, Any]) -> None:
-    """Print what `--json` asks for. Raises ValueError for numbers that JSON has no word for."""
+def say_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Print what `--json` asks for. Raises ValueError for numbers that JSON has no word for.
+
+    Under `--json` nothing else gets to standard output.
+    """
     import json
 
-    click.echo(json.dumps(document, allow_nan=False))
+    click.echo(json.dumps(document, allow_nan=False), file=json_output())
+
+
+_output: list[TextIO] = []
+"""Standard output, where something else stands in its place."""
+
+
+def json_output() -> TextIO:
+    """Standard output, also under `only_json`: for JSON that is printed in parts."""
+    return _output[-1] if _output else sys.stdout
+
+
+@contextlib.contextmanager
+def only_json() -> Iterator[None]:
+    """Let nothing but JSON get to standard output: what `say_json` prints, or all that is printed, if it is JSON.
+
+    Anything else goes to standard error in the end.
+    """
+    import json
+
+    held = io.StringIO()
+    _output.append(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(held):
+            yield
+    finally:
+        real, text = _output.pop(), held.getvalue()
+        try:
+            json.loads(text)
+        except ValueError:
+            real = sys.stderr
+        real.write(text)
 
 
 def quiet_option(command: _Command) -> _Command:
@@ -120,4 +156,6 @@ def _run_option(field: attrs.Attribute[Any], kind: Any) -> Callable[[_Command], 
         return click.option(f"--{name}", type=click.Choice(field.metadata["choices"]), help=text)
     if kind in (int, float):
         return click.option(f"--{name}", type=kind, help=text)
+    if kind is str:
+        return click.option(f"--{name}", metavar="TEXT", help=text)
     return click.option(f"--{name}", metavar="FILE", type=click.Path(), help=text)

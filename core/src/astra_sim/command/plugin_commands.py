@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
-import click
 
-from astra_sim._boundary import in_words
-from astra_sim.errors import AstraError, PluginError, suggestion
+from astra_sim.command.options import say_json
+from astra_sim.errors import PluginError, suggestion
 from astra_sim.options import describe_options
 from astra_sim.providers import FileFormat, Provider
 from astra_sim.report.layout import Column, Table
@@ -26,7 +24,7 @@ def list_components(as_json: bool, every: bool = False) -> None:
     rows = [_row(plugins, kind, component) for kind, component in _all(plugins)]
     broken = [info for info in plugins.infos() if info.error is not None]
     if as_json:
-        click.echo(json.dumps({"components": rows, "broken": [attrs.asdict(info) for info in broken]}))
+        say_json({"components": rows, "broken": [attrs.asdict(info) for info in broken]})
         return
     columns = Column("kind", "word"), Column("name", "name"), Column("plugin", "word", 1), Column("what it is", "text")
     screen = Screen(every)
@@ -45,7 +43,7 @@ def show_components(names: Sequence[str], as_json: bool) -> None:
         entry["options"] = [attrs.asdict(o) for o in describe_options(component.load_options())] if isinstance(component, Provider) else []
         described.append(entry)
     if as_json:
-        click.echo(json.dumps(described))
+        say_json(described)
         return
     screen = Screen(every=True)
     columns = (
@@ -64,12 +62,13 @@ def show_components(names: Sequence[str], as_json: bool) -> None:
         screen.table(Table(columns, rows))
 
 
-def check_components(names: Sequence[str], as_json: bool) -> bool:
+def check_components(names: Sequence[str], as_json: bool, timeout_s: float) -> bool:
     """Load components (of plugins or by name; without a name all) and run their contracts. Returns whether none has a problem.
 
-    A component whose contract could not be run "loads": it has options without a default, and offers no examples.
+    A component whose contract could not be run "loads": it has options without a default, and offers no examples. Each has `timeout_s`
+    seconds, and a line when its check has ended.
     """
-    from astra_sim.testing import check_component
+    from astra_sim.testing.apart import check_apart
 
     plugins = shared_plugins()
     infos = {info.name: info for info in plugins.infos()}
@@ -80,30 +79,24 @@ def check_components(names: Sequence[str], as_json: bool) -> bool:
             chosen += [(kind, component) for kind, component in _all(plugins) if plugins.owner(kind, component.name) == name]
         else:
             chosen += _find(plugins, name)
-    chosen = _each_once(chosen)
-    results = [{"kind": "plugin", "name": _title(info), "problem": info.error, "note": None} for info in broken]
-    for kind, component in chosen:
-        problem = note = None
-        try:
-            note = check_component(kind, component) or None
-            problem = plugins.clash(kind, component.name) if names else None
-        except AstraError as error:
-            problem = str(error)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            problem = in_words(error)
-        results.append({"kind": kind, "name": component.name, "problem": problem, "note": note})
-    if as_json:
-        click.echo(json.dumps(results))
-    else:
-        screen = Screen()
-        for result in results:
-            state = "FAILED" if result["problem"] is not None else "ok" if result["note"] is None else "loads"
-            screen.text(f"{state:7}{result['kind']} {result['name']}")
-            for text in (result["problem"], result["note"]):
+    screen, results = None if as_json else Screen(), []
+
+    def tell(kind: str, name: str, problem: str | None, note: str | None) -> None:
+        results.append({"kind": kind, "name": name, "problem": problem, "note": note})
+        if screen is not None:
+            state = "FAILED" if problem is not None else "ok" if note is None else "loads"
+            screen.text(f"{state:7}{kind} {name}")
+            for text in (problem, note):
                 if text is not None:
                     screen.text(text, " " * 7)
+
+    for info in broken:
+        tell("plugin", _title(info), info.error, None)
+    for kind, component in _each_once(chosen):
+        problem, note = check_apart(kind, component, timeout_s)
+        tell(kind, component.name, problem if problem is not None or not names else plugins.clash(kind, component.name), note)
+    if as_json:
+        say_json(results)
     return all(result["problem"] is None for result in results)
 
 
@@ -114,7 +107,7 @@ def write_package(kind: str, name: str, output: str | None, as_json: bool) -> No
     folder = Path(name if output is None else output)
     files = new_package(kind, name, shared_plugins()).write(folder)
     if as_json:
-        click.echo(json.dumps({"folder": str(folder), "files": files}))
+        say_json({"folder": str(folder), "files": files})
         return
     screen = Screen()
     screen.text(f"{len(files)} files in {folder}:")
@@ -131,7 +124,7 @@ def _all(plugins: Plugins) -> Iterator[tuple[str, Provider | FileFormat]]:
 
 def _find(plugins: Plugins, name: str) -> list[tuple[str, Any]]:
     kind, colon, plain = name.rpartition(":")
-    found = [(k, c) for k, c in _all(plugins) if c.name == plain and (not colon or k == kind)]
+    found = [(k, c) for k, c in _all(plugins) if c.name == plain and (not colon or k == kind.replace("-", "_"))]
     if not found:
         for info in plugins.infos():
             if info.error is not None and info.name == name:

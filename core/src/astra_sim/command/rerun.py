@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from typing import Any
@@ -22,6 +23,8 @@ from astra_sim.report.screen import Screen
 from astra_sim.results import read_results
 from astra_sim.setup.experiment import experiment_of
 from astra_sim.setup.inputs import changed_inputs, input_files
+from astra_sim.setup.plugin_files import OFF
+from astra_sim.setup.plugins import shared_plugins, use_plugins
 from astra_sim.setup.provenance import version_differences
 
 SHOWN = 10
@@ -73,6 +76,7 @@ def rerun(result: str, name: str | None, every: bool, as_json: bool, quiet: bool
 
 def _run_again(run: Table, file: str, progress: Progress) -> _Rerun:
     """Run one of the runs of a result again. Raises AstraError."""
+    _choose_plugins(run, file)
     experiment = experiment_of(run, file)
     recorded_inputs, experiment.inputs = experiment.inputs, ()
     tables = [name for name in _NPU_TABLES if name in run]
@@ -92,6 +96,24 @@ def _run_again(run: Table, file: str, progress: Progress) -> _Rerun:
         version_differences(recorded if isinstance(recorded, dict) else {}, result.versions),
         [*changed_inputs(recorded_inputs, current), *gone],
     )
+
+
+def _choose_plugins(run: Table, file: str) -> None:
+    """Switch off the plugins that were off in a run. Raises InputError where its plugin files are not in use (`-p`).
+
+    A result is data: it does not choose which code runs.
+    """
+    told = run.get("invocation")
+    words = told.get("plugins", ()) if isinstance(told, dict) else ()
+    if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"{file}: invocation: plugins is {words!r}; expected a list of texts")
+    chosen = {choice.name for choice in shared_plugins().choices}
+    for word in words:
+        if not word.startswith(OFF) and os.path.basename(word) not in chosen:
+            raise InputError(f"{file}: the run used the plugin file {word}; expected astra -p {word} rerun {file}, which uses it again")
+    for word in words:
+        if word.startswith(OFF) and word.removeprefix(OFF) not in chosen:
+            use_plugins(word)
 
 
 def _as_json(document: Table) -> Table:

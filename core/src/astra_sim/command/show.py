@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 
-from astra_sim.command.options import candidates
+from astra_sim.command.options import candidates, say_json
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.frames import check_ending, choose, columns_of, write_csv, write_rows
@@ -46,7 +45,7 @@ def show(run: str, table: str | None, as_json: bool, as_csv: bool, output: str |
     if output is not None:
         write_rows(rows, output)
     if as_json:
-        click.echo(json.dumps(rows, allow_nan=False))
+        say_json(rows)
     elif as_csv:
         write_csv(rows, sys.stdout)
     elif output is None:
@@ -67,7 +66,7 @@ def _tables(path: str) -> dict[str, Rows]:
 
 def _list(tables: dict[str, Rows], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(tables, allow_nan=False))
+        say_json(tables)
     else:
         _print([{"table": name, "rows": len(rows), "columns": ", ".join(columns_of(rows))} for name, rows in tables.items()], "columns")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from astra_sim.engine.interface import (
     ACCESS,
     COLLECTIVE,
+    COMPUTE,
     CONTROL_BYTES,
     HISTORY_LENGTH,
     JOIN,
@@ -14,6 +15,7 @@ from astra_sim.engine.interface import (
     SEND,
     TIMER,
     BusOptions,
+    ComputePs,
     Engine,
     History,
     Link,
@@ -63,6 +65,7 @@ def choose_engine(name: str) -> MakeEngine:
 __all__ = [
     "ACCESS",
     "COLLECTIVE",
+    "COMPUTE",
     "CONTROL_BYTES",
     "ENGINES",
     "HISTORY_LENGTH",
@@ -71,6 +74,7 @@ __all__ = [
     "SEND",
     "TIMER",
     "BusOptions",
+    "ComputePs",
     "Engine",
     "History",
     "Job",

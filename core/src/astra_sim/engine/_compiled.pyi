@@ -71,6 +71,7 @@ class Machine:
         issue: Callable[[int, int, int], Sequence[Sequence[tuple[int, int, int, int, int, int, Sequence[int]]]]],
         standing: Callable[[int, int], tuple[int, Sequence[int], Sequence[int]]],
         place: Callable[[int, Jobs, int, tuple[int, int]], int],
+        compute: Callable[[int, int, int], int],
         delay: Callable[[int, int, int], int],
         inject: Callable[[int, list[tuple[int, ...]]], None],
         advance: Callable[[int, int | None], tuple[int, list[int], list[int]] | None],

@@ -1,12 +1,13 @@
 """What an engine is given and what it answers. Two engines have this interface: `reference` and `compiled`.
 
 A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is of one of these kinds: `JOIN` ends at once,
-`TIMER` after its delay, `ACCESS` is a timer that uses its NPU's port (NPUs that have the same port use it one after another), `SEND` sends
-a message to another NPU and ends when it has arrived, `RECEIVE` ends when its message has arrived, `COLLECTIVE` issues chunks and ends its
-delay after the last of them. A task may need a **unit** of its NPU, which does one task at a time: of those that are ready the one with the
-lowest priority (`Rows.priorities`; without them, the lowest number). A chunk passes through its **phase steps** one after another. A phase
-step is a phase of the chunk, which the engine simulates, or the time that the phase takes. It may lie in a **queue** of its NPU: it takes
-the place that the queue's order gives it, and starts when it is among the first `slots` of the queue.
+`TIMER` after its delay, `COMPUTE` after a time that is asked for when it begins (`Engine.set_compute_times`), `ACCESS` is a timer that uses
+its NPU's port (NPUs that have the same port use it one after another), `SEND` sends a message to another NPU and ends when it has arrived,
+`RECEIVE` ends when its message has arrived, `COLLECTIVE` issues chunks and ends its delay after the last of them. A task may need a
+**unit** of its NPU, which does one task at a time: of those that are ready the one with the lowest priority (`Rows.priorities`; without
+them, the lowest number). A chunk passes through its **phase steps** one after another. A phase step is a phase of the chunk, which the
+engine simulates, or the time that the phase takes. It may lie in a **queue** of its NPU: it takes the place that the queue's order gives
+it, and starts when it is among the first `slots` of the queue.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple, Protocol, overload
 
 import attrs
 
-from astra_sim._boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds
+from astra_sim._boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds, shown
 from astra_sim.engine.orders import Job, Order
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import EventNetwork, Message
@@ -25,7 +26,7 @@ from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Dependencies, Rows, column, first_like
 from astra_sim.schedule import LoweredProgram, Peer
 
-JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE = range(6)
+JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE, COMPUTE = range(7)
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
@@ -33,6 +34,9 @@ History = tuple[int, ...]
 """Times at which what leads to an event was scheduled, latest first; as many as HISTORY_LENGTH."""
 
 HISTORY_LENGTH = 8
+
+ComputePs = Callable[[int, int, int], int]
+"""The time of a COMPUTE task: (NPU, number of the task, now) -> picoseconds, 0 to MAX_PICOSECONDS."""
 
 
 class Task(NamedTuple):
@@ -243,6 +247,9 @@ class Engine(Protocol):
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait). Without this no access waits."""
 
+    def set_compute_times(self, compute_ps: ComputePs) -> None:
+        """Say who is asked for the time of each COMPUTE task, once, when it begins. Before the run; without this there must be none."""
+
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program, which counts from 0. `issue` is called for each collective when the first of them has come to it.
 
@@ -333,14 +340,14 @@ def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, 
     if delivery is None:
         return None
     if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
-        raise PluginError(f"{what}: advance returned {delivery!r}; expected None, or a time and the numbers of at least one message")
+        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
     time, numbers = delivery
     if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
         right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
-        raise PluginError(f"{what}: advance returned the time {time!r}; {right}")
+        raise PluginError(f"{what}: advance returned the time {shown(time)}; {right}")
     sent = call(f"{what}: take_sent", network.take_sent) if network.tells_sent else ()
     if not numbers and not sent:
-        raise PluginError(f"{what}: advance returned {delivery!r}; expected None, or a time and the numbers of at least one message")
+        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
     for number in (*numbers, *sent):
         if type(number) is not int:
             raise not_under_way(network, number)
@@ -350,7 +357,7 @@ def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, 
 def not_under_way(network: object, number: object) -> PluginError:
     """The error where a network delivers what it does not have."""
     why = "which is not under way: it was never sent, or has arrived before"
-    return PluginError(f"network {type(network).__name__}: message {number!r} was delivered, {why}")
+    return PluginError(f"network {type(network).__name__}: message {shown(number)} was delivered, {why}")
 
 
 def too_long(now: int) -> RunError:
@@ -375,8 +382,8 @@ def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
 
 
 def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
-    if not JOIN <= task.kind <= RECEIVE:
-        raise ValueError(f"is of kind {task.kind}; expected {JOIN} to {RECEIVE}")
+    if not JOIN <= task.kind <= COMPUTE:
+        raise ValueError(f"is of kind {task.kind}; expected {JOIN} to {COMPUTE}")
     if not -1 <= task.unit < MAX_UNITS:
         raise ValueError(f"needs unit {task.unit}; expected -1 to {MAX_UNITS - 1}")
     if task.delay < 0:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
-from astra_sim._boundary import call
+from astra_sim._boundary import FLAG, FUNCTION, Expected, Lazily, call, function_name, of_type, shown
 from astra_sim.errors import PluginError
 from astra_sim.schedule import Collective
 
@@ -58,8 +58,8 @@ class Rule:
     no job goes between them; and while jobs run, the next one to start stays the next.
     """
 
-    key: Key | None = None
-    before_equal: bool = False
+    key: Key | None = attrs.field(default=None, validator=FUNCTION.optional())
+    before_equal: bool = attrs.field(default=False, validator=FLAG)
     in_turn: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(_kinds))
 
     @in_turn.validator
@@ -71,11 +71,10 @@ class Rule:
         """The key of a job. Raises PluginError unless it is a whole number of 64 bits."""
         if self.key is None:
             return -job.priority
-        key = call("the key of a queue's order", self.key, *job[1:])
+        what = Lazily(lambda: "the key of a queue's order" + function_name(self.key))
+        key = call(what, self.key, *job[1:])
         if type(key) is not int or abs(key) > MAX_KEY:
-            raise PluginError(
-                f"the key of a queue's order is {key!r} for {job.kind} of {job.bytes} bytes; expected a whole number of 64 bits"
-            )
+            raise PluginError(f"{what} is {shown(key)} for {job.kind} of {job.bytes} bytes; expected a whole number of 64 bits")
         return key
 
     def side_of(self, kind: str) -> int:
@@ -94,6 +93,10 @@ class Standing(NamedTuple):
     sides: tuple[int, ...]
 
 
+def _are_rules(rules: Any, order: Any) -> bool:
+    return isinstance(rules, Mapping) and all(isinstance(rule, Rule) for rule in rules.values())
+
+
 @attrs.frozen
 class RuleOrder:
     """An order of rules: one for each kind of collective in `by_kind`, and one for all others.
@@ -101,8 +104,8 @@ class RuleOrder:
     Called like any order it gives the same place that an engine finds.
     """
 
-    otherwise: Rule = Rule()
-    by_kind: Mapping[str, Rule] = attrs.field(factory=dict)
+    otherwise: Rule = attrs.field(default=Rule(), validator=of_type("a Rule", Rule))
+    by_kind: Mapping[str, Rule] = attrs.field(factory=dict, validator=Expected("rules by kind of collective", _are_rules))
 
     def __attrs_post_init__(self) -> None:
         _kinds(self.by_kind)
@@ -137,7 +140,8 @@ class RuleOrder:
 
 def place_of(order: Order, jobs: Sequence[Job], running: int, job: Job) -> int:
     """Ask a queue's order for the place of a job. Raises PluginError unless it answers with a place among those that wait."""
-    place = call("the order of a queue", order, jobs, running, job)
+    what = Lazily(lambda: "the order of a queue" + function_name(order))
+    place = call(what, order, jobs, running, job)
     if type(place) is not int or not running <= place <= len(jobs):
-        raise PluginError(f"the order of a queue gave the place {place!r}; expected {running} to {len(jobs)}")
+        raise PluginError(f"{what} gave the place {shown(place)}; expected {running} to {len(jobs)}")
     return place

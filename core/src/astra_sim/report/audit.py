@@ -31,7 +31,7 @@ from astra_sim.report.spans import Spans, uses_of
 from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.record import RunRecord
 from astra_sim.run.routes import Routes
-from astra_sim.schedule import Collective, Peer, PeerRun, Schedule
+from astra_sim.schedule import Collective, Peer, PeerRun, Schedule, Step
 from astra_sim.setup.components import Components
 from astra_sim.system import PhasePlan
 from astra_sim.units import PS_PER_NS
@@ -166,13 +166,21 @@ class _Loads:
                 load = found.get(route.dimension, _Load())
                 slowest_ps = load.slowest_ps
                 if not self.together and isinstance(self._network, RouteDelayNetwork):
-                    slowest_ps = max(slowest_ps, self._network.delay(route, step.bytes))
+                    slowest_ps = max(slowest_ps, self._slowest_ps(self._network, route, step, logical))
                 size = peers * (step.bytes * times // share)
                 found[route.dimension] = _Load(load.bytes + size, load.messages + peers * times, slowest_ps)
         if everybody is not None:
             load = found.get(everybody, _Load())
             found[everybody] = load._replace(link_bytes=self._link_bytes(schedule, logical, everybody) / share)
         return found
+
+    def _slowest_ps(self, network: RouteDelayNetwork, route: Route, step: Step, logical: LogicalDimension | Group) -> int:
+        """What a message of a step takes at most from NPU 0, over a route where that decides."""
+        if not network.delays_by_pair:
+            return network.delay(route, step.bytes)
+        assert step.targets is not None
+        members, rank = logical.group(0), logical.index(0)
+        return max(network.message_delay(0, members[peer], step.bytes) for peer in step.targets.ranks_from(rank, logical.size))
 
     def _ways(self, run: PeerRun, logical: LogicalDimension | Group) -> Iterable[tuple[Route, int]]:
         """The different routes to some peers, each with the number of peers to which it leads."""
@@ -235,7 +243,7 @@ class _Loads:
             return 0
         platform = self._network.platform
         ends = (platform.coordinate(members[rank], number) for rank in (source, target))
-        return platform.dimensions[number].topology.hops(*ends)
+        return platform.dimensions[number].hops(*ends)
 
 
 def _is_one_hop(dimension: Dimension) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from astra_sim._boundary import call
+from astra_sim.files import is_whole
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Send, operation_rows
 from astra_sim.network import EventNetwork, LinkLoad, Network
 from astra_sim.report.attribution import MOST_OPERATIONS
@@ -199,7 +200,7 @@ def _common(names: Sequence[str], folded: str) -> str:
     """One name for several that share a row."""
     if len(set(names)) == 1:
         return names[0]
-    return _numbers([int(name) for name in set(names)], every=False) if all(name.isdecimal() for name in names) else folded
+    return _numbers([int(name) for name in set(names)], every=False) if all(map(is_whole, names)) else folded
 
 
 def _over(operation: Communicate, graph: ExecutionGraph) -> str:

@@ -274,7 +274,8 @@ def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[
 
 def _bounds(components: Components, run: RunRecord) -> list[Bound]:
     """The compute bound, and the wire bound of every dimension."""
-    compute = in_ns(compute_bound_ps(components.graph, components.platform.npus, components.system.one_at_a_time))
+    programs = None if run.durations is None else run.durations.all_rows()
+    compute = in_ns(compute_bound_ps(components.graph, components.platform.npus, components.system.one_at_a_time, programs))
     wires = wire_bounds(components.platform, run.payload, link_bytes(components, run))
     return [Bound("compute", None, float(compute)), *wires]
 
@@ -297,10 +298,14 @@ def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[f
     return made
 
 
-def compute_bound_ps(graph: ExecutionGraph, npus: int, one_at_a_time: bool) -> int:
-    """What the program with most compute takes without communication: its longest chain, or all of it where an NPU does one at a time."""
+def compute_bound_ps(graph: ExecutionGraph, npus: int, one_at_a_time: bool, programs: Sequence[Sequence[Operation]] | None = None) -> int:
+    """What the program with most compute takes without communication: its longest chain, or all of it where an NPU does one at a time.
+
+    `programs`: instead of the graph's, where computing took other times on other NPUs.
+    """
     longest = 0
-    for operations in {id(program.operations): program.operations for program in graph.programs(npus)}.values():
+    programs = [program.operations for program in graph.programs(npus)] if programs is None else programs
+    for operations in {id(operations): operations for operations in programs}.values():
         longest = max(longest, _chain_ps(operations), _serial_ps(operations) if one_at_a_time else 0)
     return longest
 

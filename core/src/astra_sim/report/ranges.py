@@ -64,7 +64,14 @@ class _Line:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             record = simulate_graph(
-                components.graph, components.system, components.network, components.memory, run.symmetry, run.engine, explain=Explain()
+                components.graph,
+                components.system,
+                components.network,
+                components.memory,
+                run.symmetry,
+                run.engine,
+                explain=Explain(),
+                npu_ps=components.npu_ps,
             )
         assert record.path is not None
         if not record.path.exact:

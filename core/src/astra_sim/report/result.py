@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -102,8 +103,7 @@ class DimensionFigures:
 class ChosenAlgorithm:
     """What carried out a collective in a dimension, as NPU 0 saw it first with `bytes`.
 
-    `reason` is "" where the algorithm was asked for by name, "auto" where the topology of the dimension decides by itself, and else
-    "auto: " and what was compared.
+    `reason` is "" where the algorithm was asked for by name, else "auto: " and what was compared.
     """
 
     dimension: int
@@ -205,7 +205,7 @@ class Result:
     @property
     def audit(self) -> list[Finding]:
         """Where the result is faster than the wires allow."""
-        return self._details.findings
+        return list(self._details.findings)
 
     @property
     def experiment(self) -> dict[str, Any]:
@@ -321,6 +321,12 @@ class Result:
         """
         write_rows(choose(self.tables(), table), path)
 
+    def copied(self) -> Result:
+        """The same result with figures of its own, which a report may change; what is computed on request is shared."""
+        names = [name for name in _names(Result) if not name.startswith("_")]
+        own = pickle.loads(pickle.dumps({name: getattr(self, name) for name in names}, pickle.HIGHEST_PROTOCOL))
+        return attrs.evolve(self, **own)
+
     def spooled(self, path: str) -> Result:
         """The same result in a file, which must stay: only its figures are in memory. Raises RunError."""
         from astra_sim.report.spool import Spool
@@ -385,7 +391,9 @@ def _plain(value: Any) -> Any:
 
 
 def make_result(name: str, components: Components, run: RunRecord, wall_s: float) -> Result:
-    """The result of a run: its figures are added up from the run record."""
+    """The result of a run: its figures are added up from the run record. Raises PluginError where a plugin has changed the platform."""
+    for platform in filter(None, (components.platform, components.stated)):
+        platform.check_unchanged()
     graph = components.graph
     layers = _layers(graph, run)
     rows = run.rows
@@ -452,6 +460,7 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
     if not graph.layers:
         return []
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
+    own = run.rows.times
     active = set(run.phases.records.task)  # collectives for which there was something to do
     for index, operation in enumerate(graph.operations):
         if not 0 <= operation.layer < len(sums) or not isinstance(operation, (Compute, Communicate, Wait)):
@@ -459,7 +468,7 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
         entry = sums[operation.layer][operation.training_pass]
         spent = run.end_ps[index] - run.begin_ps[index]
         if isinstance(operation, Compute):
-            entry[0] += operation.duration_ps
+            entry[0] += operation.duration_ps if own is None or own[index] < 0 else own[index]
         elif isinstance(operation, Wait):
             arrived = max((run.end_ps[other] for other in operation.after), default=run.start_ps)
             ended = [run.end_ps[other] for other in operation.pending]

@@ -168,9 +168,9 @@ def _in_lines(value: Any, margin: str = "") -> str:
 
 
 def _create(provider: Provider, options: Any, runs: Sequence[Result], folder: ReportFolder) -> None:
-    """Let a report write its files. Raises InputError, which names the report."""
+    """Let a report write its files, about results of its own. Raises InputError, which names the report."""
     try:
-        provider.create(options, runs, folder)
+        provider.create(options, [run.copied() for run in runs], folder)
     except InputError as error:
         raise located(error, folder.author) from None
 

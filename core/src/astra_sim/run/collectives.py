@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
 from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
-from astra_sim.errors import DeadlockError, InputError, located
+from astra_sim.errors import DeadlockError, InputError, ScheduleError, located
 from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
@@ -80,8 +80,11 @@ class CollectiveLowering:
         communicator = self._communicators.of(program, operation)
         try:
             chunks = self._inputs.plan(self._session, operation, now)
-            described = self._kept.get(chunks) or self._describe(chunks, communicator)
         except InputError as error:
+            raise located(error, self._names(index, program)) from None
+        try:
+            described = self._kept.get(chunks) or self._describe(chunks, communicator)
+        except ScheduleError as error:  # what a network or a memory model raises is not located: engines ask them at different times
             raise located(error, self._names(index, program)) from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._names(index, program)}: {error}", error.waiting) from None

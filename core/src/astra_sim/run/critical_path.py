@@ -15,6 +15,7 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import Link, LinkKind
+from astra_sim.engine.interface import advance, inject
 from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, NpuProgram, Operation, Unit
 from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension, Route
@@ -162,6 +163,10 @@ class _Messages:
         """The dimension of a message, and what it takes where nothing else is on the way."""
         network = self._network
         route = network.route(source, destination)
+        if isinstance(network, RouteDelayNetwork) and network.delays_by_pair:
+            self.exact = False
+            latency = network.message_delay(source, destination, 0)
+            return route.dimension, DelayParts(latency, network.message_delay(source, destination, size) - latency)
         if isinstance(network, RouteDelayNetwork):
             if (route, size) not in self._delays:
                 self._delays[route, size] = self._delay_parts(network, route, size)
@@ -188,10 +193,9 @@ def _spent(pieces: Iterable[_Piece]) -> list[_Piece]:
 
 def _alone(network: EventNetwork, source: int, destination: int, size: int) -> int:
     """Picoseconds of a message on an empty network."""
-    what = f"network {type(network).__name__}"
-    call(f"{what}: begin", network.begin)
-    call(f"{what}: inject", network.inject, 0, [Message(1, source, destination, size)])
-    delivery = call(f"{what}: advance", network.advance, None)
+    call(f"network {type(network).__name__}: begin", network.begin)
+    inject(network, 0, [Message(1, source, destination, size)])
+    delivery = advance(network, 0, None)
     return delivery[0] if delivery is not None else 0
 
 
@@ -219,7 +223,8 @@ def make_path(
             parts.append(Part(kind, begin, ps, link.npu, place, dimension, latency, bandwidth))
             begin += ps
     within = [made.alone(operation) for operation in made.in_composites.values()]
-    exact = messages.exact and not made.waited and all(path.exact for path in within)
+    # What computing takes on an NPU may depend on when it starts.
+    exact = messages.exact and not made.waited and inputs.npu_ps is None and all(path.exact for path in within)
     return CriticalPath(parts, exact, messages.rounded or any(path.rounded for path in within), session.cuts_by_bandwidth)
 
 

@@ -53,7 +53,8 @@ class _Inquest:
         """What helps where ranks wait that have begun, and the system lets NPUs begin chunks each in its own order; empty elsewhere."""
         if not self._inputs.system.own_orders or not self._engine.stuck():
             return ""
-        return "; each NPU begins chunks in its own order (system: admission=own), with admission=common they do so in one order"
+        advice = self._inputs.system.own_orders_advice
+        return f"; each NPU begins chunks in its own order{f'; {advice}' if advice else ''}"
 
     def _lost(self) -> str:
         """How many messages the network was given and has not delivered, now that it has no more deliveries; empty where none."""

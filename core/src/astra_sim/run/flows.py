@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from astra_sim.engine.interface import inject
+from astra_sim._boundary import call, staying
+from astra_sim.engine.interface import advance, inject, not_under_way
 from astra_sim.errors import InputError, RunError
 from astra_sim.fabric import NO_WAY, Fabric
 from astra_sim.network import EventNetwork, Message, MessageFigures, Network, RouteDelayNetwork
@@ -39,6 +40,7 @@ class FlowTimes:
     figures: MessageFigures | None
 
 
+@staying()
 def run_flows(network: Network, flows: Sequence[Flow]) -> list[FlowTimes]:
     """Let flows run, and say what became of each.
 
@@ -46,8 +48,9 @@ def run_flows(network: Network, flows: Sequence[Flow]) -> list[FlowTimes]:
     """
     check_order(flows)
     moved = _Delays(network) if isinstance(network, RouteDelayNetwork) else network
-    moved.keep_message_figures()
-    moved.begin()
+    what = f"network {type(network).__name__}"
+    call(f"{what}: keep_message_figures", moved.keep_message_figures)
+    call(f"{what}: begin", moved.begin)
     run = _Run(moved, flows)
     run.go()
     figures = moved.message_figures()
@@ -95,6 +98,7 @@ class _Run:
         self._received = [-1] * len(flows)
         self._ended = [-1] * len(flows)
         self._left = len(flows)
+        self._now = 0
 
     def go(self) -> None:
         """Let all flows end."""
@@ -103,7 +107,7 @@ class _Run:
                 self._start(place, flow.start_ps)
         while self._left:
             until = self._later[0][0] - 1 if self._later else None
-            answer = self._network.advance(until)
+            answer = advance(self._network, self._now, until)
             if answer is not None:
                 self._take(*answer)
             elif not self._later:
@@ -125,7 +129,7 @@ class _Run:
 
     def _inject_next(self) -> None:
         """Hand over the flows that start next: before anything else happens at that time."""
-        time = self._later[0][0]
+        time = self._now = self._later[0][0]
         batch = []
         while self._later and self._later[0][0] == time:
             batch.append(heapq.heappop(self._later)[2])
@@ -139,10 +143,15 @@ class _Run:
             messages.append(Message(place, flow.source, flow.destination, flow.bytes, -1, place + 1, flow.traffic_class))
         inject(self._network, time, messages)
 
-    def _take(self, time: int, arrived: Sequence[int]) -> None:
+    def _take(self, time: int, arrived: Sequence[int], sent: Sequence[int]) -> None:
+        self._now = time
         for place in arrived:
+            if not 0 <= place < len(self._sent) or self._sent[place] < 0 or self._received[place] >= 0:
+                raise not_under_way(self._network, place)
             self._received[place] = time
-        for place in self._network.take_sent() if self._network.tells_sent else arrived:
+        for place in sent if self._network.tells_sent else arrived:
+            if not 0 <= place < len(self._sent) or self._received[place] < 0 or self._ended[place] >= 0:
+                raise not_under_way(self._network, place)
             self._end(place, time)
 
     def _end(self, place: int, time: int) -> None:

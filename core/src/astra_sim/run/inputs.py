@@ -7,8 +7,9 @@ from functools import partial
 
 import attrs
 
-from astra_sim._boundary import call
-from astra_sim.errors import ScheduleError
+from astra_sim._boundary import Lazily, call, checked, picoseconds, shown
+from astra_sim.compute import NpuPs
+from astra_sim.errors import PluginError, ScheduleError, located
 from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, graph_kinds, of_graph, operation_rows
 from astra_sim.memory import Memory
 from astra_sim.network import Network
@@ -21,13 +22,17 @@ from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_
 
 @attrs.frozen(eq=False, repr=False)
 class RunInputs:
-    """What is simulated. The platform is the network's: a run has no other."""
+    """What is simulated. The platform is the network's: a run has no other.
+
+    `npu_ps` says what computing takes on each NPU; None: the same on all.
+    """
 
     graph: ExecutionGraph
     system: System
     network: Network
     memory: Memory
     composites: Composites
+    npu_ps: NpuPs | None = None
     prices: Prices = attrs.field(init=False)
     _reduced: dict[int, int] = attrs.field(init=False, factory=dict)
     _rows: dict[int, Rows[Operation]] = attrs.field(init=False, factory=dict)
@@ -44,7 +49,9 @@ class RunInputs:
         """Picoseconds to add so many received bytes to a buffer: as the system says, else the memory model. It is remembered."""
         time = self._reduced.get(size)
         if time is None:
-            time = self._reduced[size] = (self.system.reduce_ps or self.memory.reduce_ps)(size)
+            owner = self.system if self.system.reduce_ps is not None else self.memory
+            what = Lazily(lambda: f"{owner._kind} {type(owner).__name__}: reduce_ps of {size} bytes")
+            time = self._reduced[size] = picoseconds(call(what, owner.reduce_ps, size), what)  # type: ignore[arg-type]
         return time
 
     def rows(self, operations: Sequence[Operation]) -> Rows[Operation]:
@@ -61,8 +68,14 @@ class RunInputs:
 
     def session(self) -> SystemSession:
         """A new session of the system layer."""
-        session: SystemSession = call(f"system {self._system_name}: session", self.system.session, self.graph.dimensions)
-        return session
+        what = f"system {self._system_name}: session"
+        try:
+            session: SystemSession = call(what, self.system.session, self.graph.dimensions)
+        except PluginError as error:
+            raise located(error, what) from None
+        if not isinstance(session, SystemSession):
+            raise PluginError(f"{what} returned {shown(session)}; expected a SystemSession")
+        return checked(session)  # type: ignore[no-any-return]
 
     def plan(self, session: SystemSession, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
         """The chunks of a collective that is issued now, checked; one where the network prices it as a whole. Raises AstraError."""
@@ -71,7 +84,12 @@ class RunInputs:
             return [priced]
         name = f"system {self._system_name}"
         chunks: Sequence[ChunkPlan] = call(name, session.issue, operation, now_ps)
-        call(name, check_chunks, chunks, operation.bytes, self.platform.npus)
+        try:
+            call(name, check_chunks, chunks, operation.bytes, self.platform.npus)
+        except PluginError as error:
+            raise located(error, name) from None
+        if not chunks and operation.bytes > 0 and self.prices.ranks(operation) is not None:
+            raise PluginError(f"{name} planned nothing for an {operation.collective} of {operation.bytes} bytes; expected a chunk at least")
         return chunks
 
     def uses_remote_memory(self) -> bool:

@@ -6,11 +6,12 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 
 from astra_sim._boundary import call
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Task
-from astra_sim.graph import Communicate, Composite, MemoryAccess, Operation, Receive, Send, Unit, Wait, of_graph
+from astra_sim.engine import ACCESS, COLLECTIVE, COMPUTE, JOIN, RECEIVE, SEND, TIMER, Task
+from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, Operation, Receive, Send, Unit, Wait, of_graph
 from astra_sim.rows import Column, Rows, column
 from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.inputs import RunInputs
+from astra_sim.run.npu_durations import varies
 from astra_sim.schedule import Collective
 from astra_sim.system import System, SystemSession
 
@@ -38,6 +39,7 @@ class TaskLowering:
         self._memory = inputs.memory
         self._session = session
         self._communicators = communicators
+        self._varies = inputs.npu_ps is not None
         self._groups: dict[Communicator, int] = {}
         self._alike: dict[_CollectiveKey, int] = {}
         self._forms: list[Hashable] = []  # by number: what is equal for collectives of several groups with the same chunks; None: nothing
@@ -61,7 +63,9 @@ class TaskLowering:
             return _with_tasks(rows, [self._task(program, kind) for kind in rows.kinds])
         # What becomes of a collective goes by the session; tasks of other operations by the units of the system alone.
         issued = tuple(self._task(program, rows.kinds[place]) for place in collectives)
-        found: Rows[Task] = of_graph(graph, ("tasks", self._system.one_at_a_time, issued), partial(self._lowered, program, rows, issued))
+        found: Rows[Task] = of_graph(
+            graph, ("tasks", self._system.one_at_a_time, self._varies, issued), partial(self._lowered, program, rows, issued)
+        )
         return found
 
     def _lowered(self, program: int, rows: Rows[Operation], issued: Sequence[Task]) -> Rows[Task]:
@@ -87,6 +91,8 @@ class TaskLowering:
             case Composite():
                 time = self._inputs.composites.times(operation).ps
                 return Task(TIMER if time else JOIN, time, unit=unit)
+            case Compute() if self._varies and varies(operation):
+                return Task(COMPUTE, operation.duration_ps, unit=unit)
         return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=unit)
 
     def _collective(self, program: int, operation: Communicate, unit: int) -> Task:
@@ -108,7 +114,7 @@ def _in_common(tasks: Rows[Task], forms: Sequence[Hashable]) -> Hashable:
     whenever they are issued. Programs that exchange messages besides may wait for each other through these, so theirs must be of the same
     groups.
     """
-    kinds = [kind._replace(kind=TIMER if kind.kind == JOIN else kind.kind, delay=0) for kind in tasks.kinds]
+    kinds = [kind._replace(kind=TIMER if kind.kind in (JOIN, COMPUTE) else kind.kind, delay=0) for kind in tasks.kinds]
     described: list[Hashable] = list(kinds)
     if not any(kind.kind in (SEND, RECEIVE) for kind in kinds):
         groups = {group: place for place, group in enumerate(dict.fromkeys(kind.group for kind in kinds))}

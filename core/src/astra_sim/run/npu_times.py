@@ -10,6 +10,7 @@ from astra_sim.engine import Engine
 from astra_sim.graph import NpuProgram, Operation
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import unit_of
+from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.symmetry import Choice, Scope
 
 
@@ -43,7 +44,12 @@ def observe_every_npu(engine: Engine, programs: Sequence[NpuProgram]) -> None:
 
 
 def times_of_npus(
-    inputs: RunInputs, engine: Engine, choice: Choice, programs: Sequence[NpuProgram], later: Callable[[Sequence[int]], Sequence[int]]
+    inputs: RunInputs,
+    engine: Engine,
+    choice: Choice,
+    programs: Sequence[NpuProgram],
+    later: Callable[[Sequence[int]], Sequence[int]],
+    durations: NpuDurations | None = None,
 ) -> list[NpuTimes]:
     """The moments of all NPUs that an engine has simulated, by number; `later` adds when the workload starts.
 
@@ -64,6 +70,7 @@ def times_of_npus(
             sends, sent = engine.sends(npu)
             whole = expanded.rows is inputs.rows(program.operations)
             operations = program.operations if whole else expanded.rows
+            operations = operations if durations is None else durations.rows(npu)
             units = [unit_of(kind, inputs.system) if whole else -1 for kind in expanded.rows.kinds]
             found.append(NpuTimes(members[npu], operations, ready, ended, sends, later(sent), units))
     return sorted(found, key=lambda each: each.npu)

@@ -34,7 +34,7 @@ class Prices:
         """The only chunk of a collective that the network prices; None where it goes by schedule. Raises AstraError."""
         if operation.algorithm or operation.bytes < 1:
             return None
-        logical = self._ranks(operation)
+        logical = self.ranks(operation)
         time = None if logical is None else self._time(operation, logical)
         if logical is None or time is None:
             return None
@@ -48,7 +48,7 @@ class Prices:
         """The dimensions of a collective in which there is somebody to talk to."""
         return [number for number in operation.dimensions if self._dimensions[number].size > 1]
 
-    def _ranks(self, operation: Communicate) -> _Members | None:
+    def ranks(self, operation: Communicate) -> _Members | None:
         """The groups of a collective; None where a rank is alone."""
         key = operation.dimensions, operation.group
         if key not in self._logical:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
-from astra_sim._boundary import call
+from astra_sim._boundary import FIGURES, call, function_name, shown
 from astra_sim.engine import CONTROL_BYTES, Engine, Link, LinkKind, PhaseStepRecords
-from astra_sim.graph import NpuProgram, Operation, ProgramTimes, Receive, Send, counts_by_platform, peer_of
+from astra_sim.errors import PluginError
+from astra_sim.graph import Figure, NpuProgram, Operation, ProgramTimes, Receive, Send, counts_by_platform, peer_of
 from astra_sim.rows import Rows, column
 from astra_sim.run.collectives import CollectiveLowering
 from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.inputs import RunInputs
+from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.npu_times import NpuTimes, times_of_npus
 from astra_sim.run.routes import Routes
 from astra_sim.run.symmetry import Choice
@@ -118,6 +120,7 @@ class RunRecord:
     have a timeline (`timeline_npus`), that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `planned` are the phases
     that any NPU has planned; those of collectives in composites come last. `npu_times` are those of every simulated NPU, `path` is the
     critical path, and `carried` are the messages of collectives that observed NPUs send or receive, where they were asked for.
+    `durations` are the times of computing, where they differ between NPUs; the operations of all that is here have them.
     """
 
     start_ps: int
@@ -138,6 +141,7 @@ class RunRecord:
     npu_times: list[NpuTimes] | None = None
     path: CriticalPath | None = None
     carried: list[CarriedMessage] | None = None
+    durations: NpuDurations | None = None
 
 
 def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
@@ -212,6 +216,7 @@ def make_record(
     observed: Sequence[NpuProgram] = (),
     shown: Sequence[tuple[NpuProgram, int]] = (),
     every_npu: Sequence[NpuProgram] = (),
+    durations: NpuDurations | None = None,
 ) -> RunRecord:
     """The record of an engine that has finished, in which NPU 0 has run `operations`, and which has `observed` the first NPU of programs.
 
@@ -224,11 +229,11 @@ def make_record(
     expanded = inputs.expanded(operations)
     alone = any(count for _, count in shown)
     own = NpuProgram(operations, (0,)), choice.stands_for(0) if alone else 0
-    first, *rest = _npu_records(inputs, [own, *shown], collectives, engine, start_ps)
+    first, *rest = _npu_records(inputs, [own, *shown], collectives, engine, start_ps, durations)
     return RunRecord(
         start_ps,
         start_ps + engine.now,
-        expanded.rows,
+        expanded.rows if durations is None else durations.rows(0),
         first.begin_ps,
         first.end_ps,
         first.phases,
@@ -241,12 +246,18 @@ def make_record(
         _figures(inputs, engine, observed, start_ps),
         [first, *rest],
         [*collectives.planned, *inputs.composites.planned()],
-        times_of_npus(inputs, engine, choice, every_npu, partial(_later, by=start_ps)) if every_npu else None,
+        times_of_npus(inputs, engine, choice, every_npu, partial(_later, by=start_ps), durations) if every_npu else None,
+        durations=durations,
     )
 
 
 def _npu_records(
-    inputs: RunInputs, programs: Sequence[tuple[NpuProgram, int]], collectives: CollectiveLowering, engine: Engine, start_ps: int
+    inputs: RunInputs,
+    programs: Sequence[tuple[NpuProgram, int]],
+    collectives: CollectiveLowering,
+    engine: Engine,
+    start_ps: int,
+    durations: NpuDurations | None,
 ) -> list[NpuRecord]:
     """The records of the first NPUs of programs, each with how many it stands for; 0: all of its program."""
     npus: Counter[int] = Counter()
@@ -260,7 +271,8 @@ def _npu_records(
         rows = expanded.rows
         phases = PhaseRecords(*expanded.phases(_phases_later(engine.phase_steps(npu), start_ps), collectives.planned, end))
         sends = _sends(inputs, npu, rows, engine, start_ps)
-        recorded = operations if rows is inputs.rows(operations) else rows
+        recorded: Sequence[Operation] = operations if rows is inputs.rows(operations) else rows
+        recorded = recorded if durations is None else durations.rows(npu)
         records.append(NpuRecord(npu, count or npus[id(operations)], recorded, *expanded.times(begin, end), phases, sends))
     return records
 
@@ -286,8 +298,16 @@ def _figures(inputs: RunInputs, engine: Engine, observed: Sequence[NpuProgram], 
         sends, begun = engine.sends(program.npus[0])
         moments = _later(ready, start_ps), _later(ended, start_ps), sends, _later(begun, start_ps)
         times.append(ProgramTimes(program, *moments, inputs.composites.within))
-    figures: Mapping[str, Any] = call("figures of the workload", graph.figures, times, start_ps + engine.now)
+    what = "figures of the workload" + function_name(graph.figures)
+    figures: Mapping[str, Any] = call(what, graph.figures, times, start_ps + engine.now)
+    if not isinstance(figures, Mapping) or not FIGURES.is_right({name: _value(each) for name, each in figures.items()}, graph):
+        raise PluginError(f"{what} are {shown(figures)}; expected {FIGURES.words}")
     return figures
+
+
+def _value(figure: Any) -> Any:
+    """What of a figure is ready for JSON."""
+    return [figure.value, figure.label, figure.unit, figure.note] if isinstance(figure, Figure) else figure
 
 
 def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: CollectiveLowering, engine: Engine) -> tuple[list[int], int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from astra_sim._boundary import call, shown
 from astra_sim.engine import CONTROL_BYTES
+from astra_sim.errors import PluginError
 from astra_sim.network import Network, RouteColumns
 from astra_sim.platform import Group, LogicalDimension, Route
 from astra_sim.schedule import Peer, PeerRun, Schedule
@@ -24,7 +26,11 @@ class Routes:
         """The route from NPU 0 to a peer in its group."""
         route = self._from_first.get((peer, logical))
         if route is None:
-            route = self._network.route(0, _peer_of_first(peer, logical))
+            what = f"network {type(self._network).__name__}: route"
+            route = call(what, self._network.route, 0, _peer_of_first(peer, logical))
+            expected = self._network._answers["route"]
+            if not expected.is_right(route, self._network):
+                raise PluginError(f"{what} returned {shown(route)}; expected {expected.words}")
             self._from_first[peer, logical] = route
         return route
 

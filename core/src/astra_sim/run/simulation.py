@@ -9,7 +9,8 @@ from typing import Literal
 
 import attrs
 
-from astra_sim._boundary import call, picoseconds
+from astra_sim._boundary import call, of_user, picoseconds
+from astra_sim.compute import NpuPs
 from astra_sim.engine import Engine, MakeEngine, UnlikeCollectivesError, choose_engine
 from astra_sim.errors import InputError, PluginError, warn
 from astra_sim.graph import ExecutionGraph, NpuProgram
@@ -22,6 +23,7 @@ from astra_sim.run.composites import Composites
 from astra_sim.run.deadlock import check_finished
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import TaskLowering
+from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.npu_times import observe_every_npu
 from astra_sim.run.record import RunRecord, carried_by, make_record, observe, timeline_npus
 from astra_sim.run.symmetry import EVERY_NPU, Choice, ScheduleSymmetry, Scope, choose
@@ -56,19 +58,21 @@ def simulate_graph(
     explain: Explain | None = None,
     timelines: TimelineKind = False,
     npu_times: bool = False,
+    npu_ps: NpuPs | None = None,
 ) -> RunRecord:
     """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
 
     Without `symmetry` every NPU and every message is simulated. `engine` is "python", "compiled" or "auto" (compiled where it is
     installed). With `timelines` the record has what happened on the first NPU of each program ("path": and the critical path; "messages":
     and every message of theirs), with `explain` the critical path and what happened on all that were simulated, with `npu_times` the
-    moments of these. Raises DeadlockError if the run cannot finish.
+    moments of these. `npu_ps` says what computing takes on each NPU; None: the same on all, at all times. Raises DeadlockError if the run
+    cannot finish.
     """
     make_engine = choose_engine(engine)
     if isinstance(network, EventNetwork):
-        network.symmetry = symmetry
+        call(f"network {type(network).__name__}: symmetry", setattr, network, "symmetry", symmetry)
     composites = Composites(graph, AloneRuns(system, network, memory, engine), _keeps_path(explain, timelines), explain)
-    inputs = RunInputs(graph, system, network, memory, composites)
+    inputs = RunInputs(graph, system, network, memory, composites, npu_ps)
     schedules = ScheduleSymmetry(network, system.rendezvous)
     choice = choose(inputs, schedules) if symmetry else EVERY_NPU
     if choice.scope is not Scope.ALL_NPUS:
@@ -118,6 +122,10 @@ def _run(
     observed = observe(engine, programs) if timelines or keeps_path or inputs.graph.figures is not None else []
     if npu_times or explain is not None:
         observe_every_npu(engine, programs)
+    durations = None
+    if inputs.npu_ps is not None:
+        durations = NpuDurations(inputs, inputs.npu_ps, programs, start_ps)
+        engine.set_compute_times(durations.ps)
     count = 0
     for number, program in enumerate(programs):
         lowered = tasks.lower(number, program.operations)
@@ -141,7 +149,7 @@ def _run(
         path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty)
     shown = timeline_npus(programs, observed if timelines or keeps_path else (), path if explain is not None else None, choice)
     every_npu = programs if npu_times else ()
-    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, shown, every_npu)
+    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, shown, every_npu, durations)
     record.path = path
     if timelines == "messages":
         record.carried = carried_by({each.npu for each in record.observed}, engine.carried(), programs, collectives.planned, start_ps)
@@ -165,6 +173,7 @@ def _begin(network: Network) -> int:
     return picoseconds(call(what, network.begin), what)
 
 
+@of_user
 def _tell(progress: Progress, engine: Engine, tasks: int, time: int) -> None:
     """Tell how far a run is at a time in picoseconds; a `progress` that has a method `ended` hears how many of the tasks have ended."""
     ended: Callable[[int, int], None] | None = getattr(progress, "ended", None)

@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
-from astra_sim._boundary import call
-from astra_sim.compute import Compute
+from astra_sim._boundary import COUNT, call, checked, shown, staying
+from astra_sim.compute import Compute, NpuPs
 from astra_sim.context import Context
 from astra_sim.errors import AstraError, InputError, PluginError, located, reworded, warn
 from astra_sim.files import Table
@@ -25,6 +25,7 @@ from astra_sim.setup.mismatches import Mismatch, mismatches
 from astra_sim.setup.plugins import Plugins
 from astra_sim.setup.provenance import Provenance, provenance
 from astra_sim.setup.run_options import RunOptions
+from astra_sim.setup.slow_npus import npu_times
 from astra_sim.setup.specs import sizes_of
 from astra_sim.system import System
 
@@ -34,6 +35,7 @@ class Components:
     """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one.
 
     `stated` is the platform as the experiment has it, before the compute model's `collective_share` slows what lies between nodes.
+    `npu_ps` says what computing takes on each NPU; None: the same on all.
     `taken` are the options of the workload that come from the compute model's software, by name; `mismatches` what contradicts each other.
     """
 
@@ -49,8 +51,10 @@ class Components:
     taken: Mapping[str, Any] = attrs.field(factory=dict)
     mismatches: Sequence[Mismatch] = ()
     stated: Platform | None = None
+    npu_ps: NpuPs | None = None
 
 
+@staying()
 def build(experiment: Experiment, plugins: Plugins) -> Components:
     """Build everything that an experiment names. Raises InputError, naming where, if something does not fit."""
     plugins.tell()
@@ -81,8 +85,11 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
             f"network: {type(network).__name__} is made for {_shape(network.platform)}, and the platform is {_shape(platform)};"
             " expected one platform for both (a network given as an object brings its own)"
         )
+    npu_ps = npu_times(compute, run.slow_npus, platform.npus, f"{experiment.where('run')}: slow_npus")
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
-    context = Context(plugins, platform, run, compute, groups=groups, messages_wait=isinstance(network, EventNetwork))
+    waits = isinstance(network, EventNetwork)
+    held_bytes = network.held_bytes if isinstance(network, EventNetwork) else 0.0
+    context = Context(plugins, platform, run, compute, groups=groups, messages_wait=waits, held_bytes=held_bytes)
     system = maker.given("system", System) or maker.make("system", System, context)
     context = attrs.evolve(
         context,
@@ -101,7 +108,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     except ValueError as error:
         raise InputError(f"{experiment.where('workload')}: {error}") from None
     if system.one_at_a_time_unless_ordered:
-        system.one_at_a_time = not graph.keeps_order
+        call(f"system {type(system).__name__}: one_at_a_time", setattr, system, "one_at_a_time", not graph.keeps_order)
     if system.node_algorithms and not chooses_algorithms(graph):
         ids = ", ".join(map(str, system.node_algorithms))
         warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
@@ -115,7 +122,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     origin = provenance(experiment, plugins, maker.options, taken, compute.workload_defaults.get(names["workload"], {}))
     for difference in origin.changed_inputs():
         warn(f"{difference}: the result may be another")
-    return Components(graph, platform, system, network, compute, memory, run, names, origin, dict(dotted(taken)), found, stated)
+    return Components(graph, platform, system, network, compute, memory, run, names, origin, dict(dotted(taken)), found, stated, npu_ps)
 
 
 def check_options(experiment: Experiment, plugins: Plugins) -> None:
@@ -171,7 +178,7 @@ class _Maker:
         if not isinstance(value, classes):
             raise InputError(f"{kind}: {value!r} is not a spec string, a path, a table or a {kind}")
         self.names[kind] = type(value).__name__
-        return value
+        return checked(value)
 
     def provider(self, kind: str) -> Any:
         """The plugin that a section's table names. Raises PluginError where there is none; None where an object is given."""
@@ -223,7 +230,8 @@ class _Maker:
         except AstraError as error:
             raise located(error, self.experiment.where("compute")) from None
         if not isinstance(placed, Compute):
-            raise PluginError(f"compute {type(made).__name__}: for_platform returned {placed!r}, which is not a compute model")
+            raise PluginError(f"compute {type(made).__name__}: for_platform returned {shown(placed)}, which is not a compute model")
+        checked(placed)
         return placed
 
     def taken_defaults(self, compute: Compute, context: Context) -> Table:
@@ -242,7 +250,7 @@ class _Maker:
         except AstraError as error:
             raise located(_with_origin(error, defaults or {}), where) from None
         if not isinstance(made, classes):
-            raise PluginError(f"{kind} plugin {provider.name!r} returned {made!r}, which is not a {kind}")
+            raise PluginError(f"{kind} plugin {provider.name!r} returned {shown(made)}, which is not a {kind}")
         return made
 
 
@@ -345,8 +353,22 @@ def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Ass
     if isinstance(made, Preset):
         return _Assembled(made, dimensions_of(made, where, plugins))
     if not isinstance(made, (list, tuple)) or not made or not all(isinstance(dimension, Dimension) for dimension in made):
-        raise PluginError(f"{where}: platform plugin {provider.name!r} returned {made!r}, which is not a list of dimensions")
+        raise PluginError(f"{where}: platform plugin {provider.name!r} returned {shown(made)}, which is not a list of dimensions")
+    for dimension in made:
+        _check_topology(dimension.topology, f"{where}: platform plugin {provider.name!r}: topology {dimension.topology.name!r}")
     return made
+
+
+def _check_topology(topology: Any, what: str) -> None:
+    """Raise PluginError unless a topology has the methods of one, and says how many links there are."""
+    for name in ("hops", "is_symmetric", "links_per_message", "links_per_npu"):
+        found = call(f"{what}: {name}", getattr, topology, name)
+        if not callable(found):
+            raise PluginError(f"{what}: {name} is {shown(found)}; expected a method")
+    for name in ("links_per_message", "links_per_npu"):
+        links = call(f"{what}: {name}", getattr(topology, name))
+        if not COUNT.is_right(links, topology):
+            raise PluginError(f"{what}: {name} returned {shown(links)}; expected {COUNT.words}")
 
 
 def _part_options(part: Any, where: str, plugins: Plugins) -> tuple[Any, Any]:

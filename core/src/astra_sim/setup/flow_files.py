@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
-from astra_sim.errors import InputError, suggestion
+from astra_sim.errors import InputError
+from astra_sim.files import check_cells, check_columns, csv_rows, parse_json
 from astra_sim.run.flows import Flow, circle_of
 
 _COLUMNS = ("id", "src", "dst", "bytes", "start_ns", "after", "pg")
@@ -48,24 +47,17 @@ def parse_flows(text: str, path: str, npus: int) -> NamedFlows:
 
 
 def _csv_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    reader = csv.reader(text.split("\n"))
     heading: list[str] = []
-    for cells in reader:
-        where = f"{path}:{reader.line_num}"
-        cells = [cell.strip() for cell in cells]
-        if not any(cells) or cells[0].startswith("#"):
-            continue
+    for number, cells in csv_rows(text, path):
+        where = f"{path}:{number}"
         if not heading:
             heading = cells
             separator = next((each for each in _OTHER_SEPARATORS if len(cells) == 1 and each in cells[0]), None)
             if separator:
                 raise InputError(f"{where}: cells are separated by {separator!r}; expected commas")
-            _check_keys(heading, where)
-        elif len(cells) != len(heading):
-            raise InputError(
-                f"{where}: {len(cells)} cells under {len(heading)} headings; expected a cell for each, empty where there is nothing to say"
-            )
+            check_columns(heading, where, _NEEDED, _COLUMNS)
         else:
+            check_cells(cells, heading, where)
             row: dict[str, Any] = {key: cell for key, cell in zip(heading, cells, strict=True) if cell}
             row["after"] = row.get("after", "").split()
             yield where, row
@@ -76,27 +68,13 @@ def _json_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if not line.strip():
             continue
         where = f"{path}:{number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: not JSON: {error}") from None
+        row = parse_json(line, path, number)
         if not isinstance(row, dict):
             raise InputError(f"{where}: {line.strip()!r:.80}; expected a JSON object with {', '.join(_COLUMNS)}")
-        _check_keys(list(row), where)
+        check_columns(list(row), where, _NEEDED, _COLUMNS)
         if not isinstance(row.get("after", []), list):
             raise InputError(f"{where}: after is {row['after']!r}; expected a list of ids")
         yield where, row
-
-
-def _check_keys(keys: Sequence[str], where: str) -> None:
-    for key in keys:
-        if key not in _COLUMNS:
-            raise InputError(f"{where}: unknown column {key!r:.80}; {suggestion(key, _COLUMNS)}")
-    if len(set(keys)) < len(keys):
-        raise InputError(f"{where}: a column is given twice")
-    for key in _NEEDED:
-        if key not in keys:
-            raise InputError(f"{where}: {key} is missing; expected {', '.join(_NEEDED)}, and of {', '.join(_COLUMNS)} what is wanted")
 
 
 def _flow(row: Mapping[str, Any], where: str, ids: Mapping[Id, int], npus: int) -> Flow:

@@ -17,10 +17,11 @@ import pluggy
 
 from astra_sim import hookspecs
 from astra_sim._boundary import call, in_words
-from astra_sim.errors import PluginError, suggestion, warn
+from astra_sim.errors import InputError, PluginError, suggestion, warn
 from astra_sim.providers import FileFormat, Provider, SchedulerProvider
 from astra_sim.setup.entry_points import EntryPoint, entry_points
 from astra_sim.setup.known_components import BUILT_IN, install_hint
+from astra_sim.setup.plugin_files import PluginChoice
 
 KINDS = {
     "workload": "astra_workloads",
@@ -38,12 +39,16 @@ KINDS = {
 }
 """Kinds of components and the hooks that offer them."""
 
+_ENTRY_POINTS = "the entry points of installed packages"
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
 @attrs.frozen
 class PluginInfo:
-    """A plugin that was found: its entry point, its distribution, and the error if it failed to import or answer."""
+    """A plugin that was found: its entry point, its distribution, and the error if it failed to import or answer.
+
+    `file` is its path where it is a single file (`-p FILE`), whose name stands for the distribution.
+    """
 
     name: str
     module: str
@@ -51,6 +56,7 @@ class PluginInfo:
     version: str
     error: str | None = None
     details: str = ""
+    file: str = ""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -84,8 +90,58 @@ class Plugins:
         self._infos: list[PluginInfo] = []
         self._offers: dict[str, dict[str, list[_Offer]]] = {}
         self._untold: dict[str, bool] = {}
+        self._choices: dict[str, PluginChoice] = {}
+        self._off: set[str] = set()  # distributions with plugins that are switched off
         self.known_specs: dict[tuple[str, str], tuple[Provider, Any]] = {}
         """What specs of components mean, by kind and text (`specs.component_of`); emptied where other plugins come."""
+
+    @property
+    def choices(self) -> tuple[PluginChoice, ...]:
+        """The plugin files of this process, and the plugins that are switched off, in the order in which they were chosen."""
+        return tuple(self._choices.values())
+
+    def choose(self, choices: Iterable[PluginChoice]) -> None:
+        """Add plugin files, and switch plugins off. A file of the name of an earlier one takes its place.
+
+        Raises InputError for a name that no installed plugin or distribution has, PluginError where a file cannot be run.
+        """
+        for choice in choices:
+            if self._choices.get(choice.name) == choice:
+                continue
+            if choice.source is None:
+                self._switch_off(choice.name)
+            else:
+                self._add_file(choice)
+            self._choices[choice.name] = choice
+        self._forget()
+
+    def _switch_off(self, name: str) -> None:
+        entries = call(_ENTRY_POINTS, entry_points)
+        known = {each for entry in entries for each in (entry.name, entry.distribution)}
+        if _normal(name) not in map(_normal, known):
+            raise InputError(f"-p no:{name}: no installed plugin or distribution has this name; {suggestion(name, known)}")
+        self._off |= {_normal(each.distribution) for each in entries if _normal(name) in (_normal(each.name), _normal(each.distribution))}
+        for info in [each for each in self._infos if not each.file and _normal(name) in (_normal(each.name), _normal(each.distribution))]:
+            self._remove(info.name)
+
+    def _add_file(self, choice: PluginChoice) -> None:
+        self._discover()
+        module = choice.module()
+        for info in [each for each in self._infos if each.file and each.distribution == choice.name]:
+            self._remove(info.name)
+        name = module.__name__ if not self._manager.has_plugin(module.__name__) else f"{module.__name__}@{choice.name}"
+        self._infos.append(PluginInfo(name, module.__name__, choice.name, "file", file=choice.path))
+        self._manager.register(module, name)
+        self._check_hooks(module, name)
+        if not any(each.plugin_name == name for hook in KINDS.values() for each in getattr(self._manager.hook, hook).get_hookimpls()):
+            self._remove(name)
+            raise PluginError(f"plugin file {choice.path}: no function is marked with @hookimpl; expected hooks such as astra_collectives")
+
+    def _remove(self, name: str) -> None:
+        """Take away a plugin that is there, whether it could be imported or not."""
+        if self._manager.has_plugin(name):
+            self._manager.unregister(name=name)
+        self._infos = [info for info in self._infos if info.name != name]
 
     def register(self, plugin: object, name: str | None = None) -> None:
         """Add a plugin by hand: a module or an object with hook implementations."""
@@ -148,12 +204,14 @@ class Plugins:
         broken = [info.name for info in self._infos if info.error is not None]
         also = f" (broken plugins, see 'astra plugins': {', '.join(broken)})" if broken else ""
         remedy = self.install_hint(kind, name) or suggestion(name, known)
+        off = [f"-p no:{choice.name}" for choice in self.choices if choice.source is None]
+        also += f" (switched off: {', '.join(off)})" if off else ""
         raise PluginError(f"there is no {_words(kind)} plugin {name!r}; {remedy}{also}")
 
     def install_hint(self, kind: str, name: str) -> str | None:
         """What to install for a component of ours that is not there, in words; None where its package is there, or none of ours has it."""
         self._discover()
-        installed = {_normal(info.distribution) for info in self._infos}
+        installed = {_normal(info.distribution) for info in self._infos} | self._off
         return install_hint(kind, name, installed.__contains__)
 
     def owner(self, kind: str, name: str) -> str:
@@ -191,7 +249,10 @@ class Plugins:
         if not self._load:
             return
         self._load = False
-        for entry in call("the entry points of installed packages", entry_points):
+        off = {_normal(choice.name) for choice in self.choices if choice.source is None}
+        for entry in call(_ENTRY_POINTS, entry_points):
+            if off & {_normal(entry.name), _normal(entry.distribution)}:
+                continue
             taken = any(info.name == entry.name for info in self._infos)
             name = f"{entry.name}@{entry.distribution}" if taken else entry.name
             self._infos.append(PluginInfo(name, entry.value, entry.distribution, entry.version))
@@ -304,3 +365,12 @@ def _words(kind: str) -> str:
 def shared_plugins() -> Plugins:
     """The plugins of this process, found once."""
     return Plugins()
+
+
+def use_plugins(*words: str | os.PathLike[str]) -> None:
+    """Choose plugins for this process, as `astra -p WORD`: the path of a Python file with hooks, or `no:NAME` to switch a plugin off.
+
+    Processes of sweeps and of Dask have the same ones. Raises InputError where there is no such file or plugin, PluginError where the file
+    cannot be run.
+    """
+    shared_plugins().choose([PluginChoice.of(word) for word in words])

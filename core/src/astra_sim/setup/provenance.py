@@ -67,7 +67,10 @@ class Provenance:
             given = self._experiment.sections["workload"]
             tables["workload"] = _as_given(tables["workload"], given, self._taken, self._offered)
         inputs = [files.table() for files in self._inputs]
-        return Origin(tables, versions(self._plugins, tables["run"]["engine"]), inputs, invocation(self._folder, self._time))
+        told = invocation(self._folder, self._time)
+        if self._plugins.choices:
+            told["plugins"] = [choice.word for choice in self._plugins.choices]
+        return Origin(tables, versions(self._plugins, tables["run"]["engine"]), inputs, told)
 
     def changed_inputs(self) -> list[str]:
         """What differs in the files of an experiment that was read from a result, a line for each option."""
@@ -130,7 +133,8 @@ def invocation(folder: str, seconds: float) -> Table:
 def versions(plugins: Plugins, engine: str, edited: bool = False) -> Table:
     """The versions of astra, of Python and of every distribution with plugins, and the engine that runs where `engine` is chosen.
 
-    `sources` has digests of the source of distributions that may change without a new version: editable installations, folders. They are
+    `sources` has digests of the source of distributions that may change without a new version: editable installations, folders, and of
+    plugin files, which stand among distributions by their names. They are
     those of the code when this process asked first; `edited`: as it is now, for what other processes run.
     """
     import platform
@@ -142,7 +146,7 @@ def versions(plugins: Plugins, engine: str, edited: bool = False) -> Table:
         "python": platform.python_version(),
         "engine": "compiled" if engine != "python" and has_compiled() else "python",
         "plugins": {info.distribution: info.version for info in plugins.infos() if info.module},
-        "sources": dict(_sources(_modules(plugins))),
+        "sources": dict(_sources(_modules(plugins))) | {each.name: each.digest for each in plugins.choices if each.source is not None},
     }
 
 
@@ -158,7 +162,7 @@ def _modules(plugins: Plugins) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The modules of each distribution with plugins, and of the kernel."""
     found: dict[str, list[str]] = {_KERNEL: [__name__]}
     for info in plugins.infos():
-        if info.module:
+        if info.module and not info.file:
             found.setdefault(info.distribution, []).append(info.module)
     return tuple((distribution, tuple(sorted(modules))) for distribution, modules in sorted(found.items()))
 

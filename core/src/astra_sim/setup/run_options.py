@@ -27,6 +27,9 @@ class RunOptions:
     symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
     strict: bool = option(False, help="findings of the physics audit are an error")
     groups: dict[str, Any] = option(factory=dict, help="communicator groups: the NPUs of each by name, or their file (JSON, TOML)")
+    slow_npus: str = option(
+        "", help="NPUs whose compute takes so many times as long, always or in a window: 3:1.5, 8-15:2@10ms-20ms (all: every NPU)"
+    )
     engine: str = option(
         "auto", choices=("auto", "python", "compiled"), help="which engine runs; auto: the compiled one where it is installed"
     )

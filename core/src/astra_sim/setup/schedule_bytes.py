@@ -7,12 +7,14 @@ Three names of pieces have a meaning of their own:
 
 * `(PARTS[i], p)`: a part of piece p. A schedule that all ranks share may cut every piece in two such parts.
 * `(ALL, p)`: the network joins piece p of all ranks; the message stands for what the rank gives and for what it gets.
-* `UNNAMED`: data of which only the bytes are known. Messages of that kind are not compared, nor schedules that have one.
+* `UNNAMED`: data of which only the bytes are known, or `(UNNAMED, share)`: they are that share of the bytes for which they stand, as those
+  of compressed data. Messages of that kind are not compared, but counted with all that a rank sends and receives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 from astra_sim.errors import ScheduleError
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, default_output_bytes
@@ -31,19 +33,22 @@ def performed(schedule: Schedule, request: Request) -> Request:
     return Request(schedule.collective, request.ranks, request.bytes, request.direction, request.instance, request.in_group)
 
 
-def check_bytes(schedule: Schedule, request: Request) -> None:
+def check_bytes(schedule: Schedule, request: Request, scales: bool = True) -> None:
     """Raise ScheduleError where messages are larger or smaller than their pieces, or too few bytes are sent or left at the end.
 
+    Where messages do not grow with the collective (not `scales`), those of unnamed data have the bytes that the algorithm says.
     Of a repeated step only the first and the last message are checked, so that the time grows with the steps, not with the messages.
     """
     if schedule.ranks < 2:
         return
     request = performed(schedule, request)
     cut = cut_of(schedule)
-    for rank, program in schedule.first_places():
-        who = "every rank" if schedule.is_shared else f"rank {rank}"
-        if _compare_messages(program, request, cut, who):
-            _check_totals(program, request, cut, who)
+    places = [(program, "every rank" if schedule.is_shared else f"rank {rank}") for rank, program in schedule.first_places()]
+    shares = [_compare_messages(program, request, cut, who) for program, who in places]
+    smallest = min((share for share in shares if share is not None), default=None)
+    if scales or smallest is None:
+        for program, who in places:
+            _check_totals(program, request, cut, who, smallest)
     expected = default_output_bytes(request)
     if abs(schedule.output_bytes - expected) > _ROUNDING * cut * schedule.ranks:
         raise ScheduleError(f"{_asked(request)}: output_bytes is {schedule.output_bytes}; expected {expected}")
@@ -105,7 +110,7 @@ def _expected(names: Sequence[Hashable], request: Request, cut: int) -> tuple[in
         return None
     pieces = cut if request.collective is Collective.ALL_GATHER else cut * request.ranks
     floor, ceiling = request.bytes // pieces, -(-request.bytes // pieces)
-    if _is_unnamed(names):
+    if unnamed_share(names) is not None:
         return None
     least = count
     most = count * (ceiling + _ROUNDING)
@@ -115,8 +120,25 @@ def _expected(names: Sequence[Hashable], request: Request, cut: int) -> tuple[in
     return max(0, least * (floor - _ROUNDING)), most, count
 
 
-def _is_unnamed(names: Sequence[Hashable]) -> bool:
-    return not isinstance(names, range) and UNNAMED in names
+def is_unnamed(name: Hashable) -> bool:
+    """Whether a name is that of data of which only the bytes are known."""
+    return name == UNNAMED or (type(name) is tuple and len(name) == 2 and name[0] == UNNAMED)
+
+
+def unnamed_share(names: Iterable[Hashable]) -> float | None:
+    """The share that the bytes of unnamed data are of those for which they stand; None where all pieces have names.
+
+    Raises ScheduleError for a share that cannot be.
+    """
+    if isinstance(names, range):
+        return None
+    for name in names:
+        if is_unnamed(name):
+            share: Any = name[1] if isinstance(name, tuple) else 1
+            if type(share) not in (int, float) or not 0 < share <= 1:
+                raise ScheduleError(f"a message names the pieces {name!r}; expected a share above 0 and at most 1")
+            return float(share)
+    return None
 
 
 def _is_numbered(name: Hashable) -> bool:
@@ -124,8 +146,9 @@ def _is_numbered(name: Hashable) -> bool:
     return type(name) is int or (type(name) is tuple and len(name) == 2 and type(name[0]) is int)
 
 
-def _compare_messages(program: RankProgram, request: Request, cut: int, who: str) -> bool:
-    """Compare messages with their pieces. Returns whether the bytes of all of them are known."""
+def _compare_messages(program: RankProgram, request: Request, cut: int, who: str) -> float | None:
+    """Compare messages with their pieces. Returns the smallest share of unnamed data; None where all have names."""
+    smallest = None
     one_piece: set[int] = set()  # sizes of messages with one numbered piece that have been compared
     for step in program.steps:
         if step.send_to is None:
@@ -136,21 +159,33 @@ def _compare_messages(program: RankProgram, request: Request, cut: int, who: str
             one_piece.add(step.bytes)
         for repetition in {0, step.times - 1} if callable(step.pieces) else (0,):
             names = _known(step.pieces_of(repetition))
-            if _is_unnamed(names):
-                return False
-            check_message(step.bytes, names, request, cut, who)
-    return True
+            share = unnamed_share(names)
+            if share is None:
+                check_message(step.bytes, names, request, cut, who)
+            else:
+                smallest = share if smallest is None else min(share, smallest)
+    return smallest
 
 
-def _check_totals(program: RankProgram, request: Request, cut: int, who: str) -> None:
-    """Compare what a rank sends and receives with the least that the collective needs."""
-    sent = sum(step.bytes * step.times for step in program.steps if step.send_to is not None)
-    received = sum(step.bytes * step.times for step in program.steps if step.receive_from is not None)
+def _check_totals(program: RankProgram, request: Request, cut: int, who: str, smallest: float | None) -> None:
+    """Compare what a rank sends and receives with the least that the collective needs.
+
+    Unnamed data counts for what it stands for: sent, by the share that its message names; received, by the smallest of the schedule.
+    """
+    sent = received = 0.0
+    for step in program.steps:
+        size = step.bytes * step.times
+        if step.receive_from is not None:
+            received += size
+        if step.send_to is not None:
+            sent += size if smallest is None else size / (unnamed_share(_known(step.pieces_of(0))) or 1)
+    received /= smallest or 1
     least_sent, least_received = _least(request)
     slack = 2 * _ROUNDING * request.ranks * cut
-    for size, least, verb in ((sent, least_sent, "sends"), (received, least_received, "receives")):
-        if size < least - slack:
-            raise ScheduleError(f"{_asked(request)}: {who} {verb} {size} bytes; expected at least {least}")
+    remedy = "" if smallest is None else f" (data that is compressed names the piece ({UNNAMED!r}, share of its bytes))"
+    for total, least, verb in ((sent, least_sent, "sends"), (received, least_received, "receives")):
+        if total < least - slack / (smallest or 1):
+            raise ScheduleError(f"{_asked(request)}: {who} {verb} {total:.0f} bytes; expected at least {least}{remedy}")
 
 
 def _least(request: Request) -> tuple[int, int]:

@@ -10,7 +10,6 @@ import functools
 import importlib.util
 import json
 import os
-import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 
 _BINARIES = (".so", ".pyd", ".dylib", ".dll")
@@ -53,6 +52,7 @@ def binary_digests(modules: Mapping[str, Iterable[str]]) -> dict[str, str]:
 def _project(distribution: str) -> str | None:
     """The folder that a distribution is an editable installation of, "" for another one that its version does not identify, or None."""
     import importlib.metadata  # which takes longer to import than a short run
+    import urllib.parse
 
     try:
         metadata = importlib.metadata.distribution(distribution)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra_sim.errors import InputError, PluginError, located
-from astra_sim.files import ReadTexts, Table, parse_json, parse_toml, read_text
+from astra_sim.files import ReadTexts, Table, is_whole, parse_json, parse_toml, read_text
 from astra_sim.options import Typed, can_be_kept
 from astra_sim.providers import Provider, options_of
 from astra_sim.setup.plugins import Plugins
@@ -90,7 +90,7 @@ def sizes_of(value: Any, where: str) -> list[int]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not parts:
         raise InputError(f"{where} is {value!r}; expected a list of whole numbers, such as [8, 2]")
-    sizes: list[Any] = [int(part) if isinstance(part, str) and part.strip().isdecimal() else part for part in parts]
+    sizes: list[Any] = [int(part) if isinstance(part, str) and is_whole(part.strip()) else part for part in parts]
     if any(type(size) is not int for size in sizes):
         raise InputError(f"{where} is {value!r}; expected a list of whole numbers, such as [8, 2]")
     return sizes

@@ -12,6 +12,7 @@ import click
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.options import describe_options
 from astra_sim.providers import FileFormat, Provider, load
+from astra_sim.setup.experiment import SECTIONS
 from astra_sim.testing.contracts import CONTRACTS, OptionsRefused, run_contract
 
 
@@ -21,9 +22,7 @@ def check_component(kind: str, component: Provider | FileFormat) -> str:
     Returns why its contract was not run, "" where it was. Raises an exception that says what is wrong.
     """
     if isinstance(component, FileFormat):
-        load(component.read, component.name)
-        if component.is_of(""):
-            raise PluginError("it recognises an empty text as its own")
+        _check_format(component)
         return ""
     if not component.summary:
         raise PluginError("it has no summary")
@@ -34,8 +33,8 @@ def check_component(kind: str, component: Provider | FileFormat) -> str:
         if option.default == "required" and "." not in option.name:
             required.append(option.name)
     factory = component.load_factory()
-    if kind == "command" and not isinstance(factory, click.Command):
-        raise PluginError(f"it is {factory!r}, which is not a click command")
+    if kind == "command":
+        _check_command(factory, component.name)
     if kind not in CONTRACTS:
         return ""
     with tempfile.TemporaryDirectory(prefix="astra-check-") as folder:
@@ -51,6 +50,33 @@ def check_component(kind: str, component: Provider | FileFormat) -> str:
     except OptionsRefused as error:
         return f"its contract was not run: {error}; it offers no examples"
     return ""
+
+
+_OF_NOBODY = ("", "\n", "lorem ipsum dolor\n", "<nothing/>\n", "a,b\n1,2\n", "\x00\ufffd\x7f")
+"""Texts that no format can tell from those of others."""
+
+
+def _check_format(component: FileFormat) -> None:
+    """Raise PluginError unless a file format loads, fills sections that there are, and leaves the files of others alone."""
+    load(component.read, component.name)
+    if not component.summary:
+        raise PluginError("it has no summary")
+    if not component.kinds or not set(component.kinds) <= set(SECTIONS):
+        raise PluginError(f"its kinds are {component.kinds!r}; expected some of {', '.join(SECTIONS)}")
+    for text in _OF_NOBODY:
+        if component.is_of(text):
+            raise PluginError(f"it recognises {'an empty text' if not text else repr(text)} as its own")
+
+
+def _check_command(factory: object, name: str) -> None:
+    """Raise PluginError unless this is a click command that can be asked for help."""
+    if not isinstance(factory, click.Command):
+        raise PluginError(f"it is {factory!r}, which is not a click command")
+    from click.testing import CliRunner
+
+    done = CliRunner().invoke(factory, ["--help"], prog_name=f"astra {name}")
+    if done.exit_code:
+        raise PluginError(f"--help ends with exit status {done.exit_code}: {done.output.strip() or done.exception}")
 
 
 def _run(kind: str, component: Provider, options: Mapping[str, Any]) -> None:

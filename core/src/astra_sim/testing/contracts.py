@@ -30,8 +30,8 @@ from astra_sim.testing.orders import check_dimension_order, check_queue_order
 from astra_sim.testing.plans import check_system
 from astra_sim.testing.programs import check_alike, check_training_loop, check_workload
 from astra_sim.testing.reports import check_report
-from astra_sim.testing.requirement import require
-from astra_sim.testing.topologies import check_dimensions, check_hops, check_links, check_queue_directions, check_symmetry
+from astra_sim.testing.requirement import require, require_figures
+from astra_sim.testing.topologies import check_dimensions, check_hops, check_links, check_made_alike, check_queue_directions, check_symmetry
 
 
 class OptionsRefused(InputError):
@@ -110,7 +110,10 @@ class SystemContract(ComponentContract):
 
 
 class CollectiveContract(ComponentContract):
-    """A collective moves every piece where it belongs in messages of its size, on all numbers of `ranks` that it does not refuse."""
+    """A collective moves every piece where it belongs in messages of its size, on all numbers of `ranks` that it does not refuse.
+
+    Its schedules depend on nothing but the request, and are not changed after it has given them.
+    """
 
     kind = "collective"
     ranks: ClassVar[tuple[int, ...]] = RANKS
@@ -118,7 +121,8 @@ class CollectiveContract(ComponentContract):
     def test_pieces_end_where_they_should(self) -> None:
         """Real pieces are moved along every schedule."""
         factory = self.provider.load_factory()
-        check_collective(factory if self.given is None else lambda request: factory(request, self.given), self.ranks)
+        scales = getattr(self.provider, "scales", True)
+        check_collective(factory if self.given is None else lambda request: factory(request, self.given), self.ranks, scales)
 
 
 class SchedulerContract(ComponentContract):
@@ -143,6 +147,9 @@ class TopologyContract(ComponentContract):
     @cached_property
     def dimensions(self) -> Sequence[Dimension]:
         """The dimensions under test."""
+        return self._made()
+
+    def _made(self) -> Sequence[Dimension]:
         made = self.make()
         return check_dimensions(dimensions_of(made, self.name, shared_plugins()) if isinstance(made, Preset) else made)
 
@@ -161,6 +168,10 @@ class TopologyContract(ComponentContract):
         """Peers said to be symmetric are as far away from everywhere."""
         for dimension in self.dimensions:
             check_symmetry(dimension)
+
+    def test_it_is_made_alike(self) -> None:
+        """The same options give the same dimensions."""
+        check_made_alike(self.dimensions, self._made())
 
 
 class NetworkContract(ComponentContract):
@@ -201,9 +212,7 @@ class NetworkContract(ComponentContract):
 
     def test_figures_have_names(self) -> None:
         """Statistics and reports are tables by name, and links have shares of time in which they were busy."""
-        statistics = self.network.statistics()
-        right = isinstance(statistics, dict) and all(isinstance(name, str) for name in statistics)
-        require(right, f"statistics returned {statistics!r}; expected figures by name")
+        require_figures(self.network.statistics(), "statistics returned")
         reports = self.network.reports() if isinstance(self.network, EventNetwork) else {}
         right = isinstance(reports, dict) and all(isinstance(text, str) for item in reports.items() for text in item)
         require(right, f"reports returned {reports!r}; expected texts by name")
@@ -224,6 +233,10 @@ class ComputeContract(ComponentContract):
         model = self.make()
         require(isinstance(model, Compute), f"it made {model!r}, which is not a Compute")
         check_compute(model, (self.work,) if self.work else SERIES)
+
+    def test_figures_have_names(self) -> None:
+        """Statistics are figures by name."""
+        require_figures(self.make().statistics(), "statistics returned")
 
 
 class MemoryContract(ComponentContract):
@@ -287,6 +300,7 @@ def run_contract(kind: str, provider: Any, options: Mapping[str, Any]) -> None:
     for name in _tests_of(type(contract)):
         try:
             getattr(contract, name)()
+            getattr(contract, "platform", PLATFORM).check_unchanged()
         except AssertionError as error:
             raise PluginError(str(error)) from None
 

@@ -10,7 +10,7 @@ from astra_sim._boundary import picoseconds
 from astra_sim.engine.interface import advance, inject
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, Network, RouteDelayNetwork
-from astra_sim.platform import Platform
+from astra_sim.platform import GroupShape, Platform
 from astra_sim.schedule import Collective
 from astra_sim.testing.requirement import require
 from astra_sim.units import PS_PER_NS
@@ -140,14 +140,15 @@ def check_delays(network: RouteDelayNetwork) -> None:
     functions = None if table is None else FunctionTable(table)
     if functions is not None:
         functions.require("delay")
+    asked: dict[tuple[int, int, int], tuple[int, str]] = {}
     for source, destination in pairs(network.platform):
         delays = [network.message_delay(source, destination, size) for size in (0, *SIZES, 10**9)]
         way = f"from NPU {source} to NPU {destination}"
         for size, delay, larger, longer in zip((0, *SIZES), delays, (*SIZES, 10**9), delays[1:], strict=False):
             require(delay <= longer, f"{larger} bytes {way} take {longer} ps, and {size} bytes {delay} ps; expected no less for more")
-        again = network.route_delay(*network.platform.route(source, destination), SIZES[2])
-        require(round(again) == delays[3], f"{SIZES[2]} bytes {way} take {delays[3]} ps, and when asked for again {again} ps")
-        parts = network.delay_parts(*network.route(source, destination), SIZES[2])
+        where = (source, destination) if network.delays_by_pair else network.route(source, destination)
+        asked |= {(*where, size): (delays[place], way) for place, size in enumerate((0, *SIZES))}
+        parts = None if network.delays_by_pair else network.delay_parts(*where, SIZES[2])
         if parts is not None:
             taken = parts.memory_ps or parts.latency_ps + parts.bandwidth_ps
             right = min(parts) >= 0 and abs(taken - delays[3]) <= _ROUNDED_PS
@@ -155,6 +156,10 @@ def check_delays(network: RouteDelayNetwork) -> None:
         if functions is not None:
             told = functions.delay(source, destination, SIZES[2])
             require(told == delays[3], f"{SIZES[2]} bytes {way} take {delays[3]} ps, and by its function table {told} ps")
+    ask = network.pair_delay if network.delays_by_pair else network.route_delay
+    for (one, other, size), (delay, way) in reversed(asked.items()):
+        again = ask(one, other, size)
+        require(round(again) == delay, f"{size} bytes {way} take {delay} ps, and when asked for again {again} ps")
 
 
 def check_lone_messages(network: EventNetwork) -> None:
@@ -170,8 +175,12 @@ def check_lone_messages(network: EventNetwork) -> None:
 
 
 def check_prices(network: Network) -> None:
-    """Raise AssertionError unless whole collectives that a network prices take times that do not shrink with size."""
+    """Raise AssertionError unless whole collectives that a network prices take times that do not shrink with size.
+
+    When asked again it must give the same.
+    """
     platform = network.platform
+    asked: list[tuple[str, Collective, int, GroupShape, int | None]] = []
     for collective in Collective:
         for logical in (*platform.logical_dimensions(), platform.whole()):
             shape = platform.shape(logical)
@@ -179,11 +188,15 @@ def check_prices(network: Network) -> None:
             for size in SIZES if logical.size > 1 else ():
                 what = f"the time of an {collective} of {size} bytes on {shape.ranks} ranks in {shape.nodes} nodes"
                 time = network.collective_ps(collective, size, shape)
+                asked.append((what, collective, size, shape, time))
                 if time is None:
                     continue
                 took = picoseconds(time, what)
                 require(took >= before, f"{what} is {took} ps, and that of {size_before} bytes {before} ps; expected no less for more")
                 before, size_before = took, size
+    for what, collective, size, shape, time in reversed(asked):
+        again = network.collective_ps(collective, size, shape)
+        require(again == time, f"{what} is {time} ps, and when asked for again {again} ps")
 
 
 def check_runs_are_alike(network: EventNetwork) -> None:

@@ -32,7 +32,8 @@ def check_compute(model: Compute, series: Sequence[Sequence[Work]] = SERIES) -> 
 
     Work that the model lacks figures for is passed over, but it must know the time of some. Raises PluginError where a time is none.
     """
-    reasons, known = [], 0
+    reasons: list[str] = []
+    known: list[tuple[Work, int]] = []
     for works in series:
         before, before_work = 0, works[0]
         for work in works:
@@ -44,7 +45,11 @@ def check_compute(model: Compute, series: Sequence[Sequence[Work]] = SERIES) -> 
                 continue
             require(took == again, f"{work} takes {took} ps, and when asked for again {again} ps")
             require(took >= before, f"{work} takes {took} ps, and {before_work} {before} ps; expected no less for more")
-            before, before_work, known = took, work, known + 1
+            before, before_work = took, work
+            known.append((work, took))
+    for work, took in reversed(known):
+        again = _duration(model, work)
+        require(took == again, f"{work} takes {took} ps, and when asked for again, after others, {again} ps")
     require(known, f"it knows the time of no work: {'; '.join(dict.fromkeys(reasons))}")
 
 
@@ -72,11 +77,16 @@ def check_memory(model: Memory) -> None:
 
 def _check_growing(what: str, time_of: Callable[[int], int]) -> None:
     before = size_before = 0
+    times = {}
     for size in _BYTES:
         took, again = time_of(size), time_of(size)
         require(took == again, f"{what} {size} bytes takes {took} ps, and when asked for again {again} ps")
         require(took >= before, f"{what} {size} bytes takes {took} ps, and {size_before} bytes {before} ps; expected no less for more")
         before, size_before = took, size
+        times[size] = took
+    for size, took in reversed(times.items()):
+        again = time_of(size)
+        require(took == again, f"{what} {size} bytes takes {took} ps, and when asked for again, after others, {again} ps")
 
 
 def check_ports(model: Memory) -> None:

@@ -23,6 +23,7 @@ def check_queue_order(order: Order) -> None:
     Priorities are compared only: others that are ordered alike give the same place.
     """
     draw = random.Random(1)
+    asked = []
     for _ in range(_QUEUES):
         jobs = [_job(draw) for _ in range(draw.randint(0, _LONGEST))]
         started, job = draw.randint(0, len(jobs)), _job(draw)
@@ -34,6 +35,10 @@ def check_queue_order(order: Order) -> None:
         *others, other = [each._replace(priority=3 * each.priority + 7) for each in (*jobs, job)]
         moved = _place(order, others, started, other)
         require(place == moved, f"{queue} it gave place {place}, and {moved!r} with other priorities that are ordered alike")
+        asked.append((queue, jobs, started, job, place))
+    for queue, jobs, started, job, place in reversed(asked):
+        again = _place(order, jobs, started, job)
+        require(place == again, f"{queue} it gave place {place}, and when asked again, after others, {again!r}")
 
 
 def _job(draw: random.Random) -> Job:
@@ -80,7 +85,9 @@ def _chunks(
     total, chunks = rest, []
     order.begin(collective, 0)
     while rest > 0:
-        taken, way = order.chunk(collective, rest, size, dimensions, usable)
+        given = list(dimensions), list(usable)
+        taken, way = order.chunk(collective, rest, size, *given)
+        require(given == (list(dimensions), list(usable)), f"{collective}: it changed the lists that it was given")
         asked = f"{collective}: of {rest} bytes left, with {size} asked for,"
         require(type(taken) is int and 0 < taken <= rest, f"{asked} it gave a chunk of {taken!r} bytes; expected 1 to {rest}")
         every = list(range(len(dimensions)))

@@ -9,7 +9,8 @@ rank r has the k from r * k on. Three names have a meaning of their own (see `as
 
 * `("lower", p)` and `("upper", p)`: the two parts of piece p. All messages of a program that all ranks share may carry such parts.
 * `(ALL, p)`: the network joins piece p of all ranks, as they have it at the start; the message brings the sum.
-* `UNNAMED`: data of which only the bytes are known. Then what is checked is that every rank hears of every other.
+* `UNNAMED` or `(UNNAMED, share)`: data of which only the bytes are known. Then what is checked is that every rank hears of every other, and
+  that enough bytes are sent in all; of messages that do not grow with the collective (not `scales`) not even that.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from collections.abc import Hashable
 
 from astra_sim.errors import ScheduleError
 from astra_sim.schedule import Collective, Peer, Request, Schedule, Step, lower
-from astra_sim.setup.schedule_bytes import ALL, PARTS, UNNAMED, check_bytes, check_message, cut_of, has_parts
+from astra_sim.setup.schedule_bytes import ALL, PARTS, UNNAMED, check_bytes, check_message, cut_of, has_parts, is_unnamed
 from astra_sim.testing.requirement import require
 
 Contents = dict[Hashable, Counter[int]]
 """What a rank holds: for each piece, how often it holds which rank's contribution."""
 
 
-def check_schedule(schedule: Schedule, request: Request) -> list[Contents]:
+def check_schedule(schedule: Schedule, request: Request, scales: bool = True) -> list[Contents]:
     """Run a schedule and check its outcome. Returns what each rank holds at the end.
 
     After an all-reduce every rank holds every rank's contribution to every piece exactly once; after a reduce-scatter the ranks hold one
@@ -35,7 +36,7 @@ def check_schedule(schedule: Schedule, request: Request) -> list[Contents]:
     """
     try:
         contents = _checked(schedule, request)
-        check_bytes(schedule, request)
+        check_bytes(schedule, request, scales)
     except ScheduleError as error:
         raise AssertionError(str(error)) from None
     return contents
@@ -125,7 +126,8 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     wire: deque[tuple[int, int, Contents]] = deque()
 
     def message(index: int, step: Step) -> Contents:
-        names = [_absolute(piece, step.send_to or Peer("shift", 0), index, n) for piece in step.pieces_of(0)]
+        to = step.send_to or Peer("shift", 0)
+        names = [UNNAMED if is_unnamed(piece) else _absolute(piece, to, index, n) for piece in step.pieces_of(0)]
         require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
         check_message(step.bytes, names, request, size_cut, f"rank {index}")
         data: Contents = {}

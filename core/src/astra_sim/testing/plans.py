@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from astra_sim._boundary import call
 from astra_sim.errors import InputError, PluginError
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
-from astra_sim.platform import Group, LogicalDimension, Platform
+from astra_sim.platform import Group, LogicalDimension, Platform, joined
 from astra_sim.schedule import Collective, Request
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSession, check_chunks
 from astra_sim.testing.bench import run_on_bench
 from astra_sim.testing.pieces import Contents, check_schedule
 from astra_sim.testing.requirement import require
 
-_BYTES = 1 << 20
+_SIZES = (1 << 20, 12345, 1 << 30)
 
 
 def operations(platform: Platform) -> Iterator[Communicate]:
-    """Every collective on all dimensions, on the last one alone, and in a group of half of the NPUs."""
+    """Every collective, of several sizes, on all dimensions, on each one alone, and in a group of half of the NPUs."""
     every = tuple(range(len(platform.dimensions)))
     half = tuple(range(0, platform.npus, 2))
-    for collective in Collective:
-        for dimensions, group in ((every, None), (every[-1:], None), (every, half)):
-            yield Communicate((), collective, _BYTES, dimensions, -1, Pass.FORWARD, group=group)
+    alone = [((number,), None) for number in every[::-1]]
+    for collective, size in itertools.product(Collective, _SIZES):
+        for dimensions, group in ((every, None), *alone, (every, half)):
+            yield Communicate((), collective, size, dimensions, -1, Pass.FORWARD, group=group)
 
 
 def check_system(system: System, platform: Platform) -> None:
@@ -32,7 +35,8 @@ def check_system(system: System, platform: Platform) -> None:
     require(isinstance(system, System), f"it made {system!r}, which is not a System")
     require(type(system.endpoint_ps) is int and system.endpoint_ps >= 0, f"endpoint_ps is {system.endpoint_ps!r}; expected at least 0")
     require(type(system.tick_ps) is int and system.tick_ps >= 1, f"tick_ps is {system.tick_ps!r}; expected at least 1")
-    served, reasons = 0, []
+    served: list[Communicate] = []
+    reasons = []
     for operation in operations(platform):
         try:
             plan = _planned(system, operation, platform)
@@ -41,10 +45,31 @@ def check_system(system: System, platform: Platform) -> None:
         except InputError as error:
             reasons.append(str(error))
             continue
-        served += 1
+        served.append(operation)
         _check_plan(plan, operation, platform)
-        run_on_bench(_alone(operation, platform), platform, system)
+        again = _planned(system, operation, platform)
+        require(_outline(plan) == _outline(again), f"{name_of(operation)}: a second session plans it in another way; expected the same")
+        if operation.bytes == _SIZES[0]:
+            run_on_bench(_alone(operation, platform), platform, system)
     require(served, f"it does no collective: {'; '.join(dict.fromkeys(reasons))}")
+    _check_one_after_another(system, served, platform)
+
+
+def _check_one_after_another(system: System, served: list[Communicate], platform: Platform) -> None:
+    """Raise AssertionError or PluginError unless collectives are done in any order in one session, too."""
+    random.Random(1).shuffle(served)
+    session = _session(system, platform)
+    for operation in served:
+        plan = _issued(session, operation, platform)
+        try:
+            _check_plan(plan, operation, platform)
+        except AssertionError as error:
+            raise AssertionError(f"after other collectives in its session: {error}") from None
+        logical = joined([platform.logical_dimensions()[number] for number in operation.dimensions])
+        what = Group(operation.group) if operation.group is not None else logical
+        queue, _ = call(f"{name_of(operation)}: place", session.place, operation, operation.dimensions[0], what)
+        right = type(queue) is int and -1 <= queue < len(session.queues)
+        require(right, f"{name_of(operation)}: place gives queue {queue!r}; expected -1 to {len(session.queues) - 1}")
 
 
 def name_of(operation: Communicate) -> str:
@@ -61,11 +86,20 @@ def _alone(operation: Communicate, platform: Platform) -> ExecutionGraph:
 
 
 def _planned(system: System, operation: Communicate, platform: Platform) -> list[ChunkPlan]:
-    """The chunks of a collective."""
+    """The chunks of a collective that is alone in a session."""
+    return _issued(_session(system, platform), operation, platform)
+
+
+def _session(system: System, platform: Platform) -> SystemSession:
     session: SystemSession = call("session", system.session, platform.logical_dimensions())
     require(session.queues, "its session has no queues")
     for number, queue in enumerate(session.queues):
         require(isinstance(queue, QueuePlan) and queue.slots >= 1, f"queue {number} is {queue!r}; expected a QueuePlan with a slot")
+    return session
+
+
+def _issued(session: SystemSession, operation: Communicate, platform: Platform) -> list[ChunkPlan]:
+    """The chunks of a collective, with the queues that the session has."""
     where = name_of(operation)
     chunks: list[ChunkPlan] = call(where, session.issue, operation, 0)
     try:

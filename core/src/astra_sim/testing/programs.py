@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
 
 from astra_sim._boundary import call
 from astra_sim.context import Context
 from astra_sim.errors import PluginError
-from astra_sim.graph import ExecutionGraph, Receive, Send, check_graph, peer_of
+from astra_sim.graph import ExecutionGraph, Figure, Pass, Receive, Send, check_graph, peer_of
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
 from astra_sim.platform import Platform
 from astra_sim.testing.bench import run_on_bench
-from astra_sim.testing.requirement import require
+from astra_sim.testing.requirement import require, require_figures
 
 LAYERS = tuple(
     LayerOptions(
@@ -38,7 +41,8 @@ def check_workload(graph: object, platform: Platform) -> ExecutionGraph:
         raise PluginError(str(error)) from None
     require(any(program.operations for program in graph.programs(platform.npus)), "its graph has no operations")
     _check_messages(graph, platform)
-    run_on_bench(graph, platform)
+    figures = run_on_bench(graph, platform).figures
+    require_figures({name: figure.value if isinstance(figure, Figure) else figure for name, figure in figures.items()}, "its figures are")
     return graph
 
 
@@ -70,6 +74,45 @@ def check_alike(first: ExecutionGraph, second: ExecutionGraph) -> None:
 
 def check_training_loop(write: Callable[[LayeredProgram], object], context: Context) -> None:
     """Raise AssertionError or AstraError unless a loop writes a program for every iteration, which can be run to its end."""
+    for passes in (1, context.run.passes):
+        _check_training_loop(write, attrs.evolve(context, run=attrs.evolve(context.run, passes=passes)))
+
+
+class _Watched(LayeredProgram):
+    """A program that knows for which collectives it has waited, and which it has issued."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(LAYERS, context, "training loop")
+        self.issued: set[tuple[int, Pass]] = set()
+        self.not_blocking: set[tuple[int, Pass]] = set()
+        self.awaited: set[tuple[int, Pass]] = set()
+
+    def communicate(self, layer: int, training_pass: Pass, dimensions: Sequence[int], *, blocking: bool = False, **more: Any) -> None:
+        """As `LayeredProgram`."""
+        super().communicate(layer, training_pass, dimensions, blocking=blocking, **more)
+        self.issued.add((layer, training_pass))
+        if not blocking:
+            self.not_blocking.add((layer, training_pass))
+
+    def wait(self, layer: int, training_pass: Pass, *, until_first: bool = False) -> None:
+        """As `LayeredProgram`."""
+        super().wait(layer, training_pass, until_first=until_first)
+        self.awaited.add((layer, training_pass))
+
+    def check_waits(self) -> None:
+        """Raise AssertionError where it waits for what is never issued.
+
+        To wait for a pass of all layers that some of them issue is right, unless others are left over.
+        """
+        left = " and ".join(f"layer {layer}, {training_pass}" for layer, training_pass in sorted(self.not_blocking - self.awaited))
+        for layer, training_pass in sorted(self.awaited - self.issued):
+            what = f"it waits for the collective of layer {layer}, {training_pass}, which it never issues"
+            require(0 <= layer < len(LAYERS), f"{what}; there are {len(LAYERS)} layers")
+            require(any(issued == training_pass for _, issued in self.issued), f"{what}, nor that of another layer")
+            require(not left, f"{what}, and never for that of {left}")
+
+
+def _check_training_loop(write: Callable[[LayeredProgram], object], context: Context) -> None:
     graph = _written(write, context)
     require(graph.operations, "it wrote no operation")
     for iteration in range(context.run.passes):
@@ -82,6 +125,7 @@ def check_training_loop(write: Callable[[LayeredProgram], object], context: Cont
 
 
 def _written(write: Callable[[LayeredProgram], object], context: Context) -> ExecutionGraph:
-    program = LayeredProgram(LAYERS, context, "training loop")
+    program = _Watched(context)
     call("training loop", write, program)
+    program.check_waits()
     return program.build()

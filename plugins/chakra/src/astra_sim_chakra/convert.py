@@ -31,18 +31,20 @@ from astra_sim.toml_text import to_toml
 from astra_sim_chakra.embedded import embedded_workload, workload_metadata
 from astra_sim_chakra.flexflow import NS, read_flexflow
 from astra_sim_chakra.graph_nodes import graph_nodes
-from astra_sim_chakra.messages import Attribute
+from astra_sim_chakra.mlcommons_text import MlcommonsText
 from astra_sim_chakra.pytorch.commands import replay_lines
 from astra_sim_chakra.pytorch.converting import convert as convert_linked
-from astra_sim_chakra.pytorch.host import host_of, read_host
-from astra_sim_chakra.pytorch.kineto import read_kineto
-from astra_sim_chakra.pytorch.linking import link
+from astra_sim_chakra.pytorch.host import host_of
+from astra_sim_chakra.pytorch.json_files import read_json
+from astra_sim_chakra.pytorch.kineto import kineto_of, read_kineto
+from astra_sim_chakra.pytorch.linking import link, link_alone
 from astra_sim_chakra.pytorch.replay import replay
 from astra_sim_chakra.ranks import extension_of, find_ranks, load_ranks, rank_path
 from astra_sim_chakra.text_workload import to_text
 from astra_sim_chakra.trace import ONE_AT_A_TIME, Metadata
 from astra_sim_chakra.trace_files import load_trace
 from astra_sim_chakra.trace_json import from_json, is_trace, parse_document, to_json
+from astra_sim_chakra.wire import Attribute
 from astra_sim_chakra.writer import DEFAULT_METADATA, encode_nodes, trace_of, write_encoded, write_trace
 
 SOURCES = ("text", "toml", "json", "chakra", "flexflow", "pytorch")
@@ -65,6 +67,7 @@ class Request:
     time_unit: str | None
     kineto: str | None
     rank: int | None
+    mlcommons: int | None
 
 
 @click.command(short_help="Convert workloads and traces: text of ASTRA-sim 1.0, TOML, Chakra, JSON.")
@@ -99,6 +102,12 @@ class Request:
 )
 @click.option("--kineto", metavar="FILE", type=click.Path(), help="Kineto file that belongs to the PyTorch execution trace SOURCE.")
 @click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace.  [default: what Kineto recorded, else 0]")
+@click.option(
+    "--mlcommons",
+    metavar="N",
+    type=click.IntRange(1),
+    help="From text: traces of N ranks as MLCommons' text converter makes them, instead of those that ASTRA-sim 1.0 would run.",
+)
 @json_option
 @quiet_option
 def convert(
@@ -111,6 +120,7 @@ def convert(
     time_unit: str | None,
     kineto: str | None,
     rank: int | None,
+    mlcommons: int | None,
     as_json: bool,
     quiet: bool,
     **run: Any,
@@ -125,6 +135,7 @@ def convert(
     astra convert taskgraph.dot traces/mlp.et
     astra convert linked.json traces/bert.et --from pytorch
     astra convert et.json traces/bert.et --from pytorch --kineto kineto.json --rank 3
+    astra convert kineto.json traces/bert.et --from pytorch
 
     The traces of all ranks are named by their prefix: traces/vgg16.et means traces/vgg16.0.et, traces/vgg16.1.et, ..., unless a
     file of that very name exists. SOURCE may also be an experiment, whose workload is converted.
@@ -134,7 +145,7 @@ def convert(
         raise InputError(f"{source}: TARGET is missing; expected a name with an extension that says what to write ({_extensions(chosen)})")
     to = target_format or _format_of_target(target, chosen)
     settings = {name: value for name, value in run.items() if value is not None}
-    request = Request(source, chosen, target, to, compress, settings, assignments, time_unit, kineto, rank)
+    request = Request(source, chosen, target, to, compress, settings, assignments, time_unit, kineto, rank, mlcommons)
     _check(request)
     with Progress(enabled=not quiet) as progress:
         progress.stage("converting", simulates=False)
@@ -182,18 +193,21 @@ def _extensions(source_format: str) -> str:
 def _check(request: Request) -> None:
     """Raise InputError for an option that has no effect on this conversion."""
     to_chakra = request.target_format == "chakra"
-    unrolled = to_chakra and request.source_format in ("text", "toml", "json")
+    as_mlcommons = request.mlcommons is not None and to_chakra and request.source_format == "text"
+    unrolled = to_chakra and request.source_format in ("text", "toml", "json") and not as_mlcommons
     uses = {
         "--gzip": (request.compress, to_chakra),
         "--set": (request.assignments, unrolled),
         "--time-unit": (request.time_unit, request.source_format == "flexflow"),
         "--kineto": (request.kineto, request.source_format == "pytorch"),
         "--rank": (request.rank is not None, request.source_format == "pytorch"),
-        **{f"--{name.replace('_', '-')}": (True, unrolled) for name in request.run},
+        "--mlcommons": (request.mlcommons is not None, as_mlcommons),
+        **{f"--{name.replace('_', '-')}": (True, unrolled or (as_mlcommons and name == "passes")) for name in request.run},
     }
     for name, (is_set, used) in uses.items():
         if is_set and not used:
-            raise InputError(f"{name} has no meaning for a conversion from {request.source_format} to {request.target_format}")
+            rule = " with --mlcommons" if as_mlcommons else ""
+            raise InputError(f"{name} has no meaning for a conversion from {request.source_format} to {request.target_format}{rule}")
 
 
 def _prefix(target: str) -> str:
@@ -205,9 +219,27 @@ def _prefix(target: str) -> str:
 
 
 def _from_text(request: Request, files: FileSet) -> Iterable[str]:
+    if request.mlcommons is not None:
+        return _as_mlcommons(request, request.mlcommons, files)
     experiment = Experiment()
     experiment.use("workload", request.source, shared_plugins())
     return _workload(experiment, request, files)
+
+
+def _as_mlcommons(request: Request, npus: int, files: FileSet) -> Iterable[str]:
+    """Write the traces that MLCommons' text converter makes of a text."""
+    passes = request.run.get("passes", 1)
+    if passes < 1:
+        raise InputError(f"--passes is {passes}; expected at least 1")
+    text, prefix = MlcommonsText(read_text(request.source), request.source), _prefix(request.target)
+    count = 0
+    for rank, nodes in enumerate(text.ranks(npus, passes)):
+        count = len(nodes)
+        write_encoded(rank_path(prefix, rank), [encode_nodes(nodes)], text.metadata, compress=request.compress, files=files)
+    return [
+        f"{count} nodes for each of {npus} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, npus - 1)}",
+        "times of the text, nanoseconds, are written as microseconds, as MLCommons' converter does; astra trace repair divides them",
+    ]
 
 
 def _from_toml(request: Request, files: FileSet) -> Iterable[str]:
@@ -335,9 +367,12 @@ def _from_flexflow(request: Request, files: FileSet) -> Iterable[str]:
 def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
     if request.target_format != "chakra":
         raise _impossible(request, "a trace of PyTorch")
-    host = read_host(request.source)
+    table = read_json(request.source)
     if request.kineto is not None:
-        host = host_of(link(host, read_kineto(request.kineto), request.rank).table, request.source)
+        table = link(host_of(table, request.source), read_kineto(request.kineto), request.rank).table
+    elif "traceEvents" in table:
+        table = link_alone(kineto_of(table, request.source), request.rank).table
+    host = host_of(table, request.source)
     converted = convert_linked(host)
     rank = request.rank if request.rank is not None else converted.rank
     prefix = _prefix(request.target)

@@ -12,10 +12,10 @@ from typing import IO, Any
 
 from astra_sim import InputError
 
-from astra_sim_chakra.messages import Attribute
 from astra_sim_chakra.reader import open_trace, read_metadata
 from astra_sim_chakra.schema import VERSION
 from astra_sim_chakra.trace import Metadata
+from astra_sim_chakra.wire import Attribute
 
 WORKLOAD, NODES = "astra_workload", "astra_nodes"
 

@@ -6,7 +6,7 @@ classes of mlc-chakra may be loaded beside these. Bad bytes raise `Broken`; a ca
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -15,6 +15,7 @@ from google.protobuf.message_factory import GetMessages
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from astra_sim_chakra.schema import MEMBERS, NodeType
+from astra_sim_chakra.wire import Attribute, Broken
 
 _MESSAGES = {
     "IOInfo": "string values, string shapes, string types",
@@ -29,18 +30,6 @@ _MESSAGES = {
 
 _PACKAGE = "astra.chakra"
 _WIRE_TYPES = {0: "a varint", 1: "64 bits", 2: "bytes with a length", 5: "32 bits"}
-
-
-class Broken(ValueError):
-    """What is wrong with a file, without the file's name."""
-
-
-class Attribute(NamedTuple):
-    """An AttributeProto: its name, the member that holds the value (None: it has none), and the value; a tuple in a list member."""
-
-    name: str
-    member: str | None
-    value: Any
 
 
 # -- The schema --------------------------------------------------------------------------------------------------------
@@ -140,33 +129,3 @@ def attribute_message(name: str, member: str | None, value: Any) -> Any:
         return AttributeProto(name=name, **member_value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {member} cannot hold {value!r}: {error}") from None
-
-
-# -- Lengths in front of messages --------------------------------------------------------------------------------------
-
-
-def delimited(message: bytes) -> bytes:
-    """A message behind its length, as it stands in a file."""
-    size, head = len(message), bytearray()
-    while size >= 0x80:
-        head.append(size & 0x7F | 0x80)
-        size >>= 7
-    head.append(size)
-    return bytes(head) + message
-
-
-def read_varint(data: bytes, at: int) -> tuple[int, int] | None:
-    """The varint that begins at `at`, and where it ends; None if the data end before it does. Raises Broken if it is too long.
-
-    Like protobuf it ignores bits beyond the 64th.
-    """
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            return None
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value % 2**64, at
-    raise Broken("a varint of more than 64 bits")

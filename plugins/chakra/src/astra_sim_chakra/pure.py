@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from operator import lt
 from typing import Any
 
-from astra_sim_chakra.messages import Broken, NodeMessage, check_fields, parsed, read_varint
+from astra_sim.limits import MAX_TRACE_NODES
+
 from astra_sim_chakra.schema import ATTRIBUTES, LIMITS, MAX_64, MAX_MESSAGE_BYTES, MAX_MICROSECONDS, NodeType
+from astra_sim_chakra.wire import Broken, read_varint
 
 COLUMNS = {
     "id": "Q",
@@ -56,6 +58,9 @@ class Reader:
     """
 
     def __init__(self, offset: int, keep: bool, lenient: bool, control: bool) -> None:
+        from astra_sim_chakra import messages
+
+        self._messages = messages
         self._offset = offset
         self._keep = keep
         self._lenient = lenient
@@ -121,11 +126,13 @@ class Reader:
 
     def _node(self, data: bytes) -> None:
         try:
-            node = parsed(NodeMessage, data)
+            node = self._messages.parsed(self._messages.NodeMessage, data)
         except Broken as broken:
             raise Broken(f"byte {self._offset}: node of {len(data)} bytes: {broken}") from None
         columns = self._columns
         row = len(columns["id"])
+        if row == MAX_TRACE_NODES:
+            raise Broken(f"more than {MAX_TRACE_NODES} nodes; expected at most so many")
         columns["id"].append(node.id)
         self._names += node.name.encode()
         columns["name_end"].append(len(self._names))
@@ -166,7 +173,7 @@ class Reader:
             if name == "pg_name":
                 self._columns["group"][row] = self._group_index.setdefault(value, len(self._group_index))
             else:
-                check_fields(value)
+                self._messages.check_fields(value)
                 self._columns["involved"][row] = self._involved_index.setdefault(tuple(value.values), len(self._involved_index))
             return
         if name == "is_cpu_op" and member == "bool_val":

@@ -5,24 +5,25 @@ from __future__ import annotations
 import gzip
 import io
 import re
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
 from astra_sim import InputError
-from astra_sim.files import note_input
+from astra_sim.files import GZIP, limited, naming_gzip, note_input
+from astra_sim.limits import MAX_TRACE_BYTES
 
 from astra_sim_chakra import pure
-from astra_sim_chakra.messages import Broken, GlobalMetadata, attribute_of, parsed
 from astra_sim_chakra.schema import MAX_MESSAGE_BYTES
 from astra_sim_chakra.trace import Metadata, Trace, make_trace
+from astra_sim_chakra.wire import Broken
 
 DEPENDENCIES = ("both", "data")
 """The dependencies that are followed: control and data, as ASTRA-sim 2.x does, or data alone, as Chakra 1.0.0's feeder does."""
 
 _PIECE = 1 << 20
-_GZIP = b"\x1f\x8b"
+_VERSION_FIELD, _SHORTEST_VARINT = 0x0A, 0x7F
+"""The key of field 1, which is bytes with a length; the largest length of one byte."""
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,2}")
 
 
@@ -35,7 +36,7 @@ def read_trace(path: str, *, keep: bool = False, dependencies: str = "both", com
 def parse_trace(data: bytes, name: str, *, keep: bool = False, dependencies: str = "both", compiled: bool | None = None) -> Trace:
     """The trace in the bytes of a file; `name` is the name of the file in messages. Raises InputError."""
     with _translated(name):
-        return _read(_unpacked(io.BytesIO(data)), name, keep, dependencies, compiled)
+        return _read(_unpacked(io.BytesIO(data), name), name, keep, dependencies, compiled)
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def open_trace(path: str) -> Iterator[IO[bytes]]:
     """The bytes of a trace file, unpacked. An error in the file becomes an InputError that names it."""
     with _translated(path), open(path, "rb") as file:
         note_input(file.fileno())
-        yield _unpacked(file)
+        yield _unpacked(file, path)
 
 
 def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
@@ -57,13 +58,29 @@ def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
     return metadata_of(data), offset + size
 
 
-def metadata_of(data: bytes) -> Metadata:
-    """The metadata in the first message of a trace. Raises Broken."""
+def _version_alone(data: bytes) -> Metadata | None:
+    """Metadata that are nothing but a version, as those of most traces are; None: they are others. They need no runtime of protobuf."""
+    if len(data) < 2 or data[0] != _VERSION_FIELD or data[1] != len(data) - 2 or data[1] > _SHORTEST_VARINT:
+        return None
+    try:
+        return Metadata(data[2:].decode())
+    except UnicodeDecodeError:
+        return None
+
+
+def _parsed_metadata(data: bytes) -> Metadata:
+    from astra_sim_chakra.messages import GlobalMetadata, attribute_of, parsed
+
     try:
         message = parsed(GlobalMetadata, data)
-        metadata = Metadata(message.version, tuple(map(attribute_of, message.attr)))
+        return Metadata(message.version, tuple(map(attribute_of, message.attr)))
     except Broken as broken:
         raise Broken(f"byte 0: the first message is no GlobalMetadata: {broken}") from None
+
+
+def metadata_of(data: bytes) -> Metadata:
+    """The metadata in the first message of a trace. Raises Broken."""
+    metadata = _version_alone(data) or _parsed_metadata(data)
     _check_version("version", metadata.version)
     schema = metadata.get("schema")
     if isinstance(schema, str) and "-chakra." in schema:
@@ -104,11 +121,8 @@ def _read(stream: IO[bytes], name: str, keep: bool, dependencies: str, compiled:
 @contextmanager
 def _translated(name: str) -> Iterator[None]:
     try:
-        yield
-    except EOFError:
-        raise InputError(f"{name}: the gzip file was cut off") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{name}: the gzip file is damaged: {error}") from None
+        with naming_gzip(name):
+            yield
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
     except InputError:
@@ -117,10 +131,10 @@ def _translated(name: str) -> Iterator[None]:
         raise InputError(f"{name}: {error}") from None
 
 
-def _unpacked(file: IO[bytes]) -> IO[bytes]:
-    packed = file.read(2) == _GZIP
+def _unpacked(file: IO[bytes], name: str) -> IO[bytes]:
+    packed = file.read(2) == GZIP
     file.seek(0)
-    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]
+    return limited(gzip.GzipFile(fileobj=file), name, MAX_TRACE_BYTES) if packed else file  # type: ignore[arg-type]
 
 
 def _read_length(stream: IO[bytes]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Layered workloads as the text of ASTRA-sim 1.0."""
+"""Layered workloads as the text of ASTRA-sim 1.0, or with expert parallelism that of SimAI."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _COLLECTIVES = {
     "reduce_scatter": "REDUCESCATTER",
     "all_to_all": "ALLTOALL",
 }
+_GROUPS = {None: "", "expert": "_EP", "expert_data": "_DP_EP"}
 _LOOPS = (
     "data",
     "model",
@@ -41,17 +42,23 @@ def to_text(workload: dict[str, Any], where: str) -> tuple[str, list[str]]:
     layers = workload.get("layers")
     if not isinstance(layers, list) or not layers or not all(isinstance(layer, dict) for layer in layers):
         raise InputError(f"{where}: layers is {layers!r}; expected a list of at least one layer")
-    lines = [_head(str(loop), workload.get("loop_options", {}), where), str(len(layers))]
+    grouped = any(layer.get(each, {}).get("collective_group") for layer in layers for each in _PASSES)
+    lines = [_head(str(loop), workload.get("loop_options", {}), grouped, where), str(len(layers))]
     lines += [_layer(layer, str(loop), where) for layer in layers]
     return "\n".join(lines) + "\n", _left_out(workload, layers)
 
 
-def _head(loop: str, options: Any, where: str) -> str:
+def _head(loop: str, options: Any, grouped: bool, where: str) -> str:
     if not isinstance(options, dict):
         raise InputError(f"{where}: loop_options is {options!r}; expected a table")
     words = [loop.upper()]
     if loop.startswith("hybrid_transformer"):
         words += ["model_parallel_NPU_group:", _whole(options.get("model_parallel_npus"), "model_parallel_npus", where)]
+    experts = options.get("expert_parallel_npus", 1)
+    if options.get("whole_gathers"):
+        words += ["ep:", _whole(experts, "expert_parallel_npus", where)]
+    elif grouped or experts != 1:
+        raise InputError(f"{where}: expert parallelism is in the text of SimAI alone, whose all-gathers count their result (whole_gathers)")
     if loop == "hybrid_transformer_fwd_in_bckwd":
         for name in ("checkpoints", "checkpoint_initiates"):
             numbers = options.get(name, [])
@@ -75,7 +82,15 @@ def _layer(layer: dict[str, Any], loop: str, where: str) -> str:
         collective = options.get("collective")
         if collective not in _COLLECTIVES:
             raise InputError(f"{where}: {what}: ASTRA-sim 1.0 has no collective {collective!r}")
-        words += [_COLLECTIVES[collective], _whole(options.get("collective_bytes", 0) if collective else 0, f"{what}: bytes", where)]
+        group = options.get("collective_group")
+        if group not in _GROUPS:
+            raise InputError(
+                f"{where}: {what}: SimAI has no collective_group {group!r}; {suggestion(str(group), list(filter(None, _GROUPS)))}"
+            )
+        words += [
+            _COLLECTIVES[collective] + (_GROUPS[group] if collective else ""),
+            _whole(options.get("collective_bytes", 0) if collective else 0, f"{what}: bytes", where),
+        ]
     words.append(_whole(layer.get("update_ns", 0), f"layer {name}: update_ns", where))
     if loop == "hybrid_customized":
         if layer.get("loop") not in _LOOPS:

@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 from astra_sim.rows import Column, Dependencies, view
 
-from astra_sim_chakra.messages import Attribute
 from astra_sim_chakra.pure import COLUMNS, node_label
 from astra_sim_chakra.schema import NodeType
+from astra_sim_chakra.wire import Attribute
 
 
 @attrs.frozen

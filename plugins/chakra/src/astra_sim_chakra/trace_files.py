@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from typing import Any
 
-from astra_sim import InputError
-from astra_sim.files import read_text
+from astra_sim.files import read_packed_text
 
 from astra_sim_chakra.reader import read_trace
 from astra_sim_chakra.trace import Trace
-from astra_sim_chakra.trace_json import from_json, parse_document
 
 JSON = ".json"
 GZIP = ".gz"
 """What the name of a gzipped file may end in, behind its own extension."""
-_GZIPPED = b"\x1f\x8b"
 
 
 def is_json(path: str) -> bool:
@@ -27,19 +22,9 @@ def is_json(path: str) -> bool:
 
 def read_document(path: str) -> Any:
     """What a file of JSON holds, gzipped or not. Raises InputError."""
-    try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == _GZIPPED
-        if not packed:
-            return parse_document(read_text(path), path)
-        with gzip.open(path, "rt", encoding="utf-8-sig") as text:
-            return parse_document(text.read(), path)
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{path}: the gzip file is damaged: {error}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+    from astra_sim_chakra.trace_json import parse_document
+
+    return parse_document(read_packed_text(path), path)
 
 
 def load_trace(path: str | os.PathLike[str], *, keep: bool = False, dependencies: str = "both", compiled: bool | None = None) -> Trace:
@@ -52,4 +37,6 @@ def load_trace(path: str | os.PathLike[str], *, keep: bool = False, dependencies
     name = os.fspath(path)
     if not is_json(name):
         return read_trace(name, keep=keep, dependencies=dependencies, compiled=compiled)
+    from astra_sim_chakra.trace_json import from_json
+
     return from_json(read_document(name), name, keep=keep, dependencies=dependencies, compiled=compiled)

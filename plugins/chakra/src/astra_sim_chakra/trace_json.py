@@ -23,10 +23,11 @@ from astra_sim import InputError
 from astra_sim.files import parse_json
 from google.protobuf.json_format import ParseDict, ParseError
 
-from astra_sim_chakra.messages import Broken, GlobalMetadata, NodeMessage, delimited, parsed
+from astra_sim_chakra.messages import GlobalMetadata, NodeMessage, parsed
 from astra_sim_chakra.reader import parse_trace
 from astra_sim_chakra.schema import ATTRIBUTES
 from astra_sim_chakra.trace import Trace
+from astra_sim_chakra.wire import Broken, delimited
 from astra_sim_chakra.writer import encode_metadata, encode_node
 
 # -- To JSON -----------------------------------------------------------------------------------------------------------

@@ -11,10 +11,11 @@ from typing import IO, Any
 
 from astra_sim.files import FileSet
 
-from astra_sim_chakra.messages import GlobalMetadata, NodeMessage, attribute_message, delimited
+from astra_sim_chakra.messages import GlobalMetadata, NodeMessage, attribute_message
 from astra_sim_chakra.reader import parse_trace
 from astra_sim_chakra.schema import ATTRIBUTES, VERSION, NodeType
 from astra_sim_chakra.trace import Metadata, Node, Trace
+from astra_sim_chakra.wire import delimited
 
 DEFAULT_METADATA = Metadata(VERSION)
 _BUFFER = 1 << 20

@@ -202,6 +202,9 @@ class _Reader:
         source = self._place(attributes, "src", count) if kind in _READING else None
         target = self._place(attributes, "dst", count) if kind in _WRITING else None
         waits_for = self._number("step", attributes, "depid", -1, default=-1), self._number("step", attributes, "deps", -1, default=-1)
+        if (waits_for[0] < 0) != (waits_for[1] < 0):
+            given = f"depid is {waits_for[0]} and deps is {waits_for[1]}"
+            raise self._error(f"step: {given}; expected a thread block and a step of it, or -1 twice")
         block.steps.append(XmlStep(kind, source, target, count, waits_for if waits_for[0] >= 0 else None, self.parser.CurrentLineNumber))
 
     def _place(self, attributes: Mapping[str, str], end: str, count: int) -> Place:

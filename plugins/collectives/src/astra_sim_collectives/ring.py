@@ -8,6 +8,7 @@ from functools import partial
 
 import attrs
 from astra_sim import option
+from astra_sim.limits import MAX_RING
 from astra_sim.schedule import Collective, Request, Schedule, exchange, shift
 
 
@@ -25,7 +26,10 @@ def ring(request: Request, options: RingOptions = RingOptions()) -> Schedule:
 
     Blocks are bytes // n. The all-to-all passes every block on from rank to rank: a block of distance d takes d steps. With 2
     `directions` each step sends half of the block to the next rank and half to the one before; two ranks have one direction.
+    Raises ScheduleError on more than MAX_RING ranks.
     """
+    if request.ranks > MAX_RING:
+        raise request.unsupported("ring", f"it has as many steps as ranks; expected at most {MAX_RING} ranks")
     if options.directions == 2 and request.ranks > 2:
         return _both_directions(request)
     n, way = request.ranks, request.direction

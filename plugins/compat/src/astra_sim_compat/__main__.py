@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from astra_sim_compat.programs import run
+from astra_sim.starting import end_quickly, started_quickly
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1], sys.argv[2:]))
+    with started_quickly():
+        from astra_sim_compat.programs import run
+
+        status = run(sys.argv[1], sys.argv[2:])
+    if not status:
+        end_quickly()
+    sys.exit(status)

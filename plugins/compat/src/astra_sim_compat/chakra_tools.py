@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from astra_sim.commands import shared_plugins
 from astra_sim.errors import warn
 
 from astra_sim_compat.arguments import Arguments, UsageError, existing_file
+from astra_sim_compat.commands import run_command
 
 _TRACE_OF_RANK = re.compile(r"(?P<prefix>.*)\.(?P<rank>\d+)\.et")
 
@@ -37,9 +37,11 @@ def _from_text(name: str, given: Sequence[str]) -> None:
         if values[option] < 1:
             raise UsageError(f"--{option.replace('_', '-')} is {values[option]}; expected a number from 1 on")
     source = existing_file("input", values["input"])
-    platform = f"plugin:switch?size={values['num_npus']}&link_bandwidth_gb_per_s=1"  # of which a trace has the number of NPUs alone
-    options = ("--from", "text", "--platform", platform, "--passes", str(values["num_passes"]))
-    _run(name, "convert", source, f"{values['output']}.et", *options, "--quiet")
+    options = ("--from", "text", "--mlcommons", str(values["num_npus"]), "--passes", str(values["num_passes"]))
+    run_command(name, "convert", source, f"{values['output']}.et", *options, "--quiet")
+    warn(
+        "times of the text, nanoseconds, are microseconds in the traces, as Chakra's converter writes them; astra trace repair divides them"
+    )
 
 
 def _from_pytorch(name: str, given: Sequence[str]) -> None:
@@ -51,7 +53,7 @@ def _from_pytorch(name: str, given: Sequence[str]) -> None:
     source, named = existing_file("input", values["input"]), _TRACE_OF_RANK.fullmatch(values["output"])
     rank = ("--rank", named["rank"]) if named else ()
     _tell_without_effect(values, "simulate", "the error of a replay is always told")
-    _run(name, "convert", source, f"{named['prefix'] if named else values['output']}.et", "--from", "pytorch", *rank)
+    run_command(name, "convert", source, f"{named['prefix'] if named else values['output']}.et", "--from", "pytorch", *rank)
 
 
 _CONVERTERS = {"PyTorch": _from_pytorch, "Text": _from_text}
@@ -69,7 +71,7 @@ def trace_link(name: str, given: Sequence[str]) -> None:
     _tell_without_effect(values, "log-level", "there is no log")
     files = [existing_file(option, values[option.replace("-", "_")]) for option in ("chakra-host-trace", "chakra-device-trace")]
     rank = [] if values["rank"] is None else ["--rank", str(values["rank"])]
-    _run(name, "trace link", *files, "--output", values["output_file"], *rank)
+    run_command(name, "trace link", *files, "--output", values["output_file"], *rank)
 
 
 def jsonizer(name: str, given: Sequence[str]) -> None:
@@ -79,15 +81,10 @@ def jsonizer(name: str, given: Sequence[str]) -> None:
     known.text("output_filename", "the same as JSON")
     values = known.all(given)
     source = existing_file("input_filename", values["input_filename"])
-    _run(name, "convert", source, values["output_filename"], "--from", "chakra", "--to", "json", "--quiet")
+    run_command(name, "convert", source, values["output_filename"], "--from", "chakra", "--to", "json", "--quiet")
 
 
 def _tell_without_effect(values: Mapping[str, Any], option: str, why: str) -> None:
     """Warn of an option that was given, and has no effect."""
     if values[option.replace("-", "_")]:
         warn(f"--{option} has no effect: {why}")
-
-
-def _run(name: str, command: str, *arguments: str) -> None:
-    """Run a command of astra. Raises InputError where no installed plugin has it."""
-    shared_plugins().get("command", command).load_factory().main(list(arguments), name, standalone_mode=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from astra_sim.commands import shared_plugins
 from astra_sim.errors import warn
 
 from astra_sim_compat.arguments import Arguments
+from astra_sim_compat.commands import run_command
 
 _OF_SCALE_SIM = {"scalesim_path": "../../extern/compute/SCALE-Sim", "run_name": "test"}
 """Where SCALE-Sim is, and the folder of its output. Here the plugin `systolic` computes the cycles."""
@@ -33,4 +33,4 @@ def generate(name: str, given: Sequence[str]) -> None:
     arguments = ["--layers", values["mnk"], "--parallel", values["parallel"], "--npus", str(values["num_npus"])]
     arguments += ["--packages", str(values["num_packages"]), "--datatype-bytes", str(values["datatype_size"])]
     arguments += ["--compute", values["scalesim_config"], "--format", "text", "--output", os.path.abspath(values["output_file"])]
-    shared_plugins().get("command", "generate").load_factory().main([*arguments, "--quiet"], name, standalone_mode=False)
+    run_command(name, "generate", *arguments, "--quiet")

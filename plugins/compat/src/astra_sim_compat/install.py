@@ -86,9 +86,9 @@ def _programs(folder: Path) -> Iterator[tuple[Path, str]]:
 def _in_checkout(folder: Path) -> Iterator[tuple[Path, str]]:
     """The programs where run scripts look for them, and build scripts that have nothing to build. Raises InputError.
 
-    The tutorials' checkout has a folder for each tutorial.
+    Checkouts may lie in it at any depth: that of the tutorials has a folder for each tutorial, whose scripts clone ASTRA-sim into theirs.
     """
-    roots = [(root, known) for root in (folder, *sorted(folder.glob("*/"))) for known in PLACES if (root / known).is_dir()]
+    roots = [(Path(root), known) for root in _folders(folder) for known in PLACES if os.path.isdir(os.path.join(root, known))]
     if not roots:
         raise InputError(f"{folder} is no checkout of ASTRA-sim or of its tutorials: it has neither {' nor '.join(PLACES)}")
     for root, known in roots:
@@ -98,6 +98,13 @@ def _in_checkout(folder: Path) -> Iterator[tuple[Path, str]]:
         for build in _BUILD_SCRIPTS:
             if (root / build).is_file():
                 yield root / build, _NOTHING_TO_BUILD.format(path=build)
+
+
+def _folders(folder: Path) -> Iterator[str]:
+    """A folder and those in it, in order, without hidden ones: links are not followed, and a folder that cannot be read has none."""
+    for path, inside, _ in os.walk(folder):
+        inside[:] = sorted(name for name in inside if not name.startswith("."))
+        yield path
 
 
 def _script(name: str) -> str:

@@ -8,19 +8,17 @@ this pattern after it has read those of the file.
 from __future__ import annotations
 
 import logging
-import logging.handlers
 import os
 import re
 import sys
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import warn, warn_of_unknown
-from astra_sim.files import read_text
+from astra_sim.files import parse_toml, read_text
 
 _LEVELS = {
     "trace": 5, "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "err": logging.ERROR,
@@ -60,11 +58,7 @@ class LogConfiguration:
 
 def read_log_configuration(path: str) -> LogConfiguration:
     """The configuration in a file. Raises InputError naming file, table and key; OSError where a file of it cannot be written."""
-    text = read_text(path)
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not TOML: {error}") from None
+    table = parse_toml(read_text(path), path)
     for key in table:
         if key in _WITHOUT_EFFECT:
             warn(f"{path}: {key} has no effect on the log; ASTRA-sim 2.x sets the pattern of all lines")
@@ -135,7 +129,9 @@ def _handler(kind: str, table: Mapping[str, Any], where: str) -> logging.Handler
                 f"{where}: max_size is {table['max_size']!r} and max_files {count!r}; expected such as '10M' and a number of files"
             )
         limit = int(size[1]) << 10 * " KMGT".index(size[2].upper() or " ")
-        return logging.handlers.RotatingFileHandler(path, maxBytes=limit, backupCount=count, encoding="utf-8")
+        from logging.handlers import RotatingFileHandler  # imports what a short run does without
+
+        return RotatingFileHandler(path, maxBytes=limit, backupCount=count, encoding="utf-8")
     if kind == "daily_file":
         base, extension = os.path.splitext(path)
         path = f"{base}_{time.strftime('%Y-%m-%d')}{extension}"

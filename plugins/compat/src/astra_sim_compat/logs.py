@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import logging.handlers
 import os
 import sys
 import time
@@ -142,9 +141,26 @@ def log_in(folder: str, configuration: str = NO_FILE) -> Iterator[Log]:
         log.close()
 
 
+class _RenamedFile(logging.FileHandler):
+    """A file that is renamed when it is full: `log.log` becomes `log.1.log`, and that `log.2.log`; the last one goes.
+
+    The class of the standard library that does so imports sockets and pickles.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, behind a full file to a new one."""
+        if self.stream is not None and self.stream.tell() >= _BYTES:
+            self.close()
+            stem, extension = os.path.splitext(self.baseFilename)
+            names = [self.baseFilename, *(f"{stem}.{number}{extension}" for number in range(1, _FILES + 1))]
+            for number in reversed(range(_FILES)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(names[number], names[number + 1])
+            self.stream = self._open()
+        super().emit(record)
+
+
 def _file(folder: str, name: str, level: int) -> logging.Handler:
-    path = os.path.join(folder, f"{name}.log")
-    file = logging.handlers.RotatingFileHandler(path, maxBytes=_BYTES, backupCount=_FILES, encoding="utf-8", errors="backslashreplace")
-    file.namer = lambda numbered: f"{path[:-4]}.{numbered.rpartition('.')[2]}.log"
+    file = _RenamedFile(os.path.join(folder, f"{name}.log"), encoding="utf-8", errors="backslashreplace")
     file.setLevel(level)
     return file

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
-import click
 from astra_sim import AstraError
 from astra_sim.errors import STATUS_INTERRUPTED, printable
 from astra_sim.files import interrupt_on_sigterm
@@ -83,9 +82,6 @@ def run(name: str, arguments: Sequence[str]) -> int:
     except UsageError as error:
         _tell(f"{name}: error: {error}")
         return program.usage_status
-    except click.ClickException as error:  # of a command that does the work
-        _tell(f"{name}: error: {error.format_message()}")
-        return 1
     except AstraError as error:
         _tell(f"{name}: error: {error}")
         return 1

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 
 from astra_sim import InputError
-from astra_sim.errors import suggestion
+from astra_sim.files import csv_table
 from astra_sim.options import Typed, structure
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Gemm
 
@@ -75,22 +73,9 @@ def _read(
     text: str, path: str, needed: Sequence[str], optional: Sequence[str], measurement: Callable[[Mapping[str, str], str], Measurement]
 ) -> dict[str, list[Measurement]]:
     """Rows by element type, bf16 where none is given. Lines that begin with # are comments."""
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip() and not line.startswith("#")]
-    if not lines:
-        raise InputError(f"{path}: it is empty; expected a heading with {', '.join(needed)}")
-    heading, *rows = [(number, [cell.strip() for cell in next(csv.reader(io.StringIO(line)))]) for number, line in lines]
-    where = f"{path}:{heading[0]}"
-    for name in heading[1]:
-        if name not in (*needed, *optional):
-            raise InputError(f"{where}: unknown column {name!r}; {suggestion(name, (*needed, *optional))}")
-    for name in needed:
-        if name not in heading[1]:
-            raise InputError(f"{where}: the column {name} is missing")
     found: dict[str, list[Measurement]] = {}
-    for number, cells in rows:
-        if len(cells) != len(heading[1]):
-            raise InputError(f"{path}:{number}: {len(cells)} cells; expected {len(heading[1])}, as many as the heading has")
-        row = measurement(dict(zip(heading[1], cells, strict=True)), f"{path}:{number}")
+    for where, cells in csv_table(text, path, needed, optional):
+        row = measurement(cells, where)
         found.setdefault(row.shape.element_type or "bf16", []).append(row)
     if not found:
         raise InputError(f"{path}: it has a heading and no rows; expected a row for each measured kernel")

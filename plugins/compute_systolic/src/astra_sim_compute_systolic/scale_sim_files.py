@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import configparser
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn, warn_of_unknown
+from astra_sim.files import csv_rows
+from astra_sim.limits import MAX_LAYERS
 from astra_sim.shapes import Convolution, Gemm, Shape
 
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
+from astra_sim_compute_systolic.columns import Columns, columns_of, is_known, row_of
 
 _ARRAY = "architecture_presets"
 _SECTIONS = ("general", _ARRAY, "layout", "sparsity", "run_presets")
@@ -125,32 +128,63 @@ class NamedShape:
     shape: Shape
 
 
-_GEMM_COLUMNS = ("M", "N", "K")
-_CONVOLUTION_COLUMNS = ("IFMAP height", "IFMAP width", "filter height", "filter width", "channels", "filters", "stride")
+_NAME = {"name": ("layer", "layer name", "layers", "layer id")}
+_GEMM_COLUMNS = {"M": (), "N": (), "K": ()}
+_CONVOLUTION_COLUMNS = {
+    "IFMAP height": ("input height", "ifmap h"),
+    "IFMAP width": ("input width", "ifmap w"),
+    "filter height": ("filter h",),
+    "filter width": ("filter w",),
+    "channels": ("channel", "num channels"),
+    "filters": ("num filter", "num filters", "number of filters"),
+    "stride": ("strides", "stride height", "strides height", "stride h"),
+}
+_OTHERS = {"column stride": ("stride width", "strides width", "stride w"), "sparsity": ("sparsity support", "sparsity ratio")}
+_MAX_CHANNELS = 1 << 16
 
 
 def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
     """The layers of a topology file: matrix products, or convolutions. Raises InputError naming file, line and value.
 
-    The first line is a heading. A convolution may have a second stride, for columns. A convolution with `DP` in its name is depth-wise:
-    one layer for each channel (SCALE-Sim).
+    The first line is a heading, by whose names columns are found; one that has none of the names says nothing, and columns stand in the
+    order of SCALE-Sim. A convolution may have a second stride, for columns. A convolution with `DP` in its name is depth-wise: one layer
+    for each channel (SCALE-Sim).
     """
-    columns = _GEMM_COLUMNS if gemm else _CONVOLUTION_COLUMNS
+    needed = _GEMM_COLUMNS if gemm else _CONVOLUTION_COLUMNS
     layers: list[NamedShape] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        cells = [cell.strip() for cell in line.split(",")]
-        if number == 1 or not any(cells):
-            continue
+    rows = csv_rows(text, path)
+    first, heading = next(rows, (1, []))
+    columns = _topology_columns(heading, f"{path}:{first}", needed, gemm)
+    for number, cells in rows:
         where = f"{path}:{number}"
-        if len(cells) <= len(columns) or "" in cells[1 : len(columns) + 1]:
-            given = sum(1 for cell in cells[1 : len(columns) + 1] if cell)
+        row = row_of(columns, cells, where)
+        given = sum(1 for column in needed if row[column])
+        if given < len(needed):
             other = " (without --gemm a convolution is expected, with it a product of matrices)" if given == 3 or gemm else ""
-            raise InputError(f"{where}: {given} numbers follow the name; expected {len(columns)}: {', '.join(columns)}{other}")
-        values = [_number(cell, f"{where}: {column}") for cell, column in zip(cells[1:], columns, strict=False)]
-        layers += _gemm(cells[0], values) if gemm else _convolutions(cells, values, where)
+            raise InputError(f"{where}: {given} numbers follow the name; expected {len(needed)}: {', '.join(needed)}{other}")
+        values = [_number(row[column], f"{where}: {column}") for column in needed]
+        layers += _gemm(row["name"], values) if gemm else _convolutions(row, values, where)
+        if len(layers) > MAX_LAYERS:
+            raise InputError(f"{where}: more than {MAX_LAYERS} layers; expected at most so many")
     if not layers:
         raise InputError(f"{path}: no layer follows the heading")
     return layers
+
+
+def _topology_columns(heading: Sequence[str], where: str, needed: Mapping[str, Sequence[str]], gemm: bool) -> Columns:
+    if any(cell.isdecimal() for cell in heading[1:]):
+        raise InputError(f"{where}: the first line is {','.join(heading)!r:.80}; expected a heading, which is no layer")
+    names = {**_NAME, **needed}
+    if is_known(heading, needed):
+        columns = columns_of(heading, where, names, {} if gemm else _OTHERS)
+        behind = {} if gemm else {"column stride": columns["stride"] + 1}
+        return {**behind, **columns} if behind.get("column stride") not in columns.values() else columns
+    other = _CONVOLUTION_COLUMNS if gemm else _GEMM_COLUMNS
+    if is_known(heading, other):
+        hint = f"{'without' if gemm else 'with'} --gemm the other"
+        raise InputError(f"{where}: the columns are {', '.join(other)}; expected {', '.join(needed)} ({hint})")
+    places = [*names, *([] if gemm else _OTHERS)]
+    return {name: place for place, name in enumerate(places)} | {f"{place}": place for place in range(len(places), len(heading))}
 
 
 def _gemm(name: str, values: Sequence[int]) -> list[NamedShape]:
@@ -158,11 +192,13 @@ def _gemm(name: str, values: Sequence[int]) -> list[NamedShape]:
     return [NamedShape(name, Gemm(m=m, n=n, k=k))]
 
 
-def _convolutions(cells: Sequence[str], values: Sequence[int], where: str) -> list[NamedShape]:
-    name = cells[0]
+def _convolutions(row: Mapping[str, str], values: Sequence[int], where: str) -> list[NamedShape]:
+    name = row["name"]
     height, width, filter_height, filter_width, channels, filters, stride = values
-    stride_width = _number(cells[8], f"{where}: column stride") if len(cells) > 8 and cells[8] else None
+    stride_width = _number(row["column stride"], f"{where}: column stride") if row.get("column stride") else None
     depth_wise = "DP" in name
+    if depth_wise and channels > _MAX_CHANNELS:
+        raise InputError(f"{where}: channels is {channels}, each a layer of its own; expected at most {_MAX_CHANNELS}")
     try:
         shape = Convolution(
             input_height=height,

@@ -6,6 +6,7 @@ from typing import Literal
 
 import attrs
 from astra_sim import InputError, option
+from astra_sim.limits import MAX_LAYERS
 
 LayerKind = Literal["dense", "moe"]
 
@@ -29,7 +30,7 @@ class Model:
     without experts has one in all layers.
     """
 
-    layers: int = option(minimum=1, help="transformer blocks")
+    layers: int = option(minimum=1, maximum=MAX_LAYERS, help="transformer blocks")
     hidden: int = option(minimum=1, help="hidden width")
     heads: int = option(minimum=1, help="query heads")
     kv_heads: int | None = option(None, minimum=1, help="key and value heads; none: as many as query heads")

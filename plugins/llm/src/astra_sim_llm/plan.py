@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.limits import MAX_MICRO_BATCHES
 
 from astra_sim_llm import hugging_face, schedules
 from astra_sim_llm.divisibility import group_misfits
@@ -196,6 +197,10 @@ def _micro_batches(options: LlmOptions, parallel: Parallelism) -> int:
         raise InputError(
             f"global_batch is {options.global_batch}; expected a multiple of micro_batch * data_parallel,"
             f" which is {options.micro_batch} * {parallel.data}"
+        )
+    if micro_batches > MAX_MICRO_BATCHES:
+        raise InputError(
+            f"global_batch is {options.global_batch}: {micro_batches} micro-batches of an iteration; expected at most {MAX_MICRO_BATCHES}"
         )
     return micro_batches
 

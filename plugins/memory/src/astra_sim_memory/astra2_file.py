@@ -33,7 +33,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The section `memory`. Bandwidth is in bytes per ns. Raises InputError naming the key and value."""
     table = parse_json(text, path)
     memory_type = table["memory-type"]
-    if memory_type not in _ARRANGEMENTS:
+    if not isinstance(memory_type, str) or memory_type not in _ARRANGEMENTS:
         raise InputError(f"{path}: memory-type is {memory_type!r}; {suggestion(str(memory_type), _ARRANGEMENTS)}")
     known = {"memory-type": None, **_KEYS, **_PER_NODE}
     section: dict[str, Any] = {"plugin": "remote", "arrangement": _ARRANGEMENTS[memory_type]}

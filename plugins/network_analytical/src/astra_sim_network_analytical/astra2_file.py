@@ -6,15 +6,13 @@ import math
 import re
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.yaml_text import parse_yaml
 
 _TOPOLOGIES = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switch"}
 _KEYS = ("topology", "npus_count", "bandwidth", "latency")
-_MAX_CHARACTERS = 1 << 20
 _MAX_VALUES = 10_000
-_MAX_SCALAR = 1000
 
 
 def recognises(text: str) -> bool:
@@ -26,7 +24,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The sections `platform` and `network`. Raises InputError."""
-    table = _mapping(text, path)
+    table = parse_yaml(text, path, "a network file", _MAX_VALUES)
     for key in table:
         if key not in _KEYS:
             raise InputError(f"{path}: unknown key {key!r}; {suggestion(key, _KEYS)}")
@@ -79,57 +77,3 @@ def _number(value: Any, key: str, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < math.inf:
         raise InputError(f"{path}: {key} has {value!r}; expected numbers")
     return value
-
-
-def _mapping(text: str, path: str) -> dict[Any, Any]:
-    """The mapping in a YAML text, in which no key stands twice. Its size is checked before its values are constructed."""
-    if len(text) > _MAX_CHARACTERS:
-        raise InputError(f"{path}: {len(text)} characters are too many for a network file; expected at most {_MAX_CHARACTERS}")
-    loader = None
-    try:
-        loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        if not isinstance(node, yaml.MappingNode):
-            raise InputError(f"{path}: not a YAML mapping; expected the keys {', '.join(_KEYS)}")
-        values = _count(node, {}, path)
-        if values > _MAX_VALUES:
-            raise InputError(f"{path}: {values} values, aliases written out, are too many; expected at most {_MAX_VALUES}")
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise InputError(f"{path}:{key.start_mark.line + 1}: the key {key.value!r} is given twice")
-                seen.add(key.value)
-        return dict(loader.construct_document(node))
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(f"{path}:{line}: not YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise InputError(f"{path}: not YAML: {str(error).partition(';')[0]}") from None
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply") from None
-    finally:
-        if loader is not None:
-            loader.dispose()
-
-
-def _count(node: Any, known: dict[int, int | None], path: str) -> int:
-    """The number of values that a YAML node expands to. Those behind aliases and merge keys count wherever they are used.
-
-    `known`: numbers of nodes by identity, None for nodes being counted. Raises InputError if a node contains itself, and for a scalar that
-    is too long.
-    """
-    if isinstance(node, yaml.ScalarNode):
-        if len(node.value) > _MAX_SCALAR:
-            where = f"{path}:{node.start_mark.line + 1}"
-            raise InputError(f"{where}: a value of {len(node.value)} characters; expected at most {_MAX_SCALAR}")
-        return 1
-    if id(node) not in known:
-        known[id(node)] = None
-        pairs = isinstance(node, yaml.MappingNode)
-        children = [child for pair in node.value for child in pair] if pairs else node.value
-        known[id(node)] = 1 + sum(_count(child, known, path) for child in children)
-    count = known[id(node)]
-    if count is None:
-        raise InputError(f"{path}:{node.start_mark.line + 1}: a value that contains itself")
-    return count

@@ -11,6 +11,7 @@ and then the end of the transfer. Messages injected in that instant come after a
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -59,6 +60,11 @@ class _Link:
         self.messages = self.bytes = self.busy_ps = self.largest_queue = 0
 
 
+def _held_bytes(options: AnalyticalOptions) -> float:
+    """How much of a message a node receives before it passes it on."""
+    return 0.0 if options.switching == "cut_through" else math.inf
+
+
 class FifoNetwork(EventNetwork):
     """The network in Python."""
 
@@ -71,6 +77,7 @@ class FifoNetwork(EventNetwork):
         self._wired = link_map.platform
         self._rounding = options.rounding
         self._cut_through = options.switching == "cut_through"
+        self.held_bytes = _held_bytes(options)
         self.begin()
 
     def begin(self) -> int:
@@ -212,6 +219,7 @@ class CompiledFifoNetwork(TableNetwork):
         self._core = _core
         self._options = options
         self._map = link_map
+        self.held_bytes = _held_bytes(options)
         self._rows = [attrs.astuple(links, recurse=False) for links in link_map.dimensions]
 
     def make_table(self) -> object:

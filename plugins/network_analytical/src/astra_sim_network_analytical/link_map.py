@@ -10,12 +10,10 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError
-from astra_sim.fabric import FabricLink, wires_of
+from astra_sim.fabric import NO_WAY, FabricLink, next_links_of, uniform_links_of, wires_of
 from astra_sim.platform import Dimension, Platform
 from astra_sim.shortest_paths import shortest_paths
 from astra_sim.turns import turns_of
-
-from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 
 RING, FULLY_CONNECTED, SWITCH, TABLE = range(4)
 LARGEST_FULLY_CONNECTED = 1 << 15
@@ -123,16 +121,17 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
         raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; expected 0: congestion=aware has no memory behind the links")
     interfaces = dimension.nic_latency_ns, dimension.router_latency_ns
     latency = (float(dimension.link_latency_ns),)
-    if isinstance(topology, Ring):
-        return DimensionLinks(RING, size, 2 * size, (dimension.link_bandwidth * (topology.links // 2),), latency, *interfaces)
+    uniform = uniform_links_of(dimension)
+    pattern, together = (None, ()) if uniform is None else (uniform.pattern, (dimension.link_bandwidth * uniform.width,))
+    if pattern == "ring":
+        return DimensionLinks(RING, size, 2 * size, together, latency, *interfaces)
     if topology.links_per_message() < 1:
         raise InputError(f"{where}: {dimension.links} links are too few for a message to use one")
-    together = (dimension.link_bandwidth * topology.links_per_message(),)
-    if isinstance(topology, FullyConnected):
+    if pattern == "fully_connected":
         if size > LARGEST_FULLY_CONNECTED:
             raise InputError(f"{where}: {size} fully connected NPUs have too many links; expected at most {LARGEST_FULLY_CONNECTED}")
         return DimensionLinks(FULLY_CONNECTED, size, size * size, together, latency, *interfaces)
-    if isinstance(topology, Switch):
+    if pattern == "switch":
         return DimensionLinks(SWITCH, size, 2 * size, together, latency, *interfaces)
     return _table(wires_of(dimension, where), dimension, f"{where}: topology {topology.name!r}")
 
@@ -142,7 +141,11 @@ def _table(links: Sequence[FabricLink], dimension: Dimension, where: str) -> Dim
     size = dimension.size
     nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
     ends, costs = [(link.source, link.target) for link in links], [link.cost for link in links]
-    table, _ = shortest_paths(nodes, size, ends, where, turns_of(dimension.topology), costs)
+    named = next_links_of(dimension, where)
+    if named is not None:
+        table = [entry[0] if entry else NO_WAY for entry in named]
+    else:
+        table, _ = shortest_paths(nodes, size, ends, where, turns_of(dimension.topology), costs)
     return DimensionLinks(
         TABLE,
         size,

@@ -63,7 +63,7 @@ class NcclNetwork(AnalyticalNetwork):
     def _message_us(self, number: int) -> float:
         """The latency of a message to the next NPU of a dimension."""
         dimension = self.platform.dimensions[number]
-        hops = dimension.topology.hops(0, 1) if dimension.size > 1 else 0
+        hops = dimension.hops(0, 1) if dimension.size > 1 else 0
         return self.delay_parts(number, hops, 0).latency_ps / _PS_PER_US
 
     def collective_ps(self, collective: Collective, size: int, shape: GroupShape) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from astra_sim import InputError
+from astra_sim.fabric import pattern_of
 from astra_sim.network import DelayParts, Network, RouteDelayNetwork
 from astra_sim.options import can_be_kept
 from astra_sim.platform import Dimension, LogicalTopology, Platform
@@ -76,7 +77,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
         """Picoseconds a message takes."""
         d = self.platform.dimensions[dimension]
-        router = d.router_latency_ns if d.topology.name == "switch" else 0.0
+        router = d.router_latency_ns if pattern_of(d) == "switch" else 0.0
         transfer = size / self._bandwidth[dimension]
         picoseconds = delay_ps(self._rounding, hops * d.link_latency_ns, transfer, 2 * d.nic_latency_ns, router)
         memory_ns = (d.hbm_latency_ns + size / d.hbm_bandwidth) * d.hbm_scale
@@ -85,7 +86,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
     def delay_parts(self, dimension: int, hops: int, size: int) -> DelayParts:
         """The terms of the formula."""
         d = self.platform.dimensions[dimension]
-        router = d.router_latency_ns if d.topology.name == "switch" else 0.0
+        router = d.router_latency_ns if pattern_of(d) == "switch" else 0.0
         latency = (hops * d.link_latency_ns + 2 * d.nic_latency_ns + router) * PS_PER_NS
         transfer = size / self._bandwidth[dimension] * PS_PER_NS
         memory = (d.hbm_latency_ns + size / d.hbm_bandwidth) * d.hbm_scale * PS_PER_NS
@@ -102,7 +103,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
             hops = _hops(d)
             if hops is None:
                 return None
-            router = d.router_latency_ns if d.topology.name == "switch" else 0.0
+            router = d.router_latency_ns if pattern_of(d) == "switch" else 0.0
             memory = d.hbm_latency_ns, d.hbm_bandwidth, d.hbm_scale
             rows.append((d.size, hops, self._bandwidth[number], d.link_latency_ns, d.nic_latency_ns, router, *memory))
         return _core.delay_table(rows, ROUNDINGS.index(self._rounding), self.charged_dimension == "lowest")
@@ -121,11 +122,11 @@ def _hops(dimension: Dimension) -> list[int] | None:
     A topology of another package is asked for the hops of every pair, so that this does not depend on its `is_symmetric`.
     """
     topology, size = dimension.topology, dimension.size
-    if isinstance(topology, (Ring, FullyConnected, Switch)):
-        return [0, *(topology.hops(0, distance) for distance in range(1, size))]
+    if type(topology) in (Ring, FullyConnected, Switch):
+        return [0, *(dimension.hops(0, distance) for distance in range(1, size))]
     if size > _LARGEST_MATRIX:
         return None
-    return [topology.hops(a, b) if a != b else 0 for a in range(size) for b in range(size)]
+    return [dimension.hops(a, b) if a != b else 0 for a in range(size) for b in range(size)]
 
 
 # Dollars per GiB/s of a link, a switch port and a network interface (ASTRA-sim 1.0).
@@ -156,11 +157,12 @@ def _dimension_cost(d: Dimension, npus: int, below: int) -> float | None:
     link, switch, nic = _PRICES[d.packaging]
     bandwidth = d.link_bandwidth * 1e9 / GIB
     groups = npus // d.size
-    if d.topology.name == "ring":
+    pattern = pattern_of(d)
+    if pattern == "ring":
         return link * (groups * d.size * (d.links // 2)) * bandwidth
-    if d.topology.name == "fully_connected":
+    if pattern == "fully_connected":
         return link * (groups * (d.size * (d.size - 1) // 2) * (d.links // max(1, d.size - 1))) * bandwidth
-    if d.topology.name != "switch" or switch is None or nic is None:
+    if pattern != "switch" or switch is None or nic is None:
         return None
     switches = npus // below
     ports = below * d.links * switches

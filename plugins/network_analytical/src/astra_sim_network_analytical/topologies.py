@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 from astra_sim import InputError, option
 from astra_sim.fabric import UniformLinks, Wire
+from astra_sim.limits import MAX_NPUS
 from astra_sim.platform import Dimension, bytes_per_ns, is_power_of_two
 from astra_sim.schedule import Peer
 
@@ -13,7 +14,7 @@ from astra_sim.schedule import Peer
 class DimensionOptions:
     """Options of a dimension. Bandwidth is given in one of two units."""
 
-    size: int = option(minimum=1, help="NPUs along the dimension")
+    size: int = option(minimum=1, maximum=MAX_NPUS, help="NPUs along the dimension")
     links: int = option(1, minimum=1, help="links of each NPU")
     link_bandwidth_gb_per_s: float | None = option(None, above=0, help="bandwidth of a link and direction", unit="10^9 bytes/s")
     link_bandwidth_gib_per_s: float | None = option(None, above=0, help="the same, as ASTRA-sim counts", unit="2^30 bytes/s")

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 def function_table(
-    groups: Sequence[tuple[int, int, float, Sequence[float], Sequence[tuple[int, int, float, float, int]], Sequence[int]]],
+    groups: Sequence[
+        tuple[int, int, float, Sequence[float], Sequence[tuple[int, int, float, float, int]], Sequence[int], Sequence[Sequence[int]]]
+    ],
     rules: Mapping[str, Any],
 ) -> object: ...
 def inject(capsule: object, time: int, messages: Sequence[tuple[int, ...]]) -> None: ...

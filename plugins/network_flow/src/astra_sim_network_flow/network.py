@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError
+from astra_sim.fabric import next_links_of
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import Message
 from astra_sim.platform import Platform
@@ -19,9 +20,10 @@ from astra_sim.units import PS_PER_NS
 from astra_sim_network_flow import _core
 from astra_sim_network_flow.options import FlowOptions
 
-Group = tuple[int, int, float, list[float], list[tuple[int, int, float, float, int]], list[int]]
-"""One group of a dimension: NPUs, nodes, NIC latency (ns), latency of each switch (ns), links by position (bytes/ns, ns, cost), and
-the turns of positions (none where they take none).
+Group = tuple[int, int, float, list[float], list[tuple[int, int, float, float, int]], list[int], list[tuple[int, ...]]]
+"""One group of a dimension: NPUs, nodes, NIC latency (ns), latency of each switch (ns), links by position (bytes/ns, ns, cost), the
+turns of positions (none where they take none), and the links on which messages leave by node * size + destination, where the topology names
+them.
 """
 
 
@@ -102,8 +104,15 @@ class FlowNetwork(TableNetwork):
 
         listed = [(place(link.source), place(link.target), link.bandwidth, link.latency_ns, link.cost) for link in own]
         latencies = list(fabric.switch_latency_ns[first - fabric.npus : last + 1 - fabric.npus])
-        turns = list(turns_of(self._wired.dimensions[dimension].topology) or ())
-        return size, size + len(latencies), max((link.nic_latency_ns for link in own), default=0.0), latencies, listed, turns
+        topology = self._wired.dimensions[dimension].topology
+        named = next_links_of(self._wired.dimensions[dimension], f"dimension {dimension}") or []
+        if named and self._options.routing in ("valiant", "ugal"):
+            raise InputError(
+                f"routing is {self._options.routing!r}, and the topology {topology.name!r} of dimension {dimension} names its routes;"
+                " expected destination, hash, first or split"
+            )
+        nic_latency_ns = max((link.nic_latency_ns for link in own), default=0.0)
+        return size, size + len(latencies), nic_latency_ns, latencies, listed, list(turns_of(topology) or ()), named
 
     def _links(self, figures: Mapping[str, Any]) -> list[LinkLoad]:
         now_ns = figures["now_ps"] / PS_PER_NS

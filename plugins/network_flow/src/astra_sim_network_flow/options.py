@@ -52,9 +52,10 @@ class FlowOptions:
     )
     routing: str = option(
         "destination",
-        choices=("destination", "hash", "first", "split"),
+        choices=("destination", "hash", "first", "split", "valiant", "ugal"),
         help="which of several shortest ways a message takes: that of its destination (d-mod-k); by a hash of its ends (ECMP); over the "
-        "first link; or split: equal parts over all of them (packet spraying)",
+        "first link; split: equal parts over all of them (packet spraying); valiant: equal parts over ways through every other switch "
+        "next to NPUs; ugal: that, or split, whichever has less in the way when it begins",
     )
     npus_forward: str = option(
         "if_needed",

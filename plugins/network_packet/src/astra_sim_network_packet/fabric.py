@@ -6,7 +6,7 @@ import collections
 from collections.abc import Iterator, Sequence
 
 from astra_sim import InputError
-from astra_sim.fabric import Wire
+from astra_sim.fabric import Wire, next_links_of
 from astra_sim.platform import Dimension, Platform
 from astra_sim.turns import turns_of
 
@@ -81,6 +81,16 @@ class Layout:
                 for number, link in enumerate(links):
                     yield d, number, link, self._router(d, npu, link.source), self._router(d, npu, link.target)
 
+    def named(self, d: int, table: Sequence[Sequence[int]], channels: Sequence[int]) -> list[list[int]]:
+        """Routes that the topology of a dimension names, as channels of its links in order: by router * size + position."""
+        size, width = self._platform.dimensions[d].size, len(self.graphs[d][1])
+        rows: list[list[int]] = [[] for _ in range(len(self.coordinates) * size)]
+        for group, npu in enumerate(self.groups[d]):
+            for entry, links in enumerate(table):
+                place, wanted = divmod(entry, size)
+                rows[self._router(d, npu, place) * size + wanted] = [channels[group * width + link] for link in links]
+        return rows
+
     def name(self, *ends: int) -> str:
         """The name of a link between routers."""
         nodes = self.nodes
@@ -112,6 +122,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     time = _Time(settings, clock_ps)
     ports = _Ports(len(layout.coordinates))
     folds = _Folds(platform, folded, len(layout.coordinates))
+    channels: list[list[int]] = [[] for _ in dimensions]
     for d, number, link, source, sink in layout.links():
         channel = shape.add_channel(
             {
@@ -130,6 +141,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
             }
         )
         folds.add(d, number, source, channel)
+        channels[d].append(channel)
     lanes = _lanes(platform, layout, settings.interface_lanes, lanes_by_dimension)
     for node, npu in enumerate(layout.nodes):
         for vnet in range(vnets):
@@ -145,6 +157,9 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     shape.set_dividers(dividers)
     folds.apply(shape)
     for d, dimension in enumerate(dimensions):
+        named = next_links_of(dimension, f"dimension {d}")
+        if named is not None:
+            shape.name_ways(d, layout.named(d, named, channels[d]))
         turns = turns_of(dimension.topology)
         # On irregular graphs destinations are spread so that links carry as much as each other.
         if turns is not None and not getattr(dimension.topology, "irregular", False):
@@ -155,7 +170,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
         raise InputError(str(error)) from None
     settings = settings.sized(2000 * longest / clock_ps + 8 * (max(dividers) - 1), max(shape.vc_classes))
     _check_classes(platform, settings, shape.vc_classes)
-    shape.finish(settings.vcs)
+    settings.finish(shape)
     return shape
 
 

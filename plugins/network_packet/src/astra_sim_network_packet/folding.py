@@ -98,7 +98,7 @@ def foldable(platform: Platform, settings: Settings) -> tuple[bool, ...]:
 def _inputs(dimension: Dimension) -> int:
     """Links of a dimension that lead to an NPU; 0 where it does not look the same from all NPUs."""
     uniform, others = uniform_links_of(dimension), dimension.size - 1
-    if uniform is None:
+    if uniform is None or hasattr(dimension.topology, "next_links"):
         return 0
     return {"ring": min(2, others), "fully_connected": others, "switch": 1}[uniform.pattern]
 

@@ -253,7 +253,7 @@ def _ring(vnet: int, step: int, members: Sequence[int], links: Sequence[Link], p
             }
         )
     shape.make_routes()
-    shape.finish(settings.vcs)
+    settings.finish(shape)
     return shape
 
 
@@ -289,5 +289,5 @@ def _switches(network: GarnetNetwork, links: Sequence[Link], parts: _Parts) -> S
     for npu, channels in spray.items():
         shape.set_spray(npu, channels)
     shape.make_routes()
-    shape.finish(settings.vcs)
+    settings.finish(shape)
     return shape

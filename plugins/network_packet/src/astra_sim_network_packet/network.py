@@ -32,6 +32,7 @@ class PacketNetwork(EventNetwork):
     def __init__(self, options: PacketOptions, platform: Platform) -> None:
         super().__init__(platform)
         self.settings = options.settings()
+        self.held_bytes = self.settings.packet_bytes if options.flow_control == "cut_through" else self.settings.flit_bytes
         self._start_ps = GARNET_START_PS if options.preset == "garnet" else 0
         self._builder = _builder(self.settings, platform.wired())
         self._core: _core.Network | _core.FoldedNetwork = self._builder.network()

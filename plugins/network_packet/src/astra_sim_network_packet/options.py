@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from astra_sim import InputError, option
 from astra_sim.processors import processors
+
+if TYPE_CHECKING:
+    from astra_sim_network_packet._core import Shape
 
 # The values of presets. `combined`: a head gets its virtual channel together with the switch; `staged`: first one, then the other.
 _PRESETS: dict[str, dict[str, Any]] = {
@@ -21,6 +24,9 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "clock_ps": 0,
         "full_last_packet": False,
         "interface_lanes": 0,
+        "interface_order": "round_robin",
+        "arbitration": "transit_first",
+        "matching": "maximal",
     },
     "garnet": {
         "allocation": "combined",
@@ -32,6 +38,9 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "clock_ps": 1000,
         "full_last_packet": True,
         "interface_lanes": 1,
+        "interface_order": "oldest",
+        "arbitration": "round_robin",
+        "matching": "single",
     },
     "booksim": {
         "allocation": "staged",
@@ -43,6 +52,9 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "clock_ps": 1000,
         "full_last_packet": False,
         "interface_lanes": 1,
+        "interface_order": "oldest",
+        "arbitration": "round_robin",
+        "matching": "single",
     },
 }
 
@@ -72,7 +84,7 @@ class PacketOptions:
     vcs: int | None = option(
         None,
         minimum=1,
-        maximum=1024,
+        maximum=32767,
         help="virtual channels of each virtual network; preset default: as many as keep the longest link busy",
     )
     buffers: int | None = option(None, minimum=1, maximum=1_000_000, help="buffer of a virtual channel", unit="flits")
@@ -87,6 +99,22 @@ class PacketOptions:
         maximum=4096,
         help="lanes of an interface for each dimension, each of a flit a cycle in and out; 0 (preset default): as many as the NPU has "
         "links there",
+    )
+    interface_order: str | None = option(
+        None,
+        choices=("round_robin", "oldest"),
+        help="of which message a lane cuts the next packet; round_robin (preset default): of the oldest for each destination in turn; "
+        "oldest: of the oldest",
+    )
+    arbitration: str | None = option(
+        None,
+        choices=("round_robin", "transit_first"),
+        help="which input crosses to an output; transit_first (preset default): in turn, but those of interfaces only if no other asks",
+    )
+    matching: str | None = option(
+        None,
+        choices=("single", "maximal"),
+        help="combined allocation: each input asks for one output in a cycle; maximal (preset default): if it loses, for another one",
     )
     interface_latency_ns: float | None = option(None, minimum=0, help="latency between NPU and router; default: that of the NIC", unit="ns")
     flow_control: str = option(
@@ -148,6 +176,9 @@ class Settings:
     clock_ps: int
     full_last_packet: bool
     interface_lanes: int
+    interface_order: str
+    arbitration: str
+    matching: str
 
     @property
     def packet_flits(self) -> int:
@@ -163,7 +194,15 @@ class Settings:
             return self
         classes = max(classes, 2 if self.deadlock_freedom == "dateline" else 1)
         in_flight = 1 + math.ceil((round_trip + 8) / self.packet_flits)
-        return attrs.evolve(self, vcs=min(512, classes * max(2, in_flight)))
+        return attrs.evolve(self, vcs=classes * max(2, in_flight))
+
+    def finish(self, shape: Shape) -> None:
+        """Give a shape its virtual channels. Raises InputError if they are too many."""
+        try:
+            shape.finish(self.vcs)
+        except ValueError as error:
+            why = "" if self.options.vcs else ", as many as keep the longest link busy"
+            raise InputError(f"vcs is {self.vcs}{why}: {error}") from None
 
     def check(self) -> None:
         """Raise InputError if the values do not go together."""
@@ -174,6 +213,9 @@ class Settings:
             raise InputError(
                 "deadlock_freedom is 'bubble', which needs combined allocation (preset default or garnet) and vcs of at least 2"
             )
+        for key, value in (("arbitration", "transit_first"), ("matching", "maximal")):
+            if getattr(self, key) == value and self.allocation != "combined":
+                raise InputError(f"{key} is {value!r}, which needs combined allocation (preset default or garnet)")
         if options.speculative_allocator == "separate" and not options.speculative:
             raise InputError("speculative_allocator is 'separate', and speculative is false; expected speculative = true")
         self._check_clocks()
@@ -233,6 +275,9 @@ class Settings:
             "interface_credit_delay": 0 if staged else 1,
             "input_speedup": options.input_speedup,
             "queue_ahead": not staged,
+            "transit_first": self.arbitration == "transit_first",
+            "maximal": self.matching == "maximal",
+            "in_turn": self.interface_order == "round_robin",
             "wait_for_tail_credit": not staged or options.wait_for_tail_credit,
             "same_cycle": options.preset == "garnet",
             "speculative": options.speculative,

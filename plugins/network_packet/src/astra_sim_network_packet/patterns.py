@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion
-from astra_sim.files import read_text
+from astra_sim.files import is_whole, read_text
 from astra_sim.platform import Platform, is_power_of_two
 
 Targets = list[int | None]
@@ -47,8 +47,8 @@ def permutation(platform: Platform, path: str) -> Targets:
     targets: Targets = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         for word in line.partition("#")[0].replace(",", " ").split():
-            if not word.isdecimal() or int(word) >= platform.npus:
-                raise InputError(f"{path}:{number}: {word!r} is not an NPU; expected 0 to {platform.npus - 1}")
+            if not is_whole(word) or int(word) >= platform.npus:
+                raise InputError(f"{path}:{number}: {word!r:.80} is not an NPU; expected 0 to {platform.npus - 1}")
             targets.append(int(word))
     if len(targets) != platform.npus:
         raise InputError(f"{path}: {len(targets)} destinations for {platform.npus} NPUs; expected one for each")

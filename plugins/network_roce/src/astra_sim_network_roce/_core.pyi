@@ -12,6 +12,7 @@ class Network:
         settings: Mapping[str, Any],
         npus: int,
         ids: Sequence[int],
+        memory: Sequence[int],
         addresses: Sequence[int],
         links: Sequence[tuple[int, int, int, int, float, int, int, float, int, int, int]],
         reverse: Sequence[int],
@@ -21,6 +22,8 @@ class Network:
         dimensions: Sequence[tuple[int, int, int, Sequence[tuple[int, int]], Sequence[int]]],
         places: Sequence[int],
         is_switch: Sequence[bool],
+        named: Sequence[Sequence[int]],
+        middles: Sequence[int],
     ) -> None: ...
     def inject(self, time: int, number: int, source: int, destination: int, bytes: int, traffic_class: int, /) -> None: ...
     def advance(self, until: int | None) -> tuple[int, list[tuple[int, bool]]] | None: ...

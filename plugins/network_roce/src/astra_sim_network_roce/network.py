@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, warn
-from astra_sim.fabric import NO_WAY, Fabric, FabricLink, wires_of
+from astra_sim.fabric import NO_WAY, Fabric, FabricLink, next_links_of, wires_of
 from astra_sim.network import EventNetwork, Message, MessageFigures
 from astra_sim.platform import Platform
+from astra_sim.shortest_paths import shortest_paths
 from astra_sim.turns import turns_of
 
 from astra_sim_network_roce import _core, reports
@@ -27,7 +28,9 @@ class RoceNetwork(EventNetwork):
     def __init__(self, options: RoceOptions, platform: Platform) -> None:
         super().__init__(platform)
         self.options = options
+        self.held_bytes = options.chosen("payload_bytes")
         self.fabric = fabric_for(options, platform)
+        self._named = named_routes(options, platform, self.fabric)
         self._tell: Callable[[int], None] | None = None
         self._keeps_flows = options.fct
         self._sent: list[int] = []
@@ -36,12 +39,12 @@ class RoceNetwork(EventNetwork):
 
     def _build(self) -> Any:
         fabric, within_servers = self.fabric, _within_servers(self.platform, self.fabric)
-        links = LinkRows(self.options, fabric, within_servers)
-        links.check_memory()
+        links = LinkRows(self.options, fabric, within_servers, forwarding=fabric.switches > self.platform.fabric().switches)
         made = _core.Network(
             settings=settings_of(self.options),
             npus=fabric.npus,
             ids=list(fabric.ids),
+            memory=links.memory(),
             addresses=addresses(fabric.npus),
             links=links.rows(),
             reverse=_reverses(fabric),
@@ -49,6 +52,8 @@ class RoceNetwork(EventNetwork):
             preferred=within_servers,
             failures=failures_of(self.options, fabric),
             **self._ways_of_destinations(),
+            named=self._named,
+            middles=self._middles(),
         )
         made.keep(self._keeps_flows, self.options.pfc_log)
         if self.options.qlen_interval_us:
@@ -70,6 +75,13 @@ class RoceNetwork(EventNetwork):
         inside = fabric.nodes - len(places)  # switches within NPUs
         is_switch = [False] * fabric.npus + [True] * (len(places) - fabric.npus) + [False] * inside
         return {"dimensions": dimensions, "places": places + list(range(inside)), "is_switch": is_switch}
+
+    def _middles(self) -> list[int]:
+        """Switches next to NPUs, through which packets may go around with load_balancing=valiant and ugal."""
+        if self.options.chosen("load_balancing") not in ("valiant", "ugal"):
+            return []
+        fabric = self.fabric
+        return sorted({link.target for link in fabric.links if not fabric.is_switch(link.source) and fabric.is_switch(link.target)})
 
     def begin(self) -> int:
         """Begin a run at time 0."""
@@ -189,6 +201,60 @@ def fabric_for(options: RoceOptions, platform: Platform) -> Fabric:
     if unreachable is not None:
         raise InputError(f"there is no way from NPU {unreachable[0]} to NPU {unreachable[1]}")
     return inside
+
+
+def named_routes(options: RoceOptions, platform: Platform, fabric: Fabric) -> list[list[int]]:
+    """Ports by node * NPUs + NPU where a topology names its routes, dimension by dimension; else none: routes are the shortest.
+
+    Raises InputError where such a route passes an NPU that does not forward, or packets should go around.
+    """
+    wired = platform.wired()
+    wheres = [f"dimension {number}" for number in range(len(wired.dimensions))]
+    tables = [next_links_of(dimension, where) for dimension, where in zip(wired.dimensions, wheres, strict=True)]
+    if all(table is None for table in tables):
+        return []
+    balancing, npus = options.chosen("load_balancing"), fabric.npus
+    names = [dimension.topology.name for dimension, table in zip(wired.dimensions, tables, strict=True) if table is not None]
+    if balancing in ("valiant", "ugal"):
+        raise InputError(f"load_balancing is {balancing!r}, and the topology {names[0]!r} names its routes; expected destination or ecmp")
+    inside = fabric.switches - platform.fabric().switches == npus  # each NPU has a switch inside, the last nodes
+    routes: list[list[int]] = [[] for _ in range(fabric.nodes * npus)]
+    first_link, first_switch, host = 0, npus, len(fabric.links) - 2 * npus
+    for number, (dimension, stride, table) in enumerate(zip(wired.dimensions, wired.strides, tables, strict=True)):
+        size, links = dimension.size, wires_of(dimension, wheres[number])
+        nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
+        if table is None:
+            ends, costs = [(link.source, link.target) for link in links], [link.cost for link in links]
+            shortest, _ = shortest_paths(nodes, size, ends, wheres[number], turns_of(dimension.topology), costs)
+            table = [() if link == NO_WAY else (link,) for link in shortest]
+        for first in (npu for npu in range(npus) if npu // stride % size == 0):
+            place = [first + at * stride for at in range(size)] + [first_switch + at for at in range(nodes - size)]
+            for at, node in enumerate(place):
+                for npu in range(npus):
+                    # Dimensions below are crossed before: a switch serves only what has come so far.
+                    if at < size and any(
+                        (node // lower - npu // lower) % wired.dimensions[d].size for d, lower in enumerate(wired.strides[:number])
+                    ):
+                        continue
+                    wanted = npu // stride % size
+                    if at == wanted:
+                        continue
+                    entry = [first_link + link for link in table[at * size + wanted]]
+                    routes[(node + fabric.switches if inside and at < size else node) * npus + npu] = entry
+            first_link, first_switch = first_link + len(links), first_switch + nodes - size
+    if inside:
+        for npu in range(npus):
+            for destination in range(npus):
+                routes[npu * npus + destination] = [host + 2 * npu] if npu != destination else []
+            routes[(fabric.nodes - npus + npu) * npus + npu] = [host + 2 * npu + 1]
+    for number, entry in enumerate(routes):
+        for link in entry:
+            if fabric.links[link].target not in (number % npus, *range(npus, fabric.nodes)):
+                raise InputError(
+                    f"a route to NPU {number % npus} that the topology {names[0]!r} names passes NPU {fabric.links[link].target}; expected"
+                    " routes over switches, where every NPU is joined to one"
+                )
+    return [entry[:1] for entry in routes] if balancing == "destination" else routes
 
 
 def with_switches_inside(fabric: Fabric) -> Fabric:

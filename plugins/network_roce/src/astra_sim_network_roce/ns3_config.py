@@ -8,7 +8,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
-from astra_sim.files import is_there, read_text
+from astra_sim.files import is_there, is_whole, read_text
 
 from astra_sim_network_roce import ns3_topology
 
@@ -74,7 +74,7 @@ def _mbps(words: list[str], where: str) -> float:
 
 def _map(words: list[str], where: str) -> list[str]:
     """A number of entries, and for each a rate in bit/s and a value."""
-    count = int(words[0]) if words and words[0].isdecimal() else -1
+    count = int(words[0]) if words and is_whole(words[0]) else -1
     if count < 0 or len(words) != 1 + 2 * count:
         raise InputError(f"{where}: {' '.join(words)!r:.80}; expected a number of entries, and a rate and a value for each")
     return [f"{_number([rate], where) / 1e9!r}:{_number([value], where)!r}" for rate, value in zip(words[1::2], words[2::2], strict=True)]

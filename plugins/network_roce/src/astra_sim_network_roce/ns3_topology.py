@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.files import read_text
+from astra_sim.files import is_whole, read_text
 from astra_sim.platform import Dimension
 from astra_sim.schedule import Peer
 
@@ -156,7 +156,7 @@ def parse(text: str, path: str) -> TopologyFile:
 
 def _switches(line: str, switches: int, nodes: int, where: str) -> list[int]:
     words = line.split()
-    if len(words) != switches or not all(word.isdecimal() and int(word) < nodes for word in words) or len(set(words)) != len(words):
+    if len(words) != switches or not all(is_whole(word) and int(word) < nodes for word in words) or len(set(words)) != len(words):
         raise InputError(f"{where}: {line!r:.80}; expected the ids of {switches} switches, different and below {nodes}")
     return [int(word) for word in words]
 
@@ -179,7 +179,7 @@ def _link(words: list[str], nodes: int, where: str) -> FileLink:
     if len(words) != 5:
         raise InputError(f"{where}: {' '.join(words)!r:.80}; expected 'node node rate delay error', such as '0 8 400Gbps 0.0005ms 0'")
     ends = words[:2]
-    if not all(word.isdecimal() and int(word) < nodes for word in ends) or ends[0] == ends[1]:
+    if not all(is_whole(word) and int(word) < nodes for word in ends) or ends[0] == ends[1]:
         raise InputError(f"{where}: a link between {ends[0]} and {ends[1]}; expected two different nodes below {nodes}")
     rate = quantity(words[2], _RATES, where, "rate", "400Gbps")
     delay = quantity(words[3], _DELAYS, where, "delay", "0.0005ms")

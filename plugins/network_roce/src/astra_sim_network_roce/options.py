@@ -8,12 +8,13 @@ import attrs
 from astra_sim import option
 
 ALGORITHMS = ("none", "dcqcn", "hpcc", "timely", "dctcp", "pint", "swift")
-BALANCING = ("destination", "ecmp", "spray_random", "spray_round_robin", "flowlet", "adaptive")
+BALANCING = ("destination", "ecmp", "spray_random", "spray_round_robin", "flowlet", "adaptive", "valiant", "ugal")
 
 # `reference` is what ASTRA-sim's ns-3 back end does; `default` the same without what that program alone has.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "time_resolution": "ps",
+        "payload_bytes": 4096,
         "header_bytes": 58,
         "gap_bytes": 20,
         "ack_bytes": 62,
@@ -23,6 +24,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "start_rounds": 0,
         "blocked_pairs_hold": False,
         "rto_us": 1000.0,
+        "slow_restart": True,
         "equal_ways": "ascending",
         "load_balancing": "destination",
         "npu_forwarding": True,
@@ -30,9 +32,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "covering_headroom": True,
         "thresholds_wrap": False,
         "divides_by_window": False,
+        "rate_ai_mbps": 40.0,
+        "alpha_interval_us": 55.0,
+        "decrease_interval_us": 50.0,
+        "increase_interval_us": 55.0,
+        "fast_recovery": 5,
     },
     "reference": {
         "time_resolution": "ns",
+        "payload_bytes": 1000,
         "header_bytes": 36,
         "gap_bytes": 0,
         "ack_bytes": 34,
@@ -42,6 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "start_rounds": 2,
         "blocked_pairs_hold": True,
         "rto_us": 0.0,
+        "slow_restart": False,
         "equal_ways": "descending",
         "load_balancing": "ecmp",
         "npu_forwarding": False,
@@ -49,6 +58,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "covering_headroom": False,
         "thresholds_wrap": True,
         "divides_by_window": True,
+        "rate_ai_mbps": 50.0,
+        "alpha_interval_us": 1.0,
+        "decrease_interval_us": 4.0,
+        "increase_interval_us": 900.0,
+        "fast_recovery": 1,
     },
 }
 
@@ -67,7 +81,9 @@ class RoceOptions:
     time_resolution: str | None = option(None, choices=("ps", "ns"), help="tick of the clock; default ps, reference ns")
 
     # Packets
-    payload_bytes: int = option(1000, minimum=1, maximum=1 << 20, help="bytes of a message in a packet", unit="bytes")
+    payload_bytes: int | None = option(
+        None, minimum=1, maximum=1 << 20, help="bytes of a message in a packet; default 4096, reference 1000", unit="bytes"
+    )
     header_bytes: int | None = option(
         None, minimum=0, maximum=65536, help="headers of a packet of data; default 58 (Ethernet, IP, UDP, BTH), reference 36", unit="bytes"
     )
@@ -88,7 +104,13 @@ class RoceOptions:
     )
 
     # Switches
-    buffer_mib: float = option(32.0, above=0, maximum=1 << 20, help="memory of a switch that its ports share", unit="MiB")
+    buffer_mib: float | None = option(
+        None,
+        above=0,
+        maximum=1 << 20,
+        help="memory of a switch that its ports share; default: 32, or more if its ports need it; reference 32",
+        unit="MiB",
+    )
     headroom_factor: float = option(3.0, minimum=0, maximum=1e6, help="headroom of a port, in bandwidth times delay of its link")
     covering_headroom: bool | None = option(
         None, help="headroom of a port is never less than what comes in before a pause takes effect; false: headroom_factor alone"
@@ -108,7 +130,8 @@ class RoceOptions:
         None,
         choices=BALANCING,
         help="which of several equal ways a packet takes: that of its destination (d-mod-k), by a hash of its message (ecmp), or another "
-        "for each packet or burst; default destination, reference ecmp",
+        "for each packet or burst; valiant: through another switch next to NPUs, at random for each packet; ugal: that where less is in "
+        "the way; default destination, reference ecmp",
     )
     flowlet_gap_ns: float = option(500.0, minimum=0, maximum=1e9, help="flowlet: pause after which a message may change its way", unit="ns")
     equal_ways: str | None = option(
@@ -128,19 +151,34 @@ class RoceOptions:
     rto_us: float | None = option(
         None, minimum=0, maximum=1e9, help="sent again after so long without acknowledgement; default 1000, reference 0: never", unit="us"
     )
+    slow_restart: bool | None = option(
+        None,
+        help="a loss halves what a message has in flight, a timeout leaves one packet of it, and timeouts in a row double, drawn at "
+        "random; reference false: none of this",
+    )
     error_rate: float = option(0.0, minimum=0, maximum=1, help="probability that a packet is lost, on links that have none of their own")
     link_down: tuple[str, ...] = option((), help="links that fail, each TIME:NODE:NODE; switches by their number in the file", unit="us")
 
     # Congestion control
     congestion_control: str = option("none", choices=ALGORITHMS, help="none: line rate and windows")
     min_rate_mbps: float = option(100.0, above=0, help="lowest rate of a message", unit="Mbit/s")
-    rate_ai_mbps: float = option(50.0, minimum=0, help="additive increase (DCQCN, HPCC, PINT, TIMELY)", unit="Mbit/s")
+    rate_ai_mbps: float | None = option(
+        None, minimum=0, help="additive increase (DCQCN, HPCC, PINT, TIMELY); default 40, reference 50", unit="Mbit/s"
+    )
     rate_hai_mbps: float = option(100.0, minimum=0, help="hyper increase (DCQCN, TIMELY)", unit="Mbit/s")
     gain: float = option(1 / 256, above=0, maximum=1, help="weight of what is new in alpha (DCQCN, DCTCP)")
-    alpha_interval_us: float = option(1.0, above=0, maximum=1e9, help="DCQCN: time between updates of alpha", unit="us")
-    decrease_interval_us: float = option(4.0, above=0, maximum=1e9, help="DCQCN: time between decreases", unit="us")
-    increase_interval_us: float = option(900.0, above=0, maximum=1e9, help="DCQCN: time between increases", unit="us")
-    fast_recovery: int = option(1, minimum=0, maximum=10**6, help="DCQCN: increases that only halve the way to the target")
+    alpha_interval_us: float | None = option(
+        None, above=0, maximum=1e9, help="DCQCN: time between updates of alpha; default 55, reference 1", unit="us"
+    )
+    decrease_interval_us: float | None = option(
+        None, above=0, maximum=1e9, help="DCQCN: time between decreases; default 50, reference 4", unit="us"
+    )
+    increase_interval_us: float | None = option(
+        None, above=0, maximum=1e9, help="DCQCN: time between increases; default 55, reference 900", unit="us"
+    )
+    fast_recovery: int | None = option(
+        None, minimum=0, maximum=10**6, help="DCQCN: increases that only halve the way to the target; default 5, reference 1"
+    )
     clamp_target: bool = option(False, help="DCQCN: every decrease sets the target")
     target_utilisation: float = option(0.95, above=0, maximum=1, help="HPCC, PINT: utilisation of links to reach (eta)")
     stages: int = option(0, minimum=0, maximum=10**6, help="HPCC, PINT: additive increases in a row (maxStage); 5 in the paper")

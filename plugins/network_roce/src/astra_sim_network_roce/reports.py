@@ -21,7 +21,7 @@ def fct(options: RoceOptions, fabric: Fabric, core: Any) -> str:
     nics = [max((fabric.links[link].bits_per_s for link in ports), default=1) for ports in fabric.ports()[: fabric.npus]]
     lines = []
     for _, source, target, port, size, _, started, _, ended, *_ in core.flows():
-        packets = -(-size // options.payload_bytes)
+        packets = -(-size // options.chosen("payload_bytes"))
         ideal = core.round_trip_ns(source, target) + (size + packets * _IDEAL_HEADER_BYTES) * 8_000_000_000 // nics[source]
         begun, took = started // 1000, (ended - started) // 1000
         lines.append(f"{address[source]:08x} {address[target]:08x} {port} {_DESTINATION_PORT} {size} {begun} {took} {ideal}\n")

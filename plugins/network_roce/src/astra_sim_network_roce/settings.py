@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ _RESERVE_BYTES, _RESUME_MARGIN_BYTES = 4096, 3072
 _SWIFT = {"swift_smallest_window": 0.01, "swift_increase": 1.0, "swift_decrease": 0.8, "swift_largest_decrease": 0.5}
 _PINT_SCALE = 512
 _FIRST_ADDRESS = 0x0B000001
+_MEMORY_MIB = 32
+_MARKED_SHARES = 5  # of two inputs each holds half of kmax, which is an eighth of what is left then
 
 
 class Thresholds(NamedTuple):
@@ -51,7 +54,7 @@ def settings_of(options: RoceOptions) -> dict[str, Any]:
     """The settings of the core."""
     clock = clock_of(options)
     algorithm, balancing = options.congestion_control, options.chosen("load_balancing")
-    rate = {name: round(getattr(options, name) * 1e6) for name in ("min_rate_mbps", "rate_ai_mbps", "rate_hai_mbps", "dctcp_rate_ai_mbps")}
+    rate = {name: round(options.chosen(name) * 1e6) for name in ("min_rate_mbps", "rate_ai_mbps", "rate_hai_mbps", "dctcp_rate_ai_mbps")}
     return {
         "algorithm": algorithm,
         # With one way for each destination nothing is left to balance.
@@ -61,7 +64,7 @@ def settings_of(options: RoceOptions) -> dict[str, Any]:
         "ticks_per_ns": clock.per_ns,
         "seed": options.seed,
         "extrapolate": options.extrapolate,
-        "payload_bytes": options.payload_bytes,
+        "payload_bytes": options.chosen("payload_bytes"),
         "header_bytes": options.chosen("header_bytes"),
         "gap_bytes": options.chosen("gap_bytes"),
         "ack_bytes": options.chosen("ack_bytes"),
@@ -70,7 +73,6 @@ def settings_of(options: RoceOptions) -> dict[str, Any]:
         "telemetry_bytes": _telemetry_bytes(options),
         "start_rounds": options.chosen("start_rounds"),
         "complete_at_arrival": options.chosen("completion") == "arrival",
-        "buffer_bytes": round(options.buffer_mib * 2**20),
         "reserve_bytes": _RESERVE_BYTES,
         "resume_margin_bytes": _RESUME_MARGIN_BYTES,
         "thresholds_wrap": options.chosen("thresholds_wrap"),
@@ -87,15 +89,16 @@ def settings_of(options: RoceOptions) -> dict[str, Any]:
         "back_to_chunk": options.back_to_chunk,
         "nack_gap": clock.ticks(options.nack_gap_us * 1000),
         "retransmission": clock.ticks(options.chosen("rto_us") * 1000),
+        "slow_restart": options.chosen("slow_restart"),
         "least_rate": rate["min_rate_mbps"],
         "rate_step": rate["rate_ai_mbps"],
         "large_rate_step": rate["rate_hai_mbps"],
         "gain": options.gain,
-        "alpha_interval": clock.ticks(options.alpha_interval_us * 1000),
-        "decrease_interval": clock.ticks(options.decrease_interval_us * 1000),
-        "increase_interval": clock.ticks(options.increase_interval_us * 1000),
+        "alpha_interval": clock.ticks(options.chosen("alpha_interval_us") * 1000),
+        "decrease_interval": clock.ticks(options.chosen("decrease_interval_us") * 1000),
+        "increase_interval": clock.ticks(options.chosen("increase_interval_us") * 1000),
         "tick_after_decrease": clock.ticks(1),
-        "fast_recovery": options.fast_recovery,
+        "fast_recovery": options.chosen("fast_recovery"),
         "clamp_target": options.clamp_target,
         "target_utilisation": options.target_utilisation,
         "stages": options.stages,
@@ -133,12 +136,17 @@ def addresses(npus: int) -> list[int]:
 
 
 class LinkRows:
-    """Links of a fabric as the core takes them. `within_servers` are the switches of servers, for whose links files have no thresholds."""
+    """Links of a fabric as the core takes them.
 
-    def __init__(self, options: RoceOptions, fabric: Fabric, within_servers: Collection[int] = ()) -> None:
+    `within_servers` are the switches of servers, for whose links files have no thresholds. `forwarding`: NPUs have switches in them
+    (`with_switches_inside`), whose link to the NPU is in no file: it is as fast as all that comes in, and never marks.
+    """
+
+    def __init__(self, options: RoceOptions, fabric: Fabric, within_servers: Collection[int] = (), forwarding: bool = False) -> None:
         self._options = options
         self._fabric = fabric
         self._within_servers = within_servers
+        self._forwarding = forwarding
         self._clock = clock_of(options)
         self._scale = options.chosen("scale_ecn")
         self._kmin = _by_rate(options.ecn_kmin, "ecn_kmin")
@@ -150,20 +158,32 @@ class LinkRows:
         """For each link: ends, bit/s, ticks, error rate, kmin, kmax, pmax, the headroom at the switch that it enters, cost, dimension."""
         return [self._row(link) for link in self._fabric.links]
 
-    def check_memory(self) -> None:
-        """Raise InputError where the ports of a switch reserve more than its memory: nothing would be left to share."""
+    def memory(self) -> list[int]:
+        """Bytes of memory of each node; only switches use theirs.
+
+        Without `buffer_mib` a switch has 32 MiB, or, if that is more, what its ports reserve and so much that an output which two inputs
+        fill marks every packet before either of them pauses. Raises InputError where the ports reserve all of a stated memory:
+        nothing would be left to share.
+        """
+        stated = self._options.buffer_mib
         if self._options.chosen("thresholds_wrap"):
-            return
-        memory = self._options.buffer_mib * 2**20
-        reserved = [0] * self._fabric.nodes
+            return [round((_MEMORY_MIB if stated is None else stated) * 2**20)] * self._fabric.nodes
+        reserved, marked = [0] * self._fabric.nodes, [0] * self._fabric.nodes
         for link in self._fabric.links:
             reserved[link.target] += _RESERVE_BYTES + self._headroom(link.bits_per_s, self._clock.ticks(self._latency(link)))
+            if self._options.ecn and self._fabric.is_switch(link.source):
+                marks = self._marks(link)
+                marked[link.source] = max(marked[link.source], 0 if marks == _NEVER else marks.kmax)
+        if stated is None:
+            return [max(_MEMORY_MIB * 2**20, own + _MARKED_SHARES * most) for own, most in zip(reserved, marked, strict=True)]
         for node in range(self._fabric.npus, self._fabric.nodes):
-            if reserved[node] >= memory:
+            if reserved[node] >= stated * 2**20:
+                enough = math.ceil((reserved[node] + _MARKED_SHARES * marked[node]) / 2**20)
                 raise InputError(
-                    f"buffer_mib is {self._options.buffer_mib:g}; the ports of {self._fabric.name(node)} reserve"
-                    f" {reserved[node] / 2**20:.3g} MiB (headroom_factor), expected more than that"
+                    f"buffer_mib is {stated:g}; the ports of {self._fabric.name(node)} reserve {reserved[node] / 2**20:.3g} MiB"
+                    f" (headroom_factor), expected more than that, such as {enough}, or none"
                 )
+        return [round(stated * 2**20)] * self._fabric.nodes
 
     def _row(self, link: FabricLink) -> tuple[int, int, int, int, float, int, int, float, int, int, int]:
         rate = link.bits_per_s
@@ -176,7 +196,9 @@ class LinkRows:
         """The thresholds of a port of a switch; of one within a server, where the options have none for its rate, it does not mark."""
         if link.source in self._within_servers and link.bits_per_s not in self._kmin and not self._scale:
             return _NEVER
-        return self.thresholds(link.bits_per_s)
+        if self._forwarding and not self._fabric.is_switch(link.target):
+            return _NEVER
+        return self.thresholds(link)
 
     def _latency(self, link: FabricLink) -> float:
         """Nanoseconds of a link, with those of the interfaces and the switch at its ends."""
@@ -197,28 +219,37 @@ class LinkRows:
         peer sends while the pause is sent, and what is on the wire there and back.
         """
         options = self._options
-        packet = options.payload_bytes + options.chosen("header_bytes") + _telemetry_bytes(options) + options.chosen("gap_bytes")
+        packet = options.chosen("payload_bytes") + options.chosen("header_bytes") + _telemetry_bytes(options) + options.chosen("gap_bytes")
         round_trip = -(-2 * rate * delay // (8_000_000_000 * self._clock.per_ns))
         return int(3 * packet + options.chosen("pfc_bytes") + options.chosen("gap_bytes") + round_trip)
 
-    def thresholds(self, rate: int) -> Thresholds:
-        """Thresholds of a port of so many bit/s. Raises InputError where the options have none for this rate."""
+    def thresholds(self, link: FabricLink) -> Thresholds:
+        """Thresholds of a port. Raises InputError where the options have none for its rate."""
+        rate = link.bits_per_s
         if rate not in self._known:
-            values = (self._of(table, rate, name) for table, name in ((self._kmin, "ecn_kmin"), (self._kmax, "ecn_kmax")))
+            values = (self._of(table, link, name) for table, name in ((self._kmin, "ecn_kmin"), (self._kmax, "ecn_kmax")))
             kmin, kmax = (round(value * 1000) for value in values)
             if kmin > kmax:
                 raise InputError(
                     f"ecn_kmin is {kmin / 1000:g} and ecn_kmax {kmax / 1000:g} kB at {rate / 1e9:g} Gbit/s; expected kmin <= kmax"
                 )
-            self._known[rate] = Thresholds(kmin, kmax, self._of(self._pmax, rate, "ecn_pmax", proportional=False))
+            self._known[rate] = Thresholds(kmin, kmax, self._of(self._pmax, link, "ecn_pmax", proportional=False))
         return self._known[rate]
 
-    def _of(self, table: dict[int, float], rate: int, name: str, proportional: bool = True) -> float:
+    def _outside(self, node: int) -> int:
+        """The NPU that a switch is in; another node itself."""
+        inside = node - (self._fabric.nodes - self._fabric.npus)
+        return inside if self._forwarding and inside >= 0 else node
+
+    def _of(self, table: dict[int, float], link: FabricLink, name: str, proportional: bool = True) -> float:
+        rate = link.bits_per_s
         if rate in table:
             return table[rate]
         if not self._scale or not table:
             known = ", ".join(f"{each / 1e9:g}" for each in table)
-            raise InputError(f"{name} has no value for links of {rate / 1e9:g} Gbit/s, which a switch has; it has values for {known}")
+            ends = " and ".join(str(self._fabric.ids[self._outside(node)]) for node in (link.source, link.target))
+            has = f"which a switch has (between nodes {ends}); it has values for {known}"
+            raise InputError(f"{name} has no value for links of {rate / 1e9:g} Gbit/s, {has}")
         nearest = min(table, key=lambda each: (abs(each - rate), each))
         return table[nearest] * (rate / nearest if proportional else 1)
 

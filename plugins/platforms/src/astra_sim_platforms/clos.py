@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.fabric import LARGEST_FABRIC, Wire, both_ways
+from astra_sim.limits import MAX_PORTS
 from astra_sim.platform import Dimension
 from astra_sim.schedule import Peer
 
@@ -20,10 +21,14 @@ class SwitchOptions:
 
     planes: int = option(1, minimum=1, maximum=64, help="fabrics side by side; an NPU has a NIC in each")
     levels: int = option(2, minimum=2, maximum=3, help="levels of switches: 2 (leaf, spine) or 3 (leaf, aggregation, core)")
-    ports: int = option(64, minimum=2, help="ports of a switch; 64 of 400 Gb/s has NVIDIA QM9700 (itctshop.com/infiniband-switch-guide)")
+    ports: int = option(
+        64, minimum=2, maximum=MAX_PORTS, help="ports of a switch; 64 of 400 Gb/s has NVIDIA QM9700 (itctshop.com/infiniband-switch-guide)"
+    )
     oversubscription: float = option(1.0, above=0, help="bandwidth of a leaf to its NPUs, in bandwidths of it to the spines")
-    leaf_npus: int | None = option(None, minimum=1, help="NPUs of a leaf; default: as many as its ports allow")
-    spines: int | None = option(None, minimum=1, help="spines of a plane, or cores of one group of them; default: as few as possible")
+    leaf_npus: int | None = option(None, minimum=1, maximum=MAX_PORTS, help="NPUs of a leaf; default: as many as its ports allow")
+    spines: int | None = option(
+        None, minimum=1, maximum=MAX_PORTS, help="spines of a plane, or cores of one group of them; default: as few as possible"
+    )
     pod_leaves: int | None = option(
         None, minimum=1, help="levels=3: leaves that the same aggregation switches join; default: as many as their ports allow"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric import Wire, both_ways
+from astra_sim.fabric import Pattern, Wire, both_ways
 from astra_sim.platform import Dimension
 from astra_sim.schedule import Peer
 
@@ -57,6 +57,11 @@ class GarnetDimension:
     @property
     def name(self) -> str:
         """The name of the topology."""
+        return self.pattern
+
+    @property
+    def pattern(self) -> Pattern:
+        """How NPUs are joined for each queue."""
         return "switch" if self.network.topology == "NV_Switch" and self.index > 0 else "ring"
 
     @property
@@ -75,19 +80,19 @@ class GarnetDimension:
 
     def hops(self, source: int, destination: int) -> int:
         """Links of the route: two through a switch, else along the ring in its only or its shorter direction."""
-        if self.name == "switch":
+        if self.pattern == "switch":
             return 2
         ahead = (destination - source) % self.size
         return ahead if self.index == 0 else min(ahead, self.size - ahead)
 
     def is_symmetric(self, peer: Peer) -> bool:
         """True for distances; at a switch always."""
-        return peer.operator == "shift" or (peer.operator == "xor" and self.name == "switch")
+        return peer.operator == "shift" or (peer.operator == "xor" and self.pattern == "switch")
 
     def wires(self) -> list[Wire]:
         """A ring for each queue, in its direction, or the links to each switch."""
         size = self.size
-        if self.name == "switch":
+        if self.pattern == "switch":
             switches = range(size, size + self.network.links_per_tile)
             return both_ways(Wire(place, switch) for place in range(size) for switch in switches)
         around = range(size) if size > 1 else range(0)
@@ -109,13 +114,15 @@ class Torus3dOptions:
     npus: int = option(minimum=1, help="NPUs")
     packages: int = option(minimum=1, help="packages, of npus / packages NPUs each")
     package_rows: int = option(1, minimum=1, help="rows of packages")
-    local_rings: int = option(1, minimum=1, help="rings within a package, one way")
-    horizontal_rings: int = option(1, minimum=1, help="rings along a row, each way")
-    vertical_rings: int = option(1, minimum=1, help="rings along a column, each way")
+    local_rings: int = option(1, minimum=1, maximum=4096, help="rings within a package, one way")
+    horizontal_rings: int = option(1, minimum=1, maximum=4096, help="rings along a row, each way")
+    vertical_rings: int = option(1, minimum=1, maximum=4096, help="rings along a column, each way")
     tile_link_width_bits: int = option(256, minimum=1, help="width of the links of a local ring", unit="bits/ns")
     package_link_width_bits: int = option(256, minimum=1, help="width of the other links", unit="bits/ns")
-    local_link_latency_ns: int = option(1, minimum=1, help="latency of links within a package, and between NPU and router", unit="ns")
-    package_link_latency_ns: int = option(1, minimum=1, help="latency of the other links", unit="ns")
+    local_link_latency_ns: int = option(
+        1, minimum=1, maximum=1_000_000, help="latency within a package, and between NPU and router", unit="ns"
+    )
+    package_link_latency_ns: int = option(1, minimum=1, maximum=1_000_000, help="latency of the other links", unit="ns")
 
 
 @attrs.frozen
@@ -125,13 +132,15 @@ class NvSwitchOptions:
     npus: int = option(minimum=1, help="NPUs")
     packages: int = option(minimum=1, help="packages, of npus / packages NPUs each")
     package_rows: int = option(1, minimum=1, help="rows of packages")
-    local_rings: int = option(1, minimum=1, help="rings within a package, one way")
-    links_per_tile: int = option(1, minimum=1, help="switches, each with a link to every NPU")
-    horizontal_rings: int = option(1, minimum=1, help="virtual networks for each switch")
+    local_rings: int = option(1, minimum=1, maximum=4096, help="rings within a package, one way")
+    links_per_tile: int = option(1, minimum=1, maximum=4096, help="switches, each with a link to every NPU")
+    horizontal_rings: int = option(1, minimum=1, maximum=4096, help="virtual networks for each switch")
     tile_link_width_bits: int = option(256, minimum=1, help="width of the links of a local ring", unit="bits/ns")
     package_link_width_bits: int = option(256, minimum=1, help="width of the links to switches", unit="bits/ns")
-    local_link_latency_ns: int = option(1, minimum=1, help="latency of links within a package, and between NPU and router", unit="ns")
-    package_link_latency_ns: int = option(1, minimum=1, help="latency of the links to switches", unit="ns")
+    local_link_latency_ns: int = option(
+        1, minimum=1, maximum=1_000_000, help="latency within a package, and between NPU and router", unit="ns"
+    )
+    package_link_latency_ns: int = option(1, minimum=1, maximum=1_000_000, help="latency of the links to switches", unit="ns")
 
 
 def torus3d(options: Torus3dOptions) -> list[Dimension]:

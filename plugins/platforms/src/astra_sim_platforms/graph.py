@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.files import parse_toml, read_text
+from astra_sim.files import check_cells, check_once, csv_rows, parse_toml, read_text
 from astra_sim.options import Typed, structure
 from astra_sim.platform import Dimension, bytes_per_ns
 from astra_sim.schedule import Peer
 from astra_sim.shortest_paths import shortest_paths
+
+_NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 
 
 @attrs.frozen
@@ -123,19 +125,13 @@ def _toml_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
 
 
 def _csv_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
-    rows = csv.reader(text.splitlines())
+    rows = csv_rows(text, path)
+    first, header = next(rows, (1, []))
+    check_once(header, f"{path}:{first}")
     found: list[tuple[str, LinkOptions]] = []
-    header: list[str] = []
-    for row in rows:
-        cells = [cell.strip() for cell in row]
-        where = f"{path}:{rows.line_num}"
-        if not any(cells) or cells[0].startswith("#"):
-            continue
-        if not header:
-            header = cells
-            continue
-        if len(cells) != len(header):
-            raise InputError(f"{where}: {len(cells)} cells under {len(header)} headings")
+    for number, cells in rows:
+        where = f"{path}:{number}"
+        check_cells(cells, header, where)
         found.append(_link({key: Typed(cell) for key, cell in zip(header, cells, strict=True) if cell}, where))
     return found
 
@@ -170,6 +166,9 @@ def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
 def _numbers(names: Iterable[str], path: str) -> dict[str, int]:
     """The number of every node: NPUs have the numbers that name them, switches the following ones in the order of the file."""
     distinct = list(dict.fromkeys(names))
+    for name in distinct:
+        if not name or (_NUMBER.fullmatch(name) and not name.isdecimal()) or (name.isdecimal() and not (name.isascii() and len(name) < 10)):
+            raise InputError(f"{path}: a link joins {name!r:.80}; expected an NPU, a number from 0 on, or a switch, a name")
     npus = sorted((name for name in distinct if name.isdecimal()), key=int)
     if len(npus) < 2:
         raise InputError(f"{path}: the links join {len(npus)} NPUs; expected at least 2, numbered from 0")

@@ -23,7 +23,9 @@ from astra_sim_platforms.infragraph_file import Device, Edge, Infrastructure, In
 from astra_sim_platforms.pcie import lane_bytes_per_ns
 
 _NPU_TYPES = ("xpu", "gpu", "npu", "tpu", "accelerator")
-_MOST_NODES, _MOST_EDGES, _MOST_DEPTH = 1 << 20, 1 << 21, 16
+_MOST_NODES, _MOST_EDGES, _MOST_DEPTH = 1 << 16, 1 << 18, 16
+_MOST_STEPS = 1 << 21
+"""Instances, components and pairs of ends, also those that make no node and no edge."""
 
 
 @attrs.frozen
@@ -60,9 +62,11 @@ class _Expansion:
         self.where = whole.where
         self.types: dict[str, str] = {}
         self.edges: dict[tuple[str, str], Link] = {}
+        self._steps = 0
         for name, instance in whole.instances.items():
             device = _one_of(whole.devices, instance.device, f"{instance.where}: device", "a device")
             for number in range(instance.count):
+                self._step()
                 self._add(f"{name}.{number}", device, 0)
         for edge in whole.edges:
             self._join(edge, whole.links, [self._ends_of_instance(edge, place) for place in (0, 1)], "")
@@ -73,6 +77,7 @@ class _Expansion:
             raise InputError(f"{device.where}: devices are in devices more than {_MOST_DEPTH} deep; expected that none holds itself")
         for name, component in device.components.items():
             for number in range(component.count):
+                self._step()
                 part = f"{prefix}.{name}.{number}"
                 if component.type == "device":
                     self._add(part, _one_of(self._whole.devices, name, f"{component.where}: name", "a device"), depth + 1)
@@ -83,10 +88,16 @@ class _Expansion:
         for edge in device.edges:
             self._join(edge, device.links, [self._ends_in_device(edge, device, place) for place in (0, 1)], prefix + ".")
 
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise InputError(f"{self.where}: more than {_MOST_STEPS} instances, components and pairs of ends, the most that are taken in")
+
     def _join(self, edge: Edge, links: dict[str, Link], ends: Sequence[Sequence[str]], prefix: str) -> None:
         link = _one_of(links, edge.link, f"{edge.where}: link", "a link")
         pairs = itertools.product(*ends) if edge.scheme == "many2many" else zip(*ends, strict=False)
         for one, other in pairs:
+            self._step()
             if one == other:
                 continue
             a, b = prefix + one, prefix + other

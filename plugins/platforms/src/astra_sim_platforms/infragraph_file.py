@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import attrs
-import yaml  # type: ignore[import-untyped]
 from astra_sim import InputError
 from astra_sim.errors import suggestion
 from astra_sim.files import parse_json
+from astra_sim.yaml_text import parse_yaml
 
 TYPES = ("cpu", "custom", "device", "memory", "nic", "port", "switch", "xpu")
 SCHEMES = ("many2many", "one2one")
@@ -108,13 +108,7 @@ def read_infrastructure(text: str, path: str) -> Infrastructure:
 def _parsed(text: str, path: str) -> Any:
     if text.lstrip().startswith("{"):
         return parse_json(text, path)
-    try:
-        return yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(f"{path}:{line}: not YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not YAML: {str(error).partition(';')[0]:.200}") from None
+    return parse_yaml(text, path, "an infrastructure")
 
 
 def _device(table: _Table) -> Device:

@@ -149,6 +149,13 @@ def _topologies() -> list[Provider]:
             examples=[{"sizes": [3, 4], "npus": 2, **link}],
         ),
         Provider(
+            "slim_fly",
+            "Slim Fly: switches that are two links apart at most",
+            f"{_HERE}.slim_fly:slim_fly",
+            f"{_HERE}.slim_fly:SlimFlyOptions",
+            examples=[{"q": 3, "npus": 1, **link}],
+        ),
+        Provider(
             "rail_optimized",
             "Servers of NPUs around NVLink switches, and NICs on the rails of a Clos fabric",
             f"{_HERE}.servers:rail_optimized",

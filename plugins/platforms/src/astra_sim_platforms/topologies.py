@@ -56,6 +56,10 @@ class Graph:
         counts = collections.Counter(link.source for link in self.links if link.source < self.size)
         return max(counts.values(), default=0)
 
+    def link_count(self) -> int:
+        """The number of links."""
+        return len(self.links)
+
     def wires(self) -> list[Wire]:
         """The links."""
         return list(self.links)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 from astra_sim.errors import InputError
-from astra_sim.files import read_text
+from astra_sim.files import csv_table, read_text
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -21,6 +19,7 @@ from astra_sim_report.plots import legend, picture
 
 _MOST_QUEUES = 6
 _BYTES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9))
+_LONGEST = 1e300
 _LOGARITHMIC_FROM = 20.0
 """From which ratio of the largest to the smallest value an axis is logarithmic."""
 
@@ -59,36 +58,39 @@ def _load(path: str) -> FlowRun:
     if not file.is_file():
         raise InputError(f"{path} has no flows.csv; expected a folder that astra flows --output has written")
     taken, slowdown, finish = [], [], 0.0
-    for number, row in enumerate(_rows(file), 2):
+    for where, row in csv_table(read_text(str(file)), str(file), ("start_ns", "received_ns", "end_ns", "slowdown"), None):
         try:
-            taken.append(float(row["received_ns"]) - float(row["start_ns"]))
-            finish = max(finish, float(row["end_ns"]))
+            taken.append(_time(row["received_ns"]) - _time(row["start_ns"]))
+            finish = max(finish, _time(row["end_ns"]))
             if row["slowdown"]:
-                slowdown.append(float(row["slowdown"]))
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"{file}:{number}: {dict(row)!r:.100}; expected a flow, as astra flows --output writes it") from None
+                slowdown.append(_time(row["slowdown"]))
+        except ValueError:
+            raise InputError(f"{where}: {row!r:.100}; expected a flow, as astra flows --output writes it") from None
     if not taken:
         raise InputError(f"{file}: there is no flow")
     return FlowRun(folder.name or str(folder.resolve().name), path, taken, slowdown, finish, _queues(folder / "qlen.csv"))
+
+
+def _time(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < _LONGEST:
+        raise ValueError
+    return number
 
 
 def _queues(file: Path) -> dict[str, tuple[list[float], list[float]]]:
     if not file.is_file():
         return {}
     queues: dict[str, tuple[list[float], list[float]]] = {}
-    for number, row in enumerate(_rows(file), 2):
+    for where, row in csv_table(read_text(str(file)), str(file), ("time_ns", "link", "bytes"), None):
         try:
-            time, waiting = float(row["time_ns"]), float(row["bytes"])
+            time, waiting = _time(row["time_ns"]), _time(row["bytes"])
             times, sizes = queues.setdefault(row["link"], ([], []))
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"{file}:{number}: {dict(row)!r:.100}; expected time_ns, link and bytes") from None
+        except ValueError:
+            raise InputError(f"{where}: {row!r:.100}; expected time_ns, link and bytes") from None
         times.append(time)
         sizes.append(waiting)
     return queues
-
-
-def _rows(file: Path) -> csv.DictReader[str]:
-    return csv.DictReader(io.StringIO(read_text(str(file))))
 
 
 def _shares(runs: Sequence[FlowRun], names: Sequence[str], values: Sequence[Sequence[float]], label: str) -> Any:

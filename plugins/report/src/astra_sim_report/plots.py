@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from astra_sim.errors import InputError
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import StrMethodFormatter
 
 from astra_sim_report.colours import Colours, series
@@ -49,6 +50,8 @@ def picture(make: Callable[[], Any], form: str, title: str | None = None) -> byt
         figure = make()
         if title is not None:
             figure.suptitle(title, x=0.01, ha="left")
+        for text in figure.findobj(Text):  # those of ticks on logarithmic axes, which are formulas, come later
+            text.set_parse_math("$" not in text.get_text())
         out = io.BytesIO()
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
         figure.savefig(out, format=form, dpi=200, metadata=metadata, bbox_inches="tight")

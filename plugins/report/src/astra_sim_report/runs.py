@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,8 +11,9 @@ from typing import Any, NamedTuple
 
 import attrs
 from astra_sim.errors import InputError
-from astra_sim.files import note_input, parse_json, read_text
+from astra_sim.files import csv_rows, csv_table, limited, naming_gzip, note_input, read_text
 from astra_sim.reports import file_name
+from astra_sim.results import read_results
 from google.protobuf.message import DecodeError
 
 from astra_sim_report.merging import merged, shares
@@ -27,16 +26,7 @@ MOST_SLICES = 12_000
 MOST_ROWS = 150
 """Rows of a timeline that a page shows."""
 
-_EXPECTED: Mapping[str, type | tuple[type, ...]] = {
-    "run_name": str,
-    "finish_ns": (int, float),
-    "compute_ns": (int, float),
-    "exposed_comm_ns": (int, float),
-    "npus": int,
-    "network": dict,
-    "layers": list,
-    "dimensions": list,
-}
+_EXPECTED = ("run_name", "finish_ns", "compute_ns", "exposed_comm_ns", "npus", "network", "layers", "dimensions")
 
 
 class Slice(NamedTuple):
@@ -121,18 +111,13 @@ def _result_file(path: str) -> Path:
     return found / "result.json" if found.is_dir() else found
 
 
-def _results(path: Path) -> list[Mapping[str, Any]]:
-    read = parse_json(read_text(str(path)), str(path))
-    results = read if isinstance(read, list) else [read]
+def _results(path: Path) -> Sequence[Mapping[str, Any]]:
+    _, results = read_results(str(path))
     for place, result in enumerate(results):
-        where = f"{path}: run {place + 1}" if isinstance(read, list) else str(path)
-        if not isinstance(result, dict):
-            raise InputError(f"{where} is {type(result).__name__}; expected the result of a run, as astra --output writes it")
-        for key, kind in _EXPECTED.items():
-            if not isinstance(result.get(key), kind):
-                raise InputError(f"{where}: {key} is {result.get(key)!r}; expected the result of a run, as astra --output writes it")
-    if not results:
-        raise InputError(f"{path} holds no runs; expected one at least")
+        missing = next((key for key in _EXPECTED if result.get(key) is None), None)
+        if missing is not None:
+            where = f"{path}: run {place + 1}" if len(results) > 1 else str(path)
+            raise InputError(f"{where}: {missing} is missing; expected the result of a run, as astra --output writes it")
     return results
 
 
@@ -151,11 +136,11 @@ def read_timeline(path: Path, most: int = MOST_SLICES) -> TimelineFile:
     reader = _TimelineReader(most)
     note_input(path)
     try:
-        with gzip.open(path) as file:
-            for packet in packets(file):  # type: ignore[arg-type]
+        with naming_gzip(str(path)), gzip.open(path) as file:
+            for packet in packets(limited(file, str(path))):  # type: ignore[arg-type]
                 reader.take(packet)
         return reader.read()
-    except (OSError, EOFError, ValueError, KeyError, DecodeError) as error:
+    except (OSError, ValueError, LookupError, OverflowError, StopIteration, DecodeError) as error:
         raise InputError(f"{path}: not a timeline of astra: {error}") from None
 
 
@@ -297,30 +282,47 @@ def chosen_rows(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, s
 
 def _utilisation_of_csv(path: Path) -> list[Series]:
     """The utilisation that the report `astra1` writes: each line holds the end of a window of 10 us, and a share for each dimension."""
-    rows = list(csv.reader(io.StringIO(read_text(str(path)))))[1:]
     times, shares = [0.0], []
     try:
-        for row in rows:
-            if row and row[0]:
-                times.append(1000 * float(row[0]))
-                shares.append([float(cell) for cell in row[1:] if cell])
+        for _, cells in list(csv_rows(read_text(str(path)), str(path)))[1:]:
+            if cells[0]:
+                times.append(1000 * finite(cells[0]))
+                shares.append([finite(cell) for cell in cells[1:] if cell])
+        dimensions = len(shares[0]) if shares else 0
+        if any(len(each) != dimensions for each in shares):
+            raise ValueError("rows of different numbers of dimensions")
     except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
-    dimensions = len(shares[0]) if shares else 0
+        raise InputError(f"{path}: {error}; expected a time and shares, as astra1 writes them") from None
     return [Series(f"dimension {number}", times[:-1], [share[number] for share in shares]) for number in range(dimensions)]
+
+
+def finite(text: str) -> float:
+    """A number of a table that a picture can hold. Raises ValueError."""
+    number = float(text)
+    if not abs(number) < _LARGEST:
+        raise ValueError(f"{text!r} is no number that can be drawn")
+    return number
+
+
+_LARGEST = 1e300
+_MOST_ROUTERS = 1 << 24
 
 
 def _links(path: Path, finish_ns: float) -> list[Link]:
     """The loads of links that a network writes: shares of the run, or times. Routers of several domains are numbered one after another."""
-    rows = list(csv.DictReader(io.StringIO(read_text(str(path)))))
-    try:
-        links = [(int(row.get("domain", 0)), int(row["source"]), int(row["sink"]), _share(row, finish_ns)) for row in rows]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not the links of a run: {error}") from None
+    links = []
+    for where, row in csv_table(read_text(str(path)), str(path), ("source", "sink"), None):
+        try:
+            domain, source, sink = (int(row.get(key, "0")) for key in ("domain", "source", "sink"))
+            links.append((domain, source, sink, _share(row, finish_ns)))
+        except (KeyError, ValueError) as error:
+            raise InputError(f"{where}: not the links of a run: {error}") from None
+        if not all(0 <= number < _MOST_ROUTERS for number in links[-1][:3]):
+            raise InputError(f"{where}: domain, source and sink are {links[-1][:3]}; expected 0 to {_MOST_ROUTERS - 1}")
     routers = 1 + max((max(source, sink) for _, source, sink, _ in links), default=0)
     return [Link(source + domain * routers, sink + domain * routers, share) for domain, source, sink, share in links]
 
 
 def _share(link: Mapping[str, str], finish_ns: float) -> float:
     """How much of the run a link was busy."""
-    return float(link["utilisation"]) if "utilisation" in link else float(link["busy_ns"]) / max(1.0, finish_ns)
+    return finite(link["utilisation"]) if "utilisation" in link else finite(link["busy_ns"]) / max(1.0, finish_ns)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 from astra_sim.errors import InputError, suggestion
-from astra_sim.files import note_input, read_text
+from astra_sim.files import check_cells, check_once, csv_rows, note_input, read_text
+from astra_sim.limits import MAX_CELLS, MAX_FILE_BYTES, MAX_ROWS
 
 Cell = bool | int | float | str | None
 """What a cell holds; None: nothing."""
@@ -22,6 +22,8 @@ TABLE = "results"
 
 _FIRST_FIGURE = "finish_ns"
 _LAST = ("audit", "error", "wall_s")
+_MOST_SECONDS = 60
+"""Of the processor, for a table of SQLite, which may be a view that never ends."""
 _WORDS: Mapping[str, Cell] = {"": None, "true": True, "false": False}
 
 
@@ -105,14 +107,14 @@ def read_table(path: str) -> Table:
 
 
 def _read_csv(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
-    lines = list(csv.reader(io.StringIO(read_text(path))))
-    names = lines[0] if lines else []
-    if len(set(names)) < len(names):
-        raise InputError(f"{path}: two columns are called {next(name for name in names if names.count(name) > 1)!r}")
-    for number, line in enumerate(lines[1:], 2):
-        if len(line) != len(names):
-            raise InputError(f"{path}: row {number} has {len(line)} cells; expected {len(names)}, one for each column of the first row")
-    return names, [[_cell(text) for text in line] for line in lines[1:]]
+    rows = csv_rows(read_text(path), path, plain=True)
+    first, names = next(rows, (1, []))
+    check_once(names, f"{path}:{first}")
+    found = []
+    for number, cells in rows:
+        check_cells(cells, names, f"{path}:{number}")
+        found.append([_cell(text) for text in cells])
+    return names, found
 
 
 def _cell(text: str) -> Cell:
@@ -131,12 +133,29 @@ def _read_sqlite(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
     try:
         database = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
         try:
+            database.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
+            started = time.process_time()
+            database.set_progress_handler(lambda: time.process_time() - started > _MOST_SECONDS, 1 << 20)
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_FILE_BYTES)
             found = database.execute(f"SELECT * FROM {TABLE}")
-            return [column[0] for column in found.description], found.fetchall()
+            names = [column[0] for column in found.description]
+            rows = found.fetchmany(min(MAX_ROWS, MAX_CELLS // len(names)) + 1)
         finally:
             database.close()
-    except sqlite3.Error as error:
-        raise InputError(f"{path}: {error}; expected a file of SQLite with a table {TABLE!r}, as astra sweep writes it") from None
+    except sqlite3.OperationalError as error:
+        if str(error) == "interrupted":
+            raise InputError(f"{path}: its table {TABLE!r} takes more than {_MOST_SECONDS} s to read; expected less") from None
+        raise _no_table(path, error) from None
+    except (sqlite3.Error, OverflowError) as error:
+        raise _no_table(path, error) from None
+    check_once(names, path)
+    if len(rows) > min(MAX_ROWS, MAX_CELLS // len(names)):
+        raise InputError(f"{path}: its table {TABLE!r} has more than {len(rows) - 1} rows; expected at most so many")
+    return names, [[_plain(cell) for cell in row] for row in rows]
+
+
+def _no_table(path: str, error: Exception) -> InputError:
+    return InputError(f"{path}: {error}; expected a file of SQLite with a table {TABLE!r}, as astra sweep writes it")
 
 
 def _read_parquet(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
@@ -146,7 +165,20 @@ def _read_parquet(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
     except ImportError:
         raise InputError(f"{path}: tables in Parquet need pyarrow: pip install pyarrow") from None
     try:
+        about = parquet.ParquetFile(path).metadata
+        if about.num_rows > min(MAX_ROWS, MAX_CELLS // max(1, about.num_columns)):
+            size = f"{about.num_rows} rows of {about.num_columns} columns"
+            raise InputError(f"{path}: {size}; expected at most {MAX_ROWS} rows, {MAX_CELLS} cells")
         read = parquet.read_table(path)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f"{path}: {error}; expected a table in Parquet") from None
-    return read.column_names, list(zip(*(column.to_pylist() for column in read.columns), strict=True))
+        columns = [column.to_pylist() for column in read.columns]
+    except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}; expected a table in Parquet") from None
+    check_once(read.column_names, path)
+    return read.column_names, [[_plain(cell) for cell in row] for row in zip(*columns, strict=True)]
+
+
+def _plain(cell: Any) -> Cell:
+    """A cell of one of the types of tables; what is of another, as text."""
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "backslashreplace")
+    return cell if cell is None or isinstance(cell, (bool, int, float, str)) else str(cell)

@@ -156,12 +156,18 @@ def junit(verdicts: Sequence[Verdict], suite: str) -> str:
     names = Counter(verdict.name for verdict in verdicts)
     states = [verdict.state for verdict in verdicts]
     counts = {"tests": len(states), "failures": states.count("failed"), "errors": states.count("error")}
-    attributes = {"name": suite, **{name: str(count) for name, count in counts.items()}, "time": f"{sum(v.wall_s for v in verdicts):.3f}"}
+    attributes = {
+        "name": printable(suite),
+        **{name: str(count) for name, count in counts.items()},
+        "time": f"{sum(v.wall_s for v in verdicts):.3f}",
+    }
     root = ElementTree.Element("testsuites")
     element = ElementTree.SubElement(root, "testsuite", attributes)
     for verdict in verdicts:
         name = verdict.name if names[verdict.name] == 1 else f"{verdict.name}: {verdict.expected}"
-        case = ElementTree.SubElement(element, "testcase", {"classname": suite, "name": printable(name), "time": f"{verdict.wall_s:.3f}"})
+        case = ElementTree.SubElement(
+            element, "testcase", {"classname": printable(suite), "name": printable(name), "time": f"{verdict.wall_s:.3f}"}
+        )
         if verdict.state != "passed":
             what = ElementTree.SubElement(case, "failure" if verdict.state == "failed" else "error", {"message": printable(verdict.found)})
             what.text = printable(f"expected {verdict.expected}; {verdict.found}")

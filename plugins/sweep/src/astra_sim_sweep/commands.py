@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from astra_sim.commands import json_option, say_json, write_then_show
+from astra_sim.commands import json_option, json_output, say_json, write_then_show
 from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
 
 from astra_sim_sweep.words import counted
@@ -192,15 +192,15 @@ def _print_points_as_json(file: str, axes: Sequence[str], shard: str | None, _: 
     plan, points = _checked_points(file, axes, shard)
     skipped: dict[str, int] = {}
     comma = failed = False
-    click.echo(f'{{"columns": {json.dumps([*plan.columns, "error"])}, "points": [', nl=False)
+    click.echo(f'{{"columns": {json.dumps([*plan.columns, "error"])}, "points": [', nl=False, file=json_output())
     for point in points:
         if point.skipped_by is not None:
             skipped[point.skipped_by] = skipped.get(point.skipped_by, 0) + 1
             continue
         row = {name: point.parameters[name] for name in plan.columns}
-        click.echo((", " if comma else "") + json.dumps({**row, "error": point.error}), nl=False)
+        click.echo((", " if comma else "") + json.dumps({**row, "error": point.error}), nl=False, file=json_output())
         comma, failed = True, failed or point.error is not None
-    click.echo(f'], "skipped_by": {json.dumps(skipped)}}}')
+    click.echo(f'], "skipped_by": {json.dumps(skipped)}}}', file=json_output())
     if failed:
         sys.exit(1)
 
@@ -236,11 +236,9 @@ def assert_(file: str, junit: str | None, as_json: bool, quiet: bool) -> None:
 
     def show() -> None:
         if as_json:
-            import json
-
             import attrs
 
-            click.echo(json.dumps([attrs.asdict(verdict) for verdict in verdicts]))
+            say_json([attrs.asdict(verdict) for verdict in verdicts])
         elif shown:
             _print_verdicts(shown)
 

@@ -95,7 +95,13 @@ class Journal:
             row = self._database.execute("SELECT key, parameters, figures, error, wall_s FROM runs WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
-        return Run(row[0], json.loads(row[1]), None if row[2] is None else json.loads(row[2]), row[3], row[4])
+        try:
+            parameters, figures = json.loads(row[1]), None if row[2] is None else json.loads(row[2])
+            if isinstance(parameters, dict) and isinstance(figures, dict | None) and isinstance(row[3], str | None):
+                return Run(row[0], parameters, figures, row[3], float(row[4]))
+        except (TypeError, ValueError, RecursionError):
+            pass
+        raise RunError(f"{self.path}: the run {key.hex()} cannot be read; expected what astra writes (--overwrite drops the journal)")
 
     def add(self, runs: Sequence[Run]) -> None:
         """Keep runs: when this returns they are in the file, and no end of this process takes them from there."""
@@ -131,7 +137,14 @@ class Journal:
     def packages(self) -> list[dict[str, Any]]:
         """The versions of packages with which runs were added."""
         with self._naming():
-            return [json.loads(text) for (text,) in self._database.execute("SELECT versions FROM packages")]
+            texts = [text for (text,) in self._database.execute("SELECT versions FROM packages")]
+        try:
+            found = [json.loads(text) for text in texts]
+        except (TypeError, ValueError, RecursionError):
+            found = [None]
+        if not all(isinstance(each, dict) for each in found):
+            raise RunError(f"{self.path}: versions of packages cannot be read; expected what astra writes (--overwrite drops it)")
+        return found
 
     def add_packages(self, versions: Mapping[str, Any]) -> None:
         """Note the versions of packages with which runs are to be added."""

@@ -14,13 +14,17 @@ _MOST_NAMED = 5
 
 
 def packed(plan: Plan) -> bytes:
-    """A plan as bytes, with the versions of what made it in front."""
-    return pickle.dumps((dict(plan.versions), pickle.dumps(plan)))
+    """A plan as bytes, with the plugins that this process has chosen and the versions of what made it in front."""
+    return pickle.dumps((shared_plugins().choices, dict(plan.versions), pickle.dumps(plan)))
 
 
 def unpacked(data: bytes) -> Plan:
-    """The plan of `packed`. Raises InputError, naming host and packages, where this process runs others: its results would be others."""
-    made_by, pickled = pickle.loads(data)
+    """The plan of `packed`, with its plugin files in use, and the plugins off that were switched off.
+
+    Raises InputError, naming host and packages, where this process runs others: its results would be others.
+    """
+    choices, made_by, pickled = pickle.loads(data)
+    shared_plugins().choose(choices)
     different = version_differences(made_by, versions(shared_plugins(), "auto"), ("here", "there"))
     if different:
         more = f"; {len(different) - _MOST_NAMED} more" if len(different) > _MOST_NAMED else ""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from astra_sim.commands import say_json
 from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
 
 from astra_sim_sweep.commands import axis_option, keep_option, scheduler_option, worker_timeout_option
@@ -138,13 +139,12 @@ def _counted(found: Found) -> str:
 
 
 def _print_json(search: SearchPlan, found: Found) -> None:
-    import json
 
     import attrs
 
     objectives = [{"expression": each.text, "maximize": each.maximize} for each in search.goal.objectives]
     method: Any = "exhaustive" if search.is_exhaustive else search.options.sampler
-    click.echo(json.dumps({"objectives": objectives, "method": method, **attrs.asdict(found)}))
+    say_json({"objectives": objectives, "method": method, **attrs.asdict(found)})
 
 
 def _print_plan_as_json(file: str, overrides: Sequence[str]) -> None:
@@ -171,7 +171,7 @@ def _print_plan_as_json(file: str, overrides: Sequence[str]) -> None:
         "failed": failed,
         "first_error": first_error or None,
     }
-    click.echo(json.dumps(document, default=str))
+    say_json(json.loads(json.dumps(document, default=str)))
     if failed:
         sys.exit(1)
 

@@ -8,7 +8,6 @@ from astra_sim.platform import Dimension
 from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective
 
-from astra_sim_systems import names
 from astra_sim_systems.choice import automatic
 
 
@@ -31,7 +30,7 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: 
     algorithms: list[Algorithm] = []
     for index, name in enumerate(names):
         if name == "auto" and index < len(platform.dimensions):
-            algorithms.append(automatic(kind, index, endpoint_ns, context))
+            algorithms.append(automatic(kind, endpoint_ns, context, index))
             continue
         algorithms.append(context.algorithm(name, kind.value))
         end = len(platform.dimensions) if algorithms[-1].whole_platform else index + 1
@@ -54,14 +53,13 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: 
     return algorithms
 
 
-def algorithm_across(kind: Collective, chosen: str | tuple[str, ...], own: list[Algorithm], context: Context) -> Algorithm:
-    """The algorithm of a dimension of a workload that reaches over several of the platform.
-
-    It is that of the first, or for auto one that runs on any number of ranks.
-    """
+def algorithm_across(
+    kind: Collective, chosen: str | tuple[str, ...], own: list[Algorithm], endpoint_ns: float, context: Context
+) -> Algorithm:
+    """The algorithm of a dimension of a workload that reaches over several of the platform: that of the first."""
     if (chosen if isinstance(chosen, str) else chosen[0]) != "auto":
         return own[0]
-    return context.algorithm(names.algorithm_across(kind), kind.value)
+    return automatic(kind, endpoint_ns, context)
 
 
 def _check_needs(kind: Collective, name: str, index: int, dimension: Dimension, context: Context) -> None:

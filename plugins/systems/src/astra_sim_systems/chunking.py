@@ -39,7 +39,7 @@ class Stage:
 
     def pick(self, request: Request) -> Pick:
         """The algorithm of a phase here, and why."""
-        return self.algorithm.pick(request) if isinstance(self.algorithm, Automatic) else Pick(self.algorithm, "")
+        return self.algorithm.pick(request, self.logical) if isinstance(self.algorithm, Automatic) else Pick(self.algorithm, "")
 
     def schedule(self, algorithm: Algorithm, request: Request) -> Schedule:
         """The schedule of a phase here. Raises ScheduleError naming the dimension or group."""
@@ -113,6 +113,12 @@ class ChunkingSystem(System):
         self.endpoint_ps = scaled_float32(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
         self.rendezvous = context.run.rendezvous
         self.own_orders = options.admission == "own"
+        self.own_orders_advice = "with admission=common (system; here it is own) they do so in one order"
+        if options.active_chunks_per_dimension < options.splits:
+            self.own_orders_advice += (
+                f"; where all chunks of a collective run at a time none waits for another: active_chunks_per_dimension is"
+                f" {options.active_chunks_per_dimension}, expected at least splits, {options.splits}"
+            )
         self.bus = bus_of(options)
         self.send_class = options.send_traffic_class or -1
         self.context = context
@@ -130,7 +136,7 @@ class ChunkingSystem(System):
                     raise
                 self.lacking[kind] = error
             else:
-                self.across[kind] = algorithm_across(kind, chosen, own, context)
+                self.across[kind] = algorithm_across(kind, chosen, own, endpoint_ns, context)
         self.order = self._scheduler("intra_dimension_scheduling", "queue")
         self.dimension_order()
 
@@ -142,7 +148,8 @@ class ChunkingSystem(System):
         """The chosen order of dimensions, in its first state."""
         order = self._scheduler("inter_dimension_scheduling", "dimensions", self.context.platform)
         if not isinstance(order, DimensionOrder):
-            raise PluginError(f"inter_dimension_scheduling: {order!r} is not a DimensionOrder")
+            spec = self.options.inter_dimension_scheduling
+            raise PluginError(f"inter_dimension_scheduling: {spec} made {order!r}, which is not a DimensionOrder")
         return order
 
     def _scheduler(self, key: str, orders: str, *arguments: Any) -> Any:

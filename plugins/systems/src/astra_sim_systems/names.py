@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from astra_sim.fabric import stripes_over_directions, uniform_links_of
-from astra_sim.platform import Dimension, is_power_of_two
+from astra_sim.platform import is_power_of_two
 from astra_sim.schedule import Collective
 
 ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving_doubling", "doubleBinaryTree": "double_binary_tree"}
@@ -52,55 +51,24 @@ def algorithm(text: str) -> str:
     return f"{plugin}?window={window}" if window else plugin
 
 
-BOTH_DIRECTIONS = "ring?directions=2"
-"""The ring algorithm on the links of both directions of a ring."""
-
-
-def default_algorithm(kind: Collective, dimension: Dimension, ranks: int | None = None) -> str:
-    """What `auto` stands for in a ring, a switch or fully connected NPUs, for so many ranks (None: all of the dimension).
-
-    On a ring whose messages have the bandwidth of one direction, all of its NPUs use both. Some of them are no ring.
-    """
-    topology = dimension.topology.name
-    uniform = uniform_links_of(dimension)
-    if uniform is not None and uniform.pattern == "ring" and dimension.size > 2 and not stripes_over_directions(dimension):
-        return BOTH_DIRECTIONS if ranks in (None, dimension.size) else "ring"
-    if topology == "fully_connected" or (topology == "switch" and kind is Collective.ALL_TO_ALL):
-        return "direct"
-    if topology == "switch" and is_power_of_two(dimension.size):
-        return "halving_doubling"
-    return "ring"
-
-
 ANY_NUMBER, POWERS_OF_TWO, ALL_AT_ONCE = "ring", "halving_doubling", "direct"
-"""The algorithms among which `auto` chooses: for any number of ranks, for powers of two, and that sends all messages at once."""
+BOTH_DIRECTIONS = "ring?directions=2"
+CANDIDATES = (ANY_NUMBER, BOTH_DIRECTIONS, POWERS_OF_TWO, ALL_AT_ONCE)
+"""The algorithms among which `auto` chooses, with those of other plugins that are `automatic`."""
+MOST_RANKS_IN_STEPS = 256
+"""Of an all-to-all in both directions, which is a list of ranks * ranks steps."""
 
 
-def goes_by_topology(dimension: Dimension) -> bool:
-    """Whether `auto` stands for the `default_algorithm` of a dimension."""
-    return dimension.topology.name in ("ring", "switch", "fully_connected") or dimension.size == 1
-
-
-def candidates(kind: Collective, dimension: Dimension) -> tuple[str, ...]:
-    """What `auto` may stand for in a dimension: what its topology says, or several algorithms of which the fastest is taken."""
-    if goes_by_topology(dimension):
-        specs = default_algorithm(kind, dimension), default_algorithm(kind, dimension, ranks=1)
-        return specs[: len(set(specs))]
-    return (ANY_NUMBER, ALL_AT_ONCE) if kind is Collective.ALL_TO_ALL else (ANY_NUMBER, POWERS_OF_TWO, ALL_AT_ONCE)
+def has_few_steps(spec: str, kind: Collective, ranks: int) -> bool:
+    """Whether an algorithm may be asked for a schedule just to see how long that takes."""
+    return spec != BOTH_DIRECTIONS or kind is not Collective.ALL_TO_ALL or ranks <= MOST_RANKS_IN_STEPS
 
 
 def without_forecast(kind: Collective, ranks: int, switched: bool) -> str:
     """What is taken of the candidates where there is no forecast: that of a switch where switches join the NPUs, else that of a ring."""
-    if not switched:
-        return ANY_NUMBER
     if kind is Collective.ALL_TO_ALL:
         return ALL_AT_ONCE
-    return POWERS_OF_TWO if is_power_of_two(ranks) else ANY_NUMBER
-
-
-def algorithm_across(kind: Collective) -> str:
-    """What `auto` stands for in a dimension of a workload that reaches over several of the platform: one for any number of ranks."""
-    return "direct" if kind is Collective.ALL_TO_ALL else "ring"
+    return POWERS_OF_TWO if switched and is_power_of_two(ranks) else ANY_NUMBER
 
 
 DEFAULT_IN_GROUPS = "ring"

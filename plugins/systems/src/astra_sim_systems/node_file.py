@@ -6,12 +6,15 @@ import re
 
 import yaml  # type: ignore[import-untyped]
 from astra_sim import InputError
+from astra_sim.limits import MAX_YAML_CHARACTERS
 
 _RIGHT = "expected the ids of nodes, each with the path prefix of an algorithm's traces"
 
 
 def read_text_mapping(text: str, path: str) -> dict[str, str]:
     """The path prefixes by the ids of nodes, in digits. Raises InputError with the line."""
+    if len(text) > MAX_YAML_CHARACTERS:
+        raise InputError(f"{path}: {len(text)} characters are too many for ids of nodes; expected at most {MAX_YAML_CHARACTERS}")
     loader = None
     try:
         loader = yaml.BaseLoader(text)

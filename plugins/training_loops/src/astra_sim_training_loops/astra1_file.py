@@ -5,6 +5,10 @@
     name dependency  fwd-time fwd-comm fwd-bytes  ig-time ig-comm ig-bytes  wg-time wg-comm wg-bytes  update-time [policy]
 
 Words count, not lines: any white space separates them.
+
+Texts of SimAI (aliyun/SimAI, written by AICB) are policies of transformers with more arguments: `ep: N pp: N vpp: N ga: N all_gpus: N`, and
+`pp_comm N` at the end. Their collectives may end with `_EP` or `_DP_EP`, for the group that joins, and have 0 bytes, which is none; bytes
+of an all-gather are those of its result.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from astra_sim import InputError
-from astra_sim.errors import suggestion
+from astra_sim.errors import suggestion, warn
 
 _POLICIES = {
     name: name.lower()
@@ -38,6 +42,13 @@ _COLLECTIVES = {
     "REDUCESCATTER": "reduce_scatter",
     "ALLTOALL": "all_to_all",
 }
+_GROUPS = {"": None, "_EP": "expert", "_DP_EP": "expert_data"}
+_SIMAI_COLLECTIVES = {"NONE": (None, None)} | {
+    f"{name}{end}": (collective, group) for name, collective in _COLLECTIVES.items() if collective for end, group in _GROUPS.items()
+}
+_SIMAI = ("ep", "pp", "vpp", "ga", "all_gpus", "pp_comm")
+"""Arguments of SimAI, with or without a colon. Layers are those of one pipeline stage, for all its micro-batches (`ga`)."""
+
 _PASSES = ("forward", "input_gradient", "weight_gradient")
 
 
@@ -78,6 +89,14 @@ class _Words:
         if word.text != text:
             raise self.error(word, f"{word.text!r} is out of place; expected {text!r}")
 
+    def simai(self) -> dict[str, int]:
+        """Arguments of SimAI that come next, in any order."""
+        found = {}
+        while (word := self.peek()) is not None and (name := word.text.removesuffix(":")) in _SIMAI:
+            self.next(name)
+            found[name] = self.number(name)
+        return found
+
     def numbers(self, label: str) -> list[int]:
         """`label count number ... number`."""
         self.expect(label)
@@ -101,22 +120,29 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     if policy.text not in _POLICIES:
         raise words.error(policy, f"unknown policy {policy.text!r}; {suggestion(policy.text, _POLICIES)}")
     options: dict[str, Any] = {}
+    simai: dict[str, int] = {}
     if policy.text.startswith("HYBRID_TRANSFORMER"):
         words.expect("model_parallel_NPU_group:")
         options["model_parallel_npus"] = words.number("the size of a model-parallel group")
+        simai |= words.simai()
     if policy.text == "HYBRID_TRANSFORMER_FWD_IN_BCKWD":
         options["checkpoints"] = words.numbers("checkpoints:")
         options["checkpoint_initiates"] = words.numbers("checkpoint_initiates:")
+        simai |= words.simai()
     if policy.text.startswith("HYBRID_DLRM"):
         argument = words.peek()
         if argument is None or argument.line != policy.line:
             raise words.error(policy, f"{policy.text} needs the number of the last layer of the bottom MLP on its line")
         options["last_bottom_layer"] = words.number("the last layer of the bottom MLP")
+    if simai:
+        options |= {"expert_parallel_npus": simai.get("ep", 1), "whole_gathers": True}
+    if simai.get("pp", 1) > 1:
+        warn(f"{path}:{policy.line}: pp is {simai['pp']}; its layers are those of one pipeline stage, and the pipeline is not simulated")
     count_word = words.peek()
     count = words.number("the number of layers")
     if count < 1 and count_word is not None:
         raise words.error(count_word, "the number of layers is 0; expected at least 1")
-    layers = [_layer(words, number, policy.text == "HYBRID_CUSTOMIZED") for number in range(1, count + 1)]
+    layers = [_layer(words, number, policy.text == "HYBRID_CUSTOMIZED", bool(simai)) for number in range(1, count + 1)]
     extra = words.peek()
     if extra is not None:
         raise words.error(extra, f"{extra.text!r} is out of place; expected the end of the file after {count} layers")
@@ -131,7 +157,8 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _layer(words: _Words, number: int, customized: bool) -> dict[str, Any]:
+def _layer(words: _Words, number: int, customized: bool, simai: bool) -> dict[str, Any]:
+    collectives = _SIMAI_COLLECTIVES if simai else {name: (collective, None) for name, collective in _COLLECTIVES.items()}
     name = words.next(f"the name of layer {number}")
     layer: dict[str, Any] = {"name": name.text}
     words.next(f"the dependency of layer {name.text}")
@@ -139,12 +166,11 @@ def _layer(words: _Words, number: int, customized: bool) -> dict[str, Any]:
         what = f"of layer {name.text}, {training_pass}"
         entry: dict[str, Any] = {"compute_ns": words.number(f"the compute time {what}")}
         kind = words.next(f"the collective {what}")
-        if kind.text not in _COLLECTIVES:
-            raise words.error(kind, f"the collective {what} is {kind.text!r}; {suggestion(kind.text, _COLLECTIVES)}")
-        size = words.number(f"the bytes {what}")
-        if _COLLECTIVES[kind.text] is not None:
-            entry["collective"] = _COLLECTIVES[kind.text]
-            entry["collective_bytes"] = size
+        if kind.text not in collectives:
+            raise words.error(kind, f"the collective {what} is {kind.text!r}; {suggestion(kind.text, collectives)}")
+        size, (collective, group) = words.number(f"the bytes {what}"), collectives[kind.text]
+        if collective is not None and (size or not simai):
+            entry |= {"collective": collective, "collective_bytes": size} | ({"collective_group": group} if group else {})
         layer[training_pass] = entry
     update = words.peek()
     layer["update_ns"] = words.number(f"the update time of layer {name.text}")

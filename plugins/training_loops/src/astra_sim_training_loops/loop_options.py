@@ -18,6 +18,8 @@ class TransformerOptions:
     """Options of the transformer loop."""
 
     model_parallel_npus: int = option(minimum=1, help="NPUs of a model-parallel group")
+    expert_parallel_npus: int = option(1, minimum=1, help="model-parallel groups over which experts are spread: collective_group of passes")
+    whole_gathers: bool = option(False, help="collective_bytes of an all_gather are those of its result, not those that an NPU puts in")
 
 
 @attrs.frozen

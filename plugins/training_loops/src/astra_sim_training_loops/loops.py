@@ -6,7 +6,7 @@ time until the first of them has ended counts as exposed communication of that l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from astra_sim import InputError
@@ -94,7 +94,7 @@ def hybrid_customized(program: LayeredProgram) -> None:
 
 def hybrid_transformer(program: LayeredProgram, options: TransformerOptions) -> None:
     """Model parallel in groups of neighbouring NPUs, data parallel between the groups."""
-    _transformer(program, options.model_parallel_npus, lambda layer: None)
+    _transformer(program, options, lambda layer: None)
 
 
 def hybrid_transformer_fwd_in_bckwd(program: LayeredProgram, options: RecomputingTransformerOptions) -> None:
@@ -118,31 +118,38 @@ def hybrid_transformer_fwd_in_bckwd(program: LayeredProgram, options: Recomputin
             raise InputError(f"the forward pass repeated from checkpoint {max(below)} for layer {layer} would {stop}")
         return max(below), layer
 
-    _transformer(program, options.model_parallel_npus, recompute_from)
+    _transformer(program, options, recompute_from)
 
 
-def _transformer(program: LayeredProgram, group: int, recompute_from: Callable[[int], tuple[int, int] | None]) -> None:
+def _transformer(program: LayeredProgram, options: TransformerOptions, recompute_from: Callable[[int], tuple[int, int] | None]) -> None:
+    group, experts = options.model_parallel_npus, options.model_parallel_npus * options.expert_parallel_npus
     if group > 1:
         program.dimensions, inside = program.platform.split_for_group(group)
     else:
         inside = 0
+    program.whole_gathers = options.whole_gathers
+    last = inside
+    if experts > group:
+        program.dimensions, last = program.platform.split_for_group(experts, program.dimensions)
     everywhere = program.all_dimensions()
     within, between = everywhere[:inside], everywhere[inside:]
+    groups = {"expert": everywhere[inside:last], "expert_data": everywhere[last:]}
     for _ in program.iterations():
-        _forward(program, lambda layer: within)
+        for layer in range(len(program.layers)):
+            _forward_layer(program, layer, within, groups=groups)
         layer = len(program.layers) - 1
         while layer >= 0:
             again = recompute_from(layer)
             if again is not None:
                 _step(program)
                 for earlier in range(*again):
-                    _forward_layer(program, earlier, within)
+                    _forward_layer(program, earlier, within, groups=groups)
                 layer = again[1]
             program.compute(layer, INPUT_GRADIENT)
-            program.communicate(layer, INPUT_GRADIENT, within, blocking=True)
+            program.communicate(layer, INPUT_GRADIENT, within, blocking=True, groups=groups)
             _step(program)
             program.compute(layer, WEIGHT_GRADIENT)
-            program.communicate(layer, WEIGHT_GRADIENT, between)
+            program.communicate(layer, WEIGHT_GRADIENT, between, groups=groups)
             _step(program)
             layer -= 1
     _finish(program)
@@ -197,8 +204,7 @@ def distributed_inference(program: LayeredProgram) -> None:
     """Forward passes only, model parallel."""
     everywhere = program.all_dimensions()
     for _ in program.iterations():
-        _forward(program, lambda layer: everywhere)
-    _finish(program)
+        _forward(program, lambda layer: everywhere, weights=False)
 
 
 def _model_and_data(
@@ -206,7 +212,7 @@ def _model_and_data(
 ) -> None:
     """Activations are exchanged in one scope, weight gradients (if `weights`) in another, which may differ from layer to layer."""
     for _ in program.iterations():
-        _forward(program, activations)
+        _forward(program, activations, weights)
         for layer in _backwards(program):
             program.compute(layer, INPUT_GRADIENT)
             if layer > 0:
@@ -217,20 +223,24 @@ def _model_and_data(
                 program.communicate(layer, WEIGHT_GRADIENT, gradients(layer))
             program.wait(layer, INPUT_GRADIENT)
             _step(program)
-    _finish(program)
+    if weights:
+        _finish(program)
 
 
-def _forward(program: LayeredProgram, scope: Callable[[int], Scope] | None) -> None:
-    """A forward pass; activations are exchanged where there is a scope for it."""
+def _forward(program: LayeredProgram, scope: Callable[[int], Scope] | None, weights: bool = True) -> None:
+    """A forward pass; activations are exchanged where there is a scope for it. It waits for `weights` that were exchanged."""
     for layer in range(len(program.layers)):
-        _forward_layer(program, layer, None if scope is None else scope(layer))
+        _forward_layer(program, layer, None if scope is None else scope(layer), weights)
 
 
-def _forward_layer(program: LayeredProgram, layer: int, scope: Scope | None) -> None:
-    program.wait(layer, WEIGHT_GRADIENT)
+def _forward_layer(
+    program: LayeredProgram, layer: int, scope: Scope | None, weights: bool = True, groups: Mapping[str, Scope] | None = None
+) -> None:
+    if weights:
+        program.wait(layer, WEIGHT_GRADIENT)
     program.compute(layer, FORWARD)
     if scope is not None:
-        program.communicate(layer, FORWARD, scope, blocking=True)
+        program.communicate(layer, FORWARD, scope, blocking=True, groups=groups)
     _step(program)
 
 

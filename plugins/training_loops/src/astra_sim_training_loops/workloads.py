@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.context import Context
-from astra_sim.errors import located
-from astra_sim.graph import ExecutionGraph, Pass
+from astra_sim.errors import PluginError, located
+from astra_sim.graph import ExecutionGraph, Pass, check_graph
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
 from astra_sim.options import can_be_kept
 from astra_sim.providers import Provider, options_of
@@ -91,7 +91,12 @@ def _write(options: LayersOptions, provider: Provider, loop_options: Any, contex
         provider.create(None, program, *arguments)
     except InputError as error:
         raise located(error, f"loop {options.loop}") from None
-    return program.build(options.footprint_bytes)
+    graph = program.build(options.footprint_bytes)
+    try:
+        check_graph(graph, context.platform.npus)
+    except ValueError as error:
+        raise PluginError(f"loop {options.loop}: {error}") from None
+    return graph
 
 
 def collective(options: CollectiveOptions, context: Context) -> ExecutionGraph:

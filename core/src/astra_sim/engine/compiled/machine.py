@@ -15,6 +15,7 @@ from astra_sim.engine.compiled.schedules import Groups, Schedules, peer_numbers
 from astra_sim.engine.interface import (
     RECEIVE,
     SEND,
+    ComputePs,
     History,
     Issue,
     Link,
@@ -93,6 +94,7 @@ class CompiledEngine:
         self._queues = Queues()
         self._schedules = Schedules(network, memory_ps, bus is not None, rendezvous)
         self._issuers: list[Issue] = []
+        self._compute_ps: ComputePs | None = None
 
     @property
     def now(self) -> int:
@@ -133,6 +135,10 @@ class CompiledEngine:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
         check_ports(ports, self._npus)
         self._machine.add_ports(list(ports))
+
+    def set_compute_times(self, compute_ps: ComputePs) -> None:
+        """Say who is asked for the times of COMPUTE tasks."""
+        self._compute_ps = compute_ps
 
     def keep_causes(self, messages: bool = False) -> None:
         """Keep which event brings about which; with `messages` all of these, too."""
@@ -254,7 +260,7 @@ class CompiledEngine:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
         try:
             left = self._machine.run(
-                events or 0, self._issue, self._queues.standing, self._queues.place, self._delay, self._inject, self._advance
+                events or 0, self._issue, self._queues.standing, self._queues.place, self._compute, self._delay, self._inject, self._advance
             )
         except _compiled.TooLong:
             raise too_long(self.now) from None
@@ -265,11 +271,16 @@ class CompiledEngine:
         except _compiled.NetworkFailure as error:
             raise self._failure(str(error)) from None
         if not left:
+            self._compute_ps = None
             self._issuers.clear()  # who issues knows the engine: without a circle all goes as soon as nobody needs it
         return left
 
     def _issue(self, program: int, task: int, now: int) -> list[list[StepRow]]:
         return self._queues.steps(self._issuers[program](task, now), now)
+
+    def _compute(self, npu: int, task: int, now: int) -> int:
+        assert self._compute_ps is not None
+        return self._compute_ps(npu, task, now)
 
     def _delay(self, source: int, destination: int, size: int) -> int:
         assert isinstance(self._network, RouteDelayNetwork)

@@ -99,7 +99,12 @@ class Schedules:
     def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> _Delays | None:
         """Picoseconds to peers, which are the same from every rank; None where they are not, or where that is not known."""
         network = self._network
-        if self._groups[groups].dimension is None or len(programs) > 1 or not isinstance(network, RouteDelayNetwork):
+        if (
+            self._groups[groups].dimension is None
+            or len(programs) > 1
+            or not isinstance(network, RouteDelayNetwork)
+            or network.delays_by_pair
+        ):
             return None
         runs = {targets(run) for run in programs[0].runs}
         if self._rendezvous:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from astra_sim.engine.interface import BusOptions, History, Issue, Link, LinkKind, PhaseStepRecords, RankState, Task
+from astra_sim.engine.interface import BusOptions, ComputePs, History, Issue, Link, LinkKind, PhaseStepRecords, RankState, Task
 from astra_sim.engine.orders import Order
 from astra_sim.engine.reference.agreement import Agreements
 from astra_sim.engine.reference.causes import Causes, Label
@@ -119,6 +119,10 @@ class ReferenceEngine:
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
         self._events.contended |= self._tasks.add_ports(ports)
+
+    def set_compute_times(self, compute_ps: ComputePs) -> None:
+        """Say who is asked for the times of COMPUTE tasks."""
+        self._tasks.set_compute_times(compute_ps)
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""

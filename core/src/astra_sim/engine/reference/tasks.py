@@ -2,8 +2,8 @@
 
 A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
 are ready the one with the lowest priority, which is its number unless the program has other priorities. What a task does when it begins
-depends on its kind: it takes its delay, uses the port of its NPU's memory for so long, sends or receives a message, or issues the chunks of
-a collective, and ends its delay after the last of them.
+depends on its kind: it takes its delay or a time that is asked for, uses the port of its NPU's memory for so long, sends or receives a
+message, or issues the chunks of a collective, and ends its delay after the last of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from itertools import groupby
 from astra_sim.engine.interface import (
     ACCESS,
     COLLECTIVE,
+    COMPUTE,
     JOIN,
     MAX_UNITS,
     RECEIVE,
     SEND,
     TIMER,
+    ComputePs,
     Issue,
     Task,
     check_ports,
@@ -32,7 +34,7 @@ from astra_sim.engine.reference.events import Events, TaskEnd
 from astra_sim.engine.reference.point_to_point import PointToPoint
 from astra_sim.rows import kinds_of
 
-_TAKE_TIME = (TIMER, ACCESS, SEND, RECEIVE)
+_TAKE_TIME = (TIMER, ACCESS, SEND, RECEIVE, COMPUTE)
 
 
 class Program:
@@ -171,6 +173,7 @@ class Tasks:
         self._tasks: dict[int, list[TaskRun]] = {}
         self._units: dict[int, Units] = {}
         self._ports = Ports()
+        self._compute_ps: ComputePs | None = None
         self._to_start: list[TaskRun] = []
         self._ended_at = [-1] * npus
         self._ended = 0
@@ -180,6 +183,10 @@ class Tasks:
     def add_ports(self, ports: Sequence[int]) -> bool:
         """Say which port each NPU uses. Returns whether some NPUs share one."""
         return self._ports.add(ports, self._npus)
+
+    def set_compute_times(self, compute_ps: ComputePs) -> None:
+        """Say who is asked for the times of COMPUTE tasks."""
+        self._compute_ps = compute_ps
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int) -> None:
         """Let NPUs run a program, which is of an agreement (-1: of none)."""
@@ -307,6 +314,9 @@ class Tasks:
             self._point_to_point.begin(task, order)
             return
         now, delay = self._events.now, task.task.delay
+        if task.task.kind == COMPUTE:
+            assert self._compute_ps is not None
+            delay = self._compute_ps(task.npu, task.number, now)
         end = self._ports.use(task.npu, now, delay) if task.task.kind == ACCESS else now + delay
         self._events.push_end(end, task.npu, TaskEnd(task), (now,), order)
 

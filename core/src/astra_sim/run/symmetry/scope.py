@@ -78,8 +78,8 @@ EVERY_NPU = Choice(Scope.ALL_NPUS)
 def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> Choice:
     """The least that gives the same answer as all NPUs.
 
-    One NPU can stand for others on a network without contention, where nobody waits for memory. The collectives are looked at, too: one of
-    each kind is planned, in a session of its own.
+    One NPU can stand for others on a network without contention, where nobody waits for memory and computing takes the same everywhere.
+    The collectives are looked at, too: one of each kind is planned, in a session of its own.
     """
     choice = _by_programs(inputs)
     if choice.scope is not Scope.ALL_NPUS and not all(suits(choice.scope, inputs, schedules, *stage) for stage in _stages(inputs)):
@@ -103,7 +103,8 @@ def suits(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, schedule
 def _by_programs(inputs: RunInputs) -> Choice:
     """The choice where only the programs of NPUs and their messages count."""
     network = inputs.network
-    if not isinstance(network, RouteDelayNetwork) or _may_wait_for_memory(inputs):
+    is_alike = inputs.npu_ps is None and isinstance(network, RouteDelayNetwork) and not network.delays_by_pair
+    if not isinstance(network, RouteDelayNetwork) or not is_alike or _may_wait_for_memory(inputs):
         return EVERY_NPU
     if of_graph(inputs.graph, "NPUs are alike", partial(_npus_are_alike, inputs.graph)):
         # Phases that run at the same time disturb each other on a shared bus.

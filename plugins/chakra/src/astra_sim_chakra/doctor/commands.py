@@ -20,9 +20,9 @@ from astra_sim_chakra.doctor.opened import Opened, open_traces
 from astra_sim_chakra.doctor.repairing import Repair, repair
 from astra_sim_chakra.doctor.scaling import Scaling
 from astra_sim_chakra.embedded import NODES, WORKLOAD
-from astra_sim_chakra.messages import delimited
 from astra_sim_chakra.ranks import load_ranks, rank_path
 from astra_sim_chakra.trace import Metadata
+from astra_sim_chakra.wire import delimited
 from astra_sim_chakra.writer import encode_node, encode_nodes, write_encoded
 
 _LINES = 8
@@ -223,7 +223,8 @@ def _refuse_in_place(opened: Opened, output: str) -> None:
 
 def _repaired(opened: Opened, repairs: dict[int, Repair], unread: Sequence[int]) -> Opened:
     traces = {
-        rank: each if rank in unread else attrs.evolve(each, nodes=repairs[rank].nodes, findings=()) for rank, each in opened.traces.items()
+        rank: each if rank in unread else attrs.evolve(each, nodes=repairs[rank].nodes, findings=(), refused="")
+        for rank, each in opened.traces.items()
     }
     return attrs.evolve(opened, traces=traces)
 

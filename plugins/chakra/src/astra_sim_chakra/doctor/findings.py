@@ -32,6 +32,7 @@ class Kind:
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 KINDS: dict[str, Kind] = {
     "unreadable": Kind(_E, "A run stops when it reads the file."),
+    "refused": Kind(_E, "A run stops when it reads the file, for a reason that has no finding of its own."),
     "damaged_node": Kind(_E, "A run stops when it reads the node."),
     "bad_value": Kind(_E, "A run stops when it reads the node: the value cannot be meant."),
     "missing_rank": Kind(_E, "A run stops: each rank needs its file, and what others send to this one would never arrive."),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from astra_sim_chakra.doctor.findings import Finding, about
+from astra_sim_chakra.doctor.findings import Finding, Severity, about
 from astra_sim_chakra.doctor.graph import Graph, dependencies, graph_of, latest
 from astra_sim_chakra.doctor.loose import LooseTrace, label_of
 from astra_sim_chakra.doctor.text_source import is_none_collective, slipped
@@ -50,6 +50,8 @@ def examine(trace: LooseTrace) -> Examined:
     findings += _circles(trace, graph)
     findings += _fields(trace.nodes)
     findings += _times(trace)
+    if trace.refused and not any(finding.severity == Severity.ERROR for finding in findings):
+        findings.append(Finding("refused", trace.refused))
     return Examined(trace, findings, graph)
 
 

@@ -7,26 +7,32 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
+from astra_sim.limits import MAX_CHECKED_NODES
 from google.protobuf.message import DecodeError
 
 from astra_sim_chakra.doctor.findings import Finding
-from astra_sim_chakra.messages import Broken, NodeMessage, check_fields, read_varint
+from astra_sim_chakra.messages import NodeMessage, check_fields
 from astra_sim_chakra.pure import node_label, other_fields
 from astra_sim_chakra.reader import metadata_of, open_trace, read_metadata
 from astra_sim_chakra.schema import ATTRIBUTES, LIMITS, MAX_64, MAX_MESSAGE_BYTES, MAX_MICROSECONDS, NodeType
 from astra_sim_chakra.trace import Metadata, Node
 from astra_sim_chakra.trace_files import is_json, load_trace, read_document
 from astra_sim_chakra.trace_json import encoded_messages
+from astra_sim_chakra.wire import Broken, read_varint
 
 
 @attrs.frozen(eq=False)
 class LooseTrace:
-    """The nodes of a file in its order. Ids may be there twice, dependencies may lead nowhere; `findings` say what could not be read."""
+    """The nodes of a file in its order. Ids may be there twice, dependencies may lead nowhere; `findings` say what could not be read.
+
+    `refused`: what the strict reader says, "" where it reads the file.
+    """
 
     path: str
     metadata: Metadata
     nodes: Sequence[Node]
     findings: tuple[Finding, ...] = ()
+    refused: str = ""
 
     @property
     def keeps_order(self) -> bool:
@@ -41,22 +47,32 @@ class LooseTrace:
 
 def read_loosely(path: str) -> LooseTrace:
     """The trace in a file. A file that cannot be read at all has no nodes and a finding."""
+    refused = ""
     try:
         trace = load_trace(path, keep=True)
+    except InputError as error:
+        refused = str(error).removeprefix(f"{path}: ")
+    else:
+        if len(trace) > MAX_CHECKED_NODES:
+            raise _too_many(path)
         if not trace.left_out:
             return LooseTrace(path, trace.metadata, list(trace.nodes()))
-    except InputError:
-        pass
     findings: list[Finding] = []
     nodes: list[Node] = []
     metadata = Metadata()
     try:
         metadata, messages = _messages(path)
-        for data in messages:
+        for number, data in enumerate(messages):
+            if number == MAX_CHECKED_NODES:
+                raise _too_many(path)
             _read(data, nodes, findings)
     except (InputError, Broken) as error:
         findings.append(Finding("unreadable", str(error).removeprefix(f"{path}: ")))
-    return LooseTrace(path, metadata, nodes, tuple(findings))
+    return LooseTrace(path, metadata, nodes, tuple(findings), refused)
+
+
+def _too_many(path: str) -> InputError:
+    return InputError(f"{path}: more than {MAX_CHECKED_NODES} nodes are too many to look at one by one; expected at most so many")
 
 
 def label_of(node: Node) -> str:

@@ -12,13 +12,13 @@ from astra_sim.files import FileSet
 from astra_sim_chakra.pytorch.converting import convert
 from astra_sim_chakra.pytorch.host import host_of, read_host
 from astra_sim_chakra.pytorch.kineto import read_kineto
-from astra_sim_chakra.pytorch.linking import LINKED, Counts, link
+from astra_sim_chakra.pytorch.linking import LINKED, Counts, link, link_alone
 from astra_sim_chakra.pytorch.replay import Replay, replay
 
 
 @click.command("trace link")
 @click.argument("host", metavar="ET.json", type=click.Path())
-@click.argument("kineto", metavar="KINETO.json", type=click.Path())
+@click.argument("kineto", metavar="KINETO.json", type=click.Path(), required=False)
 @click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="The linked trace.  [default: ET.linked.json]")
 @click.option("--rank", type=click.IntRange(0), help="Rank of the traces.  [default: what Kineto recorded, else 0]")
 @click.option("--step", metavar="N", type=click.IntRange(0), help="Only ProfilerStep#N, and what it launches.  [default: all]")
@@ -28,7 +28,7 @@ from astra_sim_chakra.pytorch.replay import Replay, replay
 @quiet_option
 def link_command(
     host: str,
-    kineto: str,
+    kineto: str | None,
     output: str | None,
     rank: int | None,
     step: int | None,
@@ -42,7 +42,10 @@ def link_command(
 
     \b
     astra trace link et.json kineto.json -o linked.json
+    astra trace link kineto.json -o linked.json
     astra convert linked.json traces/bert.et --from pytorch
+
+    A trace of Kineto alone is enough where its kernels say what they communicate (PyTorch 2.4 and later).
 
     Operators of the host get the times at which they ran, and kernels the operators that launched them. What was matched is said, and how
     far a replay of what the linked trace becomes is from the measured run.
@@ -50,8 +53,13 @@ def link_command(
     target = output if output is not None else f"{host.removesuffix('.gz').removesuffix('.json')}.linked.json"
     with Progress(enabled=not quiet and not as_json) as progress:
         progress.stage("linking", simulates=False)
-        measured = read_kineto(kineto)
-        linked = link(read_host(host), measured if step is None else measured.of_step(step), rank, force)
+        measured = read_kineto(host if kineto is None else kineto)
+        measured = measured if step is None else measured.of_step(step)
+        if kineto is None:
+            linked = link_alone(measured, rank, force)
+        else:
+            operators = read_host(host)
+            linked = link(operators if step is None else operators.of_step(step), measured, rank, force)
         replayed = replay(convert(host_of(linked.table, host)))
         with FileSet() as files:
             files.write(target, _pieces(linked.table))

@@ -106,7 +106,7 @@ def _recorded(record: HostNode | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for value, kind in zip(values, types, strict=False):
         if kind == "String":
-            found.setdefault("collective_name", value)
+            found.setdefault("collective_name", str(value))
         elif isinstance(kind, str) and kind.startswith("Tuple[String") and isinstance(value, list) and value:
             found.setdefault("pg_name", value[0])
         elif isinstance(kind, str) and "Tensor(" in kind:
@@ -133,6 +133,6 @@ def _ranks(text: Any) -> tuple[int, ...]:
     """The ranks of a process group as Kineto writes them: text, shortened with dots where there are many."""
     try:
         listed = json.loads(text) if isinstance(text, str) else text
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     return tuple(listed) if isinstance(listed, list) and all(type(rank) is int for rank in listed) else ()

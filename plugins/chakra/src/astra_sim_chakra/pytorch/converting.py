@@ -20,7 +20,7 @@ from astra_sim import InputError
 
 from astra_sim_chakra.messages import NodeMessage, attribute_message
 from astra_sim_chakra.pytorch.communication import Communication, communication_of
-from astra_sim_chakra.pytorch.host import COMMS_NODE, HostNode, HostTrace
+from astra_sim_chakra.pytorch.host import HostNode, HostTrace
 from astra_sim_chakra.pytorch.kineto import ON_GPU
 from astra_sim_chakra.pytorch.linking import LINKED
 from astra_sim_chakra.schema import CollectiveType, NodeType
@@ -84,13 +84,17 @@ def _timed(node: HostNode, path: str) -> Timed | None:
     for name, value in (("ts", begin), ("inclusive_dur", length)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e18:
             raise InputError(f"{path}: node {node.id}: {name} is {value!r}; expected microseconds")
-    on_gpu = fields.get("cat") in ON_GPU
+    cat, launch = fields.get("cat"), fields.get("launch")
+    on_gpu = isinstance(cat, str) and cat in ON_GPU
     thread = (fields.get("device", 0), fields.get("stream", 0)) if on_gpu else fields.get("thread", node.tid)
     waits = fields.get("wait_for", [])
     if not isinstance(waits, list) or not all(type(each) is int for each in waits):
         raise InputError(f"{path}: node {node.id}: wait_for is {waits!r}; expected a list of ids")
+    for name, kind in (("device", int | str), ("stream", int | str), ("thread", int | str), ("launch", int)):
+        if not isinstance(fields.get(name), kind | None):
+            raise InputError(f"{path}: node {node.id}: {name} is {str(fields[name])[:80]!r}; expected a whole number")
     first = round(begin * 1000)
-    launch = fields.get("launch", node.parent if on_gpu else None)
+    launch = node.parent if on_gpu and "launch" not in fields else launch
     return Timed(node, first, first + round(length * 1000), on_gpu, thread, launch, tuple(waits))
 
 
@@ -119,7 +123,10 @@ class _Converter:
     def _groups(self, about: Any) -> dict[str, list[int]]:
         groups = about.get("process_groups", {}) if isinstance(about, dict) else {}
         found = {**self._host.groups(), **(groups if isinstance(groups, dict) else {})}
-        return {name: list(ranks) for name, ranks in found.items() if name not in ("", "0") and ranks}
+        for name, ranks in found.items():
+            if not isinstance(ranks, list) or not all(type(rank) is int for rank in ranks):
+                raise InputError(f"{self._host.path}: process group {name!r} is {str(ranks)[:80]!r}; expected a list of ranks")
+        return {name: ranks for name, ranks in found.items() if name not in ("", "0") and ranks}
 
     # -- The host ------------------------------------------------------------------------------------------------------
 
@@ -232,17 +239,20 @@ class _Converter:
         """What a kernel communicates: as it stands in the linked trace, else as its name and the record above it say."""
         table = node.fields.get("communication")
         if isinstance(table, dict):
-            try:
-                collective = table.get("collective")
-                kind = None if collective is None else CollectiveType[collective]
-                return Communication(NodeType[table["type"]], kind, table.get("bytes"), table.get("pg_name"), table.get("peer"))
-            except KeyError as error:
-                raise InputError(f"{self._host.path}: node {node.id}: communication has {error}, which is no type of Chakra") from None
-        record = self._host.nodes.get(node.parent)
-        while record is not None and record.name != COMMS_NODE:
-            record = self._host.nodes.get(record.parent) if record.parent != record.id else None
+            return self._linked(table, f"{self._host.path}: node {node.id}: communication")
+        record = self._host.record_above(node.parent)
         found = communication_of(node.name, node.fields, record)
         return found if found is None or found.group is not None else attrs.evolve(found, group=node.fields.get("pg_name") or None)
+
+    def _linked(self, table: dict[str, Any], where: str) -> Communication:
+        for key, kind in (("type", str), ("collective", str | None), ("bytes", int | None), ("pg_name", str | None), ("peer", int | None)):
+            if not isinstance(table.get(key), kind):
+                raise InputError(f"{where}: {key} is {str(table.get(key))[:80]!r}; expected what astra trace link writes")
+        try:
+            collective = None if table.get("collective") is None else CollectiveType[table["collective"]]
+            return Communication(NodeType[table["type"]], collective, table.get("bytes"), table.get("pg_name"), table.get("peer"))
+        except KeyError as error:
+            raise InputError(f"{where} has {error}, which is no type of Chakra") from None
 
     # -- Nodes ---------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import attrs
 from astra_sim import InputError
 
 from astra_sim_chakra.pytorch.json_files import read_json
+from astra_sim_chakra.pytorch.steps import step_of
 
 GROUPS_NODE = "## process_group:init ##"
 COMMS_NODE = "record_param_comms"
@@ -41,6 +42,25 @@ class HostTrace:
     head: dict[str, Any]
     nodes: dict[int, HostNode]
 
+    @property
+    def steps(self) -> dict[int, int]:
+        """The steps of the profiler, and the ids of their nodes."""
+        return {step: node.id for node in self.nodes.values() if (step := step_of(node.name)) is not None}
+
+    def of_step(self, number: int) -> HostTrace:
+        """What began in a step of the profiler, by ids, which PyTorch counts up over all threads as operators begin; what stands for
+        processes, threads and process groups stays. A trace without steps is as it is. Raises InputError where there is no such step."""
+        steps = self.steps
+        if not steps:
+            return self
+        if number not in steps:
+            known = ", ".join(map(str, sorted(steps)))
+            raise InputError(f"{self.path}: there is no ProfilerStep#{number}; steps: {known}")
+        first = steps[number]
+        last = min((id_ for id_ in steps.values() if id_ > first), default=max(self.nodes) + 1)
+        nodes = {id_: node for id_, node in self.nodes.items() if first <= id_ < last or (is_frame(node) and step_of(node.name) is None)}
+        return attrs.evolve(self, nodes=nodes)
+
     def groups(self) -> dict[str, list[int]]:
         """The ranks of process groups by name, as PyTorch recorded them; an empty list is all ranks."""
         found: dict[str, list[int]] = {}
@@ -48,6 +68,21 @@ class HostTrace:
             if node.name == GROUPS_NODE:
                 found |= dict(_groups(node.fields.get("inputs")))
         return found
+
+    def record_above(self, id_: int | None) -> HostNode | None:
+        """The `record_param_comms` at or above a node; callers that call each other end the search."""
+        seen: set[int | None] = set()
+        while id_ not in seen and (node := self.nodes.get(id_)) is not None:  # type: ignore[arg-type]
+            if node.name == COMMS_NODE:
+                return node
+            seen.add(id_)
+            id_ = node.parent
+        return None
+
+
+def is_frame(node: HostNode) -> bool:
+    """Whether a node stands for a process, a thread, process groups or a step of the profiler, and is no operator."""
+    return node.name.startswith(("[pytorch|profiler|", "## process_group:init")) or step_of(node.name) is not None
 
 
 def read_host(path: str) -> HostTrace:
@@ -75,7 +110,7 @@ def _node(fields: Any, where: str) -> HostNode:
     if not isinstance(fields, dict) or type(fields.get("id")) is not int or not isinstance(fields.get("name"), str):
         raise InputError(f"{where}: expected a table with id, a whole number, and name")
     listed = fields.get("attrs", [])
-    if not isinstance(listed, list) or not all(isinstance(each, dict) and "name" in each and "value" in each for each in listed):
+    if not isinstance(listed, list) or not all(map(_is_attribute, listed)):
         raise InputError(f"{where}: attrs is {str(listed)[:80]!r}; expected a list of tables with name and value")
     attributes = {each["name"]: each["value"] for each in listed}
     parent = fields.get("ctrl_deps", fields.get("parent", 0))  # the name before schema 1.0.2
@@ -88,16 +123,20 @@ def _node(fields: Any, where: str) -> HostNode:
     return HostNode(fields["id"], fields["name"], parent, rf_id, tid, attributes, fields)
 
 
+def _is_attribute(table: Any) -> bool:
+    return isinstance(table, dict) and isinstance(table.get("name"), str) and "value" in table
+
+
 def _groups(inputs: Any) -> Iterator[tuple[str, list[int]]]:
-    values = inputs.get("values", []) if isinstance(inputs, dict) else inputs or []
-    text = values[0] if values and isinstance(values[0], str) else "[]"
+    values = inputs.get("values") if isinstance(inputs, dict) else inputs
+    text = values[0] if isinstance(values, list) and values and isinstance(values[0], str) else "[]"
     try:
         listed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         listed = []
     for group in listed if isinstance(listed, list) else ():
-        name, ranks = group.get("pg_name"), group.get("ranks", [])
+        name, ranks = (group.get("pg_name"), group.get("ranks", [])) if isinstance(group, dict) else (None, None)
         if isinstance(ranks, dict):  # rank by rank of the group, before PyTorch 2.2
-            ranks = [int(rank) for rank in ranks]
+            ranks = [int(rank) for rank in ranks if rank.isdecimal() and len(rank) < 10]
         if isinstance(name, str) and isinstance(ranks, list) and all(type(rank) is int for rank in ranks):
             yield name, ranks

@@ -14,12 +14,12 @@ import attrs
 from astra_sim import InputError
 
 from astra_sim_chakra.pytorch.json_files import read_json
+from astra_sim_chakra.pytorch.steps import PROFILER_STEP, step_of
 
 OPERATORS = ("cpu_op", "user_annotation")
 CALLS = ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "privateuse1_driver")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 SYNC = "cuda_sync"
-_PROFILER_STEP = "ProfilerStep"
 
 
 @attrs.frozen(eq=False)
@@ -81,7 +81,7 @@ class Kineto:
     def groups(self) -> dict[str, list[int]]:
         """The ranks of process groups by name; an empty list is all ranks."""
         configured = self.distributed.get("pg_config", [])
-        listed: Iterable[Any] = configured.values() if isinstance(configured, dict) else configured
+        listed: Iterable[Any] = configured.values() if isinstance(configured, dict) else configured if isinstance(configured, list) else ()
         found = {}
         for group in listed:
             name, ranks = (group.get("pg_name"), group.get("ranks")) if isinstance(group, dict) else (None, None)
@@ -92,7 +92,11 @@ class Kineto:
 
 def read_kineto(path: str) -> Kineto:
     """The trace in a file. Raises InputError naming the event."""
-    table = read_json(path)
+    return kineto_of(read_json(path), path)
+
+
+def kineto_of(table: Mapping[str, Any], path: str) -> Kineto:
+    """The trace in a table. Raises InputError naming the event."""
     if not isinstance(table.get("traceEvents"), list):
         host = "; this is an execution trace" if "nodes" in table else ""
         raise InputError(f"{path}: expected a trace of Kineto, a table with traceEvents{host}")
@@ -104,7 +108,7 @@ def read_kineto(path: str) -> Kineto:
             made = _event(event, f"{path}: event number {number}")
             if (step := step_of(made.name)) is not None:
                 steps.setdefault(step, (made.begin, made.end))
-            elif not made.name.startswith(_PROFILER_STEP):
+            elif not made.name.startswith(PROFILER_STEP):
                 if made.category == OPERATORS[0] and type(event.get("pid")) is int:
                     processes.add(event["pid"])
                 kinds.setdefault(_NAMES[made.category], []).append(made)
@@ -114,12 +118,6 @@ def read_kineto(path: str) -> Kineto:
     operators, calls, kernels, syncs = (kinds.get(kind, []) for kind in ("operators", "calls", "kernels", "syncs"))
     about = distributed if isinstance(distributed, dict) else {}
     return Kineto(path, operators, calls, kernels, syncs, about, frozenset(processes), steps)
-
-
-def step_of(name: str) -> int | None:
-    """The number of a step of the profiler, by the name of its event; None: it is no such event."""
-    number = name.removeprefix(f"{_PROFILER_STEP}#")
-    return int(number) if number != name and number.isdecimal() else None
 
 
 _NAMES = {
@@ -138,5 +136,8 @@ def _event(event: dict[str, Any], where: str) -> Event:
     args = event.get("args", {})
     if not isinstance(args, dict) or not isinstance(event.get("tid"), (int, str)):
         raise InputError(f"{where}: tid is {event.get('tid')!r} and args {str(args)[:40]!r}; expected a thread and a table")
+    name = event.get("name", "")
+    if not isinstance(name, str):
+        raise InputError(f"{where}: name is {str(name)[:40]!r}; expected text")
     first = round(begin * 1000)  # type: ignore[operator]
-    return Event(str(event["cat"]).lower(), str(event.get("name", "")), event["tid"], first, first + max(0, round(length * 1000)), args)
+    return Event(str(event["cat"]).lower(), name, event["tid"], first, first + max(0, round(length * 1000)), args)

@@ -14,8 +14,8 @@ import attrs
 from astra_sim import InputError
 
 from astra_sim_chakra.pytorch.communication import communication_of
-from astra_sim_chakra.pytorch.host import COMMS_NODE, HostNode, HostTrace
-from astra_sim_chakra.pytorch.kineto import Event, Kineto, step_of
+from astra_sim_chakra.pytorch.host import HostNode, HostTrace, is_frame
+from astra_sim_chakra.pytorch.kineto import Event, Kineto
 from astra_sim_chakra.pytorch.streams import Waits, waits_of
 
 LINKED = "astra_link"
@@ -77,32 +77,69 @@ def link(host: HostTrace, kineto: Kineto, rank: int | None = None, force: bool =
 _FORCE = "astra trace link --force links them all the same"
 
 
-def _check_of_one_run(host: HostTrace, kineto: Kineto, rank: int | None) -> None:
-    """Raise InputError where what both traces say of their run differs."""
-    recorded, process = kineto.distributed.get("rank"), host.head.get("pid")
+def link_alone(kineto: Kineto, rank: int | None = None, force: bool = False) -> Linked:
+    """A trace of Kineto as a linked one, without an execution trace: kernels that communicate say all themselves.
+
+    Raises InputError where one does not, unless it is forced.
+    """
+    if not force:
+        _check_rank(kineto, rank)
+        for kernel in kineto.kernels:
+            does = communication_of(kernel.name, kernel.args, None)
+            if does is not None and not (does.is_complete and does.group is not None):
+                raise InputError(
+                    f"{kineto.path}: kernel {kernel.name} at {kernel.begin / 1000:g} us does not say in full what it communicates "
+                    f"(collective, elements, type, process group, peer); expected an execution trace of PyTorch beside it ({_FORCE})"
+                )
+    return _Linker(_operators_as_host(kineto), kineto, rank, alone=True).linked()
+
+
+def _operators_as_host(kineto: Kineto) -> HostTrace:
+    """The operators of Kineto as nodes of an execution trace: each below the innermost one around it on its thread."""
+    nodes: dict[int, HostNode] = {}
+    around: dict[int | str, list[tuple[Event, int]]] = {}
+    for id_, event in enumerate(kineto.operators, 2):
+        stack = around.setdefault(event.tid, [])
+        while stack and stack[-1][0].end < event.end:
+            stack.pop()
+        parent = stack[-1][1] if stack else 1
+        stack.append((event, id_))
+        nodes[id_] = HostNode(id_, event.name, parent, None, 0, {}, {"id": id_, "name": event.name, "ctrl_deps": parent})
+    return HostTrace(kineto.path, {}, nodes)
+
+
+def _check_rank(kineto: Kineto, rank: int | None) -> None:
+    recorded = kineto.distributed.get("rank")
     if rank is not None and type(recorded) is int and rank != recorded:
         raise InputError(f"{kineto.path}: Kineto recorded rank {recorded}, and --rank is {rank}; expected {recorded} ({_FORCE})")
+
+
+def _check_of_one_run(host: HostTrace, kineto: Kineto, rank: int | None) -> None:
+    """Raise InputError where what both traces say of their run differs."""
+    _check_rank(kineto, rank)
+    process = host.head.get("pid")
     if type(process) is int and kineto.processes and process not in kineto.processes:
         others = ", ".join(map(str, sorted(kineto.processes)))
         raise InputError(
             f"{host.path} is of process {process}, and the operators of {kineto.path} of process {others}; expected two traces of one "
             f"process ({_FORCE})"
         )
-    steps = {step for node in host.nodes.values() if (step := step_of(node.name)) is not None}
-    if steps and kineto.steps and steps.isdisjoint(kineto.steps):
+    steps = host.steps
+    if steps and kineto.steps and steps.keys().isdisjoint(kineto.steps):
         here, there = (", ".join(map(str, sorted(each))) for each in (steps, kineto.steps))
         raise InputError(f"{host.path} has step {here} of the profiler, and {kineto.path} step {there}; expected the same ({_FORCE})")
 
 
 class _Linker:
-    def __init__(self, host: HostTrace, kineto: Kineto, rank: int | None) -> None:
-        self._host, self._kineto = host, kineto
+    def __init__(self, host: HostTrace, kineto: Kineto, rank: int | None, alone: bool = False) -> None:
+        """`alone`: the nodes of the host are those that Kineto's operators are, in their order."""
+        self._host, self._kineto, self._alone = host, kineto, alone
         recorded = kineto.distributed.get("rank")
         self._rank = rank if rank is not None else recorded if type(recorded) is int else 0
         self._counts = Counts(host_nodes=len(host.nodes), operators=len(kineto.operators), kernels=len(kineto.kernels))
         self._event_of: dict[int, Event] = {}
         self._node_of: dict[int, HostNode] = {}  # by the identity of the event
-        self._next = max(host.nodes) + 1
+        self._next = max(host.nodes, default=1) + 1
         self._ids: dict[int, int] = {}  # of events, by their identity
         self._caller: dict[int, HostNode] = {}  # by the identity of the event
         self._external: dict[int, Event] = {}
@@ -138,6 +175,11 @@ class _Linker:
     # -- Operators -----------------------------------------------------------------------------------------------------
 
     def _match_operators(self) -> None:
+        if self._alone:
+            for node, event in zip(self._host.nodes.values(), self._kineto.operators, strict=True):
+                self._join(node, event)
+            self._counts.host_nodes, self._counts.only_kineto = 0, len(self._kineto.operators)
+            return
         by_call: dict[int, Event] = {}
         for event in self._kineto.operators:
             number = event.number("Record function id")
@@ -148,12 +190,12 @@ class _Linker:
             if found is not None and found.name == node.name:
                 self._join(node, found)
         self._counts.by_call = len(self._event_of)
-        if not self._event_of:
+        if not by_call:
             self._match_by_external_id()
         self._counts.by_external_id = len(self._event_of) - self._counts.by_call
         self._match_by_order()
         self._counts.by_order = len(self._event_of) - self._counts.by_call - self._counts.by_external_id
-        self._counts.only_host = sum(node.id not in self._event_of and not _is_frame(node) for node in self._host.nodes.values())
+        self._counts.only_host = sum(node.id not in self._event_of and not is_frame(node) for node in self._host.nodes.values())
         self._counts.only_kineto = len(self._kineto.operators) - len(self._event_of)
         if not self._event_of:
             raise InputError(
@@ -182,7 +224,7 @@ class _Linker:
         for number, event in self._event_of.items():
             threads.setdefault(self._host.nodes[number].tid, Counter())[event.tid] += 1
         thread_of = {tid: counted.most_common(1)[0][0] for tid, counted in threads.items()}
-        tids = {node.tid for node in self._host.nodes.values() if not _is_frame(node)}
+        tids = {node.tid for node in self._host.nodes.values() if not is_frame(node)}
         if not thread_of and len(tids) == len({event.tid for event in self._kineto.operators}) == 1:
             thread_of = {tids.pop(): self._kineto.operators[0].tid}
         left: dict[tuple[int | str, str], tuple[list[HostNode], list[Event]]] = {}
@@ -193,6 +235,8 @@ class _Linker:
             if id(event) not in self._node_of and (event.tid, event.name) in left:
                 left[event.tid, event.name][1].append(event)
         for nodes, events in left.values():
+            if any(node.rf_id is not None for node in nodes):  # numbers of calls that differ are those of different calls
+                events = [event for event in events if not event.number("Record function id")]
             if len(nodes) == len(events):
                 for node, event in zip(nodes, events, strict=True):
                     self._join(node, event)
@@ -259,10 +303,7 @@ class _Linker:
     def _kernel_table(self, kernel: Event, calls: dict[int, Event], waits: Waits, groups: dict[str, list[int]]) -> dict[str, Any]:
         node, call = self._operator_of(kernel, calls), calls.get(kernel.number("correlation") or 0)
         self._counts.with_operator += node is not None
-        record = node
-        while record is not None and record.name != COMMS_NODE:
-            record = self._host.nodes.get(record.parent) if record.parent != record.id else None
-        does = communication_of(kernel.name, kernel.args, record)
+        does = communication_of(kernel.name, kernel.args, self._host.record_above(node.id) if node is not None else None)
         device, stream = kernel.stream
         table = {"id": self._id(kernel), "name": kernel.name, "ctrl_deps": node.id if node is not None else 1, **_times(kernel)}
         table |= {"cat": kernel.category, "stream": stream, "device": device}
@@ -280,8 +321,3 @@ class _Linker:
 
 def _times(event: Event) -> dict[str, float]:
     return {"ts": event.begin / 1000, "inclusive_dur": (event.end - event.begin) / 1000}
-
-
-def _is_frame(node: HostNode) -> bool:
-    """Whether a node stands for a process, a thread, or process groups, and never ran."""
-    return node.name.startswith(("[pytorch|profiler|", "## process_group:init")) or step_of(node.name) is not None

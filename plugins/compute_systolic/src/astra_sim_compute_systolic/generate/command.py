@@ -8,7 +8,7 @@ from typing import Any
 import click
 from astra_sim import InputError
 from astra_sim.commands import Progress, candidates, json_option, quiet_option, say_json
-from astra_sim.files import FileSet, parse_toml
+from astra_sim.files import FileSet, is_whole, parse_toml
 
 from astra_sim_compute_systolic.generate.parallelism import POLICIES
 
@@ -168,7 +168,7 @@ def _changes(changes: tuple[str, ...]) -> dict[str, int]:
     made = {}
     for change in changes:
         name, equals, value = change.partition("=")
-        if not equals or not value.strip().isdecimal():
+        if not equals or not is_whole(value.strip()):
             raise InputError(f"--set {change}: expected PARAMETER=NUMBER, such as hidden=4096")
         made[name.strip()] = int(value)
     return made

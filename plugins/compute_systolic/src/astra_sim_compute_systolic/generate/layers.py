@@ -5,8 +5,10 @@ from __future__ import annotations
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.files import csv_rows
 from astra_sim.shapes import Convolution, Gemm, Shape
 
+from astra_sim_compute_systolic.columns import columns_of, row_of
 from astra_sim_compute_systolic.generate.parallelism import LAYER_POLICIES
 
 
@@ -36,25 +38,31 @@ def with_batch(shape: Shape, batch: int) -> Shape:
 
 
 def read_csv(text: str, path: str) -> list[ModelLayer]:
-    """Layers from CSV: a heading, then name, m (batch), n (outputs), k (inputs) [, parallelisation]. Raises InputError with the line."""
+    """Layers from CSV with a heading: layer (or name), m (batch), n (outputs), k (inputs) and perhaps parallelisation, in any order.
+
+    Raises InputError with the line.
+    """
     layers = []
-    for number, line in enumerate(text.split("\n"), 1):
-        cells = [cell.strip() for cell in line.split(",")]
-        if number == 1 or not any(cells):
-            continue
+    rows = csv_rows(text, path)
+    first, heading = next(rows, (1, []))
+    columns = columns_of(heading, f"{path}:{first}", _COLUMNS, {"parallelisation": _POLICY})
+    for number, cells in rows:
         where = f"{path}:{number}"
-        while cells and not cells[-1]:
-            cells.pop()
-        if len(cells) not in (4, 5) or not cells[0]:
-            raise InputError(f"{where}: {line.strip()!r} has {len(cells)} cells; expected name, m, n, k and perhaps a parallelisation")
-        policy = cells[4] if len(cells) == 5 else None
+        row = row_of(columns, cells, where)
+        if not row["layer"]:
+            raise InputError(f"{where}: the layer has no name; expected one")
+        policy = row.get("parallelisation") or None
         if policy is not None and policy not in LAYER_POLICIES:
             raise InputError(f"{where}: the parallelisation is {policy!r}; {suggestion(policy, LAYER_POLICIES)}")
-        m, n, k = (_size(cell, where, column) for cell, column in zip(cells[1:], "mnk", strict=False))
-        layers.append(ModelLayer(cells[0], Gemm(m=m, n=n, k=k), policy=policy))
+        m, n, k = (_size(row[column], where, column) for column in "mnk")
+        layers.append(ModelLayer(row["layer"], Gemm(m=m, n=n, k=k), policy=policy))
     if not layers:
         raise InputError(f"{path}: no layer follows the heading")
     return layers
+
+
+_COLUMNS = {"layer": ("layername", "name", "layers"), "m": (), "n": (), "k": ()}
+_POLICY = ("parallelization", "parallel", "policy", "parallelism")
 
 
 def _size(text: str, where: str, column: str) -> int:

@@ -1,0 +1,65 @@
+"""What computing takes on each NPU, where that is not the same: asked for when an operation begins, and kept for the record."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import repeat
+
+import attrs
+
+from astra_sim.compute import NpuPs
+from astra_sim.errors import InputError
+from astra_sim.graph import Compute, NpuProgram, Operation, Unit
+from astra_sim.rows import Rows, column
+from astra_sim.run.inputs import RunInputs
+
+
+def varies(operation: Operation) -> bool:
+    """Whether an operation may take another time on another NPU: where it computes on the accelerator, and takes any."""
+    return isinstance(operation, Compute) and not operation.idle and operation.unit is Unit.ACCELERATOR and operation.duration_ps > 0
+
+
+class NpuDurations:
+    """The times of operations on each NPU of a run, which starts at `start_ps`. Raises InputError where operations are simulated as one."""
+
+    def __init__(self, inputs: RunInputs, npu_ps: NpuPs, programs: Sequence[NpuProgram], start_ps: int) -> None:
+        if inputs.composites.any:
+            raise InputError(
+                "operations that are simulated as one take the same time on all NPUs, and computing does not in this run;"
+                " expected single ones (workload llm: detail=layer)"
+            )
+        self._npu_ps = npu_ps
+        self._start_ps = start_ps
+        self._found: dict[int, tuple[Rows[Operation], array[int]]] = {}
+        for program in programs:
+            rows = inputs.rows(program.operations)
+            for npu in program.npus:
+                self._found[npu] = rows, array("q", [-1]) * len(rows)
+
+    def ps(self, npu: int, number: int, now: int) -> int:
+        """What an operation takes that an NPU begins now."""
+        rows, found = self._found[npu]
+        time = rows.times[number] if rows.times is not None else -1
+        if time < 0:
+            kind = rows.kinds[rows.kind_of[number]]
+            assert isinstance(kind, Compute)
+            time = kind.duration_ps
+        found[number] = self._npu_ps(npu, self._start_ps + now, time)
+        return found[number]
+
+    def all_rows(self) -> list[Rows[Operation]]:
+        """The programs of all NPUs that were simulated, each with its own times."""
+        return list(map(self.rows, self._found))
+
+    def rows(self, npu: int) -> Rows[Operation]:
+        """The program of an NPU with the times that its operations have taken there."""
+        rows, found = self._found[npu]
+        stated = repeat(-1, len(rows)) if rows.times is None else rows.times
+        times = column((own if own >= 0 else time for own, time in zip(found, stated, strict=True)), "q")
+
+        def make(kind: Operation, row: int, after: tuple[int, ...]) -> Operation:
+            operation = rows.make(kind, row, after)
+            return attrs.evolve(operation, duration_ps=found[row]) if found[row] >= 0 and isinstance(operation, Compute) else operation
+
+        return attrs.evolve(rows, make=make, times=times)

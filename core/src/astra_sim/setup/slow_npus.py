@@ -1,0 +1,102 @@
+"""NPUs that compute slower than others: `slow_npus` of a run, and what a compute model says of single NPUs, as one function of time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import attrs
+
+from astra_sim._boundary import Lazily, call, picoseconds
+from astra_sim.compute import Compute, NpuPs
+from astra_sim.errors import InputError
+
+_PS = {"ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
+_NUMBER = r"\d+(?:\.\d+)?"
+_ENTRY = re.compile(
+    rf"(?P<npus>all|\d+(?:-\d+)?):(?P<factor>{_NUMBER})"
+    rf"(?:@(?P<begin>{_NUMBER})(?P<begin_unit>ns|us|ms|s)-(?:(?P<end>{_NUMBER})(?P<end_unit>ns|us|ms|s))?)?",
+    re.ASCII,
+)
+
+
+@attrs.frozen
+class _Window:
+    """A time from `begin` to `end` (picoseconds; None: for ever) in which work takes `factor` times as long."""
+
+    factor: Fraction
+    begin: int = 0
+    end: int | None = None
+
+
+@attrs.frozen
+class SlowNpus:
+    """The windows of each NPU that has some, in which work takes another time. Factors of windows that overlap multiply."""
+
+    windows: Mapping[int, Sequence[_Window]]
+
+    @classmethod
+    def parsed(cls, text: str, npus: int, where: str) -> SlowNpus:
+        """Those of a text such as `3:1.5, 8-15:2@10ms-20ms` on a platform of `npus`. Raises InputError, naming the entry that is wrong."""
+        windows: dict[int, list[_Window]] = {}
+        for entry in (each.strip() for each in text.split(",")):
+            match = _ENTRY.fullmatch(entry)
+            if match is None:
+                expected = (
+                    "expected NPU:FACTOR, FIRST-LAST:FACTOR or all:FACTOR, and perhaps a window: 3:1.5, 8-15:2@10ms-20ms, all:1.1@2s-"
+                )
+                raise InputError(f"{where}: {entry!r}; {expected}")
+            factor = Fraction(match["factor"])
+            if not factor:
+                raise InputError(f"{where}: {entry!r} has the factor 0; expected more")
+            begin, end = (round(Fraction(match[key]) * _PS[match[f"{key}_unit"]]) if match[key] else None for key in ("begin", "end"))
+            if end is not None and begin is not None and end <= begin:
+                raise InputError(f"{where}: {entry!r} has a window that ends before it begins; expected a later end")
+            first, last = (0, npus - 1) if match["npus"] == "all" else _ends(match["npus"])
+            if not first <= last < npus:
+                raise InputError(f"{where}: {entry!r}; expected NPUs 0 to {npus - 1}, the first of them first")
+            for npu in range(first, last + 1):
+                windows.setdefault(npu, []).append(_Window(factor, begin or 0, end))
+        return cls(windows)
+
+    def duration_ps(self, npu: int, start_ps: int, duration_ps: int) -> int:
+        """What work takes that an NPU starts at a moment, and that takes `duration_ps` elsewhere: in each window a part of it is done."""
+        windows = self.windows.get(npu)
+        if windows is None:
+            return duration_ps
+        edges = sorted({edge for each in windows for edge in (each.begin, each.end) if edge is not None and edge > start_ps})
+        now, left = Fraction(start_ps), Fraction(duration_ps)
+        for edge in (*edges, None):
+            factor = Fraction(1)
+            for each in windows:
+                if each.begin <= now and (each.end is None or now < each.end):
+                    factor *= each.factor
+            if edge is None or now + left * factor <= edge:
+                return round(now + left * factor) - start_ps
+            left -= (edge - now) / factor
+            now = Fraction(edge)
+        raise AssertionError("work that does not end")
+
+
+def _ends(text: str) -> tuple[int, int]:
+    """The first and last NPU of `3` or `8-15`."""
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+def npu_times(compute: Compute, slow: str, npus: int, where: str) -> NpuPs | None:
+    """What computing takes on each of `npus`: as the compute model says, then slowed. None: the same on all. Raises InputError."""
+    slowed = SlowNpus.parsed(slow, npus, where) if slow.strip() else None
+    if not compute.varies and slowed is None:
+        return None
+
+    def duration_ps(npu: int, start_ps: int, duration: int) -> int:
+        if compute.varies:
+            what = Lazily(lambda: f"compute {type(compute).__name__}: npu_duration_ps of {duration} ps on NPU {npu} at {start_ps} ps")
+            duration = picoseconds(call(what, compute.npu_duration_ps, npu, start_ps, duration), what)
+        if slowed is None:
+            return duration
+        return picoseconds(slowed.duration_ps(npu, start_ps, duration), Lazily(lambda: f"{where}: the time of an operation on NPU {npu}"))
+
+    return duration_ps

@@ -1,0 +1,28 @@
+"""What lets a short program start quickly: programs of plugins run in it, as the command `astra` does."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+_OBJECTS_BEFORE_A_SEARCH = 100_000
+"""New objects after which Python looks for circles among them. Modules make many that stay; runs leave no circles behind."""
+
+
+@contextlib.contextmanager
+def started_quickly() -> Iterator[None]:
+    """Run a program, whose modules are imported in the block: what attrs compiles is kept for the next one, and garbage sought rarely."""
+    gc.set_threshold(_OBJECTS_BEFORE_A_SEARCH)
+    from astra_sim._kept_code import keep
+
+    kept = keep()
+    try:
+        yield
+    finally:
+        kept.save()
+
+
+def end_quickly() -> None:
+    """End without a search for garbage. After an error there is one: it leaves circles, with objects that say so if they stay."""
+    gc.freeze()

@@ -1,0 +1,87 @@
+"""YAML from a file, for the packages that have formats in it, which need PyYAML: what is too large is refused before it is constructed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from astra_sim.errors import InputError
+from astra_sim.limits import MAX_YAML_CHARACTERS, MAX_YAML_SCALAR, MAX_YAML_VALUES
+
+
+def parse_yaml(text: str, path: str, what: str, most: int = MAX_YAML_VALUES) -> dict[Any, Any]:
+    """The mapping in a YAML text, of at most so many values.
+
+    Raises InputError naming file and line where a key stands twice in any mapping, and where the text holds something else than a mapping,
+    which is to be `what`.
+    """
+    if len(text) > MAX_YAML_CHARACTERS:
+        raise InputError(f"{path}: {len(text)} characters are too many for {what}; expected at most {MAX_YAML_CHARACTERS}")
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if not isinstance(node, yaml.MappingNode):
+            raise InputError(f"{path}: not a YAML mapping; expected {what}")
+        known: dict[int, int | None] = {}
+        values = _count(node, known, path)
+        if values > most:
+            raise InputError(f"{path}: {values} values, aliases written out, are too many; expected at most {most}")
+        for mapping in _mappings(node, set()):
+            _check_keys(mapping, path)
+        return dict(loader.construct_document(node))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InputError(f"{path}:{line}: not YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise InputError(f"{path}: not YAML: {str(error).partition(';')[0]:.200}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply") from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _count(node: Any, known: dict[int, int | None], path: str) -> int:
+    """The number of values that a YAML node expands to. Those behind aliases and merge keys count wherever they are used.
+
+    `known`: numbers of nodes by identity, None for nodes being counted. Raises InputError if a node contains itself, and for a scalar that
+    is too long.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        if len(node.value) > MAX_YAML_SCALAR:
+            where = f"{path}:{node.start_mark.line + 1}"
+            raise InputError(f"{where}: a value of {len(node.value)} characters; expected at most {MAX_YAML_SCALAR}")
+        return 1
+    if id(node) not in known:
+        known[id(node)] = None
+        pairs = isinstance(node, yaml.MappingNode)
+        children = [child for pair in node.value for child in pair] if pairs else node.value
+        known[id(node)] = 1 + sum(_count(child, known, path) for child in children)
+    count = known[id(node)]
+    if count is None:
+        raise InputError(f"{path}:{node.start_mark.line + 1}: a value that contains itself")
+    return count
+
+
+def _mappings(node: Any, seen: set[int]) -> Iterator[Any]:
+    """The mappings in a node, each once."""
+    if isinstance(node, yaml.ScalarNode) or id(node) in seen:
+        return
+    seen.add(id(node))
+    pairs = isinstance(node, yaml.MappingNode)
+    if pairs:
+        yield node
+    for child in [part for pair in node.value for part in pair] if pairs else node.value:
+        yield from _mappings(child, seen)
+
+
+def _check_keys(mapping: Any, path: str) -> None:
+    seen = set()
+    for key, _ in mapping.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            if key.value in seen:
+                raise InputError(f"{path}:{key.start_mark.line + 1}: the key {key.value!r:.80} is given twice")
+            seen.add(key.value)

@@ -1,0 +1,72 @@
+"""What a pattern of messages takes of the links of a dimension."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import attrs
+from astra_sim.schedule import PeerRun
+
+from astra_sim_systems.rounds import Pairs
+
+
+class Way(NamedTuple):
+    """What a message takes on its way, besides the links: latencies (ns), and ns that each byte needs on all links, and on the slowest."""
+
+    latency_ns: float
+    ns_per_byte: float
+    slowest_ns_per_byte: float
+
+    def longer(self, latency_ns: float, ns_per_byte: float) -> Way:
+        """The way with another link before it."""
+        return Way(self.latency_ns + latency_ns, self.ns_per_byte + ns_per_byte, max(self.slowest_ns_per_byte, ns_per_byte))
+
+
+class LinkLoad(NamedTuple):
+    """What messages of a byte each take of a link: the ns for which it is busy, and what the first and the last of them wait elsewhere.
+
+    That is the way of the first until it is there, and of the last from there on: latencies, with that of the link, and ns for each byte
+    that nodes hold before they pass it on.
+    """
+
+    busy_ns: float
+    latency_ns: float
+    held_ns: float
+
+
+@attrs.frozen(eq=False)
+class Load:
+    """What messages of a byte each take: of each link, and the longest and the mean way. Links that carry none are `None`."""
+
+    links: Sequence[LinkLoad | None]
+    longest: Way
+    mean: Way
+
+    @functools.cached_property
+    def different(self) -> frozenset[LinkLoad]:
+        """The different loads of links."""
+        return frozenset(link for link in self.links if link is not None)
+
+
+def busiest_ns(loads: Sequence[tuple[Load, int]]) -> float:
+    """For how long the busiest link is busy where each of some patterns has messages of so many bytes."""
+    sizes = [size for _, size in loads]
+    busy = 0.0
+    for links in zip(*(load.links for load, _ in loads), strict=True):
+        busy = max(busy, sum(link.busy_ns * size for link, size in zip(links, sizes, strict=True) if link is not None))
+    return busy
+
+
+class Loads(Protocol):
+    """The links that a collective has, as its ranks lie on them. Loads of one object are in the same order of links."""
+
+    @property
+    def links_of_npu(self) -> int:
+        """The links of the NPU that has fewest."""
+        ...
+
+    def load(self, pattern: PeerRun | Pairs) -> Load | None:
+        """What messages of a byte each take in a pattern; None where it has too many messages to look at."""
+        ...

@@ -1,0 +1,207 @@
+# ruff: noqa: E501
+"""A damaged file of any format that is read: the command that reads it ends well or with a clear error, in little time and memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from astra_sim.commands import shared_plugins
+from support import formats, msccl_files, traces
+from support.damage import damaged
+from support.limited import ended
+from support.pytorch_traces import training_step
+
+IN_TESTS = 40
+IN_NIGHTLY = 3000
+
+_FIGURES = "link_bandwidth_gib_per_s=50&link_latency_ns=500"
+_RING = f"plugin:ring?size=4&links=2&{_FIGURES}"
+_COLLECTIVE = ("--workload", "plugin:collective?bytes=1048576")
+_ON_RING = ("--platform", _RING)
+_TEXTS = {
+    "e.toml": 'workload = "w.toml"\nplatform = "p.toml"\nnetwork = "plugin:analytical"\n[system]\nplugin = "astra2"\nsplits = 2\n[run]\npasses = 2\n',
+    "w.toml": 'plugin = "layers"\nloop = "data"\n[[layers]]\nname = "a"\nforward = { compute_ns = 10 }\n'
+    'weight_gradient = { compute_ns = 30, collective = "all_reduce", collective_bytes = 4096 }\n',
+    "p.toml": '[[dimensions]]\ntopology = "ring"\nsize = 4\nlinks = 2\nlink_bandwidth_gib_per_s = 50\nlink_latency_ns = 500\n',
+    "s.toml": '[base]\nexperiment = "e.toml"\n[axes]\n"system.splits" = [1, 2]\n',
+    "search.toml": '[base]\nexperiment = "e.toml"\n[axes]\n"system.splits" = [1, 2]\n[search]\nminimize = "finish_ns"\nsampler = "random"\ntrials = 2\n',
+    "b.toml": '[[expect]]\nexperiment = "e.toml"\ncheck = "finish_ns < 1e9"\n',
+    "layers.csv": "Layer,m,n,k,parallelisation\nfirst,64,32,16,DATA\nsecond,64,48,32,MODEL\n",
+    "model.toml": '[parameters]\nwidth = 64\n[[layers]]\nname = "first"\ngemm = { m = 64, n = "width", k = "2 * width" }\n',
+    "topology.csv": "Layer, M, N, K,\none, 10, 20, 30,\ntwo, 4, 5, 6,\n",
+    "convolutions.csv": "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,\na, 9, 9, 3, 3, 4, 8, 1,\n",
+    "device.toml": 'based_on = "h100"\nmemory_bandwidth_gb_per_s = 3000\n[peak_tera_ops_per_s]\nbf16 = 900\n',
+    "nccl.toml": 'title = "t"\ncalibrated = true\n[[fits]]\noperation = "all_reduce"\nranks = 8\nbytes = [8, 1024, 65536]\n'
+    "microseconds = [10.0, 12.0, 30.0]\n",
+    "nccl.txt": "# nThread 1 nGpus 2 minBytes 8 maxBytes 32 all_reduce_perf\n#  Rank  0 Group  0 Pid 1 on a device  0\n#  Rank  1 Group  0 Pid 1 on a device  1\n"
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+    + "".join(f"  {8 << n}  {2 << n}  float  sum  -1  {10 + n}.5  0.1  0.2  0  9.5  0.1  0.2  0\n" for n in range(12)),
+    "collectives.csv": "operation,ranks,bytes,microseconds\n" + "".join(f"all_reduce,4,{8 << n},{10 + n}.5\n" for n in range(12)),
+    "gemm.csv": "m,n,k,microseconds\n" + "".join(f"{256 * n},{128 * n},512,{10 * n}.5\n" for n in range(1, 16)),
+    "attention.csv": "heads,query_length,key_length,head_size,causal,microseconds\n" + "".join(f"8,{128 * n},{128 * n},128,1,{10 * n}.5\n" for n in range(1, 12)),
+    "star.csv": "source,target,bandwidth_gb_per_s,latency_ns\n0,switch,50,500\n1,switch,50,500\n2,switch,50,500\n0,1,100,250\n",
+    "star.toml": "".join(f'[[links]]\nsource = {n}\ntarget = "switch"\nbandwidth_gb_per_s = 50\nlatency_ns = 500\n' for n in range(3)),
+    "flows.csv": "id,src,dst,bytes,start_ns,after\na,0,1,1000,0,\nb,1,2,1000,5,a\n",
+    "flows.jsonl": '{"id": 7, "src": 0, "dst": 1, "bytes": 1000}\n{"src": 1, "dst": 2, "bytes": 1000, "after": [7]}\n',
+    "permutation.txt": "1 2 3 0\n",
+    "groups.json": '{"1": [0, 1], "2": [2, 3]}',
+    "groups.toml": "1 = [0, 1]\n2 = [2, 3]\n",
+    "ring.xml": msccl_files.ring_all_reduce(4),
+    "graph.dot": "digraph taskgraph {\n"
+    'node0 [label="{device_id=0|Dense_100|Forward|COMP_NODE|simulated_run_time=2e-5}",shape=record];\n'
+    'node2 [label="{device_id=1|Comm|Comm|COMM_SEND_RECV_NODE|src_device_id=0|dst_device_id=1|comm_size=40|run_time=4e-08}",shape=record];\n'
+    "node0 -> node2;\n}\n",
+    "config.json": json.dumps(
+        {
+            "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8,
+            "num_key_value_heads": 4, "max_position_embeddings": 2048, "vocab_size": 32000, "tie_word_embeddings": False,
+        }
+    ),
+}  # fmt: skip
+_OF_KIND = {
+    "workload": (*_ON_RING, "--workload"),
+    "system": (*_COLLECTIVE, *_ON_RING, "--system"),
+    "platform": (*_COLLECTIVE, "--platform"),
+    "network": (*_COLLECTIVE, "--network"),
+    "compute": (*_ON_RING, "--workload", "plugin:collective?bytes=1000", "--compute"),
+    "memory": (*_COLLECTIVE, *_ON_RING, "--memory"),
+}
+_ON_STAR = (*_COLLECTIVE, "--network", "plugin:flow", "--platform")
+_LLM = ("memory", "--workload")
+_TRACE = "plugin:chakra?prefix="
+_SYSTOLIC = ("systolic", "--config", "scale-sim-configuration", "--topology")
+_GENERATE = ("generate", "--parallel", "DATA", "--npus", "4", "--batch", "8")
+_CALIBRATE = ("-o", "new.toml")
+_LINE = ("line", "--x", "system.splits", "--y", "finish_ns", "-o", "new.svg")
+_COMMANDS: dict[str, list[tuple[str, ...]]] = {
+    "e.toml": [("run", "e.toml"), ("compare", "e.toml", "--set", "system.splits=1", "--set", "system.splits=2"), ("explain", "e.toml")],
+    "w.toml": [("run", "e.toml"), ("convert", "w.toml", "new.txt")],
+    "p.toml": [("run", "e.toml"), ("collective", "--platform", "p.toml", "--sizes", "1K")],
+    "s.toml": [("sweep", "s.toml", "--jobs", "1", "-o", "new.csv")],
+    "search.toml": [("search", "search.toml", "--jobs", "1", "-o", "new.csv")],
+    "b.toml": [("assert", "b.toml")],
+    "layers.csv": [(*_GENERATE[:-2], "--layers", "layers.csv"), ("generate", "--layers", "layers.csv", "--parallel", "HYBRID_CUSTOMIZED", "--npus", "4")],
+    "model.toml": [(*_GENERATE, "--model", "model.toml")],
+    "topology.csv": [(*_SYSTOLIC, "topology.csv", "--gemm")],
+    "convolutions.csv": [(*_SYSTOLIC, "convolutions.csv")],
+    "device.toml": [("device", "device.toml"), ("--workload", "plugin:llm?model=llama3-8b&tensor_parallel=4&global_batch=4", *_ON_RING, "--compute", "plugin:gpu?device=device.toml")],
+    "nccl.toml": [(*_COLLECTIVE, "--platform", "plugin:dgx_h100", "--network", "plugin:analytical?model=nccl&parameters=nccl.toml")],
+    "nccl.txt": [("calibrate", "collective", "nccl.txt", *_CALIBRATE), ("collective", *_ON_RING, "--ranks", "2", "--measured", "nccl.txt")],
+    "collectives.csv": [("calibrate", "collective", "collectives.csv", *_CALIBRATE), ("collective", *_ON_RING, "--measured", "collectives.csv")],
+    "gemm.csv": [("calibrate", "gemm", "gemm.csv", "--device", "h100", *_CALIBRATE)],
+    "attention.csv": [("calibrate", "attention", "attention.csv", "--device", "h100", *_CALIBRATE)],
+    "star.csv": [(*_COLLECTIVE, "--network", "plugin:flow", "--platform", "plugin:graph?file=star.csv")],
+    "star.toml": [(*_COLLECTIVE, "--network", "plugin:flow", "--platform", "plugin:graph?file=star.toml")],
+    "flows.csv": [("flows", "--flows", "flows.csv", *_ON_RING)],
+    "flows.jsonl": [("flows", "--flows", "flows.jsonl", *_ON_RING)],
+    "permutation.txt": [("traffic", *_ON_RING, "--pattern", "permutation", "--permutation", "permutation.txt", "--rate", "0.1")],
+    "groups.json": [("--workload", f"{_TRACE}pipeline", *_ON_RING, "--groups", "groups.json"), ("trace", "check", "pipeline", "--groups", "groups.json")],
+    "groups.toml": [("--workload", f"{_TRACE}pipeline", *_ON_RING, "--groups", "groups.toml")],
+    "ring.xml": [(*_COLLECTIVE, *_ON_RING, "--system", "plugin:astra2", "--set", "system.all_reduce=msccl?file=ring.xml")],
+    "config.json": [("memory", *_ON_RING, "--workload", "plugin:llm?model=config.json&tensor_parallel=4&global_batch=4", "--compute", "plugin:gpu?device=h100")],
+    "trace.0.et": [
+        ("--workload", f"{_TRACE}trace", *_ON_RING), ("trace", "check", "trace"), ("trace", "stats", "trace"), ("trace", "repair", "trace", "-o", "new"),
+        ("trace", "scale", "trace", "-o", "new", "--npus", "8"), ("convert", "trace.et", "new.json"),
+    ],
+    "zipped.0.et.gz": [("--workload", f"{_TRACE}zipped", *_ON_RING), ("trace", "check", "zipped.et.gz"), ("convert", "zipped.et.gz", "new.json")],
+    "traces.0.json": [("--workload", f"{_TRACE}traces", *_ON_RING), ("trace", "check", "traces.json"), ("convert", "traces.0.json", "new.et")],
+    "jsons.0.json.gz": [("--workload", f"{_TRACE}jsons", *_ON_RING), ("trace", "check", "jsons.json.gz"), ("trace", "stats", "jsons.json.gz")],
+    "et.0.json": [("trace", "link", "et.0.json", "kineto.0.json"), ("trace", "check", "et.0.json")],
+    "kineto.0.json": [("trace", "link", "et.0.json", "kineto.0.json"), ("convert", "et.0.json", "new.et", "--from", "pytorch", "--kineto", "kineto.0.json")],
+    "kineto.0.json.gz": [("trace", "link", "et.0.json", "kineto.0.json.gz")],
+    "graph.dot": [("convert", "graph.dot", "new.et")],
+    "t.csv": [("plot", "t.csv", *_LINE), ("report", "t.csv", "-o", "new.html"), ("plot", "t.csv", "heat", "--x", "system.splits", "--y", "finish_ns", "--hue", "finish_ns", "-o", "new.pdf")],
+    "q.sqlite": [("plot", "q.sqlite", *_LINE), ("report", "q.sqlite", "-o", "new.html")],
+    "p.parquet": [("report", "p.parquet", "-o", "new.html")],
+    "t.journal.sqlite": [("sweep", "s.toml", "--jobs", "1", "-o", "t.csv", "--resume")],
+    "u.study.log": [("search", "search.toml", "--jobs", "1", "-o", "u.csv", "--resume")],
+    "u.journal.sqlite": [("search", "search.toml", "--jobs", "1", "-o", "u.csv", "--resume")],
+    "f/flows.csv": [("plot", "f", "fct", "-o", "new.svg"), ("plot", "f", "slowdown", "-o", "new.svg")],
+    "f/qlen.csv": [("plot", "f", "queues", "-o", "new.svg")],
+    "o/e_timeline.pftrace.gz": [("report", "o", "-o", "new.html"), ("plot", "o", "utilisation", "-o", "new.svg")],
+    "o/links.csv": [("report", "o", "-o", "new.html"), ("plot", "o", "links", "-o", "new.svg")],
+    "o/e_dimension_utilization.csv": [("plot", "o", "utilisation", "-o", "new.svg")],
+}  # fmt: skip
+"""Commands that read a file, by its name; those that read one of a format are in `_commands`."""
+
+
+@cache
+def _commands() -> dict[str, list[tuple[str, ...]]]:
+    found = dict(_COMMANDS)
+    for name, each in shared_plugins().components("format").items():
+        if not each.first_file:
+            found[name] = [(*_OF_KIND[kind], name) for kind in each.kinds]
+    found["nodes.yml"] = found["astra-sim-2-system"]
+    found["topology.txt"] = found["ns3-network"]
+    found["logical-dims"] = [(*_COLLECTIVE, "--network", "ns3-network", "--platform", "logical-dims")]
+    found["nccl-topology"] = [(*_OF_KIND["platform"], "nccl-topology", "--network", "plugin:flow")]
+    found["infragraph"] = [("--network", "plugin:flow", *_OF_KIND["platform"], "plugin:infragraph?file=infragraph&bandwidth_gb_per_s=64")]
+    return found
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    """What lies in the folder of a case: all files, whole."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for name, path in formats.samples(folder).items():
+            if path.is_file():
+                path.rename(folder / name)
+        for name, text in _TEXTS.items():
+            (folder / name).write_text(text)
+        system = json.loads((folder / "astra-sim-2-system").read_text())
+        (folder / "astra-sim-2-system").write_text(json.dumps(system | {"per-node-custom-implementation": "nodes.yml"}))
+        (folder / "nodes.yml").write_text("1: ring\n")
+        traces.write_ranks(folder / "trace", traces.data_parallel)
+        traces.write_ranks(folder / "pipeline", traces.pipeline)
+        training_step(folder)
+        for command in _MAKING:
+            made = ended(folder, *command)
+            assert made.status == 0, (command, made)
+        for rank in range(4):
+            packed = gzip.compress((folder / f"trace.{rank}.et").read_bytes())
+            (folder / f"zipped.{rank}.et.gz").write_bytes(packed)
+            (folder / f"jsons.{rank}.json.gz").write_bytes(gzip.compress((folder / f"traces.{rank}.json").read_bytes()))
+        (folder / "kineto.0.json.gz").write_bytes(gzip.compress((folder / "kineto.0.json").read_bytes()))
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+_MAKING = [
+    ("convert", "trace.et", "traces.json"),
+    ("sweep", "s.toml", "--jobs", "1", "-o", "t.csv"),
+    ("sweep", "s.toml", "--jobs", "1", "-o", "q.sqlite"),
+    ("sweep", "s.toml", "--jobs", "1", "-o", "p.parquet"),
+    ("search", "search.toml", "--jobs", "1", "-o", "u.csv"),
+    (
+        "flows",
+        "--flows",
+        "flows.csv",
+        "--platform",
+        "plugin:switch?size=4&link_bandwidth_gb_per_s=12.5&link_latency_ns=500",
+        "--network",
+        "plugin:roce?qlen_interval_us=1",
+        "-o",
+        "f",
+    ),
+    ("e.toml", "--network", "plugin:packet", "-o", "o", "--report", "timeline", "--report", "astra1"),
+]
+"""Commands that write the files which others read."""
+
+
+def check(seed: int, folder: Path) -> list[str]:
+    """Damage a file of a random format, and run a command on it."""
+    random = Random(seed)
+    files = _files()
+    name = random.choice(sorted(name for name in _commands() if name in files))
+    content = damaged(random, files[name], name)
+    for each, data in files.items():
+        (folder / each).parent.mkdir(exist_ok=True)
+        (folder / each).write_bytes(content if each == name else data)
+    command = random.choice(_commands()[name])
+    fault = ended(folder, *command).fault
+    return [] if fault is None else [f"{' '.join(command)}: {name}: {fault}"]
