@@ -129,6 +129,18 @@ def _all(network: str) -> list[str] | None:
     return _cells({f"{fabric}: {case}": ratio for fabric in FABRICS for case, ratio in ratios(fabric, network).items()})
 
 
+def measure(fabric: str, network: str) -> None:
+    """Let `auto` pick and run on a fabric, and each of the algorithms that it picks from."""
+    _row(network, fabric)
+
+
+CASES = {
+    "ring of 8, flow": partial(measure, "ring?size=8&links=2", "flow"),
+    "dragonfly of 20, flow": partial(measure, "dragonfly?routers=4&npus=1&global_links=1", "flow"),
+    "torus of 4x4, aware": partial(measure, "torus?sizes=4,4", "aware"),
+}
+
+
 TABLES = tuple(
     FigureTable(
         network,

@@ -305,9 +305,9 @@ def test_the_ratio_is_the_median_of_the_rounds() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("bench", "unknown"), "the names are chakra, engine"),
+        (("bench", "unknown"), "the names are auto, chakra, engine"),
         (("bench", "engine", "--against"), "--against REVISION"),
-        (("bench", "unknown", "--against", "HEAD"), "the names are chakra, engine"),
+        (("bench", "unknown", "--against", "HEAD"), "the names are auto, chakra, engine"),
         (("version", "1.0", "2.0"), "the new version, or nothing"),
         (("random", "many"), "random takes a check"),
         (("address", "one", "two"), "the address of the repository, or nothing"),

@@ -273,7 +273,7 @@ OTHER_NAMES = {"mnk", "num_npus", "num-npus", "num_packages", "num-packages", "d
 def synopses() -> dict[str, set[str]]:
     """The options of each command as docs/using.md names them, of all its lines together."""
     found: dict[str, set[str]] = {}
-    for entry in SYNOPSIS:
+    for entry in SYNOPSIS[1:]:  # the first is of options in front of any command
         words = re.match(r"astra ((?:[a-z]+ ?)*)", entry.replace("[run]", "run").replace("[list]", "list"))
         assert words is not None
         name = " ".join(words[1].split()).removesuffix(" bash")

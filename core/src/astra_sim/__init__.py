@@ -68,6 +68,8 @@ PUBLIC_MODULES = (
     "units",
     "rows",
     "files",
+    "yaml_text",
+    "limits",
     "collective_tables",
     "fitting",
     "reports",
@@ -77,6 +79,7 @@ PUBLIC_MODULES = (
     "function_table",
     "testing",
     "testing.contracts",
+    "starting",
     "commands",
 )
 """The modules of this package that plugins may import. All others may change from release to release."""

@@ -418,6 +418,10 @@ def main() -> None:
             astra.main(standalone_mode=False)
         sys.stdout.flush()
     except (SystemExit, click.exceptions.Exit) as stop:
+        try:
+            sys.stdout.flush()  # click ends so where nobody reads what it prints
+        except BrokenPipeError:
+            _forget(sys.stdout)
         sys.exit(getattr(stop, "exit_code", getattr(stop, "code", None)))
     except BrokenPipeError:
         _forget(sys.stdout)

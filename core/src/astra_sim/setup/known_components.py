@@ -62,8 +62,8 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-platforms": {
         "platform": (
             "clos, dgx_1, dgx_2, dgx_a100, dgx_b200, dgx_h100, dgx_h200, dragonfly, dragonfly_plus, fat_tree, gb200_nvl72, "
-            "gb300_nvl72, graph, hgx_b200, htsim_topology, hyperx, infragraph, mesh, nccl_topology, nv_switch, rail_optimized, torus, "
-            "torus3d, tpu_v4, tpu_v5p"
+            "gb300_nvl72, graph, hgx_b200, htsim_topology, hyperx, infragraph, mesh, nccl_topology, nv_switch, rail_optimized, "
+            "slim_fly, torus, torus3d, tpu_v4, tpu_v5p"
         ),
     },
     "astra-sim-report": {

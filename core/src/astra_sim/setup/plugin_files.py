@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import sys
@@ -52,6 +51,8 @@ class PluginChoice:
     @property
     def digest(self) -> str:
         """A digest of the text."""
+        import hashlib
+
         return hashlib.blake2b(self.source or b"", digest_size=8).hexdigest()
 
     def module(self) -> types.ModuleType:
