@@ -79,6 +79,7 @@ def test_a_ring_all_reduce_takes_what_the_formula_says(size: int) -> None:
     sections: dict[str, Any] = {
         "workload": f"plugin:collective?collective=all_reduce&bytes={size}",
         "platform": f"plugin:ring?size=8&links=2&both_ways=false&{WIRES}",
+        "system": "plugin:astra1?all_reduce=ring",
     }
     flow = astra_sim.simulate(**sections, network="plugin:flow")
     formula = astra_sim.simulate(**sections, network="plugin:analytical?rounding=picosecond")

@@ -254,7 +254,7 @@ def test_sessions_with_one_content_plan_the_same(name: str, table: dict[str, Any
 
 @pytest.mark.parametrize("table", [PLATFORM, MESHES], ids=["ring and mesh", "meshes"])
 def test_what_auto_picks_follows_from_its_content(table: dict[str, Any]) -> None:
-    """The same for the algorithms among which `auto` chooses."""
+    """The same for the algorithms among which `auto` chooses; what keeps plans has the dimension in its key besides."""
     first = context_of(table)
     requests = [Request(kind, 4, size) for kind in Collective for size in (64, 1 << 16, 1 << 24)]
     changed_contexts = [(0.0, first), (500.0, first), *((0.0, context) for context in contexts(first))]
@@ -268,7 +268,7 @@ def test_what_auto_picks_follows_from_its_content(table: dict[str, Any]) -> None
                     f"{pick.algorithm.name} {pick.reason}"
                     for pick in (automatic_.pick(each, logical) for each in requests if each.collective is kind)
                 ]
-                assert picks.setdefault((kind, automatic_.content), found) == found
+                assert picks.setdefault((kind, logical, automatic_.content), found) == found
     assert len({tuple(each) for each in picks.values()}) > 5
 
 

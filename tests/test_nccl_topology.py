@@ -54,7 +54,7 @@ def test_a_file_is_recognised_and_runs_on_every_network(tmp_path: Path) -> None:
     assert recognises(path.read_text())
     assert not recognises("<algo name='x'/>")
     times = [
-        astra_sim.simulate(platform=str(path), network=network, workload=COLLECTIVE).finish_ns
+        astra_sim.simulate(platform=str(path), network=network, system="plugin:astra1?all_reduce=ring", workload=COLLECTIVE).finish_ns
         for network in ("plugin:analytical", "plugin:analytical?congestion=aware&switching=cut_through", "plugin:flow", "plugin:roce")
     ]
     assert times[1:3] == pytest.approx([times[0]] * 2, rel=0.02)

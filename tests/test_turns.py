@@ -194,6 +194,7 @@ def test_rails_do_not_collide_at_the_spines(network: str, rails: int) -> None:
     run: dict[str, Any] = {
         "workload": "plugin:collective?collective=all_reduce&bytes=1048576",
         "platform": f"plugin:clos?npus=64&ports=16&rails={rails}&{LINK}",
+        "system": "plugin:astra1?all_reduce=halving_doubling",
     }
     spread = astra_sim.simulate(**run, network="plugin:flow?routing=split").finish_ns
     assert astra_sim.simulate(**run, network=f"plugin:{network}").finish_ns == pytest.approx(spread, rel=0.01)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import os
-import pickle
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -323,6 +322,8 @@ class Result:
 
     def copied(self) -> Result:
         """The same result with figures of its own, which a report may change; what is computed on request is shared."""
+        import pickle
+
         names = [name for name in _names(Result) if not name.startswith("_")]
         own = pickle.loads(pickle.dumps({name: getattr(self, name) for name in names}, pickle.HIGHEST_PROTOCOL))
         return attrs.evolve(self, **own)

@@ -343,10 +343,10 @@ def _loads_of(platform: Platform, logical: LogicalDimension | Group) -> Loads | 
     number = 0 if len(platform.dimensions) == 1 else logical.physical
     if platform.physical is not None:
         wiring = wiring_of(platform.physical)
-        return None if wiring is None else GraphLoads(wiring, logical.groups(platform.npus))
+        return None if wiring is None else GraphLoads(wiring, _complete(logical.groups(platform.npus), platform.npus))
     if number is None:
         wiring = _wiring_of_platform(platform)
-        return None if wiring is None else GraphLoads(wiring, logical.groups(platform.npus))
+        return None if wiring is None else GraphLoads(wiring, _complete(logical.groups(platform.npus), platform.npus))
     own = platform.dimensions[number]
     uniform = uniform_links_of(own)
     is_whole = logical.size == own.size and isinstance(logical, LogicalDimension)
@@ -357,4 +357,10 @@ def _loads_of(platform: Platform, logical: LogicalDimension | Group) -> Loads | 
         return None
     if isinstance(logical, Group):
         return GraphLoads(wiring, [logical.members])
-    return GraphLoads(wiring, LogicalDimension(logical.size, logical.stride // platform.strides[number], number).groups(own.size))
+    groups = LogicalDimension(logical.size, logical.stride // platform.strides[number], number).groups(own.size)
+    return GraphLoads(wiring, _complete(groups, own.size))
+
+
+def _complete(groups: Sequence[Sequence[int]], npus: int) -> list[Sequence[int]]:
+    """The groups of which all ranks are NPUs of the platform: a program may be for fewer than there are."""
+    return [group for group in groups if max(group) < npus]
