@@ -98,7 +98,7 @@ def test_bounds_are_those_of_the_operations() -> None:
     [
         (Composite((), [compute((1,), 1, "")]), "operation waits for one that is not before it"),
         (Composite((), [communicate((), 8, 2)]), "operation 0 uses dimension 2 of 2"),
-        (Composite((), [communicate((), -8, 0)]), "operation 0 moves -8 bytes"),
+        (Composite((), [communicate((), -8, 0)]), "operation 0 has bytes -8; expected a whole number from 0"),
         (Composite((), [attrs.evolve(communicate((), 8, 0), group=(0, 1))]), "collective of the group"),
         (Composite((), [Composite((), [])]), "a composite with a composite"),
         (Composite((), [compute((), 1, "")], (1,)), r"ends with its operations \[1\]; it has 1"),

@@ -391,7 +391,8 @@ def test_what_cannot_be_built_names_the_option(spec: str, message: str) -> None:
     [
         ("rail_optimized?servers=4&rails=3", "npus_per_server is 8 and rails is 3; expected a divisor of npus_per_server for rails"),
         ("rail_optimized?servers=600", "ports is 64, and the"),
-        (f"clos?npus=1000000000&rails=8&ports=100000&{LINK}", "the platform has 1000000000 NPUs; expected at most 4194304"),
+        (f"clos?npus=1000000000&rails=8&ports=60000&{LINK}", "the platform has 1000000000 NPUs; expected at most 4194304"),
+        (f"clos?npus=1000&ports=100000&{LINK}", "ports is 100000; expected at most 65536"),
         (f"clos?npus=4000000&ports=10000&{LINK}", "a clos of 4000000 NPUs has 16000000 links; expected at most 4194304"),
         (f"hyperx?sizes=1000,1000&{LINK}", "a hyperx of 1000000 NPUs has 2000000000 links; expected at most 4194304"),
         (f"dragonfly_plus?leaves=200&npus=50&{LINK}", "expected at most 4194304"),

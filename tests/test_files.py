@@ -209,6 +209,9 @@ def test_behind_a_link_is_the_file(tmp_path: Path) -> None:
 def test_devices_are_written_directly(tmp_path: Path) -> None:
     done = astra("convert", WORKLOAD, "/dev/stdout", "--to", "toml", cwd=tmp_path)
     assert "[[layers]]" in done.stdout
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    for name in ("link", "/dev/fd/1", "/proc/self/fd/1") if sys.platform == "linux" else ():
+        assert astra("convert", WORKLOAD, name, "--to", "toml", cwd=tmp_path).stdout == done.stdout
     full = astra("convert", WORKLOAD, "/dev/full", "--to", "toml", cwd=tmp_path)
     assert (full.returncode, full.stderr) == (1, "astra: error: cannot write /dev/full: No space left on device\n")
 

@@ -94,6 +94,11 @@ def test_text_is_that_of_astra_sim(mlp: str) -> None:
     assert lines[3].split("\t")[-1] == "MODEL"
 
 
+def test_the_heading_of_the_script_is_known() -> None:
+    """Of the files that come with it, some have this name for a column; others leave the column out."""
+    assert read_csv(MLP.replace("parallelisation", "CustomizedParallelization"), "l.csv") == read_csv(MLP, "l.csv")
+
+
 @pytest.mark.parametrize("policy", [*LAYER_POLICIES, "HYBRID_CUSTOMIZED"])
 def test_text_and_toml_run_alike(mlp: str, policy: str, tmp_path: Path) -> None:
     finish = set()

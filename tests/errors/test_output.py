@@ -89,7 +89,7 @@ def test_a_reader_that_has_gone_is_no_error(tmp_path: Path, arguments: Sequence[
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-@pytest.mark.parametrize("arguments", [FILES, (*FILES, "--json"), ("plugins",)], ids=" ".join)
+@pytest.mark.parametrize("arguments", [FILES, (*FILES, "--json"), ("plugins",), ("--version",), ("run", "--help")], ids=" ".join)
 def test_an_output_that_is_full_is_one_error(tmp_path: Path, arguments: Sequence[str]) -> None:
     write(tmp_path)
     with open("/dev/full", "w") as full:

@@ -433,6 +433,7 @@ class FileSet:
         """The temporary name of a file, and a descriptor of it, newly made; its own name and None where it is written directly."""
         mode, target = None, os.fspath(_checked(path))
         self.names.append(target)
+        target = _of_output(target)
         if os.path.lexists(target):
             mode = _mode(target)
             if mode is not None and not stat.S_ISREG(mode):
@@ -550,6 +551,31 @@ def _checked(path: FilePath) -> FilePath:
     """The path. Raises RunError where it cannot be one."""
     if "\0" in os.fspath(path):
         raise RunError(f"cannot write {os.fspath(path)!r}: a file name cannot contain a zero byte")
+    return path
+
+
+_output: list[int] = []
+"""The descriptor of standard output, where the command has moved it."""
+
+_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
+_MOST_LINKS = 40
+
+
+def move_output(descriptor: int) -> None:
+    """Say that standard output has another descriptor than 1: paths such as /dev/stdout are written there."""
+    _output[:] = [descriptor]
+
+
+def _of_output(path: str) -> str:
+    """The path of standard output where a path leads to descriptor 1 and that has been moved; else the path."""
+    target = path
+    for _ in range(_MOST_LINKS if _output and os.name == "posix" else 0):
+        folder, name = os.path.split(target)
+        if name in ("1", "stdout") and (target == "/dev/stdout" or os.path.realpath(folder) in map(os.path.realpath, _DESCRIPTORS)):
+            return f"/dev/fd/{_output[0]}"
+        if not os.path.islink(target):
+            break
+        target = os.path.join(folder, os.readlink(target))
     return path
 
 

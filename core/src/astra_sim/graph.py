@@ -542,12 +542,8 @@ def _wrong_type(operation: Operation) -> str | None:
 
 
 def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
-    if isinstance(operation, (Compute, Wait)):
-        return None
     if isinstance(operation, Composite):
         return _wrong_in(operation, graph, npus)
-    if operation.bytes < 0:
-        return f"moves {operation.bytes} bytes; expected at least 0"
     if not isinstance(operation, Communicate):
         return None
     for dimension in operation.dimensions:

@@ -27,7 +27,7 @@ from astra_sim.command.options import (
     write_then_show,
 )
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
-from astra_sim.files import check_words, guarded_inputs, interrupt_on_sigterm
+from astra_sim.files import check_words, guarded_inputs, interrupt_on_sigterm, move_output
 from astra_sim.providers import load
 from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
 
@@ -418,11 +418,7 @@ def main() -> None:
             astra.main(standalone_mode=False)
         sys.stdout.flush()
     except (SystemExit, click.exceptions.Exit) as stop:
-        try:
-            sys.stdout.flush()  # click ends so where nobody reads what it prints
-        except BrokenPipeError:
-            _forget(sys.stdout)
-        sys.exit(getattr(stop, "exit_code", getattr(stop, "code", None)))
+        sys.exit(_written(getattr(stop, "exit_code", getattr(stop, "code", None))))
     except BrokenPipeError:
         _forget(sys.stdout)
         sys.exit(1)
@@ -430,6 +426,23 @@ def main() -> None:
         status, message = _outcome(error)
         _tell(error, message)
         sys.exit(status)
+
+
+def _written(status: Any) -> Any:
+    """The exit status of a command that has ended by itself, when what it printed has been written.
+
+    click ends a command whose output nobody reads, and puts another stream in its place, which drops that without a word.
+    """
+    stream = getattr(sys.stdout, "wrapped", sys.stdout)
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        _forget(stream)
+        return status or 1
+    except OSError as error:
+        _tell(error, _outcome(error)[1])
+        return status or 1
+    return status
 
 
 def _outcome(error: BaseException) -> tuple[int, str]:
@@ -496,6 +509,7 @@ def _keep_output() -> None:
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
+    move_output(kept)
     sys.stdout = os.fdopen(kept, "w", 1 if sys.stdout.line_buffering else -1, sys.stdout.encoding, closefd=False)
 
 

@@ -62,7 +62,7 @@ def read_csv(text: str, path: str) -> list[ModelLayer]:
 
 
 _COLUMNS = {"layer": ("layername", "name", "layers"), "m": (), "n": (), "k": ()}
-_POLICY = ("parallelization", "parallel", "policy", "parallelism")
+_POLICY = ("parallelization", "customizedparallelization", "parallel", "policy", "parallelism")
 
 
 def _size(text: str, where: str, column: str) -> int:
