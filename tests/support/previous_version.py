@@ -20,6 +20,8 @@ PREVIOUS = Path(__file__).resolve().parents[1] / "previous"
 PLUGIN = PREVIOUS / "plugin"
 TORUS = "plugin:torus?sizes=4,2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 ALL_REDUCE = "plugin:collective?bytes=1000000"
+RINGS = [f"system.{kind}=ring" for kind in ("all_reduce", "all_gather", "reduce_scatter")]
+"""What `auto` was in that version; what it picks may change."""
 CASES: tuple[dict[str, Any], ...] = (
     *(
         {"experiment": "experiment.toml", "workload": "layers.csv", "network": f"plugin:{network}"}
@@ -29,7 +31,7 @@ CASES: tuple[dict[str, Any], ...] = (
     {"experiment": "loop.toml"},
     {"experiment": "loop.toml", "set": ["workload.loop_options.overlap=false"]},
     *(
-        {"experiment": "loop.toml", "platform": TORUS, "set": ["system.splits=8", f"system.{order}"]}
+        {"experiment": "loop.toml", "platform": TORUS, "set": ["system.splits=8", *RINGS, f"system.{order}"]}
         for order in (
             "intra_dimension_scheduling=before_scheduler",
             "intra_dimension_scheduling=before_scheduler?by=remaining",
