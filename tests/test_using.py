@@ -253,7 +253,8 @@ def test_the_timeline_shows_operations_and_phases() -> None:
 
 
 def test_sizes_that_do_not_divide_leave_a_last_smaller_chunk() -> None:
-    result = astra_sim.simulate(workload="plugin:collective?bytes=1003", platform=RING, set=["system.splits=4", "system.all_reduce=ring?directions=2"])
+    choices = ["system.splits=4", "system.all_reduce=ring?directions=2"]
+    result = astra_sim.simulate(workload="plugin:collective?bytes=1003", platform=RING, set=choices)
     assert result.messages == 5 * 2 * 14 * 8  # chunks of 250 bytes, and one of 3, in both directions
 
 

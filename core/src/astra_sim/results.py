@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from astra_sim._result_document import check_document
 from astra_sim.errors import InputError
 from astra_sim.files import parse_json, read_text
-from astra_sim._result_document import check_document
 
 __all__ = ["RESULT_FILE", "flat_row", "is_result", "read_results", "run_row", "tables_of"]
 
