@@ -169,7 +169,7 @@ def _traffic_classes(system: System, session: SystemSession, network: Network) -
 
 
 def _check_overheads(inputs: RunInputs) -> None:
-    """Raise InputError where operations are simulated as one: what processors spend on their messages would be spent in one of them only."""
+    """Raise InputError where operations are simulated as one: they cannot wait for each other's messages."""
     if inputs.composites.any:
         raise InputError(
             "the system has an overhead of messages, which operations that are simulated as one would not wait for;"

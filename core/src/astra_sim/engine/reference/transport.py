@@ -2,8 +2,8 @@
 
 On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
 that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens. Some networks
-tell of a message, too, when its sender knows that it has arrived. Where processors handle messages, that of the sender comes before the network,
-and that of the receiver after it.
+tell of a message, too, when its sender knows that it has arrived. Where processors handle messages, that of the sender comes before the
+network, and that of the receiver after it.
 """
 
 from __future__ import annotations
