@@ -31,16 +31,15 @@ WITHIN = {"_Side": "SharedBus", "Node": "Waiting"}
 ONLY_PYTHON = {
     "Events": {"_add"},  # the queue of events is a class of its own in C++
     "Collectives": {"_phase_of"},  # in C++ the phases of a collective all happen when it is made
-    "Machine": {"set_compute_times"},  # in C++ the host is asked
     "Plan": {"steps"},
     "PointToPoint": {"_peer"},  # public in C++, where programs are checked with it
-    "Tasks": {"set_compute_times"},
     "Waiting": {"update"},  # a node's, which sums up what is below
 }
 
 ONLY_CPP = {
     "Events": {"history", "happened", "histories", "contend", "after", "empty", "forget", "now", "keep_causes", "causes"},
-    "Transport": {"set_table", "messages"},
+    "Processors": {"handle_messages"},
+    "Transport": {"set_table", "messages", "handled"},
     "SharedBus": {"call"},
     "Buses": {"on_call", "now_ns", "call_after"},
     "Phases": {"kinds", "measured", "fill", "end", "step_of", "on_bus_call", "on_tokens", "on_arrivals"},

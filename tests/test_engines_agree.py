@@ -40,11 +40,12 @@ def test_random_graphs_are_of_all_kinds() -> None:
         seen |= {"repeated"} if max(answer[7], default=0) > 1 else set()
         outcome = "stuck" if answer[9] else "done"
         letters = any(task.kind == SEND for tasks, _ in graph.programs for task in tasks)
+        seen |= {(outcome, graph.shares_processors, "overheads")} if answer[2] and graph.has_overheads else set()
         if answer[2]:
             seen |= {(outcome, graph.network_kind), (outcome, "bus" in graph.options), (outcome, graph.options["rendezvous"], "rendezvous")}
             seen.add((outcome, letters, "letters"))
     assert {"UnlikeCollectivesError", "shared", "repeated"} <= seen
-    assert len(seen - {"UnlikeCollectivesError", "shared", "repeated"}) == 2 * (3 + 2 + 2 + 2)
+    assert len(seen - {"UnlikeCollectivesError", "shared", "repeated"}) == 2 * (3 + 2 + 2 + 2 + 2)
 
 
 @pytest.mark.parametrize("symmetry", [True, False])

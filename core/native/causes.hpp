@@ -14,7 +14,7 @@
 namespace astra::engine {
 
 // What a link is the way to, as astra_sim.engine.interface.LINKS has it.
-enum class LinkKind : std::uint8_t { message, request, token, bus, point_to_point, point_to_point_request, meeting, task, step };
+enum class LinkKind : std::uint8_t { message, request, token, bus, point_to_point, point_to_point_request, meeting, task, step, overhead };
 
 // What an event is: its kind, the task and the number of the phase step that it belongs to (kNone: none, or not yet).
 struct Label {

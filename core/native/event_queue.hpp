@@ -89,6 +89,21 @@ struct Meeting {
   ReceiptId receipt;
 };
 
+// The processor of its sender has sent a message.
+struct Departure {
+  HandledId message;
+};
+
+// A message has reached its destination, whose processor is to receive it.
+struct Landing {
+  HandledId message;
+};
+
+// The processor of its destination has received a message.
+struct Reception {
+  HandledId message;
+};
+
 // A task ends.
 struct TaskEnd {
   TaskId task;
@@ -102,7 +117,7 @@ struct StepEnd {
 // What an event does. Where times, stages and histories are equal the earlier kind of this list goes first; ends are in a stage of their
 // own, where both kinds go together.
 using Happening = std::variant<MessageArrival, RequestArrival, TokenReady, BusCall, PointToPointArrival, PointToPointSent,
-                               PointToPointRequest, Meeting, TaskEnd, StepEnd>;
+                               PointToPointRequest, Meeting, Departure, Landing, Reception, TaskEnd, StepEnd>;
 
 // Events that happen one after another and are alike but for their numbers may be one: a run. The events of a run are told apart by steps:
 // how far the NPU, the place of the rank and the receipt of one are from those before.
@@ -138,7 +153,7 @@ struct Event {
   bool is_end() const { return std::holds_alternative<TaskEnd>(what) || std::holds_alternative<StepEnd>(what); }
 
   std::size_t precedence() const {
-    constexpr std::uint8_t of[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 0};
+    constexpr std::uint8_t of[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0};
     static_assert(std::size(of) == std::variant_size_v<Happening>);
     return of[what.index()];
   }

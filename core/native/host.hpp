@@ -21,7 +21,7 @@ struct Standing {
   std::vector<Mark> marks;
 };
 
-// All but `compute`, `delay`, `place` and the two of event networks are asked at most once per collective or class of jobs.
+// All but `compute`, `delay`, `overhead`, `place` and the two of event networks are asked at most once per collective or class of jobs.
 class Host {
  public:
   virtual ~Host() = default;
@@ -30,8 +30,10 @@ class Host {
   virtual Standing standing(QueueId queue, JobClass job_class) = 0;
   // The place of a job in a queue: (number of the queue, jobs in it, how many run, the new one).
   virtual std::uint32_t place(QueueId queue, const std::deque<Job>& jobs, std::uint32_t running, const Job& job) = 0;
-  // The time of a task that computes and begins now.
-  virtual Time compute(NpuId npu, std::uint32_t task, Time now) = 0;
+  // The time of a task that computes from `begin` on.
+  virtual Time compute(NpuId npu, std::uint32_t task, Time begin) = 0;
+  // What a processor spends on a message that it sends or receives.
+  virtual Time overhead(std::int64_t bytes, bool receives) = 0;
   virtual Time delay(NpuId source, NpuId destination, std::int64_t bytes) = 0;
   virtual void inject(Time now, std::span<const astra_message_v2> messages) = 0;
   // The next deliveries between two times; false where there are none.

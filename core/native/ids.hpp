@@ -26,6 +26,7 @@ using CollectiveId = std::uint32_t;
 using StepId = std::uint32_t;  // a chunk on an NPU, in one of its phase steps
 using QueueId = std::uint32_t;
 using MailboxId = std::uint32_t;
+using HandledId = std::uint32_t;  // a message on which processors spend time
 using HistoryId = std::uint32_t;
 using JobClass = std::uint32_t;  // what a job is, but for its priority
 

@@ -26,13 +26,14 @@ Options checked(Options options) {
 Machine::Machine(Options options, Host& host)
     : options_(checked(std::move(options))),
       events_(options_.npus, options_.network == NetworkKind::events),
-      transport_(events_, host, options_.network, options_.tells_sent),
+      processors_(host, options_.npus),
+      transport_(events_, processors_, host, options_.network, options_.tells_sent),
       phases_(events_, transport_, options_.npus, options_.rendezvous, options_.bus.get()),
       agreements_(options_.npus),
       chunks_(events_, phases_, agreements_, host, options_.npus, *this),
       collectives_(events_, phases_, chunks_, host),
       point_to_point_(events_, transport_, options_.npus, options_.rendezvous),
-      tasks_(events_, collectives_, point_to_point_, agreements_, host, options_.npus) {}
+      tasks_(events_, processors_, collectives_, point_to_point_, agreements_, host, options_.npus) {}
 
 // -- building ---------------------------------------------------------------------------------------------------------
 
@@ -47,6 +48,11 @@ void Machine::set_traffic_classes(std::int32_t without_queue, std::vector<std::i
 
 void Machine::add_ports(const std::vector<std::int64_t>& ports) {
   if (tasks_.add_ports(ports)) events_.contend();
+}
+
+void Machine::set_overheads(bool compute) {
+  if (tasks_.started()) invalid("overheads are given before the run");
+  processors_.set_overheads(compute);
 }
 
 GroupsId Machine::add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back) {
@@ -93,11 +99,18 @@ void Machine::handle(const Event& happening) {
   // Nearly all events are of two kinds.
   if (const auto* event = std::get_if<MessageArrival>(&happening.what)) return phases_.on_arrivals(event->rank, event->receipt, run);
   if (const auto* event = std::get_if<TokenReady>(&happening.what)) return phases_.on_tokens(event->rank, run);
+  handle(happening.what, run);
+}
+
+void Machine::handle(const Happening& what, const Run& run) {
   const Handlers handlers{
       [&](const MessageArrival& event) { phases_.on_arrivals(event.rank, event.receipt, run); },
       [this](const RequestArrival& event) { phases_.on_request(event.rank, event.receipt); },
       [&](const TokenReady& event) { phases_.on_tokens(event.rank, run); },
       [this](const Meeting& event) { phases_.on_meeting(event.rank, event.receipt); },
+      [this](const Departure& event) { transport_.on_departure(event.message); },
+      [this](const Landing& event) { land(event.message); },
+      [&](const Reception& event) { handle(transport_.on_reception(event.message), Run()); },
       [this](const BusCall& event) { phases_.on_bus_call(event.npu, event.call); },
       [this](const PointToPointArrival& event) { point_to_point_.on_arrival(event.mailbox, event.sender); },
       [this](const PointToPointSent& event) { point_to_point_.on_sent(event.sender); },
@@ -105,7 +118,11 @@ void Machine::handle(const Event& happening) {
       [this](const StepEnd& event) { chunks_.finish(event.step); },
       [this](const TaskEnd& event) { tasks_.finish(event.task); },
   };
-  std::visit(handlers, happening.what);
+  std::visit(handlers, what);
+}
+
+void Machine::land(HandledId message) {
+  if (const std::optional<Happening> arrival = transport_.on_landing(message)) handle(*arrival, Run());
 }
 
 Label Machine::label(const Happening& what) const {
@@ -115,6 +132,9 @@ Label Machine::label(const Happening& what) const {
       [&](const RequestArrival& event) { return of_rank(LinkKind::request, event.rank); },
       [&](const TokenReady& event) { return of_rank(LinkKind::token, event.rank); },
       [&](const BusCall&) { return Label{LinkKind::bus}; },
+      [&](const Departure&) { return Label{LinkKind::overhead}; },
+      [&](const Reception&) { return Label{LinkKind::overhead}; },
+      [&](const Landing& event) { return label(transport_.handled(event.message).arrival); },
       [&](const PointToPointArrival& event) { return Label{LinkKind::point_to_point, event.sender.number}; },
       [&](const PointToPointSent& event) { return Label{LinkKind::point_to_point, event.sender.number}; },
       [&](const PointToPointRequest&) { return Label{LinkKind::point_to_point_request}; },

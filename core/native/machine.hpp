@@ -3,6 +3,7 @@
 //
 //   causes           which event has brought about which
 //   events           what happens, and in which order
+//   processors       what computes, and handles messages where that takes time
 //   transport        messages on their way through the network
 //   shared_bus       the bus between an NPU and its memory, where endpoints share one
 //   phases           the ranks of a collective's phase, which run its schedule
@@ -25,6 +26,7 @@
 #include "interface.hpp"
 #include "phases.hpp"
 #include "point_to_point.hpp"
+#include "processors.hpp"
 #include "tasks.hpp"
 #include "transport.hpp"
 
@@ -45,6 +47,8 @@ class Machine : private ChunkListener {
   void add_queues(const std::vector<QueuePlan>& plans);
   void set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues);
   void add_ports(const std::vector<std::int64_t>& ports);
+  void set_compute_times() { tasks_.set_compute_times(); }
+  void set_overheads(bool compute);
   void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus, std::int64_t agreement) {
     tasks_.add_program(std::move(columns), npus, agreement);
   }
@@ -76,6 +80,9 @@ class Machine : private ChunkListener {
  private:
   // Give an event to the part that it belongs to.
   void handle(const Event& happening);
+  void handle(const Happening& what, const Run& run);
+  // A message has reached its destination.
+  void land(HandledId message);
   // What an event is.
   Label label(const Happening& what) const;
   // The one way back up: the last chunk of a collective lets its task end.
@@ -84,6 +91,7 @@ class Machine : private ChunkListener {
 
   Options options_;
   Events events_;
+  Processors processors_;
   Transport transport_;
   Phases phases_;
   Agreements agreements_;

@@ -169,7 +169,7 @@ struct Jobs {
 
 // The Python functions of one run.
 struct Functions {
-  nb::callable issue, standing, place, compute, delay, inject, advance;
+  nb::callable issue, standing, place, compute, overhead, delay, inject, advance;
 };
 
 // Calls them with the interpreter lock.
@@ -214,6 +214,11 @@ class Callbacks : public engine::Host {
   Time compute(engine::NpuId npu, std::uint32_t task, Time now) override {
     nb::gil_scoped_acquire lock;
     return nb::cast<Time>(functions_.compute(npu, task, now));
+  }
+
+  Time overhead(std::int64_t bytes, bool receives) override {
+    nb::gil_scoped_acquire lock;
+    return nb::cast<Time>(functions_.overhead(bytes, receives));
   }
 
   Time delay(engine::NpuId source, engine::NpuId destination, std::int64_t bytes) override {
@@ -429,8 +434,8 @@ class Machine {
     return rows;
   }
 
-  bool run(std::int64_t events, nb::callable issue, nb::callable standing, nb::callable place, nb::callable compute, nb::callable delay,
-           nb::callable inject, nb::callable advance) {
+  bool run(std::int64_t events, nb::callable issue, nb::callable standing, nb::callable place, nb::callable compute, nb::callable overhead,
+           nb::callable delay, nb::callable inject, nb::callable advance) {
     if (running_.exchange(true)) invalid("the engine is running already");
     struct Stop {
       Machine& machine;
@@ -440,8 +445,8 @@ class Machine {
       }
     } stop{*this};
     runner_ = std::this_thread::get_id();
-    callbacks_.set({std::move(issue), std::move(standing), std::move(place), std::move(compute), std::move(delay), std::move(inject),
-                    std::move(advance)});
+    callbacks_.set({std::move(issue), std::move(standing), std::move(place), std::move(compute), std::move(overhead), std::move(delay),
+                    std::move(inject), std::move(advance)});
     try {
       nb::gil_scoped_release unlocked;
       return machine_->run(narrow<std::uint64_t>(std::max<std::int64_t>(events, 0)));
@@ -557,6 +562,8 @@ NB_MODULE(_compiled, module) {
       .def("add_queues", &Machine::add_queues)
       .def("set_traffic_classes", &Machine::set_traffic_classes)
       .def("add_ports", [](Machine& self, const Numbers& ports) { self.own().add_ports(ports); })
+      .def("set_compute_times", [](Machine& self) { self.own().set_compute_times(); })
+      .def("set_overheads", [](Machine& self, bool compute) { self.own().set_overheads(compute); })
       .def("add_program", &Machine::add_program)
       .def("add_groups", &Machine::add_groups)
       .def("add_schedule", &Machine::add_schedule)

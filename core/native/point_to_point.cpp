@@ -64,8 +64,9 @@ void PointToPoint::begin_receive(TaskId task, const Task& kind, std::uint32_t or
 
 void PointToPoint::send(MailboxId id, TaskId task) {
   const Key& key = mailboxes_[id].key;
-  transport_.transmit(key.source, key.destination, key.bytes, PointToPointArrival{id, task}, mailboxes_[id].flow);
-  if (transport_.tells_sent()) transport_.await_sent(key.source, key.destination, key.bytes, PointToPointSent{task});
+  const PointToPointSent sent{task};
+  transport_.transmit(key.source, key.destination, key.bytes, PointToPointArrival{id, task}, mailboxes_[id].flow, -1, kUnknown,
+                      transport_.tells_sent() ? &sent : nullptr);
 }
 
 void PointToPoint::end(TaskId task) {

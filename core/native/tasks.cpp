@@ -163,8 +163,10 @@ Time Ports::use(NpuId npu, Time now, Time delay) {
 
 // -- building ---------------------------------------------------------------------------------------------------------
 
-Tasks::Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, Host& host, std::uint32_t npus)
+Tasks::Tasks(Events& events, Processors& processors, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements,
+             Host& host, std::uint32_t npus)
     : events_(events),
+      processors_(processors),
       collectives_(collectives),
       point_to_point_(point_to_point),
       agreements_(agreements),
@@ -334,14 +336,21 @@ bool Tasks::begin_ready(TaskId task) {
 void Tasks::begin(TaskId task) {
   const Program& program = program_of(task.npu);
   const Task& kind = program.task(task.number);
-  const Time delay = kind.kind == TaskKind::compute ? host_.compute(task.npu, task.number, events_.now()) : program.delay(task.number);
   const std::uint32_t order = events_.next_end_order(task.npu);
   if (moves_message(kind)) {
     Record* record = records_.find(task.npu);
     if (record && kind.kind == TaskKind::send) record->sends.push_back({task.number, events_.now()});
     return point_to_point_.begin(task, kind, order);
   }
-  const Time end = kind.kind == TaskKind::access ? ports_.use(task.npu, events_.now(), delay) : events_.after(delay);
+  Time end = 0;
+  if (kind.kind == TaskKind::compute) {
+    const Time begin = processors_.free_from(task.npu, events_.now());
+    const Time duration = asks_compute_ ? host_.compute(task.npu, task.number, begin) : program.delay(task.number);
+    end = processors_.compute(task.npu, begin, duration);
+  } else {
+    const Time delay = program.delay(task.number);
+    end = kind.kind == TaskKind::access ? ports_.use(task.npu, events_.now(), delay) : events_.after(delay);
+  }
   const Histories::Held history(events_.histories(), events_.histories().make(events_.now()));
   events_.push_end(end, task.npu, TaskEnd{task}, history, order);
 }

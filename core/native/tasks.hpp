@@ -2,8 +2,8 @@
 //
 // A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
 // are ready the one with the lowest priority, which is its number unless the program has other priorities. What a task does when it begins
-// depends on its kind: it takes its delay or a time that is asked for, uses the port of its NPU's memory for so long, sends or receives a
-// message, or issues the chunks of a collective, and ends its delay after the last of them.
+// depends on its kind: it takes its delay or a time that is asked for, on its NPU's processor where it computes, uses the port of its NPU's
+// memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of them.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "host.hpp"
 #include "interface.hpp"
 #include "point_to_point.hpp"
+#include "processors.hpp"
 
 namespace astra::engine {
 
@@ -104,10 +105,13 @@ class Ports {
 
 class Tasks {
  public:
-  Tasks(Events& events, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, Host& host, std::uint32_t npus);
+  Tasks(Events& events, Processors& processors, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, Host& host,
+        std::uint32_t npus);
 
   // Say which port each NPU uses, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
   bool add_ports(const std::vector<std::int64_t>& ports);
+  // Ask the host for the times of tasks that compute; without this their delays count.
+  void set_compute_times() { asks_compute_ = true; }
   // Let NPUs run a program, which is of an agreement (-1: of none). Raises std::invalid_argument.
   void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus, std::int64_t agreement);
   // Keep the times of an NPU, which has no program yet.
@@ -169,11 +173,13 @@ class Tasks {
   Units& units_of(NpuId npu) { return units_[npus_[npu].units]; }
 
   Events& events_;
+  Processors& processors_;
   Collectives& collectives_;
   PointToPoint& point_to_point_;
   Agreements& agreements_;
   Host& host_;
   bool started_ = false;
+  bool asks_compute_ = false;
   std::uint64_t ended_ = 0;
   std::vector<Npu> npus_;
   std::vector<Program> programs_;

@@ -21,11 +21,33 @@ std::int32_t Transport::class_of(std::int32_t queue) const {
   return place < class_of_queue_.size() ? class_of_queue_[place] : -1;
 }
 
-void Transport::await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent) {
-  if (Causes* causes = events_.causes()) causes->send(sent_cause(messages_), destination, bytes);
-  const HistoryId history = events_.next_history();
-  events_.histories().hold(history);
-  unconfirmed_.add(messages_, source, history, sent);
+void Transport::prepare(const HandledMessage& message) {
+  const HandledId id = handled_.add(message);
+  const Time end = processors_.handle(message.source, events_.now(), message.bytes, false);
+  if (end == events_.now()) return on_departure(id);
+  events_.push(end, message.source, Departure{id});
+  carry(message.destination, message.bytes);
+}
+
+void Transport::on_departure(HandledId id) {
+  const HandledMessage& message = handled_[id];
+  hand_over(message.source, message.destination, message.bytes, Landing{id}, message.flow, message.queue, message.delay);
+  if (message.sent) await_sent(message.source, message.destination, message.bytes, *message.sent);
+}
+
+std::optional<Happening> Transport::on_landing(HandledId id) {
+  const HandledMessage& message = handled_[id];
+  const Time end = processors_.handle(message.destination, events_.now(), message.bytes, true);
+  if (end == events_.now()) return on_reception(id);
+  events_.push(end, message.destination, Reception{id});
+  carry(message.destination, message.bytes);
+  return std::nullopt;
+}
+
+Happening Transport::on_reception(HandledId id) {
+  const Happening arrival = handled_[id].arrival;
+  handled_.release(id);
+  return arrival;
 }
 
 void Transport::exchange() {
@@ -48,6 +70,17 @@ void Transport::exchange() {
     since = time;
     deliver(time, deliveries);
   }
+}
+
+void Transport::await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent) {
+  if (Causes* causes = events_.causes()) causes->send(sent_cause(messages_), destination, bytes);
+  const HistoryId history = events_.next_history();
+  events_.histories().hold(history);
+  unconfirmed_.add(messages_, source, history, sent);
+}
+
+void Transport::carry(NpuId destination, std::int64_t bytes) {
+  if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
 }
 
 void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {

@@ -3,7 +3,7 @@
 // On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
 // that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens. A network
 // that has a function table is called through it, others through the host. Some tell of a message, too, when its sender knows that it has
-// arrived.
+// arrived. Where processors handle messages, that of the sender comes before the network, and that of the receiver after it.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 #include "events.hpp"
 #include "host.hpp"
 #include "network_table.hpp"
+#include "processors.hpp"
 #include "under_way.hpp"
 
 namespace astra::engine {
@@ -64,10 +65,21 @@ class Outbox {
   std::size_t count_ = 0, room_ = 0;
 };
 
+// A message on which processors spend time: what `Transport::transmit` is given.
+struct HandledMessage {
+  NpuId source, destination;
+  std::int64_t bytes;
+  Happening arrival;
+  std::uint64_t flow;
+  std::int32_t queue;
+  Time delay;
+  std::optional<PointToPointSent> sent;
+};
+
 class Transport {
  public:
-  Transport(Events& events, Host& host, NetworkKind network, bool tells_sent)
-      : events_(events), host_(host), network_(network), tells_sent_(tells_sent) {}
+  Transport(Events& events, Processors& processors, Host& host, NetworkKind network, bool tells_sent)
+      : events_(events), processors_(processors), host_(host), network_(network), tells_sent_(tells_sent) {}
 
   // Call the network through its functions. Raises std::invalid_argument where some are missing.
   void set_table(const NetworkTable& table);
@@ -81,10 +93,43 @@ class Transport {
   // A number for messages that belong together.
   std::uint64_t new_flow() { return ++flows_; }
   // Send a message now; `arrival` happens when it is there. It bears the `queue` of the system layer that sends it. `delay` is that of the
-  // message where it is known, `flow` the number of those that it belongs to.
+  // message where it is known, `flow` the number of those that it belongs to. Where the network tells that, `sent` (if any) happens when
+  // the sender knows that the message has arrived.
   template <typename What>
   void transmit(NpuId source, NpuId destination, std::int64_t bytes, const What& arrival, std::uint64_t flow, std::int32_t queue = -1,
-                Time delay = kUnknown) {
+                Time delay = kUnknown, const PointToPointSent* sent = nullptr) {
+    if (processors_.handle_messages()) {
+      return prepare({source, destination, bytes, arrival, flow, queue, delay, sent ? std::optional(*sent) : std::nullopt});
+    }
+    hand_over(source, destination, bytes, arrival, flow, queue, delay);
+    if (sent) await_sent(source, destination, bytes, *sent);
+  }
+  // A message on which processors spend time.
+  const HandledMessage& handled(HandledId id) const { return handled_[id]; }
+  // The processor of its sender has sent a message.
+  void on_departure(HandledId id);
+  // A message has reached its destination. Returns what happens with it now; nothing where its receiver has to spend time on it first.
+  std::optional<Happening> on_landing(HandledId id);
+  // The processor of its destination has received a message. Returns what happens with it.
+  Happening on_reception(HandledId id);
+  // Hand new messages to the network, and take all that arrive before anything else happens.
+  void exchange();
+
+ private:
+  // What a message brings about.
+  struct Outcome {
+    NpuId source;
+    HistoryId history;
+    Happening what;
+  };
+  using Outcomes = UnderWay<Outcome>;
+
+  // Let the processor of its sender send a message.
+  void prepare(const HandledMessage& message);
+  // Give a message to the network.
+  template <typename What>
+  void hand_over(NpuId source, NpuId destination, std::int64_t bytes, const What& arrival, std::uint64_t flow, std::int32_t queue,
+                 Time delay) {
     ++messages_;
     if (network_ == NetworkKind::delays) {
       if (delay == kUnknown) delay = delay_of(source, destination, bytes);
@@ -100,18 +145,8 @@ class Transport {
   }
   // The message that was handed over last has a sender that waits: `sent` happens when it knows that the message has arrived.
   void await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent);
-  // Hand new messages to the network, and take all that arrive before anything else happens.
-  void exchange();
-
- private:
-  // What a message brings about.
-  struct Outcome {
-    NpuId source;
-    HistoryId history;
-    Happening what;
-  };
-  using Outcomes = UnderWay<Outcome>;
-
+  // What was scheduled last is an overhead of such a message.
+  void carry(NpuId destination, std::int64_t bytes);
   std::int32_t class_of(std::int32_t queue) const;
   // What these messages bring about happens at a time, in this order: none with an earlier history than those before it.
   void deliver(Time time, std::span<const astra_delivery> deliveries);
@@ -126,6 +161,7 @@ class Transport {
   std::span<const astra_delivery> advance(Time since, Time until, Time& time);
 
   Events& events_;
+  Processors& processors_;
   Host& host_;
   NetworkKind network_;
   bool tells_sent_;
@@ -139,6 +175,7 @@ class Transport {
   std::uint64_t flows_ = 0;
   std::int32_t class_without_queue_ = -1;
   std::vector<std::int32_t> class_of_queue_;
+  Pool<HandledMessage> handled_;
   Time quiet_until_ = -1;  // the network has nothing to deliver up to this time
   Time latest_at_ = -1;    // when it delivered last,
   HistoryId latest_ = 0;   // and with the latest history of what it delivered then

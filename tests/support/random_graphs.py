@@ -14,6 +14,7 @@ from astra_sim import AstraError
 from astra_sim.engine import (
     ACCESS,
     COLLECTIVE,
+    COMPUTE,
     JOIN,
     RECEIVE,
     SEND,
@@ -159,6 +160,19 @@ class Graph:
         self.endpoints = [random.choice([None, None, 0, 7]) for _ in self.schedules]
         self.plans = [[self._plan() for _ in tasks] for tasks, _ in self.programs]
 
+        random = Random(f"overheads {seed}")
+        self.has_overheads = random.random() < 0.35
+        self.overheads = [(random.choice([0, 0, 5, 10, 100]), random.choice([0, 0, 1])) for _ in range(2)]
+        self.shares_processors = random.random() < 0.7
+        self.asks_compute = random.random() < 0.3
+        if self.has_overheads or self.asks_compute:
+            for tasks, _ in self.programs:
+                tasks[:] = [each._replace(kind=COMPUTE) if each.kind == TIMER and random.random() < 0.8 else each for each in tasks]
+
+    def _overhead_ps(self, size: int, receives: bool) -> int:
+        fixed, per_byte = self.overheads[receives]
+        return fixed + per_byte * size
+
     def _programs(self) -> list[tuple[list[Task], list[int]]]:
         random = self.random
         units = random.choice([[-1], [-1], [-1, 0, 1], [0], [0, 7]])
@@ -272,6 +286,10 @@ class Graph:
             engine.keep_causes()
         engine.add_queues(self.queues)
         engine.add_ports(self.ports)
+        if self.has_overheads:
+            engine.set_overheads(self._overhead_ps, self.shares_processors)
+        if self.asks_compute:
+            engine.set_compute_times(lambda npu, task, begin: 7 * npu + task + begin % 50)
         groups = {
             dimension: engine.add_groups(dimension.groups(self.npus), dimension if dimension.physical is not None else None)
             for dimension in self.dimensions

@@ -267,6 +267,9 @@ class System(Contract, abc.ABC):
         "bus": of_type("BusOptions", BusOptions).optional(),
         "send_class": whole(-1, 2**31 - 1),
         "reduce_ps": FUNCTION.optional(),
+        "send_overhead_ps": FUNCTION.optional(),
+        "receive_overhead_ps": FUNCTION.optional(),
+        "overhead_on_compute": FLAG,
     }
 
     endpoint_ps: int = 0
@@ -286,6 +289,13 @@ class System(Contract, abc.ABC):
     """The traffic class that messages in no queue ask for, which are those between two NPUs (-1: the network chooses)."""
     reduce_ps: Callable[[int], int] | None = None
     """Picoseconds to add so many received bytes to a buffer, where the memory model is not asked."""
+    send_overhead_ps: Callable[[int], int] | None = None
+    """Picoseconds that the processor of an NPU spends on sending a message of so many bytes, before the network has it: `o` of LogGP. It
+    does one message after another. The function always answers the same, and is asked once for each size; None: nobody spends any."""
+    receive_overhead_ps: Callable[[int], int] | None = None
+    """The same for receiving one, when the network has delivered it. Requests (`rendezvous`) are messages, too."""
+    overhead_on_compute: bool = True
+    """Whether that processor is the one that computes, so that an operation waits for messages and these for it; else it is another."""
 
     @abc.abstractmethod
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:

@@ -1,7 +1,8 @@
 """What an engine is given and what it answers. Two engines have this interface: `reference` and `compiled`.
 
 A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is of one of these kinds: `JOIN` ends at once,
-`TIMER` after its delay, `COMPUTE` after a time that is asked for when it begins (`Engine.set_compute_times`), `ACCESS` is a timer that uses
+`TIMER` after its delay, `COMPUTE` after its delay, too, or a time that is asked for when it begins (`Engine.set_compute_times`), on the
+processor of its NPU where that handles messages as well (`Engine.set_overheads`), `ACCESS` is a timer that uses
 its NPU's port (NPUs that have the same port use it one after another), `SEND` sends a message to another NPU and ends when it has arrived,
 `RECEIVE` ends when its message has arrived, `COLLECTIVE` issues chunks and ends its delay after the last of them. A task may need a
 **unit** of its NPU, which does one task at a time: of those that are ready the one with the lowest priority (`Rows.priorities`; without
@@ -36,7 +37,10 @@ History = tuple[int, ...]
 HISTORY_LENGTH = 8
 
 ComputePs = Callable[[int, int, int], int]
-"""The time of a COMPUTE task: (NPU, number of the task, now) -> picoseconds, 0 to MAX_PICOSECONDS."""
+"""The time of a COMPUTE task: (NPU, number of the task, when it begins) -> picoseconds, 0 to MAX_PICOSECONDS."""
+
+OverheadPs = Callable[[int, bool], int]
+"""What a processor spends on a message: (bytes, whether it receives the message or sends it) -> picoseconds, 0 to MAX_PICOSECONDS."""
 
 
 class Task(NamedTuple):
@@ -182,7 +186,8 @@ class LinkKind(enum.IntEnum):
 
     `MESSAGE`: a message of a phase arrives. `REQUEST`: one that asks for such a message (rendezvous). `TOKEN`: an endpoint has handled a
     message, or a start. `BUS`: a shared bus has done something. `POINT_TO_POINT`, `POINT_TO_POINT_REQUEST`: the same of a SEND.
-    `MEETING`: a receive finds its message there. `TASK`, `STEP`: a task, or a phase step of a chunk, ends.
+    `MEETING`: a receive finds its message there. `TASK`, `STEP`: a task, or a phase step of a chunk, ends. `OVERHEAD`: a processor has sent
+    or received a message.
     """
 
     MESSAGE = 0
@@ -194,12 +199,14 @@ class LinkKind(enum.IntEnum):
     MEETING = 6
     TASK = 7
     STEP = 8
+    OVERHEAD = 9
 
 
 class Link(NamedTuple):
     """The time from when `npu` scheduled an event to when it happened (picoseconds), with the task and the phase step it belongs to.
 
-    The number of a step is that of `PhaseStepRecord`; -1: none. A message goes `to` an NPU (-1: it is none), with its bytes.
+    The number of a step is that of `PhaseStepRecord`; -1: none. A message goes `to` an NPU (-1: it is none), with its bytes; that of an
+    overhead is received where `npu` is the one that it goes to, else sent.
     """
 
     kind: LinkKind
@@ -248,7 +255,15 @@ class Engine(Protocol):
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait). Without this no access waits."""
 
     def set_compute_times(self, compute_ps: ComputePs) -> None:
-        """Say who is asked for the time of each COMPUTE task, once, when it begins. Before the run; without this there must be none."""
+        """Say who is asked for the time of each COMPUTE task, once, when it begins. Before the run; without this their delays count."""
+
+    def set_overheads(self, overhead_ps: OverheadPs, compute: bool) -> None:
+        """Let a processor of each NPU send and receive its messages, one after another. Before the run; without this nobody has to.
+
+        A message is handed to the network when the processor of its sender has spent its overhead, and has arrived when that of its
+        receiver has, too. The processors `compute`, too: COMPUTE tasks and messages take turns in the order in which they come; or there
+        is one beside them, and COMPUTE tasks wait for nothing. `overhead_ps` is asked at any time, and always says the same.
+        """
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program, which counts from 0. `issue` is called for each collective when the first of them has come to it.

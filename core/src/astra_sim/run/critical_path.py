@@ -22,6 +22,7 @@ from astra_sim.platform import Group, LogicalDimension, Route
 from astra_sim.run.collectives import CollectiveLowering
 from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.inputs import RunInputs
+from astra_sim.run.npu_durations import NpuDurations, on_accelerator
 from astra_sim.system import SystemSession
 
 
@@ -31,7 +32,8 @@ class PartKind(enum.StrEnum):
     `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time that its trace says. `QUEUEING`: a
     message waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, where it is not known what
     it takes on an empty network. `COLLECTIVE`: one that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its message.
-    `START`: the network begins before the workload.
+    `OVERHEAD`: a processor sends or receives a message, `PROCESSOR`: a message or an operation waits for a processor. `START`: the network
+    begins before the workload.
     """
 
     COMPUTE = "compute"
@@ -48,6 +50,8 @@ class PartKind(enum.StrEnum):
     BUS = "bus"
     COLLECTIVE = "collective"
     RENDEZVOUS = "rendezvous"
+    OVERHEAD = "overhead"
+    PROCESSOR = "processor"
     START = "start"
 
 
@@ -207,10 +211,14 @@ def make_path(
     collectives: CollectiveLowering,
     start_ps: int,
     empty: Network | None,
+    durations: NpuDurations | None = None,
 ) -> CriticalPath:
-    """The critical path of a run whose engine has these `links`. It begins with the `start_ps` that the network has taken before."""
+    """The critical path of a run whose engine has these `links`. It begins with the `start_ps` that the network has taken before.
+
+    `durations` are the times of computing, where they differ between NPUs.
+    """
     messages = _Messages(inputs.network, empty)
-    made = _Parts(inputs, programs, collectives, messages)
+    made = _Parts(inputs, programs, collectives, messages, durations)
     parts = [Part(PartKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
     placed = made.placed(links)
     ends = made.ends_of_composites(placed)
@@ -231,8 +239,16 @@ def make_path(
 class _Parts:
     """Finds what links belong to, and takes them apart."""
 
-    def __init__(self, inputs: RunInputs, programs: Sequence[NpuProgram], collectives: CollectiveLowering, messages: _Messages) -> None:
+    def __init__(
+        self,
+        inputs: RunInputs,
+        programs: Sequence[NpuProgram],
+        collectives: CollectiveLowering,
+        messages: _Messages,
+        durations: NpuDurations | None,
+    ) -> None:
         self._inputs = inputs
+        self._durations = durations
         self._collectives = collectives
         self._messages = messages
         self._programs = programs
@@ -339,7 +355,10 @@ class _Parts:
                 self.waited = True  # when a bus is free depends on more than its event before
                 return _spent([_Piece(PartKind.BUS, ps, _dimension_of(phase))])
             case LinkKind.TASK:
-                return _spent(self._task(ps, place.operation))
+                return _spent(self._task(link, place.operation))
+            case LinkKind.OVERHEAD:
+                own = self._inputs.overhead_ps(link.bytes, link.npu == link.to)
+                return _spent(self._after_processor(ps, own, PartKind.OVERHEAD))
             case LinkKind.STEP if ps and phase is not None:
                 return self._timed_pieces(phase)
         return _spent([_Piece(PartKind.IDLE, ps)])
@@ -355,8 +374,21 @@ class _Parts:
                 self._places[key] = Place(program, task, operation, phase.chunk, phase.phase, phase.plan.logical, own)
         return self._places[key]
 
-    def _task(self, ps: int, operation: Operation | None) -> list[_Piece]:
-        """What an operation spends its own time on; an access of remote memory may wait for its port first."""
+    def _after_processor(self, ps: int, own: int, kind: PartKind) -> list[_Piece]:
+        """What comes after the wait for a processor, which depends on more than what has happened before."""
+        self.waited |= ps > own
+        return [_Piece(PartKind.PROCESSOR, ps - own), _Piece(kind, own)]
+
+    def _task(self, link: Link, operation: Operation | None) -> list[_Piece]:
+        """What an operation spends its own time on.
+
+        An access of remote memory may wait for its port first, and computing for a processor that handles messages.
+        """
+        ps = link.end - link.begin
+        if self._inputs.shares_processors and operation is not None and on_accelerator(operation):
+            assert isinstance(operation, Compute)
+            taken = -1 if self._durations is None else self._durations.taken_ps(link.npu, link.task)
+            return self._after_processor(ps, operation.duration_ps if taken < 0 else taken, PartKind.COMPUTE)
         waiting = 0
         if isinstance(operation, MemoryAccess) and operation.remote:
             waiting = ps - self._inputs.memory.checked_ps(operation.bytes, operation.write, operation.remote)

@@ -9,7 +9,7 @@ import attrs
 
 from astra_sim._boundary import Lazily, call, checked, picoseconds, shown
 from astra_sim.compute import NpuPs
-from astra_sim.errors import PluginError, ScheduleError, located
+from astra_sim.errors import PluginError, ScheduleError, located, warn
 from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, graph_kinds, of_graph, operation_rows
 from astra_sim.memory import Memory
 from astra_sim.network import Network
@@ -35,6 +35,8 @@ class RunInputs:
     npu_ps: NpuPs | None = None
     prices: Prices = attrs.field(init=False)
     _reduced: dict[int, int] = attrs.field(init=False, factory=dict)
+    _overheads: dict[tuple[int, bool], int] = attrs.field(init=False, factory=dict)
+    _warned: list[str] = attrs.field(init=False, factory=list)
     _rows: dict[int, Rows[Operation]] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -52,6 +54,26 @@ class RunInputs:
             owner = self.system if self.system.reduce_ps is not None else self.memory
             what = Lazily(lambda: f"{owner._kind} {type(owner).__name__}: reduce_ps of {size} bytes")
             time = self._reduced[size] = picoseconds(call(what, owner.reduce_ps, size), what)  # type: ignore[arg-type]
+        return time
+
+    @property
+    def has_overheads(self) -> bool:
+        """Whether processors spend time on messages."""
+        return self.system.send_overhead_ps is not None or self.system.receive_overhead_ps is not None
+
+    @property
+    def shares_processors(self) -> bool:
+        """Whether the processors that compute spend time on messages, too."""
+        return self.has_overheads and self.system.overhead_on_compute
+
+    def overhead_ps(self, size: int, receives: bool) -> int:
+        """Picoseconds that a processor spends on receiving a message of so many bytes, or on sending it. It is remembered."""
+        time = self._overheads.get((size, receives))
+        if time is None:
+            name = "receive_overhead_ps" if receives else "send_overhead_ps"
+            function = getattr(self.system, name)
+            what = Lazily(lambda: f"system {self._system_name}: {name} of {size} bytes")
+            time = self._overheads[size, receives] = 0 if function is None else picoseconds(call(what, function, size), what)
         return time
 
     def rows(self, operations: Sequence[Operation]) -> Rows[Operation]:
@@ -81,6 +103,7 @@ class RunInputs:
         """The chunks of a collective that is issued now, checked; one where the network prices it as a whole. Raises AstraError."""
         priced = self.prices.plan(session, operation)
         if priced is not None:
+            self._warn_of_price()
             return [priced]
         name = f"system {self._system_name}"
         chunks: Sequence[ChunkPlan] = call(name, session.issue, operation, now_ps)
@@ -91,6 +114,15 @@ class RunInputs:
         if not chunks and operation.bytes > 0 and self.prices.ranks(operation) is not None:
             raise PluginError(f"{name} planned nothing for an {operation.collective} of {operation.bytes} bytes; expected a chunk at least")
         return chunks
+
+    def _warn_of_price(self) -> None:
+        """Say once that a collective has no overhead of messages where the network prices it."""
+        if self.has_overheads and not self._warned:
+            self._warned.append(
+                "the system has an overhead of messages, and this network prices collectives as a whole: those have no messages, and so no"
+                " overhead"
+            )
+            warn(self._warned[0])
 
     def uses_remote_memory(self) -> bool:
         """Whether an operation reads or writes remote memory."""

@@ -11,7 +11,7 @@ from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, Opera
 from astra_sim.rows import Column, Rows, column
 from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.inputs import RunInputs
-from astra_sim.run.npu_durations import varies
+from astra_sim.run.npu_durations import on_accelerator
 from astra_sim.schedule import Collective
 from astra_sim.system import System, SystemSession
 
@@ -39,7 +39,7 @@ class TaskLowering:
         self._memory = inputs.memory
         self._session = session
         self._communicators = communicators
-        self._varies = inputs.npu_ps is not None
+        self._computes = inputs.npu_ps is not None or inputs.shares_processors
         self._groups: dict[Communicator, int] = {}
         self._alike: dict[_CollectiveKey, int] = {}
         self._forms: list[Hashable] = []  # by number: what is equal for collectives of several groups with the same chunks; None: nothing
@@ -64,7 +64,7 @@ class TaskLowering:
         # What becomes of a collective goes by the session; tasks of other operations by the units of the system alone.
         issued = tuple(self._task(program, rows.kinds[place]) for place in collectives)
         found: Rows[Task] = of_graph(
-            graph, ("tasks", self._system.one_at_a_time, self._varies, issued), partial(self._lowered, program, rows, issued)
+            graph, ("tasks", self._system.one_at_a_time, self._computes, issued), partial(self._lowered, program, rows, issued)
         )
         return found
 
@@ -91,7 +91,7 @@ class TaskLowering:
             case Composite():
                 time = self._inputs.composites.times(operation).ps
                 return Task(TIMER if time else JOIN, time, unit=unit)
-            case Compute() if self._varies and varies(operation):
+            case Compute() if self._computes and on_accelerator(operation):
                 return Task(COMPUTE, operation.duration_ps, unit=unit)
         return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=unit)
 

@@ -15,8 +15,8 @@ from astra_sim.rows import Rows, column
 from astra_sim.run.inputs import RunInputs
 
 
-def varies(operation: Operation) -> bool:
-    """Whether an operation may take another time on another NPU: where it computes on the accelerator, and takes any."""
+def on_accelerator(operation: Operation) -> bool:
+    """Whether an operation computes on the accelerator, and takes any time: it may take another time on another NPU, or wait there."""
     return isinstance(operation, Compute) and not operation.idle and operation.unit is Unit.ACCELERATOR and operation.duration_ps > 0
 
 
@@ -37,16 +37,20 @@ class NpuDurations:
             for npu in program.npus:
                 self._found[npu] = rows, array("q", [-1]) * len(rows)
 
-    def ps(self, npu: int, number: int, now: int) -> int:
-        """What an operation takes that an NPU begins now."""
+    def ps(self, npu: int, number: int, begin: int) -> int:
+        """What an operation takes that an NPU begins then."""
         rows, found = self._found[npu]
         time = rows.times[number] if rows.times is not None else -1
         if time < 0:
             kind = rows.kinds[rows.kind_of[number]]
             assert isinstance(kind, Compute)
             time = kind.duration_ps
-        found[number] = self._npu_ps(npu, self._start_ps + now, time)
+        found[number] = self._npu_ps(npu, self._start_ps + begin, time)
         return found[number]
+
+    def taken_ps(self, npu: int, number: int) -> int:
+        """What an operation has taken on an NPU; -1 where that is the same on all."""
+        return self._found[npu][1][number]
 
     def all_rows(self) -> list[Rows[Operation]]:
         """The programs of all NPUs that were simulated, each with its own times."""

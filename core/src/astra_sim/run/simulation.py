@@ -118,6 +118,9 @@ def _run(
     engine.set_traffic_classes(*_traffic_classes(system, session, network))
     if inputs.uses_remote_memory():
         engine.add_ports(inputs.memory_ports(npus))
+    if inputs.has_overheads:
+        _check_overheads(inputs)
+        engine.set_overheads(inputs.overhead_ps, inputs.system.overhead_on_compute)
     tasks = TaskLowering(inputs, session, communicators)
     observed = observe(engine, programs) if timelines or keeps_path or inputs.graph.figures is not None else []
     if npu_times or explain is not None:
@@ -146,7 +149,7 @@ def _run(
         from astra_sim.run.critical_path import make_path
 
         empty = explain.empty_network() if explain is not None and isinstance(network, EventNetwork) else None
-        path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty)
+        path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty, durations)
     shown = timeline_npus(programs, observed if timelines or keeps_path else (), path if explain is not None else None, choice)
     every_npu = programs if npu_times else ()
     record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, shown, every_npu, durations)
@@ -163,6 +166,15 @@ def _traffic_classes(system: System, session: SystemSession, network: Network) -
         return system.send_class, of_queues
     warn("the system asks for traffic classes, and this network has none: they change nothing")
     return -1, []
+
+
+def _check_overheads(inputs: RunInputs) -> None:
+    """Raise InputError where operations are simulated as one: they cannot wait for each other's messages."""
+    if inputs.composites.any:
+        raise InputError(
+            "the system has an overhead of messages, which operations that are simulated as one would not wait for;"
+            " expected single ones (workload llm: detail=layer)"
+        )
 
 
 def _begin(network: Network) -> int:

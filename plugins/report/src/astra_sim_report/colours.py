@@ -52,6 +52,8 @@ KNOWN = {
     "bus": "#55A868",
     "collective": "#CCB974",
     "rendezvous": "#4D9DA6",
+    "overhead": "#B07AA1",
+    "processor": "#9C755F",
     "update": "#B2DF8A",
     "start": "#CAB2D6",
     "by layer": "#5B7083",

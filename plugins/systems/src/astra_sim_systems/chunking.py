@@ -24,6 +24,7 @@ from astra_sim_systems.bus import bus_of
 from astra_sim_systems.choice import Automatic, Pick
 from astra_sim_systems.kept_plans import KeptPlan, KeptPlans, PhasesKey, PlanKey, kept_plans
 from astra_sim_systems.options import ChunkingOptions
+from astra_sim_systems.overheads import overhead_of
 from astra_sim_systems.queues import LaneRule, Queues
 
 URGENT_PRIORITY = 100_000_000
@@ -120,6 +121,9 @@ class ChunkingSystem(System):
                 f" {options.active_chunks_per_dimension}, expected at least splits, {options.splits}"
             )
         self.bus = bus_of(options)
+        self.send_overhead_ps = overhead_of(options.send_overhead_ns, options.overhead_per_byte_ns)
+        self.receive_overhead_ps = overhead_of(options.receive_overhead_ns, options.overhead_per_byte_ns)
+        self.overhead_on_compute = options.overhead_on == "compute"
         self.send_class = options.send_traffic_class or -1
         self.context = context
         self.options = options

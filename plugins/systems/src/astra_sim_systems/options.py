@@ -18,6 +18,16 @@ class ChunkingOptions:
         "does: where NPUs are out of step they may wait for each other, which is an error",
     )
     endpoint_delay_ns: int = option(10, minimum=0, help="time an endpoint needs for every message, before it can go on", unit="ns")
+    send_overhead_ns: int = option(
+        0, minimum=0, help="time that the processor of an NPU spends on each message that it sends (o of LogGP)", unit="ns"
+    )
+    receive_overhead_ns: int = option(0, minimum=0, help="time that it spends on each message that it receives", unit="ns")
+    overhead_per_byte_ns: float = option(0.0, minimum=0, help="time that it spends on each byte of them, at both ends", unit="ns/byte")
+    overhead_on: str = option(
+        "compute",
+        choices=("compute", "network"),
+        help="processor that spends these times; compute: the one that computes, which does one or the other; network: one beside it",
+    )
     active_chunks_per_dimension: int = option(1, minimum=1, help="chunks of a dimension that run at a time, shared among its queues")
     splits: int = option(1, minimum=1, maximum=1_000_000, help="chunks into which a collective is cut")
     all_reduce: str | tuple[str, ...] = option("auto", help="algorithm for all-reduce; auto: by topology", specs="collective")

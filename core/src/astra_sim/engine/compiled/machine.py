@@ -20,6 +20,7 @@ from astra_sim.engine.interface import (
     Issue,
     Link,
     LinkKind,
+    OverheadPs,
     PhaseStepRecords,
     RankState,
     Task,
@@ -95,6 +96,7 @@ class CompiledEngine:
         self._schedules = Schedules(network, memory_ps, bus is not None, rendezvous)
         self._issuers: list[Issue] = []
         self._compute_ps: ComputePs | None = None
+        self._overhead_ps: OverheadPs | None = None
 
     @property
     def now(self) -> int:
@@ -139,6 +141,12 @@ class CompiledEngine:
     def set_compute_times(self, compute_ps: ComputePs) -> None:
         """Say who is asked for the times of COMPUTE tasks."""
         self._compute_ps = compute_ps
+        self._machine.set_compute_times()
+
+    def set_overheads(self, overhead_ps: OverheadPs, compute: bool) -> None:
+        """Let processors send and receive messages, those that `compute` or others beside them."""
+        self._overhead_ps = overhead_ps
+        self._machine.set_overheads(compute)
 
     def keep_causes(self, messages: bool = False) -> None:
         """Keep which event brings about which; with `messages` all of these, too."""
@@ -260,7 +268,15 @@ class CompiledEngine:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
         try:
             left = self._machine.run(
-                events or 0, self._issue, self._queues.standing, self._queues.place, self._compute, self._delay, self._inject, self._advance
+                events or 0,
+                self._issue,
+                self._queues.standing,
+                self._queues.place,
+                self._compute,
+                self._overhead,
+                self._delay,
+                self._inject,
+                self._advance,
             )
         except _compiled.TooLong:
             raise too_long(self.now) from None
@@ -271,7 +287,7 @@ class CompiledEngine:
         except _compiled.NetworkFailure as error:
             raise self._failure(str(error)) from None
         if not left:
-            self._compute_ps = None
+            self._compute_ps = self._overhead_ps = None
             self._issuers.clear()  # who issues knows the engine: without a circle all goes as soon as nobody needs it
         return left
 
@@ -281,6 +297,10 @@ class CompiledEngine:
     def _compute(self, npu: int, task: int, now: int) -> int:
         assert self._compute_ps is not None
         return self._compute_ps(npu, task, now)
+
+    def _overhead(self, size: int, receives: bool) -> int:
+        assert self._overhead_ps is not None
+        return self._overhead_ps(size, receives)
 
     def _delay(self, source: int, destination: int, size: int) -> int:
         assert isinstance(self._network, RouteDelayNetwork)

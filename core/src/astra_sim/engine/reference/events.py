@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from astra_sim.engine.reference.phases import Rank
     from astra_sim.engine.reference.point_to_point import Mailbox
     from astra_sim.engine.reference.tasks import TaskRun
+    from astra_sim.engine.reference.transport import HandledMessage
 
 
 class Stage(NamedTuple):
@@ -95,6 +96,24 @@ class Meeting(NamedTuple):
     receipt: int
 
 
+class Departure(NamedTuple):
+    """The processor of its sender has sent a message."""
+
+    message: HandledMessage
+
+
+class Landing(NamedTuple):
+    """A message has reached its destination, whose processor is to receive it."""
+
+    message: HandledMessage
+
+
+class Reception(NamedTuple):
+    """The processor of its destination has received a message."""
+
+    message: HandledMessage
+
+
 class TaskEnd(NamedTuple):
     """A task ends."""
 
@@ -116,6 +135,9 @@ Happening = (
     | PointToPointSent
     | PointToPointRequest
     | Meeting
+    | Departure
+    | Landing
+    | Reception
     | TaskEnd
     | StepEnd
 )
@@ -130,6 +152,9 @@ _PRECEDENCE: dict[type, int] = {
     PointToPointSent: 5,
     PointToPointRequest: 6,
     Meeting: 7,
+    Departure: 8,
+    Landing: 9,
+    Reception: 10,
     TaskEnd: 0,
     StepEnd: 0,
 }

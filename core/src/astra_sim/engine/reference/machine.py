@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from astra_sim.engine.interface import BusOptions, ComputePs, History, Issue, Link, LinkKind, PhaseStepRecords, RankState, Task
+from astra_sim.engine.interface import BusOptions, ComputePs, History, Issue, Link, LinkKind, OverheadPs, PhaseStepRecords, RankState, Task
 from astra_sim.engine.orders import Order
 from astra_sim.engine.reference.agreement import Agreements
 from astra_sim.engine.reference.causes import Causes, Label
@@ -12,13 +12,16 @@ from astra_sim.engine.reference.chunks import Chunks
 from astra_sim.engine.reference.collectives import Collectives
 from astra_sim.engine.reference.events import (
     BusCall,
+    Departure,
     Events,
     Happening,
+    Landing,
     Meeting,
     MessageArrival,
     PointToPointArrival,
     PointToPointRequest,
     PointToPointSent,
+    Reception,
     RequestArrival,
     StepEnd,
     TaskEnd,
@@ -26,8 +29,9 @@ from astra_sim.engine.reference.events import (
 )
 from astra_sim.engine.reference.phases import Phases
 from astra_sim.engine.reference.point_to_point import PointToPoint
+from astra_sim.engine.reference.processors import Processors
 from astra_sim.engine.reference.tasks import TaskRun, Tasks
-from astra_sim.engine.reference.transport import Transport
+from astra_sim.engine.reference.transport import HandledMessage, Transport
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import LoweredProgram
@@ -60,18 +64,22 @@ class ReferenceEngine:
     ) -> None:
         self._npus = npus
         self._events = Events(contended=isinstance(network, EventNetwork))
-        self._transport = Transport(self._events, network)
+        self._processors = Processors(npus)
+        self._transport = Transport(self._events, self._processors, network)
         self._phases = Phases(self._events, self._transport, endpoint_ps, memory_ps or (lambda size: 0), rendezvous, bus)
         agreements = Agreements()
         self._chunks = Chunks(self._events, self._phases, agreements, npus, self._chunk_ended)
         self._collectives = Collectives(self._events, self._phases, self._chunks)
         self._point_to_point = PointToPoint(self._events, self._transport, npus, rendezvous)
-        self._tasks = Tasks(self._events, self._collectives, self._point_to_point, agreements, npus)
+        self._tasks = Tasks(self._events, self._processors, self._collectives, self._point_to_point, agreements, npus)
         self._handlers: dict[type, Callable[..., None]] = {
             MessageArrival: self._phases.on_arrival,
             RequestArrival: self._phases.on_request,
             TokenReady: self._phases.on_token,
             Meeting: self._phases.on_meeting,
+            Departure: self._transport.on_departure,
+            Landing: self._land,
+            Reception: lambda message: self._handle(self._transport.on_reception(message)),
             BusCall: lambda call: call(),
             PointToPointArrival: self._point_to_point.on_arrival,
             PointToPointSent: self._point_to_point.on_sent,
@@ -123,6 +131,10 @@ class ReferenceEngine:
     def set_compute_times(self, compute_ps: ComputePs) -> None:
         """Say who is asked for the times of COMPUTE tasks."""
         self._tasks.set_compute_times(compute_ps)
+
+    def set_overheads(self, overhead_ps: OverheadPs, compute: bool) -> None:
+        """Let processors send and receive messages, those that `compute` or others beside them."""
+        self._processors.set_overheads(overhead_ps, compute)
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
@@ -214,6 +226,16 @@ class ReferenceEngine:
                     queue.label(event, self._label(event.what))
                 handlers[type(event.what)](*event.what)
 
+    def _handle(self, what: Happening) -> None:
+        """Give what happens to the part that it belongs to."""
+        self._handlers[type(what)](*what)
+
+    def _land(self, message: HandledMessage) -> None:
+        """A message has reached its destination."""
+        arrival = self._transport.on_landing(message)
+        if arrival is not None:
+            self._handle(arrival)
+
     def _label(self, what: Happening) -> Label:
         """What an event is."""
         match what:
@@ -221,6 +243,10 @@ class ReferenceEngine:
                 return self._chunks.label(_OF_RANK[type(what)], rank.step)
             case BusCall():
                 return Label(LinkKind.BUS)
+            case Departure() | Reception():
+                return Label(LinkKind.OVERHEAD)
+            case Landing(message):
+                return self._label(message.arrival)
             case PointToPointArrival(_, sender) | PointToPointSent(sender):
                 return Label(LinkKind.POINT_TO_POINT, sender.number)
             case PointToPointRequest():

@@ -97,10 +97,9 @@ class PointToPoint:
             self._transport.transmit(task.npu, source, CONTROL_BYTES, PointToPointRequest(mailbox), mailbox.flow)
 
     def _send(self, mailbox: Mailbox, task: TaskRun) -> None:
-        ends = task.npu, self._peer(task), task.task.bytes
-        self._transport.transmit(*ends, PointToPointArrival(mailbox, task), mailbox.flow)
-        if self._transport.tells_sent:
-            self._transport.await_sent(*ends, PointToPointSent(task))
+        sent = PointToPointSent(task) if self._transport.tells_sent else None
+        arrival = PointToPointArrival(mailbox, task)
+        self._transport.transmit(task.npu, self._peer(task), task.task.bytes, arrival, mailbox.flow, sent=sent)
 
     def _end(self, task: TaskRun) -> None:
         order = self._events.next_end_order(task.npu)

@@ -2,8 +2,8 @@
 
 A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
 are ready the one with the lowest priority, which is its number unless the program has other priorities. What a task does when it begins
-depends on its kind: it takes its delay or a time that is asked for, uses the port of its NPU's memory for so long, sends or receives a
-message, or issues the chunks of a collective, and ends its delay after the last of them.
+depends on its kind: it takes its delay or a time that is asked for, on its NPU's processor where it computes, uses the port of its NPU's
+memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from astra_sim.engine.reference.agreement import Agreements
 from astra_sim.engine.reference.collectives import Collectives
 from astra_sim.engine.reference.events import Events, TaskEnd
 from astra_sim.engine.reference.point_to_point import PointToPoint
+from astra_sim.engine.reference.processors import Processors
 from astra_sim.rows import kinds_of
 
 _TAKE_TIME = (TIMER, ACCESS, SEND, RECEIVE, COMPUTE)
@@ -163,8 +164,17 @@ class Ports:
 class Tasks:
     """The tasks of all NPUs."""
 
-    def __init__(self, events: Events, collectives: Collectives, point_to_point: PointToPoint, agreements: Agreements, npus: int) -> None:
+    def __init__(
+        self,
+        events: Events,
+        processors: Processors,
+        collectives: Collectives,
+        point_to_point: PointToPoint,
+        agreements: Agreements,
+        npus: int,
+    ) -> None:
         self._events = events
+        self._processors = processors
         self._agreements = agreements
         self._collectives = collectives
         self._point_to_point = point_to_point
@@ -314,10 +324,13 @@ class Tasks:
             self._point_to_point.begin(task, order)
             return
         now, delay = self._events.now, task.task.delay
-        if task.task.kind == COMPUTE:
-            assert self._compute_ps is not None
-            delay = self._compute_ps(task.npu, task.number, now)
-        end = self._ports.use(task.npu, now, delay) if task.task.kind == ACCESS else now + delay
+        end = now + delay
+        if task.task.kind == ACCESS:
+            end = self._ports.use(task.npu, now, delay)
+        elif task.task.kind == COMPUTE:
+            begin = self._processors.free_from(task.npu, now)
+            duration = delay if self._compute_ps is None else self._compute_ps(task.npu, task.number, begin)
+            end = self._processors.compute(task.npu, begin, duration)
         self._events.push_end(end, task.npu, TaskEnd(task), (now,), order)
 
     def _end(self, task: TaskRun) -> None:

@@ -2,24 +2,40 @@
 
 On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
 that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens. Some networks
-tell of a message, too, when its sender knows that it has arrived.
+tell of a message, too, when its sender knows that it has arrived. Where processors handle messages, that of the sender comes before the
+network, and that of the receiver after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from astra_sim.engine.interface import History, advance, inject, not_under_way
-from astra_sim.engine.reference.events import Events, Happening
+from astra_sim.engine.reference.events import Departure, Events, Happening, Landing, Reception
+from astra_sim.engine.reference.processors import Processors
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
+
+
+class HandledMessage(NamedTuple):
+    """A message on which processors spend time: what `Transport.transmit` is given."""
+
+    source: int
+    destination: int
+    bytes: int
+    arrival: Happening
+    flow: int
+    queue: int
+    sent: Happening | None
 
 
 class Transport:
     """The network as the engine uses it. `messages` counts those that were sent."""
 
-    def __init__(self, events: Events, network: RouteDelayNetwork | EventNetwork | None) -> None:
+    def __init__(self, events: Events, processors: Processors, network: RouteDelayNetwork | EventNetwork | None) -> None:
         self.messages = 0
         self._events = events
+        self._processors = processors
         self._message_delay = network.message_delay if isinstance(network, RouteDelayNetwork) else None
         self._network = network if isinstance(network, EventNetwork) else None
         # Messages that the network has not seen, and those that it has not delivered, with what their arrival brings about.
@@ -54,24 +70,43 @@ class Transport:
         self._flows += 1
         return self._flows
 
-    def transmit(self, source: int, destination: int, size: int, arrival: Happening, flow: int, queue: int = -1) -> None:
-        """Send a message now; `arrival` happens when it is there. It bears its `flow`, and the `queue` of the system layer."""
-        self.messages += 1
-        if self._message_delay is not None:
-            self._events.push(self._events.now + self._message_delay(source, destination, size), source, arrival)
-            if self._events.causes is not None:
-                self._events.causes.carry(destination, size)
-        else:
-            if self._events.causes is not None:
-                self._events.causes.send(self.messages, destination, size)
-            self._outbox.append(Message(self.messages, source, destination, size, queue, flow, self._class_of(queue)))
-            self._under_way[self.messages] = source, arrival, self._events.next_history()
+    def transmit(
+        self, source: int, destination: int, size: int, arrival: Happening, flow: int, queue: int = -1, sent: Happening | None = None
+    ) -> None:
+        """Send a message now; `arrival` happens when it is there. It bears its `flow`, and the `queue` of the system layer.
 
-    def await_sent(self, source: int, destination: int, size: int, sent: Happening) -> None:
-        """The message handed over last has a sender that waits: `sent` happens when it knows that the message has arrived."""
-        if self._events.causes is not None:
-            self._events.causes.send(-self.messages, destination, size)
-        self._unconfirmed[self.messages] = source, sent, self._events.next_history()
+        Where the network tells that, `sent` happens when the sender knows that it has arrived.
+        """
+        if not self._processors.handle_messages:
+            self._hand_over(source, destination, size, arrival, flow, queue)
+            self._await_sent(source, destination, size, sent)
+            return
+        message = HandledMessage(source, destination, size, arrival, flow, queue, sent)
+        end = self._processors.handle(source, self._events.now, size, receives=False)
+        if end == self._events.now:
+            self.on_departure(message)
+            return
+        self._events.push(end, source, Departure(message))
+        self._carry(destination, size)
+
+    def on_departure(self, message: HandledMessage) -> None:
+        """The processor of its sender has sent a message."""
+        ends = message.source, message.destination, message.bytes
+        self._hand_over(*ends, Landing(message), message.flow, message.queue)
+        self._await_sent(*ends, message.sent)
+
+    def on_landing(self, message: HandledMessage) -> Happening | None:
+        """A message has reached its destination. Returns what happens with it now; None: its receiver has to spend time on it first."""
+        end = self._processors.handle(message.destination, self._events.now, message.bytes, receives=True)
+        if end == self._events.now:
+            return message.arrival
+        self._events.push(end, message.destination, Reception(message))
+        self._carry(message.destination, message.bytes)
+        return None
+
+    def on_reception(self, message: HandledMessage) -> Happening:
+        """The processor of its destination has received a message. Returns what happens with it."""
+        return message.arrival
 
     def exchange(self) -> None:
         """Hand new messages to the network, and take all that arrive before anything else happens."""
@@ -100,6 +135,32 @@ class Transport:
                 # Of a message that belongs to a collective nobody waits for this.
                 if number in self._unconfirmed:
                     self._happen(since, -number, self._unconfirmed.pop(number))
+
+    def _hand_over(self, source: int, destination: int, size: int, arrival: Happening, flow: int, queue: int) -> None:
+        """Give a message to the network."""
+        self.messages += 1
+        if self._message_delay is not None:
+            self._events.push(self._events.now + self._message_delay(source, destination, size), source, arrival)
+            if self._events.causes is not None:
+                self._events.causes.carry(destination, size)
+        else:
+            if self._events.causes is not None:
+                self._events.causes.send(self.messages, destination, size)
+            self._outbox.append(Message(self.messages, source, destination, size, queue, flow, self._class_of(queue)))
+            self._under_way[self.messages] = source, arrival, self._events.next_history()
+
+    def _await_sent(self, source: int, destination: int, size: int, sent: Happening | None) -> None:
+        """The message handed over last may have a sender that waits: `sent` happens when it knows that the message has arrived."""
+        if sent is None:
+            return
+        if self._events.causes is not None:
+            self._events.causes.send(-self.messages, destination, size)
+        self._unconfirmed[self.messages] = source, sent, self._events.next_history()
+
+    def _carry(self, destination: int, size: int) -> None:
+        """What was scheduled last is an overhead of such a message."""
+        if self._events.causes is not None:
+            self._events.causes.carry(destination, size)
 
     def _class_of(self, queue: int) -> int:
         if queue < 0:

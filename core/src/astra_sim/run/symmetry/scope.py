@@ -78,7 +78,8 @@ EVERY_NPU = Choice(Scope.ALL_NPUS)
 def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> Choice:
     """The least that gives the same answer as all NPUs.
 
-    One NPU can stand for others on a network without contention, where nobody waits for memory and computing takes the same everywhere.
+    One NPU can stand for others on a network without contention, where nobody waits for memory, computing takes the same everywhere, and
+    processors spend no time on messages.
     The collectives are looked at, too: one of each kind is planned, in a session of its own.
     """
     choice = _by_programs(inputs)
@@ -103,6 +104,8 @@ def suits(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, schedule
 def _by_programs(inputs: RunInputs) -> Choice:
     """The choice where only the programs of NPUs and their messages count."""
     network = inputs.network
+    if inputs.has_overheads:  # which message a processor handles first may depend on the numbers of NPUs
+        return EVERY_NPU
     is_alike = inputs.npu_ps is None and isinstance(network, RouteDelayNetwork) and not network.delays_by_pair
     if not isinstance(network, RouteDelayNetwork) or not is_alike or _may_wait_for_memory(inputs):
         return EVERY_NPU
