@@ -10,10 +10,8 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim import InputError
-from astra_sim.fabric import NO_WAY, FabricLink, next_links_of, uniform_links_of, wires_of
+from astra_sim.fabric import NO_WAY, FabricLink, next_links_of, shortest_paths, turns_of, uniform_links_of, wires_of
 from astra_sim.platform import Dimension, Platform
-from astra_sim.shortest_paths import shortest_paths
-from astra_sim.turns import turns_of
 
 RING, FULLY_CONNECTED, SWITCH, TABLE = range(4)
 LARGEST_FULLY_CONNECTED = 1 << 15

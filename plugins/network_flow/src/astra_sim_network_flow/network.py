@@ -10,11 +10,10 @@ from typing import Any
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError
-from astra_sim.fabric import next_links_of
+from astra_sim.fabric import next_links_of, turns_of
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import Message
 from astra_sim.platform import Platform
-from astra_sim.turns import turns_of
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_network_flow import _core

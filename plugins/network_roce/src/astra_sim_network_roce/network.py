@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, warn
-from astra_sim.fabric import NO_WAY, Fabric, FabricLink, next_links_of, wires_of
+from astra_sim.fabric import NO_WAY, Fabric, FabricLink, next_links_of, shortest_paths, turns_of, wires_of
 from astra_sim.network import EventNetwork, Message, MessageFigures
 from astra_sim.platform import Platform
-from astra_sim.shortest_paths import shortest_paths
-from astra_sim.turns import turns_of
 
 from astra_sim_network_roce import _core, reports
 from astra_sim_network_roce.options import RoceOptions
@@ -299,7 +297,7 @@ def _one_side(fabric: Fabric) -> bool:
 
 def _within_servers(platform: Platform, fabric: Fabric) -> list[int]:
     """Switches that join the NPUs of a server, which go before others with as many links (files of SimAI)."""
-    known = getattr(platform.wired().dimensions[0].topology, "within_server", ())
+    known = platform.wired().dimensions[0].topology.within_server
     return [node for node, number in enumerate(fabric.ids) if fabric.is_switch(node) and number in known]
 
 
