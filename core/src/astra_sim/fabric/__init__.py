@@ -34,27 +34,39 @@ from astra_sim.fabric.graph import (
 )
 from astra_sim.fabric.links import LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire, both_ways
 from astra_sim.fabric.paths import NO_WAY, shortest_paths, ways_to
+from astra_sim.fabric.routes import DimensionGraph, HostForwarding, NextLinkOrder, Routes, TieRule, dimension_graph, first_links
+from astra_sim.fabric.ties import tie_by_destination, tie_by_hash, tie_first
 from astra_sim.fabric.topology import Topology, completed
 
 __all__ = [
     "LARGEST_COST",
     "LARGEST_FABRIC",
     "NO_WAY",
+    "DimensionGraph",
     "Fabric",
     "FabricLink",
+    "HostForwarding",
+    "NextLinkOrder",
     "Pattern",
+    "Routes",
+    "TieRule",
     "Topology",
     "Turns",
     "UniformLinks",
     "Wire",
     "both_ways",
     "completed",
+    "dimension_graph",
     "fabric_of",
+    "first_links",
     "names_routes",
     "next_links_of",
     "pattern_of",
     "shortest_paths",
     "stripes_over_directions",
+    "tie_by_destination",
+    "tie_by_hash",
+    "tie_first",
     "turns_of",
     "uniform_links_of",
     "ways_to",
