@@ -472,7 +472,7 @@ def test_a_line_passes_unless_it_says_that_it_is_symmetric(check: Check) -> None
         (lambda: [Dimension(Line(4), 0, 2, 25.0, 10.0)], ("size is 0",)),
         (lambda: [Dimension(Line(4), 4, 2, 0.0, 10.0)], ("link_bandwidth is 0.0",)),
         (lambda: [Dimension(Line(4), 4, 2, 25.0, -1.0)], ("link_latency_ns is -1.0",)),
-        (lambda: [Dimension("line", 4, 2, 25.0, 1.0)], ("topology is 'line'",)),  # type: ignore[arg-type]
+        (lambda: [Dimension("line", 4, 2, 25.0, 1.0)], ("topology is 'line'",)),
     ],
 )
 def test_a_topology_that_breaks_its_contract_is_told(check: Check, platform: Any, words: tuple[str, ...]) -> None:

@@ -8,9 +8,8 @@ from random import Random
 
 import astra_sim
 import pytest
-from astra_sim.fabric import NO_WAY, Fabric, Wire
+from astra_sim.fabric import NO_WAY, Fabric, Wire, shortest_paths
 from astra_sim.platform import Dimension, Platform
-from astra_sim.shortest_paths import shortest_paths
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 from astra_sim_platforms.garnet import NvSwitchOptions, Torus3dOptions, nv_switch, torus3d
 from astra_sim_platforms.graph import GraphOptions, graph
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 
 
 def platform(*topologies: Ring | Switch | FullyConnected) -> Platform:
-    return Platform(tuple(Dimension(t, t.size, t.links, 12.5, 500.0, 7.0, 9.0) for t in topologies))
+    return Platform(tuple(Dimension(t, t.size, t.ports, 12.5, 500.0, 7.0, 9.0) for t in topologies))
 
 
 def ends(fabric: Fabric) -> list[tuple[int, int]]:
@@ -125,7 +124,7 @@ def test_a_link_costs_something() -> None:
             return [Wire(0, 1, cost=0)]
 
     with pytest.raises(astra_sim.AstraError, match=r"'free' has a link of cost 0 from node 0 to node 1; expected 1 to 255"):
-        Platform((Dimension(Free(), 2, 1, 1.0, 1.0),)).fabric()  # type: ignore[arg-type]
+        Platform((Dimension(Free(), 2, 1, 1.0, 1.0),)).fabric()
 
 
 def test_a_topology_that_does_not_say_its_links_is_an_error() -> None:
@@ -133,4 +132,4 @@ def test_a_topology_that_does_not_say_its_links_is_an_error() -> None:
         name = "unknown"
 
     with pytest.raises(astra_sim.AstraError, match=r"dimension 0: topology 'unknown' does not say its links"):
-        Platform((Dimension(Unknown(), 2, 1, 1.0, 1.0),)).fabric()  # type: ignore[arg-type]
+        Platform((Dimension(Unknown(), 2, 1, 1.0, 1.0),)).fabric()

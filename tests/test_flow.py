@@ -66,7 +66,7 @@ TOPOLOGIES = st.one_of(
 def test_a_message_alone_takes_what_the_formula_says(topologies: list[Any], data: st.DataObject) -> None:
     """In one dimension: over several the formula charges one of them."""
     bandwidth, latency = data.draw(st.sampled_from([3.0, 6.25, 25.0])), data.draw(st.sampled_from([0.0, 30.5, 500.0]))
-    platform = Platform(tuple(Dimension(t, t.size, t.links, bandwidth, latency, 7.0, 9.0) for t in topologies))
+    platform = Platform(tuple(Dimension(t, t.size, t.ports, bandwidth, latency, 7.0, 9.0) for t in topologies))
     made, formula = network(platform), AnalyticalNetwork(AnalyticalOptions(rounding="picosecond"), platform)
     size = data.draw(st.integers(0, 10**9))
     for dimension, (topology, stride) in enumerate(zip(topologies, platform.strides, strict=True)):

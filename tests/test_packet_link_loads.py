@@ -89,7 +89,7 @@ def test_a_fat_tree_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "tree.csv"
     # Positions of a file's graph are numbers; other names are switches.
     assert isinstance(dimension.topology, Graph)
-    lines = "\n".join(lines_of(dimension.topology.links)).split("\n")
+    lines = "\n".join(lines_of(dimension.topology.edges)).split("\n")
     named = [",".join(f"s{w}" if i < 2 and w.isdigit() and int(w) >= 27 else w for i, w in enumerate(row.split(","))) for row in lines]
     file.write_text("\n".join(named) + "\n")
     assert Counter(carried(f"plugin:graph?file={file}").values()) == fat_tree_loads(3, 3)

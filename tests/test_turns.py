@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 pytest.importorskip("astra_sim_platforms")
 
 import astra_sim
-from astra_sim.fabric import Fabric, wires_of
+from astra_sim.fabric import Fabric, Turns, shortest_paths, turns_of, wires_of
 from astra_sim.network import Message
 from astra_sim.platform import Dimension
-from astra_sim.shortest_paths import shortest_paths
-from astra_sim.turns import Turns, turns_of
 from astra_sim_platforms.clos import Clos
 from astra_sim_platforms.topologies import DragonflyOptions, dragonfly
 
@@ -209,7 +207,7 @@ def test_a_dragonfly_has_one_way_of_least_cost_for_each_pair(seed: int) -> None:
     groups = random.randint(1, routers * links + 1)
     options: dict[str, Any] = {"routers": routers, "npus": random.randint(1, 3), "global_links": links, "groups": groups}
     (dimension,) = dragonfly(DragonflyOptions(**options, link_bandwidth_gb_per_s=50.0))
-    wires = dimension.topology.wires()  # type: ignore[attr-defined]
+    wires = dimension.topology.wires() or ()
     nodes = max([dimension.size, *(max(wire.source, wire.target) + 1 for wire in wires)])
     _, distances = shortest_paths(
         nodes, dimension.size, [(wire.source, wire.target) for wire in wires], "here", None, [wire.cost for wire in wires]

@@ -52,8 +52,6 @@ PUBLIC_MODULES = (
     "graph",
     "platform",
     "fabric",
-    "turns",
-    "shortest_paths",
     "network",
     "system",
     "compute",

@@ -10,50 +10,38 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple
 
 import attrs
 
 from astra_sim._boundary import NOT_NEGATIVE, POSITIVE, TEXT, Expected, each, of_type, shown, whole
 from astra_sim.errors import InputError, PluginError, in_figures
-from astra_sim.fabric import Fabric, Pattern, fabric_of, pattern_of
+from astra_sim.fabric import Fabric, Pattern, Topology, completed, fabric_of, pattern_of
+from astra_sim.fabric.topology import written
 from astra_sim.limits import MAX_NPUS
 from astra_sim.schedule import Peer
 from astra_sim.units import GIB
 
-
-@runtime_checkable
-class Topology(Protocol):
-    """How the NPUs of one dimension are joined. Positions count from 0.
-
-    It may list in `queue_directions` the direction (+1, -1) of each of its queues; then a system layer has as many queues there.
-    Its links, for networks that simulate them, it lists in a method `wires()` or `links()`: see `astra_sim.fabric`. What is special about
-    rings, switches and fully connected NPUs follows from `uniform_links()` or `pattern` (`fabric.pattern_of`), never from the name.
-    A topology with bandwidths and latencies of its own may have a method `scaled(bandwidth, latency)`, which gives one with these times as
-    much, or None. Without it, what other links would bring is not known.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name, for people."""
-        ...
-
-    def hops(self, source: int, destination: int) -> int:
-        """Links that a message crosses between two positions of the dimension."""
-        ...
-
-    def is_symmetric(self, peer: Peer) -> bool:
-        """Whether `peer` is the same number of hops away from every position. False if this is not known."""
-        ...
-
-    def links_per_message(self) -> int:
-        """Links that one message uses side by side; their bandwidths add up."""
-        ...
-
-    def links_per_npu(self) -> int:
-        """Links of an NPU that can be used."""
-        ...
-
+__all__ = [
+    "GIB",
+    "MOST_NPUS",
+    "Dimension",
+    "Group",
+    "GroupShape",
+    "LogicalDimension",
+    "LogicalProduct",
+    "LogicalTopology",
+    "Platform",
+    "Preset",
+    "Route",
+    "Topology",
+    "bytes_per_ns",
+    "device_family",
+    "is_power_of_two",
+    "joined",
+    "scaled_in",
+    "with_logical_dimensions",
+]
 
 MOST_NPUS = 2**53
 """NPUs of a platform: their number is exact as a number of 64 bits, whether whole or not."""
@@ -66,10 +54,10 @@ class Dimension:
     """One dimension of a platform: `size` NPUs, each with `links` links.
 
     Bandwidths are in bytes per nanosecond, `link_bandwidth` that of one link one way; latencies are in nanoseconds. `packaging` says what
-    the dimension joins (a name for people).
+    the dimension joins (a name for people). A `topology` that does not derive from `Topology` gets the defaults for what it does not have.
     """
 
-    topology: Topology = attrs.field(validator=_NAME)
+    topology: Topology = attrs.field(converter=completed, validator=_NAME)
     size: int = attrs.field(validator=whole(1, MOST_NPUS))
     links: int = attrs.field(validator=whole(0))
     link_bandwidth: float = attrs.field(validator=POSITIVE)
@@ -379,7 +367,7 @@ def _as_made(platform: Platform) -> Iterator[_AsMade]:
     owners: list[tuple[object, str]] = [(platform, "")]
     for number, dimension in enumerate((*platform.dimensions, *filter(None, [platform.physical]))):
         where = f"dimension {number}: " if number < len(platform.dimensions) else "the physical dimension: "
-        owners += [(dimension, where), (dimension.topology, f"{where}topology: ")]
+        owners += [(dimension, where), (written(dimension.topology), f"{where}topology: ")]
     for owner, where in owners:
         cls: Any = type(owner)
         names = _fields(cls)
@@ -391,12 +379,13 @@ def _as_made(platform: Platform) -> Iterator[_AsMade]:
 
 
 @attrs.frozen
-class LogicalTopology:
+class LogicalTopology(Topology):
     """The NPUs of a logical dimension, `stride` apart on a physical dimension in which all NPUs lie: hops are those between them there."""
 
     physical: Dimension
     size: int
     stride: int
+    is_part: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -460,10 +449,10 @@ class Preset:
 def scaled_in(physical: Dimension | None, number: int, bandwidth: float, latency: float) -> Dimension | None:
     """A physical dimension whose links of one logical dimension have `bandwidth` and `latency` times their own.
 
-    None where its topology does not say which these are, in a method `scaled_in(number, bandwidth, latency)`.
+    None where its topology does not say which these are.
     """
-    scaled = getattr(physical.topology, "scaled_in", None) if physical is not None else None
-    return None if scaled is None or physical is None else attrs.evolve(physical, topology=scaled(number, bandwidth, latency))
+    topology = None if physical is None else physical.topology.scaled_in(number, bandwidth, latency)
+    return None if topology is None or physical is None else attrs.evolve(physical, topology=topology)
 
 
 def _blocks_along(dimension: LogicalDimension, block: int) -> int | None:

@@ -16,6 +16,7 @@ import attrs
 
 from astra_sim._boundary import FLAG, TEXT, Lazily, call, checked, each, in_words, whole
 from astra_sim.errors import InputError, PluginError, located, suggestion
+from astra_sim.fabric.topology import completed
 from astra_sim.options import can_be_kept, structure
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class CollectiveProvider(Provider):
 
     def missing(self, topology: Any) -> list[str]:
         """What the algorithm needs and a topology does not have."""
-        return [name for name in self.needs if not getattr(topology, name, False)]
+        return [name for name in self.needs if not completed(topology).has(name)]
 
 
 @attrs.frozen(cache_hash=True)

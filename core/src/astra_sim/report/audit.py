@@ -433,8 +433,8 @@ def link_bandwidth(dimension: Dimension) -> LinkBandwidth:
 
 
 def _sums(dimension: Dimension) -> LinkBandwidth:
-    count = getattr(dimension.topology, "link_count", None)
-    links_in_all = call("links of a topology", count) if callable(count) else dimension.size * dimension.topology.links_per_npu()
+    count = call("links of a topology", dimension.topology.link_count)
+    links_in_all = dimension.size * dimension.topology.links_per_npu() if count is None else count
     if links_in_all > MOST_LISTED:
         return LinkBandwidth()
     try:

@@ -12,7 +12,7 @@ import attrs
 
 from astra_sim.graph import Composite, Compute, ExecutionGraph, NpuProgram, Operation
 from astra_sim.network import Network
-from astra_sim.platform import Platform, Topology, scaled_in
+from astra_sim.platform import Platform, scaled_in
 from astra_sim.report.details import computes
 from astra_sim.report.explanation import Explanation, Method, Sensitivity, explain, sensitivity
 from astra_sim.report.labels import layer_name, layer_names
@@ -168,12 +168,7 @@ def scaled_platform(platform: Platform, dimension: int, bandwidth: float, latenc
     None where its topology has links of its own and does not say how they scale, or which of them are those of a logical dimension.
     """
     own = platform.dimensions[dimension]
-    topology: Topology | None = own.topology
-    scaled = getattr(own.topology, "scaled", None)
-    if scaled is not None:
-        topology = scaled(bandwidth, latency)
-    elif callable(getattr(own.topology, "links", None)):
-        topology = None
+    topology = own.topology.scaled(bandwidth, latency)
     if topology is None:
         return None
     changed = attrs.evolve(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -15,7 +15,7 @@ from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
-from astra_sim.platform import Dimension, Platform, Preset, with_logical_dimensions
+from astra_sim.platform import Dimension, Platform, Preset, Topology, with_logical_dimensions
 from astra_sim.providers import options_of
 from astra_sim.run.alone import AloneRuns
 from astra_sim.setup.defaults import dotted, taken_defaults, with_defaults
@@ -359,14 +359,18 @@ def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Ass
     return made
 
 
-def _check_topology(topology: Any, what: str) -> None:
+def _check_topology(topology: Topology, what: str) -> None:
     """Raise PluginError unless a topology has the methods of one, and says how many links there are."""
-    for name in ("hops", "is_symmetric", "links_per_message", "links_per_npu"):
-        found = call(f"{what}: {name}", getattr, topology, name)
+    counts: dict[str, Callable[[], Callable[..., Any]]] = {
+        "links_per_message": lambda: topology.links_per_message,
+        "links_per_npu": lambda: topology.links_per_npu,
+    }
+    for name, method in {"hops": lambda: topology.hops, "is_symmetric": lambda: topology.is_symmetric, **counts}.items():
+        found = call(f"{what}: {name}", method)
         if not callable(found):
             raise PluginError(f"{what}: {name} is {shown(found)}; expected a method")
-    for name in ("links_per_message", "links_per_npu"):
-        links = call(f"{what}: {name}", getattr(topology, name))
+    for name, count in counts.items():
+        links = call(f"{what}: {name}", count())
         if not COUNT.is_right(links, topology):
             raise PluginError(f"{what}: {name} returned {shown(links)}; expected {COUNT.words}")
 

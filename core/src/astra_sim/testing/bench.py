@@ -15,7 +15,7 @@ from astra_sim.engine import Job
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.memory import Memory
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
+from astra_sim.platform import Dimension, Group, LogicalDimension, Platform, Topology
 from astra_sim.run.record import RunRecord
 from astra_sim.run.simulation import simulate_graph
 from astra_sim.schedule import Collective, Peer, Request, Schedule, exchange, shift
@@ -25,7 +25,7 @@ from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSess
 
 
 @attrs.frozen
-class Joined:
+class Joined(Topology):
     """A link from every NPU to every other: no message can be in the way of one on another link."""
 
     size: int

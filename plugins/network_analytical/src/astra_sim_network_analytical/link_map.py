@@ -6,14 +6,10 @@ that differ in that dimension only has links of its own. `native/link_map.hpp` i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 from astra_sim import InputError
-from astra_sim.fabric import NO_WAY, FabricLink, next_links_of, uniform_links_of, wires_of
+from astra_sim.fabric import dimension_graph, first_links, uniform_links_of
 from astra_sim.platform import Dimension, Platform
-from astra_sim.shortest_paths import shortest_paths
-from astra_sim.turns import turns_of
 
 RING, FULLY_CONNECTED, SWITCH, TABLE = range(4)
 LARGEST_FULLY_CONNECTED = 1 << 15
@@ -133,28 +129,22 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
         return DimensionLinks(FULLY_CONNECTED, size, size * size, together, latency, *interfaces)
     if pattern == "switch":
         return DimensionLinks(SWITCH, size, 2 * size, together, latency, *interfaces)
-    return _table(wires_of(dimension, where), dimension, f"{where}: topology {topology.name!r}")
+    return _table(dimension, where)
 
 
-def _table(links: Sequence[FabricLink], dimension: Dimension, where: str) -> DimensionLinks:
+def _table(dimension: Dimension, where: str) -> DimensionLinks:
     """The links that a topology lists. A dimension of one NPU may have none."""
-    size = dimension.size
-    nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
-    ends, costs = [(link.source, link.target) for link in links], [link.cost for link in links]
-    named = next_links_of(dimension, where)
-    if named is not None:
-        table = [entry[0] if entry else NO_WAY for entry in named]
-    else:
-        table, _ = shortest_paths(nodes, size, ends, where, turns_of(dimension.topology), costs)
+    graph = dimension_graph(dimension, where)
+    links = graph.links
     return DimensionLinks(
         TABLE,
-        size,
+        dimension.size,
         len(links),
         tuple(link.bandwidth for link in links) or (dimension.link_bandwidth,),
         tuple(link.latency_ns for link in links) or (float(dimension.link_latency_ns),),
         dimension.nic_latency_ns,
         dimension.router_latency_ns,
-        tuple(table),
+        tuple(first_links(graph, f"{where}: topology {dimension.topology.name!r}")),
         tuple(link.source for link in links),
         tuple(link.target for link in links),
     )

@@ -8,7 +8,7 @@ from astra_sim import InputError
 from astra_sim.fabric import pattern_of
 from astra_sim.network import DelayParts, Network, RouteDelayNetwork
 from astra_sim.options import can_be_kept
-from astra_sim.platform import Dimension, LogicalTopology, Platform
+from astra_sim.platform import Dimension, Platform
 from astra_sim.units import GIB, PS_PER_NS
 
 from astra_sim_network_analytical.options import AnalyticalOptions
@@ -66,8 +66,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
             links = dimension.topology.links_per_message()
             if links < 1:
                 raise InputError(f"dimension {number}: {dimension.links} links are too few for a message to use one")
-            is_uniform = getattr(dimension.topology, "is_uniform", None)
-            if is_uniform is not None and not is_uniform():
+            if not dimension.topology.is_uniform():
                 raise InputError(
                     f"dimension {number}: the links of the {dimension.topology.name} differ, and a delay formula has one bandwidth and "
                     "latency; expected congestion=aware"
@@ -140,7 +139,7 @@ _PRICES: dict[str, tuple[float, float | None, float | None]] = {
 
 def cost_usd(platform: Platform) -> float | None:
     """The cost of links, switches and network interfaces; None if a part has no price (a switch on a tile)."""
-    if any(isinstance(dimension.topology, LogicalTopology) for dimension in platform.dimensions):
+    if any(dimension.topology.is_part for dimension in platform.dimensions):
         platform = platform.wired()  # parts of one dimension have no links of their own
     total = 0.0
     below = 1

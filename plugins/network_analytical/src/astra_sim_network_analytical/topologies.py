@@ -6,7 +6,7 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.fabric import UniformLinks, Wire
 from astra_sim.limits import MAX_NPUS
-from astra_sim.platform import Dimension, bytes_per_ns, is_power_of_two
+from astra_sim.platform import Dimension, Topology, bytes_per_ns, is_power_of_two
 from astra_sim.schedule import Peer
 
 
@@ -46,11 +46,11 @@ class SwitchOptions(DimensionOptions):
 
 
 @attrs.frozen
-class Ring:
+class Ring(Topology):
     """NPUs in a ring. Links come in pairs, one for each direction; an odd link is not used."""
 
     size: int
-    links: int
+    ports: int
     name: str = "ring"
     both_ways: bool = False
 
@@ -65,15 +65,15 @@ class Ring:
 
     def links_per_message(self) -> int:
         """The links of one direction; with `both_ways` of both, as in ASTRA-sim 1.0."""
-        return self.links // 2 * (2 if self.both_ways else 1)
+        return self.ports // 2 * (2 if self.both_ways else 1)
 
     def links_per_npu(self) -> int:
         """All links in pairs."""
-        return self.links // 2 * 2
+        return self.ports // 2 * 2
 
     def uniform_links(self) -> UniformLinks:
         """A pair of links between neighbours. Two NPUs are joined by one pair."""
-        return UniformLinks("ring", self.size, float(self.links // 2))
+        return UniformLinks("ring", self.size, float(self.ports // 2))
 
     def wires(self) -> list[Wire]:
         """A pair of links between neighbours. Two NPUs are joined by one pair."""
@@ -81,11 +81,11 @@ class Ring:
 
 
 @attrs.frozen
-class FullyConnected:
-    """A link between every two NPUs, or several: as many as `links` allows for each."""
+class FullyConnected(Topology):
+    """A link between every two NPUs, or several: as many as `ports` allows for each."""
 
     size: int
-    links: int
+    ports: int
     name: str = "fully_connected"
 
     def hops(self, source: int, destination: int) -> int:
@@ -98,11 +98,11 @@ class FullyConnected:
 
     def links_per_message(self) -> int:
         """The links between two NPUs."""
-        return self.links // max(1, self.size - 1)
+        return self.ports // max(1, self.size - 1)
 
     def links_per_npu(self) -> int:
         """The links to all others."""
-        return self.links // max(1, self.size - 1) * (self.size - 1)
+        return self.ports // max(1, self.size - 1) * (self.size - 1)
 
     def uniform_links(self) -> UniformLinks:
         """A pair of links between every two NPUs."""
@@ -114,11 +114,11 @@ class FullyConnected:
 
 
 @attrs.frozen
-class Switch:
+class Switch(Topology):
     """NPUs around one switch: two hops between any two."""
 
     size: int
-    links: int
+    ports: int
     name: str = "switch"
     in_network_reduction: bool = False
 
@@ -132,15 +132,15 @@ class Switch:
 
     def links_per_message(self) -> int:
         """All of them."""
-        return self.links
+        return self.ports
 
     def links_per_npu(self) -> int:
         """All of them."""
-        return self.links
+        return self.ports
 
     def uniform_links(self) -> UniformLinks:
         """A pair of links between each NPU and the switch, as wide as all links of the NPU."""
-        return UniformLinks("switch", self.size, float(self.links))
+        return UniformLinks("switch", self.size, float(self.ports))
 
     def wires(self) -> list[Wire]:
         """A pair of links between each NPU and the switch, as wide as all links of the NPU."""

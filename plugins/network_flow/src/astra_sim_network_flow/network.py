@@ -10,11 +10,10 @@ from typing import Any
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError
-from astra_sim.fabric import next_links_of
+from astra_sim.fabric import dimension_graph
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import Message
 from astra_sim.platform import Platform
-from astra_sim.turns import turns_of
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_network_flow import _core
@@ -91,28 +90,19 @@ class FlowNetwork(TableNetwork):
             rows.writerow((0, self._fabric.link_name(load.number), load.dimension, link.source, link.target, *figures))
         return {"links.csv": text.getvalue()}
 
-    def _group(self, dimension: int) -> Group:
-        """The first group of a dimension, that of NPU 0. The fabric lists links and switches group by group, and all groups are alike."""
-        fabric, size, stride = self._fabric, self._wired.dimensions[dimension].size, self._wired.strides[dimension]
-        links = [link for link in fabric.links if link.dimension == dimension]
-        own = links[: len(links) * size // self._wired.npus]
-        switches = [node for link in own for node in (link.source, link.target) if fabric.is_switch(node)]
-        first, last = (min(switches), max(switches)) if switches else (fabric.npus, fabric.npus - 1)
-
-        def place(node: int) -> int:
-            return size + node - first if fabric.is_switch(node) else node // stride
-
-        listed = [(place(link.source), place(link.target), link.bandwidth, link.latency_ns, link.cost) for link in own]
-        latencies = list(fabric.switch_latency_ns[first - fabric.npus : last + 1 - fabric.npus])
-        topology = self._wired.dimensions[dimension].topology
-        named = next_links_of(self._wired.dimensions[dimension], f"dimension {dimension}") or []
-        if named and self._options.routing in ("valiant", "ugal"):
+    def _group(self, number: int) -> Group:
+        """The graph of one group of a dimension. The fabric lists links and switches group by group, and all groups are alike."""
+        dimension = self._wired.dimensions[number]
+        graph = dimension_graph(dimension, f"dimension {number}")
+        if graph.named and self._options.routing in ("valiant", "ugal"):
             raise InputError(
-                f"routing is {self._options.routing!r}, and the topology {topology.name!r} of dimension {dimension} names its routes;"
+                f"routing is {self._options.routing!r}, and the topology {dimension.topology.name!r} of dimension {number} names its routes;"
                 " expected destination, hash, first or split"
             )
-        nic_latency_ns = max((link.nic_latency_ns for link in own), default=0.0)
-        return size, size + len(latencies), nic_latency_ns, latencies, listed, list(turns_of(topology) or ()), named
+        listed = [(link.source, link.target, link.bandwidth, link.latency_ns, link.cost) for link in graph.links]
+        latencies = [dimension.router_latency_ns] * (graph.nodes - graph.size)
+        turns, named = list(graph.turns or ()), graph.named or []
+        return graph.size, graph.nodes, dimension.nic_latency_ns, latencies, listed, turns, named
 
     def _links(self, figures: Mapping[str, Any]) -> list[LinkLoad]:
         now_ns = figures["now_ps"] / PS_PER_NS

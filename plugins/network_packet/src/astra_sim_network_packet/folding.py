@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from astra_sim.fabric import UniformLinks, Wire, uniform_links_of
+from astra_sim.fabric import UniformLinks, Wire, names_routes, uniform_links_of
 from astra_sim.platform import Dimension, Platform, is_power_of_two
 
 from astra_sim_network_packet.links import is_ring, width_factor
@@ -98,7 +98,7 @@ def foldable(platform: Platform, settings: Settings) -> tuple[bool, ...]:
 def _inputs(dimension: Dimension) -> int:
     """Links of a dimension that lead to an NPU; 0 where it does not look the same from all NPUs."""
     uniform, others = uniform_links_of(dimension), dimension.size - 1
-    if uniform is None or hasattr(dimension.topology, "next_links"):
+    if uniform is None or names_routes(dimension):
         return 0
     return {"ring": min(2, others), "fully_connected": others, "switch": 1}[uniform.pattern]
 

@@ -85,7 +85,7 @@ class GarnetNetwork(Protocol):
 
 def garnet_network(topology: Topology) -> GarnetNetwork | None:
     """The network of Garnet that a dimension belongs to; None for other topologies."""
-    network = getattr(topology, "network", None)
+    network = topology.network
     return network if isinstance(network, GarnetNetwork) else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from astra_sim import InputError
 from astra_sim.fabric import UniformLinks, Wire, stripes_over_directions, uniform_links_of, wires_of
@@ -15,11 +14,7 @@ def link_count(dimension: Dimension) -> int:
     uniform = uniform_links_of(dimension)
     if uniform is not None:
         return uniform.link_count() if dimension.size > 1 else 0
-    listed = getattr(dimension.topology, "links", None)
-    if isinstance(listed, tuple):
-        return len(listed)
-    count = getattr(dimension.topology, "link_count", None)
-    return int(count()) if count is not None else 0
+    return dimension.topology.link_count() or 0
 
 
 def width_factor(dimension: Dimension) -> int:
@@ -37,9 +32,9 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
 
     Raises InputError where the topology does not say its links.
     """
-    topology: Any = dimension.topology
+    topology = dimension.topology
     size = dimension.size
-    if hasattr(topology, "queue_directions"):
+    if topology.queue_directions:
         raise InputError(f"the {topology.name} of a Garnet network has routes by queue only; expected a torus, mesh or switch for traffic")
     uniform, factor = uniform_links_of(dimension), width_factor(dimension)
     if uniform is not None:
@@ -47,9 +42,9 @@ def graph_of(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
             return 0, [], False
         links = uniform._replace(width=uniform.width * factor).wires()
         return int(uniform.pattern == "switch"), links, is_ring(uniform)
-    own, wide, long = getattr(topology, "wires", None), dimension.link_bandwidth, dimension.link_latency_ns
-    if callable(own):
-        links = [Wire(*wire) for wire in own()]
+    own, wide, long = topology.wires(), dimension.link_bandwidth, dimension.link_latency_ns
+    if own is not None:
+        links = [Wire(*wire) for wire in own]
     else:
         listed = wires_of(dimension, f"dimension of {size} NPUs")
         links = [

@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, warn
-from astra_sim.fabric import NO_WAY, Fabric, FabricLink, next_links_of, wires_of
+from astra_sim.fabric import NO_WAY, Fabric, FabricLink, dimension_graph, first_links, names_routes
 from astra_sim.network import EventNetwork, Message, MessageFigures
 from astra_sim.platform import Platform
-from astra_sim.shortest_paths import shortest_paths
-from astra_sim.turns import turns_of
 
 from astra_sim_network_roce import _core, reports
 from astra_sim_network_roce.options import RoceOptions
@@ -68,10 +66,9 @@ class RoceNetwork(EventNetwork):
         wired, fabric = self.platform.wired(), self.fabric
         dimensions, places = [], list(range(fabric.npus))
         for number, (dimension, stride) in enumerate(zip(wired.dimensions, wired.strides, strict=True)):
-            ends = [(link.source, link.target) for link in wires_of(dimension, f"dimension {number}")]
-            nodes = max([dimension.size, *(max(each) + 1 for each in ends)])
-            dimensions.append((stride, dimension.size, nodes, ends, list(turns_of(dimension.topology) or ())))
-            places += [*range(dimension.size, nodes)] * (fabric.npus // dimension.size)
+            graph = dimension_graph(dimension, f"dimension {number}")
+            dimensions.append((stride, dimension.size, graph.nodes, graph.ends, list(graph.turns or ())))
+            places += [*range(dimension.size, graph.nodes)] * (fabric.npus // dimension.size)
         inside = fabric.nodes - len(places)  # switches within NPUs
         is_switch = [False] * fabric.npus + [True] * (len(places) - fabric.npus) + [False] * inside
         return {"dimensions": dimensions, "places": places + list(range(inside)), "is_switch": is_switch}
@@ -210,23 +207,20 @@ def named_routes(options: RoceOptions, platform: Platform, fabric: Fabric) -> li
     """
     wired = platform.wired()
     wheres = [f"dimension {number}" for number in range(len(wired.dimensions))]
-    tables = [next_links_of(dimension, where) for dimension, where in zip(wired.dimensions, wheres, strict=True)]
-    if all(table is None for table in tables):
+    if not any(map(names_routes, wired.dimensions)):
         return []
+    graphs = [dimension_graph(dimension, where) for dimension, where in zip(wired.dimensions, wheres, strict=True)]
     balancing, npus = options.chosen("load_balancing"), fabric.npus
-    names = [dimension.topology.name for dimension, table in zip(wired.dimensions, tables, strict=True) if table is not None]
+    names = [dimension.topology.name for dimension in wired.dimensions if names_routes(dimension)]
     if balancing in ("valiant", "ugal"):
         raise InputError(f"load_balancing is {balancing!r}, and the topology {names[0]!r} names its routes; expected destination or ecmp")
     inside = fabric.switches - platform.fabric().switches == npus  # each NPU has a switch inside, the last nodes
     routes: list[list[int]] = [[] for _ in range(fabric.nodes * npus)]
     first_link, first_switch, host = 0, npus, len(fabric.links) - 2 * npus
-    for number, (dimension, stride, table) in enumerate(zip(wired.dimensions, wired.strides, tables, strict=True)):
-        size, links = dimension.size, wires_of(dimension, wheres[number])
-        nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
+    for number, (graph, stride) in enumerate(zip(graphs, wired.strides, strict=True)):
+        size, nodes, table = graph.size, graph.nodes, graph.named
         if table is None:
-            ends, costs = [(link.source, link.target) for link in links], [link.cost for link in links]
-            shortest, _ = shortest_paths(nodes, size, ends, wheres[number], turns_of(dimension.topology), costs)
-            table = [() if link == NO_WAY else (link,) for link in shortest]
+            table = [() if link == NO_WAY else (link,) for link in first_links(graph, wheres[number])]
         for first in (npu for npu in range(npus) if npu // stride % size == 0):
             place = [first + at * stride for at in range(size)] + [first_switch + at for at in range(nodes - size)]
             for at, node in enumerate(place):
@@ -241,7 +235,7 @@ def named_routes(options: RoceOptions, platform: Platform, fabric: Fabric) -> li
                         continue
                     entry = [first_link + link for link in table[at * size + wanted]]
                     routes[(node + fabric.switches if inside and at < size else node) * npus + npu] = entry
-            first_link, first_switch = first_link + len(links), first_switch + nodes - size
+            first_link, first_switch = first_link + len(graph.links), first_switch + nodes - size
     if inside:
         for npu in range(npus):
             for destination in range(npus):
@@ -299,7 +293,7 @@ def _one_side(fabric: Fabric) -> bool:
 
 def _within_servers(platform: Platform, fabric: Fabric) -> list[int]:
     """Switches that join the NPUs of a server, which go before others with as many links (files of SimAI)."""
-    known = getattr(platform.wired().dimensions[0].topology, "within_server", ())
+    known = platform.wired().dimensions[0].topology.within_server
     return [node for node, number in enumerate(fabric.ids) if fabric.is_switch(node) and number in known]
 
 

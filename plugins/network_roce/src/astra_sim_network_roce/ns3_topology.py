@@ -9,7 +9,7 @@ from typing import NamedTuple
 import attrs
 from astra_sim import InputError, option
 from astra_sim.files import is_whole, read_text
-from astra_sim.platform import Dimension
+from astra_sim.platform import Dimension, Topology
 from astra_sim.schedule import Peer
 
 _RATES = {"bps": 1, "b/s": 1, "Kbps": 10**3, "Kb/s": 10**3, "kbps": 10**3, "kb/s": 10**3, "Mbps": 10**6, "Mb/s": 10**6}
@@ -37,7 +37,7 @@ class FileLink(NamedTuple):
 
 
 @attrs.frozen
-class TopologyFile:
+class TopologyFile(Topology):
     """NPUs 0 to `size` - 1, switches after them, and links both ways. `node_ids` are their numbers in the file."""
 
     size: int

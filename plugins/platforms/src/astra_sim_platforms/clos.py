@@ -9,7 +9,7 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.fabric import LARGEST_FABRIC, Wire, both_ways
 from astra_sim.limits import MAX_PORTS
-from astra_sim.platform import Dimension
+from astra_sim.platform import Dimension, Topology
 from astra_sim.schedule import Peer
 
 from astra_sim_platforms.topologies import LinkOptions
@@ -50,7 +50,7 @@ class ClosOptions(LinkOptions, SwitchOptions):
 
 
 @attrs.frozen
-class Clos:
+class Clos(Topology):
     """A Clos fabric. Of everything without `planes` in its name there is as much in each plane.
 
     NPUs come in servers of `server`, and of these `shared` in a row hang on one rail, the next ones on the next. A leaf has `leaf_npus`

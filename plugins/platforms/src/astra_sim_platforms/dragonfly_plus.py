@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 from astra_sim import InputError, option
 from astra_sim.fabric import LARGEST_FABRIC, Wire, both_ways
-from astra_sim.platform import Dimension
+from astra_sim.platform import Dimension, Topology
 from astra_sim.schedule import Peer
 
 from astra_sim_platforms.topologies import LinkOptions
@@ -26,7 +26,7 @@ class DragonflyPlusOptions(LinkOptions):
 
 
 @attrs.frozen
-class DragonflyPlus:
+class DragonflyPlus(Topology):
     """A Dragonfly+ of `groups` groups. Every two groups are joined by the same number of links, which go round robin over the spines."""
 
     groups: int

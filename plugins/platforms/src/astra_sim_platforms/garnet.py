@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 from astra_sim import InputError, option
 from astra_sim.fabric import Pattern, Wire, both_ways
-from astra_sim.platform import Dimension
+from astra_sim.platform import Dimension, Topology
 from astra_sim.schedule import Peer
 
 
@@ -48,7 +48,7 @@ class GarnetNetwork:
 
 
 @attrs.frozen
-class GarnetDimension:
+class GarnetDimension(Topology):
     """One of the three dimensions of a Garnet network: separate rings for every queue, or switches that all queues share."""
 
     network: GarnetNetwork = attrs.field(repr=False)

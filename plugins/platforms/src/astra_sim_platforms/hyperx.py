@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 from astra_sim import InputError, option
 from astra_sim.fabric import LARGEST_FABRIC, Wire, both_ways
-from astra_sim.platform import Dimension
+from astra_sim.platform import Dimension, Topology
 from astra_sim.schedule import Peer
 
 from astra_sim_platforms.topologies import LinkOptions
@@ -25,7 +25,7 @@ class HyperXOptions(LinkOptions):
 
 
 @attrs.frozen
-class HyperX:
+class HyperX(Topology):
     """A HyperX: switch number in mixed radix over `sizes`, the first varying fastest."""
 
     sizes: tuple[int, ...]

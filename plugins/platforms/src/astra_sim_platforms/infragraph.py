@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.errors import suggestion
+from astra_sim.fabric import shortest_paths
 from astra_sim.files import read_text
 from astra_sim.platform import Dimension
-from astra_sim.shortest_paths import shortest_paths
 
 from astra_sim_platforms.graph import Graph, GraphLink
 from astra_sim_platforms.infragraph_file import Device, Edge, Infrastructure, Instance, Link, read_infrastructure

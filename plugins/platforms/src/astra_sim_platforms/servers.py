@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.fabric import LARGEST_FABRIC
-from astra_sim.platform import Dimension, Preset
+from astra_sim.platform import Dimension, Preset, Topology
 from astra_sim.schedule import Peer
 
 from astra_sim_platforms.clos import Clos, SwitchOptions, sized
@@ -44,7 +44,7 @@ class Links:
 
 
 @attrs.frozen
-class Servers:
+class Servers(Topology):
     """Servers of `scale_out.server` NPUs around a switch each, with NICs on a Clos fabric.
 
     Nodes after the NPUs are the switches of the servers, then NICs where they are nodes, then the switches of the Clos fabric. NICs are

@@ -14,20 +14,20 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.fabric import Wire, both_ways
-from astra_sim.platform import Dimension, Preset, bytes_per_ns
+from astra_sim.platform import Dimension, Preset, Topology, bytes_per_ns
 from astra_sim.schedule import Peer
 
 MAX_POSITIONS = 4096
 
 
 @attrs.frozen
-class Graph:
+class Graph(Topology):
     """Positions 0 to size - 1 are NPUs' routers, the following ones switches."""
 
     name: str
     size: int
     switches: int
-    links: tuple[Wire, ...] = attrs.field(repr=False)
+    edges: tuple[Wire, ...] = attrs.field(repr=False)
     symmetric: Callable[[Peer], bool] | None = attrs.field(default=None, repr=False, eq=False)
     _leaving: list[list[Wire]] = attrs.field(init=False, repr=False, eq=False)
     _rows: dict[int, list[int]] = attrs.field(factory=dict, init=False, repr=False, eq=False)
@@ -35,7 +35,7 @@ class Graph:
     @_leaving.default
     def _(self) -> list[list[Wire]]:
         leaving: list[list[Wire]] = [[] for _ in range(self.size + self.switches)]
-        for link in self.links:
+        for link in self.edges:
             leaving[link.source].append(link)
         return leaving
 
@@ -53,16 +53,16 @@ class Graph:
 
     def links_per_npu(self) -> int:
         """The links that leave the busiest NPU's router."""
-        counts = collections.Counter(link.source for link in self.links if link.source < self.size)
+        counts = collections.Counter(link.source for link in self.edges if link.source < self.size)
         return max(counts.values(), default=0)
 
     def link_count(self) -> int:
         """The number of links."""
-        return len(self.links)
+        return len(self.edges)
 
     def wires(self) -> list[Wire]:
         """The links."""
-        return list(self.links)
+        return list(self.edges)
 
     def _distances(self, source: int) -> list[int]:
         """The number of links from a node to each other node, on the route of least cost, and of these with the fewest links; -1: no route.

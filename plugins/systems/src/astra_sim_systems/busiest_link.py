@@ -13,11 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 from astra_sim import InputError
-from astra_sim.fabric import FabricLink, uniform_links_of, wires_of
+from astra_sim.fabric import FabricLink, Turns, turns_of, uniform_links_of, ways_to, wires_of
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
 from astra_sim.schedule import PeerRun
-from astra_sim.shortest_paths import ways_to
-from astra_sim.turns import Turns, turns_of
 
 from astra_sim_systems.loads import LinkLoad, Load, Loads, Way
 from astra_sim_systems.rounds import Pairs
@@ -226,8 +224,7 @@ class _Nearer:
 
 def wiring_of(dimension: Dimension) -> Wiring | None:
     """The graph of a dimension; None where it is too large to look at. Raises InputError where its topology does not say its links."""
-    count = getattr(dimension.topology, "link_count", None)
-    if count is not None and count() > MOST_LINKS:
+    if (dimension.topology.link_count() or 0) > MOST_LINKS:
         return None
     size, router_ns = dimension.size, dimension.router_latency_ns
     links = [link._replace(latency_ns=link.latency_ns + router_ns) if link.source >= size else link for link in wires_of(dimension, "auto")]
@@ -287,8 +284,7 @@ def _wiring(size: int, links: Sequence[FabricLink], turns: Sequence[int] | None)
 
 def are_switched(dimension: Dimension) -> bool:
     """Whether NPUs hang on switches alone, as far as is known."""
-    count = getattr(dimension.topology, "link_count", None)
-    if count is not None and count() > MOST_LINKS:
+    if (dimension.topology.link_count() or 0) > MOST_LINKS:
         return True  # those that count links without listing them are fabrics of switches
     try:
         return all(max(link.source, link.target) >= dimension.size for link in wires_of(dimension, "auto"))

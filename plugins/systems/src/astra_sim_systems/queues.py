@@ -71,7 +71,7 @@ class Queues:
 def _directions(logical: LogicalDimension, platform: Platform, per_dimension: int) -> Sequence[int]:
     """The direction of each queue of a dimension: what its topology says, or 1 for the first half and -1 for the others."""
     if logical.physical is not None:
-        directions: Sequence[int] = getattr(platform.dimensions[logical.physical].topology, "queue_directions", ())
+        directions = platform.dimensions[logical.physical].topology.queue_directions
         if directions:
             return directions
     return [1 if per_dimension == 1 or place < per_dimension // 2 else -1 for place in range(per_dimension)]

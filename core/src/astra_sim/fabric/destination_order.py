@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from astra_sim.fabric.topology import completed
+
 __all__ = ["Turns", "turns_of"]
 
 
 def turns_of(topology: object) -> Sequence[int] | None:
-    """The numbers by which the NPUs of a dimension take turns at equal ways; None where its topology has no method `turns()`."""
-    turns = getattr(topology, "turns", None)
-    return tuple(turns()) if callable(turns) else None
+    """The numbers by which the NPUs of a dimension take turns at equal ways; None where its topology says none."""
+    turns = completed(topology).turns()
+    return None if turns is None else tuple(turns)
 
 
 class Turns:

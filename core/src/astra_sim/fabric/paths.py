@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from astra_sim.errors import InputError
-from astra_sim.turns import Turns
+from astra_sim.fabric.destination_order import Turns
 
 NO_WAY = -1
 LARGEST_TABLE = 1 << 24
@@ -49,7 +49,7 @@ def shortest_paths(
 
     Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link, and `costs` what each adds to the
     distance (default: 1, so that distances count links). The path is a shortest one; of several, the one whose next node has the lowest
-    number, or with `turns` (a number for each destination) the one whose turn it is: see `astra_sim.turns`.
+    number, or with `turns` (a number for each destination) the one whose turn it is: see `destination_order.py`.
     Raises InputError, beginning with `where`, if there is no path from a destination to another, or there are too many nodes.
     """
     if nodes * destinations > LARGEST_TABLE:

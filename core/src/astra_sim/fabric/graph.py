@@ -1,118 +1,26 @@
-"""The fabric of a platform: its graph of NPUs, switches and links, which network backends simulate.
-
-`Platform.fabric()` makes it, and is the only source of it. A topology says which links a dimension has, in one of two ways:
-
-* `wires()`: a sequence of `Wire`s, in units of the bandwidth and latency of the dimension (`link_bandwidth`, `link_latency_ns`).
-  Ring, switch, fully connected, mesh, fat tree and dragonfly do.
-* `links()`: tuples (source, target, bandwidth in bytes/ns, latency in ns[, error rate[, cost]]) with figures of their own. Graphs from
-  files do.
-
-In both the positions of the dimension come first, nodes from its size on are switches, and a link goes one way. Links that one message uses
-side by side (`links = 18` of a switch) are one link of that many times the bandwidth; links that share messages among them are listed one
-by one. A topology may give its nodes the numbers that a file has for them in `node_ids`, and the latency of switches is that of the
-dimension (`router_latency_ns`).
-
-Routes have the least sum of costs, unless a topology names them: `next_links(node, destination)` returns the numbers (in `wires()` or
-`links()`) of the links on which a message to a position leaves a node, like the forwarding table of a switch. Of several, networks take
-the first, or one by their own rule (by a hash, at random, by queues). See `next_links_of`.
-
-Every group of NPUs that differ in one dimension alone has links and switches of its own. Nodes of the fabric are the NPUs, and then the
-switches: dimension by dimension, group by group (in the order of the first NPU of each), as the topology numbers them.
-"""
+"""The graph of a platform: NPUs, switches and links, made of what the topologies of its dimensions say."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from astra_sim.errors import InputError
-from astra_sim.shortest_paths import NO_WAY, ways_to
+from astra_sim.fabric.links import LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire
+from astra_sim.fabric.paths import NO_WAY, ways_to
 
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension, Platform
 
-__all__ = [
-    "LARGEST_COST",
-    "LARGEST_FABRIC",
-    "NO_WAY",
-    "Fabric",
-    "FabricLink",
-    "UniformLinks",
-    "Wire",
-    "both_ways",
-    "fabric_of",
-    "next_links_of",
-    "pattern_of",
-    "stripes_over_directions",
-    "uniform_links_of",
-    "wires_of",
-]
-
 LARGEST_FABRIC = 1 << 22
-LARGEST_COST = 255
-
-
-class Wire(NamedTuple):
-    """A link of a topology, one way: its ends, how many links of the dimension it is as wide as, and how many times as long.
-
-    A route minimises the sum of the costs of its links, on every network. `order` is the place of the link in an order of links: a
-    packet whose next link is not later in it changes to the next class of virtual channels. With -1, such a network finds an order itself
-    if routes could wait for each other in a circle.
-    """
-
-    source: int
-    target: int
-    width: float = 1.0
-    length: float = 1.0
-    cost: int = 1
-    order: int = -1
-
-
-def both_ways(wires: Iterable[Wire]) -> list[Wire]:
-    """Each wire and the one back, next to each other."""
-    return [each for wire in wires for each in (wire, wire._replace(source=wire.target, target=wire.source))]
-
-
-Pattern = Literal["ring", "fully_connected", "switch"]
-
-
-class UniformLinks(NamedTuple):
-    """Links that look the same from every NPU of a dimension of `size` NPUs, all of them as wide as `width` links.
-
-    A "ring" joins neighbours, and the last NPU to the first; two NPUs are joined by one pair of links. "fully_connected" joins every two
-    NPUs, a "switch" each NPU to one switch. A topology that returns this from a method `uniform_links()` lists the same links in `wires()`.
-    Networks then need not list them, nor simulate more than one position of the dimension.
-    """
-
-    pattern: Pattern
-    size: int
-    width: float = 1.0
-
-    def link_count(self) -> int:
-        """The number of links, each one way."""
-        if self.pattern == "ring":
-            return min(2, self.size - 1) * self.size
-        return (self.size - 1 if self.pattern == "fully_connected" else 2) * self.size
-
-    def wires(self) -> list[Wire]:
-        """The links. Those of a ring begin, in either direction, at the link between the first and the last position (`Wire.order`)."""
-        size, width = self.size, self.width
-        if self.pattern == "switch":
-            return both_ways(Wire(place, size, width) for place in range(size))
-        if self.pattern == "fully_connected" or size < 3:
-            return [Wire(a, b, width) for a in range(size) for b in range(size) if a != b]
-        right = (Wire(place, (place + 1) % size, width, order=(place + 1) % size) for place in range(size))
-        left = (Wire(place, (place - 1) % size, width, order=(size - place) % size) for place in range(size))
-        return [link for pair in zip(right, left, strict=True) for link in pair]
 
 
 def uniform_links_of(dimension: Dimension) -> UniformLinks | None:
-    """What the topology of a dimension says of its links in `uniform_links()`; None where it has no such method, or returns None."""
-    uniform: UniformLinks | None = getattr(dimension.topology, "uniform_links", lambda: None)()
-    return uniform
+    """What the topology of a dimension says of its links in `uniform_links()`."""
+    return dimension.topology.uniform_links()
 
 
 def pattern_of(dimension: Dimension) -> Pattern | None:
@@ -121,8 +29,7 @@ def pattern_of(dimension: Dimension) -> Pattern | None:
     None where the topology has neither. Its name says nothing.
     """
     uniform = uniform_links_of(dimension)
-    pattern: Pattern | None = getattr(dimension.topology, "pattern", None) if uniform is None else uniform.pattern
-    return pattern
+    return dimension.topology.pattern if uniform is None else uniform.pattern
 
 
 def stripes_over_directions(dimension: Dimension) -> bool:
@@ -130,30 +37,7 @@ def stripes_over_directions(dimension: Dimension) -> bool:
 
     The delay formula and the packet network follow this. The links themselves are no wider: see `Dimension.topology.wires()`.
     """
-    return getattr(dimension.topology, "both_ways", False) is True
-
-
-class FabricLink(NamedTuple):
-    """A link, one way.
-
-    Bandwidth in bytes per nanosecond, latencies in nanoseconds: `nic_latency_ns` is that of the network interface at each end that is an
-    NPU. `error_rate` is the probability that a packet is lost on the link, `dimension` the dimension of the platform that it belongs to. A
-    route minimises the sum of the `cost`s of its links.
-    """
-
-    source: int
-    target: int
-    bandwidth: float
-    latency_ns: float
-    error_rate: float = 0.0
-    dimension: int = 0
-    nic_latency_ns: float = 0.0
-    cost: int = 1
-
-    @property
-    def bits_per_s(self) -> int:
-        """The bandwidth in whole bits per second."""
-        return round(self.bandwidth * 8e9)
+    return dimension.topology.both_ways is True
 
 
 @attrs.frozen
@@ -242,12 +126,13 @@ def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
 
     A topology that says nothing of its links, and a link that cannot be, are errors.
     """
-    topology: Any = dimension.topology
-    own, listed = getattr(topology, "wires", None), getattr(topology, "links", None)
-    if callable(own):
-        links = [_of_wire(Wire(*wire), dimension) for wire in own()]
-    elif callable(listed):
-        links = [_of_entry(entry) for entry in listed()]
+    topology = dimension.topology
+    wires = topology.wires()
+    listed = topology.links() if wires is None else None
+    if wires is not None:
+        links = [_of_wire(Wire(*wire), dimension) for wire in wires]
+    elif listed is not None:
+        links = [_of_entry(entry) for entry in listed]
     else:
         raise InputError(f"{where}: topology {topology.name!r} does not say its links (it has no method wires() or links())")
     for link in links:
@@ -265,15 +150,19 @@ def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
     return links
 
 
+def names_routes(dimension: Dimension) -> bool:
+    """Whether the topology of a dimension names its routes (`next_links`)."""
+    return dimension.size > 1 and dimension.topology.next_links(0, 1) is not None
+
+
 def next_links_of(dimension: Dimension, where: str) -> list[tuple[int, ...]] | None:
     """The routes that the topology of a dimension names (`next_links`): links by node * size + destination; None where it names none.
 
     Nodes from which it names no link to a destination have an empty entry, and no route of an NPU may lead to one. Raises InputError,
     naming `where`, for a link that does not leave its node, a route that ends elsewhere, and one that comes back to a node.
     """
-    topology: Any = dimension.topology
-    named = getattr(topology, "next_links", None)
-    if not callable(named):
+    topology = dimension.topology
+    if not names_routes(dimension):
         return None
     links, size = wires_of(dimension, where), dimension.size
     nodes = max([size, *(max(link.source, link.target) + 1 for link in links)])
@@ -283,7 +172,7 @@ def next_links_of(dimension: Dimension, where: str) -> list[tuple[int, ...]] | N
         for destination in range(size):
             if node == destination:
                 continue
-            entry = table[node * size + destination] = tuple(named(node, destination))
+            entry = table[node * size + destination] = tuple(topology.next_links(node, destination) or ())
             for link in entry:
                 if not isinstance(link, int) or not 0 <= link < len(links) or links[link].source != node:
                     raise InputError(f"{text}({node}, {destination}) has {link!r}; expected numbers of links that leave node {node}")
@@ -339,7 +228,7 @@ def fabric_of(platform: Platform) -> Fabric:
                 for link in own
             ]
     ids += range(platform.npus, platform.npus + len(latencies))
-    known: Sequence[int] = getattr(platform.dimensions[0].topology, "node_ids", ())
+    known = platform.dimensions[0].topology.node_ids
     if len(platform.dimensions) == 1 and len(known) == len(ids):
         ids = list(known)
     return Fabric(platform.npus, len(latencies), tuple(links), tuple(latencies), tuple(ids))

@@ -1,0 +1,206 @@
+"""Routes of a dimension: which links lead on to a destination at least cost, and which of them a message takes.
+
+The first is a set for each node and destination, and the same for all networks. It follows from the costs of links, from the links that
+are up, and from whether NPUs forward; or from the topology, where it names its routes. The second is a rule that breaks ties, a small
+function on top of the set. Networks differ in the rule; what else they add (virtual channels, adaptive routing) is their own.
+
+Rows are made when somebody asks for a destination: a graph of many thousand NPUs costs what is used of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from astra_sim.errors import InputError
+from astra_sim.fabric.destination_order import turns_of
+from astra_sim.fabric.graph import next_links_of, wires_of
+from astra_sim.fabric.links import FabricLink
+from astra_sim.fabric.paths import NO_WAY, shortest_paths, ways_to
+
+if TYPE_CHECKING:
+    from astra_sim.platform import Dimension
+
+HostForwarding = Literal["always", "if_needed", "never"]
+"""Whether messages pass through NPUs: wherever that is cheaper, where no switches lead on, or never. Without switches NPUs forward."""
+
+NextLinkOrder = Literal["listed", "target"]
+"""The order of next links: that of the topology's list, or of the nodes they lead to (of one node: of the list)."""
+
+TieRule = Callable[[int, int, Sequence[int]], int]
+"""Of a node, a destination and the links of a set in order, two at least: the place of the link that a message takes."""
+
+
+@attrs.frozen(eq=False)
+class DimensionGraph:
+    """The graph of one group of a dimension: positions 0 to `size` - 1, then switches; links one way; what the topology says of routes.
+
+    `named` are the links by node * `size` + destination where the topology names its routes. `turns` are the numbers of its positions where
+    destinations spread by them over paths of equal cost.
+    """
+
+    size: int
+    nodes: int
+    links: tuple[FabricLink, ...] = attrs.field(repr=False)
+    named: list[tuple[int, ...]] | None = attrs.field(default=None, repr=False)
+    turns: Sequence[int] | None = attrs.field(default=None, repr=False)
+
+    @property
+    def ends(self) -> list[tuple[int, int]]:
+        """The source and target of each link."""
+        return [(link.source, link.target) for link in self.links]
+
+    def is_switch(self, node: int) -> bool:
+        """Whether a node is a switch."""
+        return node >= self.size
+
+
+def dimension_graph(dimension: Dimension, where: str) -> DimensionGraph:
+    """The graph of a dimension. Raises InputError, which begins with `where`, where its topology says no links, or impossible ones."""
+    links = wires_of(dimension, where)
+    nodes = max([dimension.size, *(max(link.source, link.target) + 1 for link in links)])
+    return DimensionGraph(dimension.size, nodes, tuple(links), next_links_of(dimension, where), turns_of(dimension.topology))
+
+
+def first_links(graph: DimensionGraph, where: str) -> list[int]:
+    """For all nodes and destinations at once, at node * `size` + destination: the link on which a message leaves (`NO_WAY`: there is none).
+
+    NPUs forward. Of several links it is that of the destination's turn, where the topology numbers destinations, and the first by target
+    where it does not; of named ones it is the first. The same as `Routes` with `tie_by_destination`, and faster where all destinations are
+    asked for. Raises InputError, which begins with `where`, where an NPU cannot reach another.
+    """
+    if graph.named is not None:
+        return [entry[0] if entry else NO_WAY for entry in graph.named]
+    links, _ = shortest_paths(graph.nodes, graph.size, graph.ends, where, graph.turns, [link.cost for link in graph.links])
+    return links
+
+
+class Routes:
+    """The routes of least cost in a graph, destination by destination.
+
+    `failed` are the numbers of links that are down: without them named routes are not followed either, as no switch follows an entry to a
+    link that is down, and the cheapest paths that are left are taken.
+    """
+
+    def __init__(
+        self,
+        graph: DimensionGraph,
+        forwarding: HostForwarding = "always",
+        order: NextLinkOrder = "target",
+        failed: Collection[int] = (),
+    ) -> None:
+        self.graph = graph
+        self._forwarding = forwarding
+        self._named = graph.named if not failed else None
+        self._leaving: list[list[int]] = [[] for _ in range(graph.nodes)]
+        self._entering: list[list[tuple[int, int, int]]] = [[] for _ in range(graph.nodes)]
+        for number, link in enumerate(graph.links):
+            if number not in failed:
+                self._leaving[link.source].append(number)
+                self._entering[link.target].append((link.source, link.cost, number))
+        if order == "target":
+            for leaving in self._leaving:
+                leaving.sort(key=lambda number: graph.links[number].target)
+        self._distances: dict[tuple[int, bool], Mapping[int, int]] = {}
+
+    def distances(self, destination: int, through_npus: bool | None = None) -> Mapping[int, int]:
+        """The cost of the cheapest route from each node that has one, nearest first. `through_npus`: whether NPUs forward.
+
+        By default NPUs forward as if no switches led on, unless they never do.
+        """
+        if through_npus is None:
+            through_npus = self._may_pass_npus()
+        key = destination, through_npus
+        if key not in self._distances:
+            graph, entering = self.graph, self._entering
+
+            def usable(node: int) -> Sequence[tuple[int, int, int]]:
+                return entering[node] if through_npus or node == destination or graph.is_switch(node) else ()
+
+            self._distances[key] = {node: cost for node, (cost, _) in ways_to(destination, usable).items()}
+        return self._distances[key]
+
+    def next_links(self, node: int, destination: int, source: int | None = None) -> list[int]:
+        """The links on which routes to a destination leave a node, in order; none at the destination, and where it cannot be reached.
+
+        `source` is where the message comes from, by which it is decided whether it passes NPUs (default: from the node).
+        """
+        if node == destination:
+            return []
+        if self._named is not None:
+            return list(self._named[node * self.graph.size + destination])
+        through_npus = self._passes_npus(node if source is None else source, destination)
+        distance, links = self.distances(destination, through_npus), self.graph.links
+        if node not in distance:
+            return []
+
+        def leads_on(link: FabricLink) -> bool:
+            # An NPU that does not forward has a distance, too: that of its own messages.
+            forwards = through_npus or link.target == destination or self.graph.is_switch(link.target)
+            return forwards and distance.get(link.target) == distance[node] - link.cost
+
+        return [number for number in self._leaving[node] if leads_on(links[number])]
+
+    def reaches(self, source: int, destination: int) -> bool:
+        """Whether there is a route."""
+        return source == destination or bool(self.next_links(source, destination))
+
+    def path(self, source: int, destination: int, tie: TieRule) -> list[int]:
+        """The links of a message's route, in order. Raises InputError where there is none."""
+        path, node = [], source
+        while node != destination:
+            links = self.next_links(node, destination, source)
+            if not links:
+                raise InputError(f"there is no route from position {source} to position {destination}")
+            path.append(links[tie(node, destination, links) if len(links) > 1 else 0])
+            node = self.graph.links[path[-1]].target
+        return path
+
+    def loads(self, pairs: Iterable[tuple[int, int]], tie: TieRule | None = None) -> Counter[int]:
+        """How many messages each link carries where one goes from each position to another: by a rule, or (None) in equal parts over all.
+
+        Raises InputError where a pair has no route.
+        """
+        carried: Counter[int] = Counter()
+        for source, destination in pairs:
+            if tie is not None:
+                carried.update(self.path(source, destination, tie))
+            else:
+                self._spread(source, destination, carried)
+        return carried
+
+    def _spread(self, source: int, destination: int, carried: Counter[int]) -> None:
+        """Add a message that every node passes on in equal parts over all links that lead on, nodes in the order of their distance."""
+        parts, waiting = {source: 1.0}, {source}
+        while waiting - {destination}:
+            node = max(waiting - {destination}, key=lambda each: (self._steps(each, destination, source), -each))
+            waiting.remove(node)
+            links = self.next_links(node, destination, source)
+            if not links:
+                raise InputError(f"there is no route from position {source} to position {destination}")
+            for number in links:
+                carried[number] += parts[node] / len(links)  # type: ignore[assignment]
+                target = self.graph.links[number].target
+                parts[target] = parts.get(target, 0.0) + parts[node] / len(links)
+                waiting.add(target)
+
+    def _steps(self, node: int, destination: int, source: int) -> int:
+        """How far a node is from a destination: by cost, or by the most links of named routes."""
+        if self._named is None:
+            return self.distances(destination, self._passes_npus(source, destination))[node]
+        if node == destination:
+            return 0
+        links = self.next_links(node, destination)
+        return 1 + max((self._steps(self.graph.links[number].target, destination, source) for number in links), default=0)
+
+    def _may_pass_npus(self) -> bool:
+        return self._forwarding != "never"
+
+    def _passes_npus(self, source: int, destination: int) -> bool:
+        """Whether a message passes NPUs: "if_needed" those alone do whose source has no route over switches."""
+        if self._forwarding != "if_needed" or self.graph.nodes == self.graph.size:
+            return self._may_pass_npus()
+        return source not in self.distances(destination, through_npus=False)
