@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import astra_sim
@@ -33,7 +34,7 @@ def network(npus: int = 2) -> Wire:
     return Wire(Platform((Dimension(Ring(npus, 2), npus, 1, 1.0, 1.0),)))
 
 
-def graph(first: list[Operation], second: list[Operation] | None = None, npus: int = 2) -> ExecutionGraph:
+def graph(first: Sequence[Operation], second: Sequence[Operation] | None = None, npus: int = 2) -> ExecutionGraph:
     others = () if second is None else (NpuProgram(second, (1,)),)
     return ExecutionGraph(first, (LogicalDimension(npus, 1, 0),), (), None, others)
 
@@ -75,7 +76,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("place", ["compute", "network"])
 def test_a_message_takes_both_overheads_and_the_network(engine: str, place: str) -> None:
-    options = {"send_overhead_ns": 30, "receive_overhead_ns": 70, "overhead_per_byte_ns": 0.5, "overhead_on": place}
+    options: dict[str, Any] = {"send_overhead_ns": 30, "receive_overhead_ns": 70, "overhead_per_byte_ns": 0.5, "overhead_on": place}
     result = run(graph([send(100)], [receive(100)]), engine, **options)
     assert result.finish_ns == (30 + 50) + (LATENCY + 2 * 100) + (70 + 50)
     assert spent(result) == {"overhead": 200, "latency": 500, "bandwidth": 200}
@@ -132,7 +133,7 @@ def test_computing_waits_for_the_message_that_comes_before(engine: str) -> None:
 
 def test_a_message_waits_for_what_its_receiver_computes_and_delays_what_comes_next(engine: str) -> None:
     # It is there after 530 ns, while NPU 1 does the first operation; its overhead comes before the second one.
-    second = [receive(), compute(800), compute(400, (1,))]
+    second: list[Operation] = [receive(), compute(800), compute(400, (1,))]
     result = run(graph([send()], second), engine, send_overhead_ns=30, receive_overhead_ns=70)
     assert result.npu_finish_ns == pytest.approx([870, 1270])
     assert spent(result) == {"compute": 1200, "processor": 70}

@@ -29,7 +29,7 @@ def check(seed: int, folder: Path) -> list[str]:
     plain = _run(experiment.options, "compiled", False)
     if not isinstance(plain, Result):
         return []
-    overheads = {
+    overheads: dict[str, Any] = {
         "send_overhead_ns": random.choice([0, 1, 100, 3000]),
         "receive_overhead_ns": random.choice([1, 100, 3000]),
         "overhead_per_byte_ns": random.choice([0.0, 0.0, 0.013]),

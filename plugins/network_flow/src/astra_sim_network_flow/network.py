@@ -96,8 +96,8 @@ class FlowNetwork(TableNetwork):
         graph = dimension_graph(dimension, f"dimension {number}")
         if graph.named and self._options.routing in ("valiant", "ugal"):
             raise InputError(
-                f"routing is {self._options.routing!r}, and the topology {dimension.topology.name!r} of dimension {number} names its routes;"
-                " expected destination, hash, first or split"
+                f"routing is {self._options.routing!r}, and the topology {dimension.topology.name!r} of dimension {number} names its"
+                " routes; expected destination, hash, first or split"
             )
         listed = [(link.source, link.target, link.bandwidth, link.latency_ns, link.cost) for link in graph.links]
         latencies = [dimension.router_latency_ns] * (graph.nodes - graph.size)
