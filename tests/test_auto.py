@@ -145,28 +145,17 @@ def test_what_is_taken_depends_on_the_fabric_and_the_size(spec: str, short: str,
 
 
 @pytest.mark.parametrize("spec", ["clos?npus=60&ports=16", "clos?npus=64&ports=16&planes=2", "hyperx?sizes=4,4&npus=4"])
-@pytest.mark.parametrize(("size", "is_believed"), [(1 << 12, True), (1 << 20, False), (1 << 28, False)])
-def test_a_formula_without_a_nic_is_not_believed_that_all_can_be_sent_at_once(spec: str, size: int, is_believed: bool) -> None:
-    """Messages to all others would take as long as one of them, which is no matter where that is longer than all of them on a link."""
-    assert (picked(spec, size) == names.ALL_AT_ONCE) == is_believed
+@pytest.mark.parametrize("size", [1 << 12, 1 << 20, 1 << 28])
+def test_a_formula_without_a_nic_is_not_believed_that_all_can_be_sent_at_once(spec: str, size: int) -> None:
+    """Messages to all others would take as long as one of them."""
+    assert picked(spec, size) != names.ALL_AT_ONCE
     assert run(spec, size).audit == []
-
-
-@pytest.mark.parametrize(
-    ("size", "expected"), [(1 << 12, names.ALL_AT_ONCE), (1 << 18, names.ALL_AT_ONCE), (1 << 20, "ring"), (1 << 24, "ring")]
-)
-def test_messages_that_are_through_their_link_while_one_is_on_its_way_can_be_sent_at_once(size: int, expected: str) -> None:
-    """72 NPUs with 900 bytes/ns each and 305 ns to any other: up to some hundred KiB wait for nothing, also by a formula."""
-    result = astra_sim.simulate(workload=f"plugin:collective?collective=all_reduce&bytes={size}", platform="plugin:gb200_nvl72")
-    first = next(chosen for chosen in result.algorithms if chosen.dimension == 0)
-    assert first.algorithm == expected
-    assert result.audit == []
 
 
 def test_what_is_picked_on_one_network_is_not_remembered_on_another() -> None:
     spec = "hyperx?sizes=4,4&npus=4"
     for network, is_direct in ((AWARE, True), ("analytical", False)) * 2:
-        assert (picked(spec, 1 << 20, network=network) == names.ALL_AT_ONCE) == is_direct
+        assert (picked(spec, 1 << 12, network=network) == names.ALL_AT_ONCE) == is_direct
 
 
 def test_all_that_choices_follow_from_is_their_content() -> None:
@@ -298,7 +287,7 @@ def test_groups_across_dimensions_are_looked_at_on_the_links_of_all() -> None:
 
 def test_many_messages_at_once_must_relieve_the_links() -> None:
     """Of more than 63, those of the others being fewer."""
-    few, many = Forecast("halving_doubling", 100.0, 50.0, 60.0, 14, 1), Forecast("direct", 50.0, 49.9, 20.0, 254, 127)
+    few, many = Forecast("halving_doubling", 100.0, 50.0, 14, 1), Forecast("direct", 50.0, 49.9, 254, 127)
     assert fastest([few, many]) is few
     assert fastest([few, attrs.evolve(many, busy_ns=40.0)]).spec == "direct"
     assert fastest([attrs.evolve(few, messages=254), many]) is many
@@ -306,7 +295,7 @@ def test_many_messages_at_once_must_relieve_the_links() -> None:
 
 
 def test_of_about_equal_times_the_fewest_messages() -> None:
-    ring, halving = Forecast("ring", 100.0, 90.0, 100.0, 15, 1), Forecast("halving_doubling", 104.0, 90.0, 100.0, 4, 1)
+    ring, halving = Forecast("ring", 100.0, 90.0, 15, 1), Forecast("halving_doubling", 104.0, 90.0, 4, 1)
     assert fastest([ring, halving]) is halving
     assert fastest([ring, attrs.evolve(halving, time_ns=106.0)]) is ring
     assert fastest([ring, attrs.evolve(ring, spec="direct", time_ns=99.0)]).spec == "direct"

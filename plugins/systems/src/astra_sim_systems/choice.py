@@ -7,8 +7,7 @@ and one for the rest (`names.without_forecast`).
 
 Of more than 64 ranks, an algorithm that sends to all others at once is taken only if its busiest link has less to carry, or the others have
 no fewer messages: a simulation takes too long for what is gained. On a network whose messages do not wait for each other, not even at the
-NIC that sends them, no time says what so many messages from one link take: there an NPU must have a link for each of them, or each must
-take so long alone that all of them are through the busiest link meanwhile.
+NIC that sends them, no time says what so many messages from one link take: there an NPU must have a link for each of them.
 """
 
 from __future__ import annotations
@@ -35,15 +34,11 @@ FEW_MESSAGES = 63
 
 @attrs.frozen
 class Forecast:
-    """What an algorithm takes for a request: its time, and what of it the busiest links need (ns); messages of a rank, and most at once.
-
-    `alone_ns` is what the messages would take that are longest on their way in each round, if none waited for another.
-    """
+    """What an algorithm takes for a request: its time, and what of it the busiest links need (ns); messages of a rank, and most at once."""
 
     spec: str
     time_ns: float
     busy_ns: float
-    alone_ns: float
     messages: int
     at_once: int
 
@@ -114,9 +109,7 @@ class Automatic(Algorithm):
         return found
 
     def _is_believed(self, made: Forecast, request: Request, loads: Loads) -> bool:
-        if self.messages_wait or request.collective is Collective.ALL_TO_ALL:
-            return True
-        return made.at_once <= loads.links_of_npu or made.busy_ns <= made.alone_ns
+        return self.messages_wait or made.at_once <= loads.links_of_npu or request.collective is Collective.ALL_TO_ALL
 
 
 def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension: int | None = None) -> Automatic:
@@ -154,7 +147,7 @@ def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_b
     rounds = rounds_of(schedule)
     if rounds is None:
         return None
-    time_ns = busy_ns = alone_ns = 0.0
+    time_ns = busy_ns = 0.0
     for sends, repeats in rounds.items():
         found = [(loads.load(each.pattern), each.bytes) for each in sends]
         known = [(load, size) for load, size in found if load is not None]
@@ -163,8 +156,7 @@ def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_b
         took, busy = _round_ns(known, repeats, held_bytes)
         time_ns += took + repeats * step_ns
         busy_ns += busy
-        alone_ns += repeats * max(load.longest.latency_ns + size * load.longest.slowest_ns_per_byte for load, size in known)
-    return Forecast(spec, time_ns, busy_ns, alone_ns, schedule.total_messages() // schedule.ranks, max(map(at_once, rounds), default=0))
+    return Forecast(spec, time_ns, busy_ns, schedule.total_messages() // schedule.ranks, max(map(at_once, rounds), default=0))
 
 
 def at_once(sends: Round) -> int:
