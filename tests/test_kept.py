@@ -247,8 +247,11 @@ def test_nothing_of_a_run_waits_for_the_collector(experiment: dict[str, Any]) ->
     gc.collect()
     gc.disable()
     try:
-        astra_sim.simulate(**experiment)
-        assert gc.collect() == 0
+        left = []
+        for _ in range(3):  # in the first one caches may still give up what tests before have put there
+            astra_sim.simulate(**experiment)
+            left.append(gc.collect())
+        assert left[-1] == 0
     finally:
         gc.enable()
 
