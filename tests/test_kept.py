@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -246,13 +247,13 @@ def test_nothing_of_a_run_waits_for_the_collector(experiment: dict[str, Any]) ->
     astra_sim.simulate(**experiment)
     gc.collect()
     gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        left = []
-        for _ in range(3):  # in the first one caches may still give up what tests before have put there
-            astra_sim.simulate(**experiment)
-            left.append(gc.collect())
-        assert left[-1] == 0
+        astra_sim.simulate(**experiment)
+        assert gc.collect() == 0, Counter(type(each).__name__ for each in gc.garbage).most_common(20)
     finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
         gc.enable()
 
 
