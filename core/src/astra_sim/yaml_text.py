@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,14 +18,7 @@ def parse_yaml(text: str, path: str, what: str, most: int = MAX_YAML_VALUES) -> 
     Raises InputError naming file and line where a key stands twice in any mapping, and where the text holds something else than a mapping,
     which is to be `what`.
     """
-    if len(text) > MAX_YAML_CHARACTERS:
-        raise InputError(f"{path}: {len(text)} characters are too many for {what}; expected at most {MAX_YAML_CHARACTERS}")
-    loader = None
-    try:
-        loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        if not isinstance(node, yaml.MappingNode):
-            raise InputError(f"{path}: not a YAML mapping; expected {what}")
+    with yaml_root(text, path, what, yaml.SafeLoader) as (loader, node):
         known: dict[int, int | None] = {}
         values = _count(node, known, path)
         if values > most:
@@ -32,6 +26,24 @@ def parse_yaml(text: str, path: str, what: str, most: int = MAX_YAML_VALUES) -> 
         for mapping in _mappings(node, set()):
             _check_keys(mapping, path)
         return dict(loader.construct_document(node))
+
+
+@contextlib.contextmanager
+def yaml_root(text: str, path: str, what: str, loader_class: Any) -> Iterator[tuple[Any, Any]]:
+    """The loader of a YAML text, of a class of PyYAML, and the node of the mapping in it.
+
+    Raises InputError naming file and line where the text is too long, no YAML, or holds something else than a mapping, which is to be
+    `what`; also for errors of YAML within the block.
+    """
+    if len(text) > MAX_YAML_CHARACTERS:
+        raise InputError(f"{path}: {len(text)} characters are too many for {what}; expected at most {MAX_YAML_CHARACTERS}")
+    loader = None
+    try:
+        loader = loader_class(text)
+        node = loader.get_single_node()
+        if not isinstance(node, yaml.MappingNode):
+            raise InputError(f"{path}: not a YAML mapping; expected {what}")
+        yield loader, node
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{path}:{line}: not YAML: {error.problem}") from None

@@ -6,41 +6,25 @@ import re
 
 import yaml  # type: ignore[import-untyped]
 from astra_sim import InputError
-from astra_sim.limits import MAX_YAML_CHARACTERS
+from astra_sim.yaml_text import yaml_root
 
-_RIGHT = "expected the ids of nodes, each with the path prefix of an algorithm's traces"
+_WHAT = "the ids of nodes, each with the path prefix of an algorithm's traces"
 
 
 def read_text_mapping(text: str, path: str) -> dict[str, str]:
     """The path prefixes by the ids of nodes, in digits. Raises InputError with the line."""
-    if len(text) > MAX_YAML_CHARACTERS:
-        raise InputError(f"{path}: {len(text)} characters are too many for ids of nodes; expected at most {MAX_YAML_CHARACTERS}")
-    loader = None
-    try:
-        loader = yaml.BaseLoader(text)
-        return _pairs(loader.get_single_node(), path)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(f"{path}:{line}: not YAML: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not YAML: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply") from None
-    finally:
-        if loader is not None:
-            loader.dispose()
+    with yaml_root(text, path, _WHAT, yaml.BaseLoader) as (_, root):
+        return _pairs(root, path)
 
 
-def _pairs(root: yaml.Node | None, path: str) -> dict[str, str]:
-    if not isinstance(root, yaml.MappingNode):
-        raise InputError(f"{path}: not a YAML mapping; {_RIGHT}")
+def _pairs(root: yaml.Node, path: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in root.value:
         where = f"{path}:{key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode) or not re.fullmatch(r"[0-9]{1,20}", key.value):
-            raise InputError(f"{where}: {getattr(key, 'value', '')!r:.80} is not the id of a node; {_RIGHT}")
+            raise InputError(f"{where}: {getattr(key, 'value', '')!r:.80} is not the id of a node; expected {_WHAT}")
         if not isinstance(value, yaml.ScalarNode) or not value.value:
-            raise InputError(f"{where}: node {key.value} has no path prefix; {_RIGHT}")
+            raise InputError(f"{where}: node {key.value} has no path prefix; expected {_WHAT}")
         id_ = str(int(key.value))
         if id_ in found:
             raise InputError(f"{where}: node {id_} is given twice")
