@@ -23,13 +23,14 @@ from astra_sim.engine import Job
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Pass, Receive, Send
 from astra_sim.layers import LayeredProgram
 from astra_sim.memory import Memory
-from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
+from astra_sim.network import Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
 from astra_sim.setup.plugins import KINDS, Plugins, shared_plugins
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, SystemSession
 from astra_sim.testing import bench, check_component
 from click.testing import CliRunner
+from support.broken_components import Post
 
 Check = Callable[..., tuple[int, str]]
 WORDS = "A component of the tests"
@@ -68,31 +69,6 @@ def fails(done: tuple[int, str], *words: str) -> None:
 
 
 # -- Networks ----------------------------------------------------------------------------------------------------------
-
-
-class Post(EventNetwork):
-    """Delivers each message 1 ns after it was sent, in order of time."""
-
-    due: list[tuple[int, int]]
-
-    def begin(self) -> int:
-        self.due = []
-        return 0
-
-    def inject(self, time: int, messages: Sequence[Message]) -> None:
-        self.due += [(self.arrival(time, message), message.number) for message in messages]
-
-    def arrival(self, time: int, message: Message) -> int:
-        return time + 1000
-
-    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
-        if not self.due or (until is not None and self.due[0][0] > until):
-            return None
-        time, number = self.due.pop(0)
-        return self.answer(time, number)
-
-    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
-        return time, [number]
 
 
 class Loses(Post):

@@ -14,6 +14,7 @@ import pytest
 from astra_sim.errors import RunError
 from astra_sim.files import FileSet
 from support import ROOT
+from support.formats import SCALE_SIM
 
 resource = pytest.importorskip("resource", reason="the size of files can be limited on POSIX only")
 
@@ -22,19 +23,7 @@ RUN = ("--workload", "plugin:collective?bytes=1048576", "--platform", RING, "--o
 TRAFFIC = ("traffic", "--platform", RING, "--rate", "0.01", "--warm-up", "10", "--period", "100", "--output")
 GENERATE = ("generate", "--model", "resnet50", "--parallel", "DATA", "--npus", "4", "--batch-per-npu", "1", "--output")
 WORKLOAD = str(ROOT / "examples" / "workloads" / "vgg16.toml")
-CFG = """[general]
-run_name = small
-[architecture_presets]
-ArrayHeight: 8
-ArrayWidth: 8
-IfmapSramSzkB: 4
-FilterSramSzkB: 4
-OfmapSramSzkB: 4
-Bandwidth: 10
-Dataflow: os
-[run_presets]
-InterfaceBandwidth: CALC
-"""
+CFG = "[general]\nrun_name = small\n" + SCALE_SIM
 COMMANDS = {
     "run": (*RUN, "out"),
     "compare": ("compare", "--set", "system.splits=1", "--set", "system.splits=2", *RUN, "out"),

@@ -21,6 +21,7 @@ from astra_sim_network_analytical import astra1_file as network_file
 from astra_sim_network_roce import ns3_config
 from astra_sim_platforms import nccl_xml
 from astra_sim_systems import astra1_file, astra2_file
+from support.formats import NETWORK_1, SYSTEM_2
 
 SYSTEM_1 = """scheduling-policy: LIFO
 endpoint-delay: 10
@@ -31,18 +32,6 @@ reduce-scatter-implementation: ring
 all-to-all-implementation: ring
 {more}
 """
-SYSTEM_2: dict[str, Any] = {
-    "preferred-dataset-splits": 1,
-    **{f"{kind}-implementation": ["ring"] for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")},
-}
-NETWORK_1: dict[str, Any] = {
-    "dimensions-count": 1,
-    "topologies-per-dim": ["Ring"],
-    "units-count": [4],
-    "links-count": [2],
-    "link-latency": [500],
-    "link-bandwidth": [50],
-}
 NETWORK_2 = """topology: [ Ring, Switch ]
 npus_count: [ 4, 2 ]
 bandwidth: [ 50.3, 25.7 ]

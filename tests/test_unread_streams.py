@@ -9,22 +9,11 @@ from pathlib import Path
 
 import pytest
 from support import ROOT
+from support.formats import SCALE_SIM
 
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 RUN = ("--workload", "plugin:collective?bytes=1048576", "--platform", RING)
-CFG = """[general]
-run_name = small
-[architecture_presets]
-ArrayHeight: 8
-ArrayWidth: 8
-IfmapSramSzkB: 4
-FilterSramSzkB: 4
-OfmapSramSzkB: 4
-Bandwidth: 10
-Dataflow: os
-[run_presets]
-InterfaceBandwidth: CALC
-"""
+CFG = "[general]\nrun_name = small\n" + SCALE_SIM
 EXPERIMENT = f'workload = "plugin:collective?bytes=1048576"\nplatform = "{RING}"\n'
 GEMMS = "m,n,k,microseconds\n" + "".join(f"{size},{size},{size},{size**3 / 2e8 + 5}\n" for size in range(512, 6144, 256))
 FILES = {

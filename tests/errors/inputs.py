@@ -23,6 +23,7 @@ from astra_sim.compute import Compute, Work
 from astra_sim.memory import Memory
 from astra_sim.setup.plugins import Plugins
 from hypothesis import strategies as st
+from support.formats import NETWORK_1
 
 WORKLOAD = """DATA
 2
@@ -45,12 +46,7 @@ collective-optimization: localBWAware
 
 NETWORK: dict[str, Any] = {
     "topology-name": "Hierarchical",
-    "dimensions-count": 1,
-    "topologies-per-dim": ["Ring"],
-    "units-count": [4],
-    "links-count": [2],
-    "link-latency": [500],
-    "link-bandwidth": [50],
+    **NETWORK_1,
     "dimension-type": ["Node"],
     "nic-latency": [0],
     "router-latency": [0],

@@ -94,7 +94,7 @@ class Warms(bench.BenchNetwork):
 
 
 class Post(EventNetwork):
-    """Delivers each message a nanosecond after it was sent."""
+    """Delivers each message 1 ns after it was sent, in order of time."""
 
     due: list[tuple[int, int]]
 
@@ -103,12 +103,18 @@ class Post(EventNetwork):
         return 0
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
-        self.due += [(time + 1000, message.number) for message in messages]
+        self.due += [(self.arrival(time, message), message.number) for message in messages]
+
+    def arrival(self, time: int, message: Message) -> int:
+        return time + 1000
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         if not self.due or (until is not None and self.due[0][0] > until):
             return None
         time, number = self.due.pop(0)
+        return self.answer(time, number)
+
+    def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         return time, [number]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
@@ -16,10 +17,10 @@ from support.roce import clos
 SYSTEM_1 = "scheduling-policy: LIFO\nendpoint-delay: 10\npreferred-dataset-splits: 4\n" + "".join(
     f"{kind}-implementation: ring\n" for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 )
-SYSTEM_2 = {"preferred-dataset-splits": 1} | {
+SYSTEM_2: dict[str, Any] = {"preferred-dataset-splits": 1} | {
     f"{kind}-implementation": ["ring"] for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 }
-NETWORK_1 = {
+NETWORK_1: dict[str, Any] = {
     "dimensions-count": 1,
     "topologies-per-dim": ["Ring"],
     "units-count": [4],
