@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +19,14 @@ from astra_sim import CollectiveProvider, InputError, Provider, hookimpl, option
 from astra_sim.engine import has_compiled
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass
 from astra_sim.layers import LayeredProgram
-from astra_sim.platform import LogicalDimension
+from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.report import result as result_module
 from astra_sim.report.audit import Finding, audit
 from astra_sim.schedule import Request, Schedule
 from astra_sim.setup.plugins import Plugins
 from astra_sim.system import ChunkPlan, SystemSession
 from astra_sim.testing.bench import BenchMemory, BenchSystem, pairwise
+from astra_sim_network_analytical.topologies import Ring
 from astra_sim_systems import kept_plans
 from support import ROOT, figures
 
@@ -254,6 +256,18 @@ def test_nothing_of_a_run_waits_for_the_collector(experiment: dict[str, Any]) ->
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.enable()
+
+
+def test_a_platform_that_nobody_has_is_gone_at_once() -> None:
+    """Caches give up platforms during later runs, where no collector is to look for them."""
+    platform = Platform((Dimension(Ring(4, 1), 4, 1, 50.0, 500.0),))
+    last = weakref.ref(platform)
+    gc.disable()
+    try:
+        del platform
+        assert last() is None
+    finally:
         gc.enable()
 
 

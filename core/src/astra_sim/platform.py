@@ -240,7 +240,8 @@ class Platform:
         What was changed is put back, for other runs may share its dimensions.
         """
         changes = []
-        for owner, where, name, value, kept in self._as_made:
+        for part, where, name, value, kept in self._as_made:
+            owner = self if part is None else part
             now = getattr(owner, name)
             if (now != kept) if type(kept) in _PLAIN else now is not value:
                 changes.append(f"{where}{name} was {kept!r} and is {now!r}")
@@ -344,9 +345,12 @@ class Platform:
 
 
 class _AsMade(NamedTuple):
-    """An attribute of a part of a platform: its owner, where that is, its name, its value, and what that held at first."""
+    """An attribute of a part of a platform: the part, where that is, its name, its value, and what that held at first.
 
-    owner: object
+    The part is None for the platform itself, which keeps these and would else wait for Python's collector.
+    """
+
+    part: object
     where: str
     name: str
     value: object
@@ -369,13 +373,14 @@ def _as_made(platform: Platform) -> Iterator[_AsMade]:
         where = f"dimension {number}: " if number < len(platform.dimensions) else "the physical dimension: "
         owners += [(dimension, where), (written(dimension.topology), f"{where}topology: ")]
     for owner, where in owners:
+        part = None if owner is platform else owner
         cls: Any = type(owner)
         names = _fields(cls)
         if names is None:
             names = tuple(name for name in getattr(owner, "__dict__", ()) if not name.startswith("_"))
         for name in names:
             value: Any = getattr(owner, name, None)
-            yield _AsMade(owner, where, name, value, value.copy() if type(value) in (list, dict, set) else value)
+            yield _AsMade(part, where, name, value, value.copy() if type(value) in (list, dict, set) else value)
 
 
 @attrs.frozen
