@@ -39,6 +39,7 @@ from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_roce.network import RoceNetwork
 from astra_sim_network_roce.options import RoceOptions
+from support.links import numbered
 from support.platforms import LINK, platform_of
 
 SPECS = [
@@ -98,10 +99,9 @@ def flow_links(platform: Platform, pair: tuple[int, int], **options: Any) -> dic
     """The ends of the links that a message takes on the flow network, with its part on each (in bytes, acknowledgements left out)."""
     network = FlowNetwork(FlowOptions(**options), platform)
     carry(network, pair, 0, 1_000_000)
-    fabric = platform.fabric()
     found: Counter[tuple[int, int]] = Counter()
-    for load in network.link_loads():
-        found[fabric.links[load.number][:2]] += load.bytes / 1_000_000  # type: ignore[assignment]
+    for load in network.links():
+        found[numbered(load, platform)] += load.bytes / 1_000_000  # type: ignore[assignment]
     return {each: part for each, part in found.items() if part > 0.01}
 
 
@@ -282,8 +282,8 @@ def test_packets_stay_within_the_sets(spec: str, options: dict[str, Any]) -> Non
     for number, pair in enumerate(some_pairs(platform)):
         carry(network, pair, number)
         now: Counter[tuple[int, int]] = Counter()
-        for link in network.link_loads():
-            now[link.source, link.sink] += link.flits
+        for link in network.links():
+            now[numbered(link, platform)] += link.bytes
         taken = +(now - before)
         before = now
         assert taken.keys() <= allowed(routes, *pair)

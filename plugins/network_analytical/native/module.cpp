@@ -1,13 +1,15 @@
 // The Python module astra_sim_network_analytical._core: the analytical networks as network function tables.
-#include <astra_sim/network.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <astra_sim/core_class.hpp>
 #include <functional>
 #include <memory>
+#include <new>
 #include <queue>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -26,57 +28,44 @@ using astra::analytical::Shape;
 
 namespace {
 
+constexpr const char* kNoDelay = "a message has no delay that can be simulated";
+
 // A network without contention: every message arrives after its delay.
-struct Network {
-  explicit Network(Formula made) : formula(std::move(made)) {
-    table.version = ASTRA_NETWORK_VERSION;
-    table.size = sizeof(table);
-    table.state = this;
-    table.delay = [](void* self, std::int32_t source, std::int32_t destination, std::int64_t bytes) {
-      return static_cast<Network*>(self)->formula.delay(source, destination, bytes);
-    };
-    table.inject = [](void* self, std::int64_t time, const astra_message* messages, std::size_t count) {
-      return static_cast<Network*>(self)->inject(time, messages, count);
-    };
-    table.advance = [](void* self, std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
-      return static_cast<Network*>(self)->advance(until, time, numbers, count);
-    };
-    table.next_event = [](void* self) {
-      const auto& heap = static_cast<Network*>(self)->under_way;
-      return heap.empty() ? ASTRA_NEVER : heap.top().first;
-    };
-    table.error = [](void*) { return "a message has no delay that can be simulated"; };
+class DelayNetwork {
+ public:
+  explicit DelayNetwork(Formula formula) : formula_(std::move(formula)) {}
+
+  std::int64_t delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) const {
+    return formula_.delay(source, destination, bytes);
   }
 
-  int inject(std::int64_t time, const astra_message* messages, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t delay = formula.delay(messages[i].source, messages[i].destination, messages[i].bytes);
-      if (delay < 0 || delay > ASTRA_NEVER - 1 - time) return -1;
-      under_way.emplace(time + delay, messages[i].number);
+  void inject(std::int64_t time, std::span<const astra_message> messages) {
+    for (const astra_message& each : messages) {
+      const std::int64_t delay = formula_.delay(each.source, each.destination, each.bytes);
+      if (delay < 0 || delay > ASTRA_NEVER - 1 - time) throw std::invalid_argument(kNoDelay);
+      under_way_.emplace(time + delay, each.number);
     }
-    return 0;
   }
 
-  int advance(std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
-    arrived.clear();
-    if (!under_way.empty() && under_way.top().first <= until) {
-      *time = under_way.top().first;
-      while (!under_way.empty() && under_way.top().first == *time) {
-        arrived.push_back(under_way.top().second);
-        under_way.pop();
-      }
-    }
-    *numbers = arrived.data();
-    *count = arrived.size();
-    return 0;
+  bool advance(std::int64_t until) {
+    delivered_.clear();
+    if (under_way_.empty() || under_way_.top().first > until) return false;
+    delivered_at_ = under_way_.top().first;
+    for (; !under_way_.empty() && under_way_.top().first == delivered_at_; under_way_.pop()) delivered_.push_back(under_way_.top().second);
+    return true;
   }
 
+  std::int64_t next_event() const { return under_way_.empty() ? ASTRA_NEVER : under_way_.top().first; }
+  std::int64_t delivered_at() const { return delivered_at_; }
+  const std::vector<std::uint64_t>& delivered() const { return delivered_; }
+
+ private:
   using Arrival = std::pair<std::int64_t, std::uint64_t>;
 
-  Formula formula;
-  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> under_way;
-  std::vector<std::uint64_t> arrived;
-  astra_network table{};
+  Formula formula_;
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> under_way_;
+  std::int64_t delivered_at_ = 0;
+  std::vector<std::uint64_t> delivered_;
 };
 
 Rounding rounding_of(int number) {
@@ -84,18 +73,9 @@ Rounding rounding_of(int number) {
   return static_cast<Rounding>(number);
 }
 
-// A capsule that owns a network, which has a table.
-template <typename Table, typename Owner>
-nb::capsule capsule_of(std::unique_ptr<Owner> network, const char* name) {
-  nb::capsule capsule(&network->table, name,
-                      [](void* pointer) noexcept { delete static_cast<Owner*>(static_cast<Table*>(pointer)->state); });
-  network.release();
-  return capsule;
-}
-
 using Row = std::tuple<std::int32_t, std::vector<std::int32_t>, double, double, double, double, double, double, double>;
 
-nb::capsule delay_table(const std::vector<Row>& rows, int rounding, bool lowest) {
+nb::object delay_table(const std::vector<Row>& rows, int rounding, bool lowest) {
   std::vector<Dimension> dimensions;
   std::int64_t npus = 1;
   for (const auto& [size, hops, bandwidth, link, nic, router, memory_latency, memory_bandwidth, memory_scale] : rows) {
@@ -106,34 +86,15 @@ nb::capsule delay_table(const std::vector<Row>& rows, int rounding, bool lowest)
     if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
     dimensions.push_back({size, hops, bandwidth, link, nic, router, memory_latency, memory_bandwidth, memory_scale});
   }
-  auto network = std::make_unique<Network>(Formula(std::move(dimensions), rounding_of(rounding), lowest));
-  return capsule_of<astra_network>(std::move(network), ASTRA_NETWORK_CAPSULE);
+  auto network = std::make_shared<DelayNetwork>(Formula(std::move(dimensions), rounding_of(rounding), lowest));
+  return nb::steal(astra::TableOwner<DelayNetwork>::capsule_of(std::move(network)));
 }
-
-// A network in which messages wait for each other.
-struct FifoNetwork {
-  explicit FifoNetwork(Fifo made) : fifo(std::move(made)) {
-    table.version = ASTRA_NETWORK_VERSION_2;
-    table.size = sizeof(table);
-    table.state = this;
-    table.inject = [](void* self, std::int64_t time, const astra_message_v2* messages, std::size_t count) {
-      return static_cast<FifoNetwork*>(self)->fifo.inject(time, messages, count);
-    };
-    table.advance = [](void* self, std::int64_t until, std::int64_t* time, const astra_delivery** deliveries, std::size_t* count) {
-      return static_cast<FifoNetwork*>(self)->fifo.advance(until, time, deliveries, count);
-    };
-    table.error = [](void* self) { return static_cast<FifoNetwork*>(self)->fifo.error(); };
-  }
-
-  Fifo fifo;
-  astra_network_v2 table{};
-};
 
 using Numbers = std::vector<std::int32_t>;
 using Links =
     std::tuple<int, std::int32_t, std::int32_t, std::vector<double>, std::vector<double>, double, double, Numbers, Numbers, Numbers>;
 
-nb::capsule fifo_table(const std::vector<Links>& rows, int rounding, bool cut_through) {
+void make_fifo(Fifo* place, const std::vector<Links>& rows, int rounding, bool cut_through) {
   std::vector<DimensionLinks> dimensions;
   std::int64_t npus = 1;
   for (const auto& [shape, size, links, bandwidth, latency, nic, router, next_links, sources, targets] : rows) {
@@ -143,24 +104,7 @@ nb::capsule fifo_table(const std::vector<Links>& rows, int rounding, bool cut_th
     if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
     dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, next_links, targets});
   }
-  auto network = std::make_unique<FifoNetwork>(Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through));
-  return capsule_of<astra_network_v2>(std::move(network), ASTRA_NETWORK_CAPSULE_V2);
-}
-
-const Fifo& fifo_of(const nb::capsule& capsule) {
-  return static_cast<FifoNetwork*>(static_cast<astra_network_v2*>(capsule.data())->state)->fifo;
-}
-
-// When the last thing happened, and the figures of all links that carried something.
-std::pair<std::int64_t, std::vector<Fifo::Figures>> fifo_figures(const nb::capsule& capsule) {
-  const Fifo& fifo = fifo_of(capsule);
-  return {fifo.now(), fifo.figures()};
-}
-
-// When the last thing happened, and what the links of each dimension carried.
-std::pair<std::int64_t, std::vector<Fifo::Totals>> fifo_totals(const nb::capsule& capsule) {
-  const Fifo& fifo = fifo_of(capsule);
-  return {fifo.now(), fifo.totals()};
+  new (place) Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through);
 }
 
 }  // namespace
@@ -170,12 +114,11 @@ NB_MODULE(_core, module) {
   module.def("delay_table", &delay_table, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("lowest"),
              "A capsule with a new table. Of each dimension: size, hops, bandwidth, latencies of link, NIC and router, memory latency, "
              "bandwidth, scale.");
-  module.def("fifo_table", &fifo_table, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("cut_through"),
-             "A capsule with a new table of links that carry one message after another. Of each dimension the fields of DimensionLinks.");
-  module.def(
-      "fifo_figures", &fifo_figures, nb::arg("capsule"),
-      "Of a table made by fifo_table: when the last thing happened (ps), and number, messages, bytes, busy ps and largest queue of links.");
-  module.def("fifo_totals", &fifo_totals, nb::arg("capsule"),
-             "Of a table made by fifo_table: when the last thing happened (ps), and bytes, busy ps and largest queue of the links of each "
-             "dimension.");
+  auto core = nb::class_<Fifo>(module, "Fifo", "Links that carry one message after another.");
+  astra::add_core_functions(core)
+      .def("__init__", &make_fifo, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("cut_through"),
+           "Of each dimension the fields of DimensionLinks.")
+      .def_prop_ro("now", &Fifo::now, "When the last thing happened (ps).")
+      .def("figures", &Fifo::figures, "Number, messages, bytes, busy ps and largest queue of all links that carried something.")
+      .def("totals", &Fifo::totals, "Bytes, busy ns and largest queue of the links of each dimension.");
 }

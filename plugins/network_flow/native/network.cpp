@@ -69,12 +69,16 @@ Network::Network(Fabric fabric, const Rules& rules)
       scale_(scale_of(fabric_, rules.bandwidth_factor)),
       shortest_trip_ns_(shortest_trip_ns(fabric_, rules.weight_bytes)),
       sharing_(capacities(fabric_, rules.bandwidth_factor, scale_)),
-      weighted_(rules.by_round_trip || rules.ack_share > 0 || rules.routing == Routing::split || rules.routing == Routing::valiant ||
+      weighted_(rules.by_round_trip() || rules.ack_share > 0 || rules.routing == Routing::split || rules.routing == Routing::valiant ||
                 rules.routing == Routing::ugal),
       figures_(index(fabric_.links())),
       loads_(rules.routing == Routing::ugal ? index(fabric_.links()) : 0) {}
 
-void Network::inject(std::int64_t at_time, std::uint64_t number, int source, int destination, std::int64_t bytes) {
+void Network::inject(std::int64_t time, std::span<const astra_message> messages) {
+  for (const astra_message& each : messages) send(time, each.number, each.source, each.destination, each.bytes);
+}
+
+void Network::send(std::int64_t at_time, std::uint64_t number, int source, int destination, std::int64_t bytes) {
   if (std::min(source, destination) < 0 || std::max(source, destination) >= fabric_.npus() || source == destination || bytes < 0) {
     throw RouteError(name_of("a message of " + std::to_string(bytes) + " bytes", source, destination) + " has no route");
   }
@@ -85,13 +89,8 @@ void Network::inject(std::int64_t at_time, std::uint64_t number, int source, int
   }
   const bool around = goes_around(source, destination);
   const double latency = rules_.latency_factor * routes_.path(source, destination, around).latency_ns * kPsPerNs;
-  const Sent sent{later(at_time, std::nearbyint(latency), "a latency"), order_++, number, bytes, source, destination, around};
-  if (bytes > 0) load(sent.source, sent.destination, around, 1);
-  if (in_order_.empty() || sent.time >= in_order_.back().time) {
-    in_order_.push_back(sent);
-  } else {
-    sent_.push(sent);
-  }
+  sent_.push({later(at_time, std::nearbyint(latency), "a latency"), 0, number, bytes, source, destination, around});
+  if (bytes > 0) load(source, destination, around, 1);
 }
 
 bool Network::goes_around(int source, int destination) {
@@ -115,34 +114,25 @@ void Network::load(int source, int destination, bool around, int sign) {
   for (const Use& use : routes_.path(source, destination, around).uses) at(loads_, use.link) += sign * use.share;
 }
 
-bool Network::next_is_in_order() const { return sent_.empty() || (!in_order_.empty() && sent_.top() > in_order_.front()); }
-
-void Network::take_next() { next_is_in_order() ? in_order_.pop_front() : sent_.pop(); }
-
 bool Network::advance(std::int64_t until) {
-  arrived.clear();
+  delivered_.forget_taken();
   while (delivered_.empty()) {
     if (!step(until)) return false;
   }
-  if (delivered_.front().first > until) return false;
-  time = delivered_.front().first;
-  while (!delivered_.empty() && delivered_.front().first == time) {
-    arrived.push_back(delivered_.front().second);
-    delivered_.pop_front();
-  }
-  if (!std::is_sorted(arrived.begin(), arrived.end())) std::sort(arrived.begin(), arrived.end());
+  if (delivered_.next_time() > until) return false;
+  delivered_.take();
   return true;
 }
 
 std::int64_t Network::next_event() {
-  if (!delivered_.empty()) return delivered_.front().first;
+  if (!delivered_.empty()) return delivered_.next_time();
   settle();
   return next_time();
 }
 
 std::int64_t Network::next_time() const {
-  if (completions_.empty() && none_sent()) return ASTRA_NEVER;
-  const std::int64_t begin = none_sent() ? ASTRA_NEVER : next_sent().time;
+  if (completions_.empty() && sent_.empty()) return ASTRA_NEVER;
+  const std::int64_t begin = sent_.empty() ? ASTRA_NEVER : sent_.next().time;
   const std::int64_t end = completions_.empty() ? ASTRA_NEVER : completions_.time();
   return std::min({begin, end, due_});
 }
@@ -153,9 +143,9 @@ bool Network::step(std::int64_t until) {
   if (next == ASTRA_NEVER || next > until) return false;
   now_ = next;
   while (!completions_.empty() && completions_.time() == now_) end(completions_.flow());
-  while (!none_sent() && next_sent().time == now_) {
-    begin(next_sent());
-    take_next();
+  while (!sent_.empty() && sent_.next().time == now_) {
+    begin(sent_.next());
+    sent_.pop();
   }
   return true;
 }
@@ -175,7 +165,7 @@ void Network::settle() {
     flow.rate = rate;
     completions_.set(number, later(now_, std::nearbyint(flow.left / std::ldexp(real(rate), -scale_) * kPsPerNs), "a message"));
   }
-  if (look_) look_();
+  interruptible_.step(now_);
 }
 
 void Network::begin(const Sent& sent) {
@@ -183,7 +173,7 @@ void Network::begin(const Sent& sent) {
   const Path& path = routes_.path(sent.source, sent.destination, sent.around);
   if (sent.bytes == 0) {
     for (const Use& use : path.uses) ++at(figures_, use.link).messages;
-    delivered_.emplace_back(now_, sent.number);
+    delivered_.add(now_, sent.number);
     return;
   }
   const std::int64_t weight = weight_of(path, sent);
@@ -210,11 +200,11 @@ void Network::end(int flow) {
   const Flow& ended = at(flows_, flow);
   load(ended.source, ended.destination, ended.around, -1);
   due_ = std::min(due_, now_ + static_cast<std::int64_t>(rules_.tolerance * real(now_ - ended.begun)));
-  delivered_.emplace_back(now_, ended.number);
+  delivered_.add(now_, ended.number);
 }
 
 std::int64_t Network::weight_of(const Path& path, const Sent& sent) const {
-  if (!rules_.by_round_trip) return weighted_ ? kFullWeight : 1;
+  if (!rules_.by_round_trip()) return weighted_ ? kFullWeight : 1;
   const double trip_ns = path.latency_ns + rules_.weight_bytes * path.ns_per_byte;
   if (!(trip_ns > 0)) {
     throw RouteError(name_of("fairness=rtt: the route", sent.source, sent.destination) +

@@ -1,17 +1,17 @@
 // Messages as flows: a message waits for the latency of its route, and then takes its share of every link until all of it has arrived.
 #pragma once
 
+#include <astra_sim/network.h>
+
+#include <astra_sim/interrupt.hpp>
 #include <cstdint>
-#include <deque>
-#include <functional>
-#include <queue>
-#include <stdexcept>
-#include <tuple>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "completions.hpp"
 #include "fabric.hpp"
+#include "queues.hpp"
 #include "routes.hpp"
 #include "rules.hpp"
 #include "sharing.hpp"
@@ -29,20 +29,21 @@ class Network {
  public:
   Network(Fabric fabric, const Rules& rules);
 
-  // A message is sent. Calls come in order of time. Raises RouteError.
-  void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes);
+  // Messages are sent. Calls come in order of time. Raises RouteError.
+  void inject(std::int64_t time, std::span<const astra_message> messages);
 
-  // Goes on to the next instant at which messages arrive, if that is not after `until`: sets `time` and `arrived`. Returns whether it is.
+  // Goes on to the next instant at which messages arrive, if that is not after `until`: returns whether it is.
   bool advance(std::int64_t until);
 
   // A time before which nothing arrives; ASTRA_NEVER where nothing is under way.
   std::int64_t next_event();
 
-  // `look` is called after rates have been computed. What it throws goes out.
-  void watch(std::function<void()> look) { look_ = std::move(look); }
+  // Who is told, now and then after rates have been computed, how far it is.
+  void watch(Watcher watcher) { interruptible_.watch(std::move(watcher)); }
 
-  std::int64_t time = 0;
-  std::vector<std::uint64_t> arrived;  // ascending
+  // What `advance` found: when, and the numbers of messages, ascending.
+  std::int64_t delivered_at() const { return delivered_.time(); }
+  const std::vector<std::uint64_t>& delivered() const { return delivered_.numbers(); }
 
   // When the last thing happened, how many flows there were, and how often rates were computed anew.
   std::int64_t now() const { return now_; }
@@ -51,16 +52,7 @@ class Network {
   const std::vector<LinkFigures>& figures() const { return figures_; }
 
  private:
-  struct Sent {
-    std::int64_t time = 0;   // when the latency is over
-    std::int64_t order = 0;  // of being sent
-    std::uint64_t number = 0;
-    std::int64_t bytes = 0;
-    int source = 0, destination = 0;
-    bool around = false;  // not on a shortest way
-
-    bool operator>(const Sent& other) const { return std::tie(time, order) > std::tie(other.time, other.order); }
-  };
+  void send(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes);
 
   // A message on its links. What was left of it at a time, since when its rate has not changed.
   struct Flow {
@@ -73,11 +65,6 @@ class Network {
     bool around = false;
   };
 
-  // The message whose latency is over next; there is one. It leaves with `take_next`.
-  const Sent& next_sent() const { return next_is_in_order() ? in_order_.front() : sent_.top(); }
-  bool next_is_in_order() const;
-  void take_next();
-  bool none_sent() const { return in_order_.empty() && sent_.empty(); }
   // Lets happen what comes next, if that is not after `until`. Returns whether it is.
   bool step(std::int64_t until);
   void settle();
@@ -101,20 +88,16 @@ class Network {
   double shortest_trip_ns_;  // whose weight is the highest
   Sharing sharing_;
   bool weighted_;  // whether flows, or the links of a flow, may have different weights
-  // Messages whose latency is not over: those that were sent in the order in which it is over, as all are where routes have the same
-  // latency, and the others.
-  std::deque<Sent> in_order_;
-  std::priority_queue<Sent, std::vector<Sent>, std::greater<>> sent_;
+  SentMessages sent_;
   std::vector<Flow> flows_;  // by the numbers that `sharing_` gives
   Completions completions_;
-  std::deque<std::pair<std::int64_t, std::uint64_t>> delivered_;  // and not told yet
-  std::vector<std::pair<int, std::int64_t>> links_;               // of the flow that begins
+  Deliveries delivered_;
+  std::vector<std::pair<int, std::int64_t>> links_;  // of the flow that begins
   std::vector<LinkFigures> figures_;
   std::vector<double> loads_;  // of each link, with ugal: messages, of which each counts as much as goes over it
-  std::function<void()> look_;
+  Interruptible<1> interruptible_;
   std::int64_t now_ = 0;
   std::int64_t due_ = 0;  // when rates are to be computed anew; ASTRA_NEVER: they hold
-  std::int64_t order_ = 0;
   std::int64_t flows_begun_ = 0;
   std::int64_t shared_ = 0;
 };
