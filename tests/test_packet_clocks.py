@@ -112,7 +112,7 @@ def test_equal_clocks_are_no_clocks(load: tuple[str, str, Messages]) -> None:
     given_all = network(PLATFORMS[platform](), **OPTIONS[options], router_clock_ps=(common,) * ROUTERS[platform])
     assert deliver(given_all, messages) == deliver(without, messages)
     assert given_all.statistics() == without.statistics()
-    assert given_all.link_loads() == without.link_loads()
+    assert given_all.links() == without.links()
 
 
 @settings(deadline=None, max_examples=60)
@@ -149,7 +149,7 @@ def test_nothing_is_lost_and_extrapolation_changes_nothing(load: tuple[str, str,
     assert deliver(slow, messages) == arrived
     slow.check()
     assert slow.statistics() == quick.statistics()
-    assert slow.link_loads() == quick.link_loads()
+    assert slow.links() == quick.links()
 
 
 @settings(deadline=None, max_examples=60)

@@ -136,7 +136,7 @@ def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequ
     made.check()
     statistics = made.statistics()
     del statistics["simulated_npus"]
-    return made, [told, statistics, made.link_loads(), made.links(), made.reports()]
+    return made, [told, statistics, made.links(), made.links(), made.reports()]
 
 
 @settings(deadline=None, max_examples=300)
@@ -235,7 +235,7 @@ def test_messages_of_some_npus_are_those_of_the_whole_network(shape: str, sent: 
         while (delivery := made.advance(None)) is not None:
             found.append(delivery)
         made.check()
-        return [found, made.link_loads()]
+        return [found, made.links()]
 
     assert told() == told(representatives=False)
 

@@ -18,6 +18,7 @@ from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
 from astra_sim_platforms.topologies import DragonflyOptions, FatTreeOptions, Graph, dragonfly, fat_tree
+from support.links import numbered
 
 WIRES = "link_bandwidth_gb_per_s=32&link_latency_ns=1"
 BANDWIDTH: dict[str, Any] = {"link_bandwidth_gb_per_s": 32.0}
@@ -32,7 +33,10 @@ def carried(spec: str, **options: Any) -> dict[tuple[int, int, int], int]:
         made.inject(0, [(number, source, destination, 1, -1)])
     while made.advance(None) is not None:
         pass
-    return {(link.dimension, link.source, link.sink): link.flits for link in made.link_loads()}
+    flits = {(link.dimension, link.source, link.target): 0 for link in platform.fabric().links}
+    for load in made.links():
+        flits[load.dimension, *numbered(load, platform)] = load.bytes // made.settings.flit_bytes
+    return flits
 
 
 @pytest.mark.parametrize("size", [3, 4, 5, 7, 8, 12])

@@ -176,7 +176,7 @@ def test_a_signal_interrupts_a_long_run_which_can_go_on(alarm: Callable[[], None
     with pytest.raises(Impatient):
         made.advance(None)
     made.check()
-    assert made.advance(made._core.clock_ps) is None
+    assert made.advance(made.core.clock_ps) is None
 
 
 def test_a_signal_interrupts_the_table_and_stays_set(alarm: Callable[[], None]) -> None:

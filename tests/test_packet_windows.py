@@ -88,7 +88,7 @@ def answers(
             pending[number + 1000] = follower
             made.inject(now + waits, [(number + 1000, *follower, -1)])
     made.check()
-    return [seen, made.statistics(), made.link_loads()]
+    return [seen, made.statistics(), made.links()]
 
 
 @settings(deadline=None, max_examples=80)
@@ -127,8 +127,8 @@ def test_threads_share_windows(fabric: str, options: str) -> None:
         while (delivery := made.advance(None)) is not None:
             arrivals.append((delivery[0], sorted(delivery[1])))
         made.check()
-        assert (made._core.shared_windows > 0) == (threads > 1)
-        seen.append((arrivals, made.statistics(), made.link_loads()))
+        assert (made.core.shared_windows > 0) == (threads > 1)
+        seen.append((arrivals, made.statistics(), made.links()))
     assert seen[1:] == seen[:1] * 2
 
 

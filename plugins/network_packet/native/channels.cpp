@@ -44,7 +44,7 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
       channels_(shape.link.size()),
       wires_(shape.link.size()),
       flits_(shape.link.size()),
-      wait_for_tail_credit_(shape.rules.wait_for_tail_credit) {
+      wait_for_tail_credit_(shape.rules.waits_for_tail_credit()) {
   auto append = [this](int c) {
     at(channels_, c).first_credit = count_of(credits_);
     credits_.resize(credits_.size() + index(link(c).vcs), shape_->rules.buffers);
@@ -61,7 +61,7 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
     }
     for (int vc = 0; vc < shape.vc_count(c); ++vc) free_vc(c, vc);
     const bool from_router = shape.is_router(channel.source);
-    const int handling = from_router ? shape.rules.credit_delay : shape.rules.interface_credit_delay;
+    const int handling = from_router ? shape.rules.credit_delay : shape.rules.interface_credit_delay();
     channel.handling = narrow<std::int32_t>(clock.cycles_of(channel.source, handling));
     const int parts = narrow<int>(at(shape.channel, c).flit_time.cycles);
     if (!shape.rules.credit_parts || parts <= 1) continue;
@@ -214,7 +214,7 @@ void Channels::snapshot(Snapshot& snapshot, const Messages& messages) {
     for (int place = 0; place < turn.count; ++place) {
       const int vc = turn.forth(place);
       const bool is_idle = has_bit(idle(c), vc);
-      if (is_idle && shape_->rules.wait_for_tail_credit && credits(c, vc) == shape_->rules.buffers) continue;
+      if (is_idle && shape_->rules.waits_for_tail_credit() && credits(c, vc) == shape_->rules.buffers) continue;
       snapshot.put(shape_->vc_index(c, place) << 1 | is_idle);
       snapshot.put(credits(c, vc));
     }

@@ -60,7 +60,7 @@ void CombinedRouters::run(int r, Cycle now, int thread) {
   const Link& link = at(links_, in);
   int distance = link.sink_port - at(router.outputs, vc.out_port).pointer;
   if (distance < 0) distance += input_ports;
-  if (link.dimension < 0 && shape_->rules.transit_first) distance += input_ports;
+  if (link.dimension < 0 && shape_->rules.transit_first()) distance += input_ports;
   scratch.requests.push_back({&vc, vc.out_port, distance});
 }
 
@@ -87,7 +87,7 @@ void CombinedRouters::run(int r, Cycle now, int thread) {
     const Request& request = at(requests, i);
     int& best = at(scratch.best, request.output);
     if (best >= 0) {
-      any_lose = shape_->rules.maximal;
+      any_lose = shape_->rules.maximal();
       at(router.outputs, request.output).chose_at = now;
       for (const InputVc* vc : {request.vc, at(requests, best).vc}) {
         const Link& input = at(links_, vc->channel);
@@ -213,7 +213,7 @@ int CombinedRouters::choose_candidate(int c, Arbiter& arbiter, const std::vector
   const std::uint64_t* const idle = channels_->idle(vc.out);
   const int lowest = next_bit(idle, vc.first_vc, vc.end_vc);
   // With bubbles, who enters a ring leaves one buffer in it free.
-  const bool enters = shape_->rules.bubble && out.ring && at(links_, in).dimension != out.dimension;
+  const bool enters = shape_->rules.bubble() && out.ring && at(links_, in).dimension != out.dimension;
   return enters && lowest >= 0 && next_bit(idle, lowest + 1, vc.end_vc) < 0 ? -1 : lowest;
 }
 

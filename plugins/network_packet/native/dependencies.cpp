@@ -46,7 +46,7 @@ void RoutingTables::each_way(int d, int r, int wanted, Visit visit) const {
   const RouterSpec& spec = at(router, r);
   if (!spec.spray.empty()) {
     for (int c : spec.spray) visit(c);
-  } else if (rules.choice == RouteChoice::first) {
+  } else if (rules.choice() == RouteChoice::first) {
     const std::uint16_t place = at(at(table_, d), r * at(sizes, d) + wanted) & kPlace;
     if (place < kNoWay) visit(spec.outputs[place]);
   } else {
@@ -56,11 +56,11 @@ void RoutingTables::each_way(int d, int r, int wanted, Visit visit) const {
 
 void RoutingTables::make_classes() {
   classes_.assign(sizes.size(), 1);
-  if (rules.vc_classes == VcClasses::none && !rules.bubble) return;
+  if (rules.vc_classes() == VcClasses::none && !rules.bubble()) return;
   for (int d = 0; d < count_of(sizes); ++d) {
     const bool ring =
         std::any_of(channel.begin(), channel.end(), [d](const ChannelSpec& spec) { return spec.dimension == d && spec.ring; });
-    if (ring && rules.bubble) continue;
+    if (ring && rules.bubble()) continue;
     if (!ring && is_folded(d)) continue;  // its ways have one link, or two by a switch
     if (!ring && !has_circle(followers(d))) continue;
     order_links(d);

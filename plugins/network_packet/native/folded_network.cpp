@@ -86,7 +86,7 @@ bool FoldedNetwork::are_alike(const std::vector<Sent>& messages) {
 
 bool FoldedNetwork::send_all(Cycle cycle) {
   const std::vector<Sent>& messages = later_.begin()->second;
-  const bool awake = shape_->rules.same_cycle;
+  const bool awake = shape_->rules.same_cycle();
   // What comes from outside finds interfaces awake or not, which is looked up in the whole network.
   if ((awake && !wake_senders_) || !are_alike(messages)) {
     part(awake ? std::vector<bool>(shape_->sizes.size()) : common_dimensions(messages), cycle);

@@ -39,7 +39,7 @@ InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels,
     entry = {link.vc_base, word, link.sink, -1, narrow<std::uint8_t>(local % 64)};
     if (!goes_straight(c)) continue;
     entry.delay = narrow<std::int16_t>(link.delay);
-    furthest = std::max<Cycle>(furthest, link.delay + std::max(1, shape.rules.switch_traversal));
+    furthest = std::max<Cycle>(furthest, link.delay + std::max(1, shape.rules.switch_traversal()));
   }
   if (furthest < 0) {  // all is queued
     std::fill(words_.begin(), words_.end(), 0);
@@ -92,7 +92,7 @@ void InputBuffers::snapshot(Snapshot& snapshot, const Messages& messages) const 
     const VcTurn& turn = snapshot.turn(c);
     for (int place = 0; place < turn.count; ++place) {
       const int number = turn.forth(place);
-      if (shape_->rules.wait_for_tail_credit && has_bit(channels_->idle(c), number)) continue;  // its last packet has left
+      if (shape_->rules.waits_for_tail_credit() && has_bit(channels_->idle(c), number)) continue;  // its last packet has left
       const InputVc& from = vc(c, number);
       if (from.state == VcState::idle && from.buffer.empty()) continue;
       snapshot.put(shape_->vc_index(c, place) | wide(from.state) << 33);

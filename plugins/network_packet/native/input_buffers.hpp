@@ -94,10 +94,10 @@ class InputBuffers {
     channels_->use_credit(out, from.out_vc);
     if (flit.tail) {
       from.state = VcState::idle;
-      if (!rules.wait_for_tail_credit) channels_->free_vc(out, from.out_vc);
+      if (!rules.waits_for_tail_credit()) channels_->free_vc(out, from.out_vc);
     }
     --from.arrived;
-    send_flit(out, flit, from.out_vc, now + rules.switch_traversal * cycle);
+    send_flit(out, flit, from.out_vc, now + rules.switch_traversal() * cycle);
     channels_->send_credit(c, narrow<std::uint16_t>(from.number), flit.tail, now + cycle);
   }
 

@@ -26,7 +26,7 @@ void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int
   message.packets = (size + rules.packet_bytes - 1) / rules.packet_bytes;
   const std::int64_t last = size - (message.packets - 1) * rules.packet_bytes;
   const auto flits = narrow<std::int32_t>((last + rules.flit_bytes - 1) / rules.flit_bytes);
-  message.last_flits = rules.full_last_packet ? rules.packet_flits : flits;
+  message.last_flits = rules.full_last_packet ? rules.packet_flits() : flits;
   message.destination = destination;
   message.created = now;
   message.ready = awake ? now : clock_->edge(unit(l), now) + clock_->cycles_of(unit(l), 1);
@@ -35,7 +35,7 @@ void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int
   Lane& lane = at(lanes_, l);
   const bool first = lane.messages.empty();
   const std::uint32_t added = messages_->add(message);
-  if (rules.in_turn && clock_->units_differ()) {
+  if (rules.in_turn() && clock_->units_differ()) {
     lane.unseen.push(added);
   } else {
     queue(lane, added);
@@ -49,7 +49,7 @@ void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int
 }
 
 void Interfaces::queue(Lane& lane, std::uint32_t number) {
-  if (shape_->rules.in_turn) {
+  if (shape_->rules.in_turn()) {
     const auto [newest, alone] = lane.newest.try_emplace(messages_->message(number).destination, number);
     if (!alone) {
       messages_->message(std::exchange(newest->second, number)).behind = number;
@@ -71,7 +71,7 @@ void Interfaces::see(int l, Cycle now) {
 bool Interfaces::awake(int l, Cycle now) const {
   const Lane& lane = at(lanes_, l);
   if (lane.worked_at == now || !lane.packets.empty()) return true;
-  return channels_->credit_usable_in(at(shape_->lane, l).out, now + shape_->rules.interface_credit_delay);
+  return channels_->credit_usable_in(at(shape_->lane, l).out, now + shape_->rules.interface_credit_delay());
 }
 
 void Interfaces::create(Cycle created, int lane, int destination, int flits) {
@@ -126,7 +126,7 @@ void Interfaces::make_packet(int l, Cycle now) {
   Lane& lane = at(lanes_, l);
   const LaneSpec& spec = at(shape_->lane, l);
   const Rules& rules = shape_->rules;
-  if (!rules.queue_ahead && !lane.packets.empty()) return;
+  if (!rules.queue_ahead() && !lane.packets.empty()) return;
   const std::uint32_t number = lane.messages.front();
   const Message& message = messages_->message(number);
   if (message.ready > now) {
@@ -146,8 +146,8 @@ void Interfaces::make_packet(int l, Cycle now) {
   lane.packets.push(messages_->make_packet(thread, number, spec.vnet, now));
   at(packet_makers_, thread) = l;
   lane.vcs.push(narrow<std::uint16_t>(vc));
-  if (message.unmade == 0 || rules.in_turn) lane.messages.pop();
-  if (rules.in_turn) {
+  if (message.unmade == 0 || rules.in_turn()) lane.messages.pop();
+  if (rules.in_turn()) {
     const std::uint32_t next = message.unmade > 0 ? number : message.behind;
     if (next != kNoMessage) {
       lane.messages.push(next);
@@ -155,13 +155,13 @@ void Interfaces::make_packet(int l, Cycle now) {
       lane.newest.erase(message.destination);
     }
   }
-  if (!lane.messages.empty() && rules.queue_ahead) wake(l, now + 1);
+  if (!lane.messages.empty() && rules.queue_ahead()) wake(l, now + 1);
 }
 
 int Interfaces::idle_from(int c, int first, int end) const {
   const std::uint64_t* const idle = channels_->idle(c);
   int vc = next_bit(idle, first, end);
-  if (shape_->rules.queue_ahead) return vc;
+  if (shape_->rules.queue_ahead()) return vc;
   while (vc >= 0 && channels_->credits(c, vc) == 0) vc = next_bit(idle, vc + 1, end);
   return vc;
 }
@@ -187,7 +187,7 @@ void Interfaces::send_flit(int l, Cycle now) {
     messages_->leave_source(clock_->thread_of(unit(l)), number, now);
     lane.packets.pop();
     lane.vcs.pop();
-    if (!shape_->rules.wait_for_tail_credit) channels_->free_vc(c, vc);
+    if (!shape_->rules.waits_for_tail_credit()) channels_->free_vc(c, vc);
   }
   if (!lane.packets.empty() || !lane.messages.empty()) wake(l, now + 1);
 }
@@ -214,7 +214,7 @@ void Interfaces::snapshot(Snapshot& snapshot) const {
 std::vector<VcTurn> Interfaces::turns() const {
   std::vector<VcTurn> found;
   for (int c = 0; c < shape_->channels(); ++c) found.push_back({0, shape_->vc_count(c)});
-  if (!shape_->rules.queue_ahead) return found;
+  if (!shape_->rules.queue_ahead()) return found;
   for (std::size_t l = 0; l < lanes_.size(); ++l) at(found, shape_->lane[l].out).first = lanes_[l].pointer;
   return found;
 }

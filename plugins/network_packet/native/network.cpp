@@ -24,7 +24,7 @@ void Network::add_domain(std::shared_ptr<const Shape> shape, const std::vector<i
     const int npu = npus.at(index(lane.node));
     places_.at(index(npu * vnets_ + lane.vnet)) = {number, lane.node};
   }
-  same_cycle_ = shape->rules.same_cycle;
+  same_cycle_ = shape->rules.same_cycle();
   int group = 0;
   while (group < count_of(groups_) && (!representatives_ || &at(groups_, group).domain->shape() != shape.get())) ++group;
   if (group == count_of(groups_)) {

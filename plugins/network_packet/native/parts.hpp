@@ -22,7 +22,7 @@ struct Parts {
         windows(of),
         clock(of, windows.routers_of_tile()),
         statistics(of.channels()),
-        messages(of.rules.packet_flits),
+        messages(of.rules.packet_flits()),
         calls(of),
         channels(of, clock, calls, statistics),
         inputs(of, clock, channels, statistics),

@@ -18,7 +18,7 @@ RouteComputation::RouteComputation(const Shape& shape, Channels& channels)
       channels_(channels),
       links_(shape.link),
       sprayed_(shape.router.size()),
-      first_(shape.rules.choice == RouteChoice::first) {
+      first_(shape.rules.choice() == RouteChoice::first) {
   for (const RouterSpec& spec : shape.router) sprays_ = sprays_ || !spec.spray.empty();
   for (std::uint64_t r = 1; r <= shape.router.size(); ++r) random_.push_back((shape.rules.seed + r) * 0x9E3779B97F4A7C15ULL);
 }
@@ -27,7 +27,7 @@ int RouteComputation::choose(int r, int only, int destination, bool several, Cyc
   const std::vector<int>& spray = at(shape_->router, r).spray;
   if (!spray.empty()) return spray[at(sprayed_, r)++ % spray.size()];
   if (first_ || !several) return only;
-  if (shape_->rules.choice == RouteChoice::adaptive) return most_free(r, destination, now);
+  if (shape_->rules.choice() == RouteChoice::adaptive) return most_free(r, destination, now);
   const std::vector<int> all = shape_->routes.next_hops(r, destination);
   return all[(next_random(at(random_, r)) >> 33) % all.size()];
 }
@@ -49,7 +49,7 @@ void RouteComputation::snapshot(Snapshot& snapshot) const {
   for (int r = 0; r < shape_->routers(); ++r) {
     const std::vector<int>& spray = at(shape_->router, r).spray;
     if (!spray.empty()) snapshot.put(wide(at(sprayed_, r) % spray.size()));
-    if (shape_->rules.choice == RouteChoice::random) snapshot.put(wide(at(random_, r)));
+    if (shape_->rules.choice() == RouteChoice::random) snapshot.put(wide(at(random_, r)));
   }
 }
 

@@ -35,42 +35,93 @@ enum class Fold : std::uint8_t {
   straight,  // none is left: the link leads there, or to the switch that does
 };
 
-struct Rules {
-  Allocation allocation = Allocation::combined;
-  VcClasses vc_classes = VcClasses::none;
-  RouteChoice choice = RouteChoice::first;
-  std::int64_t clock_ps = 1000;
-  int vnets = 1;
-  int vcs = 1;               // virtual channels of each virtual network; `finish` sets it
-  int buffers = 1;           // flits of a virtual channel
-  int router_latency = 1;    // combined: cycles from arrival to the link
-  int routing_delay = 1;     // staged: cycles of route computation
-  int switch_traversal = 1;  // cycles from switch allocation to the link
-  int credit_delay = 0;      // cycles in which a router handles a credit
-  int interface_credit_delay = 0;
-  int input_speedup = 1;
-  int queue_ahead = 1;               // an interface gives packets to all idle virtual channels, not only to one
-  bool in_turn = true;               // an interface makes packets for its destinations in turn, not of the oldest message alone
-  bool wait_for_tail_credit = true;  // a virtual channel is free again when the credit of the tail is back, not when the tail leaves
-  bool same_cycle = false;     // an interface that is at work anyway makes a packet of a message in the cycle in which it is sent (Garnet)
-  bool transit_first = false;  // combined: at an output, packets from interfaces wait for those from other routers
-  bool maximal = false;        // combined: inputs that have lost ask for other outputs in the same cycle
-  bool credit_parts = false;   // narrow links reorder parts of credits (Garnet)
-  bool speculative = false;    // staged: heads ask for the switch while they ask for a virtual channel
-  bool input_first = false;    // staged: separable input-first allocators in place of iSLIP
-  bool cut_through = false;    // a head leaves only if the next buffer has room for the whole packet
-  bool bubble = false;         // entering a ring takes two idle virtual channels
-  // Staged: requests of heads that speculate have an allocator of their own, and get what the others leave.
-  bool separate_speculation = false;
-  int packet_flits = 1;
-  std::int64_t packet_bytes = 1;
-  std::int64_t flit_bytes = 1;
-  bool full_last_packet = true;
-  bool extrapolate = true;  // pass over periods in which the same happens again
-  bool windows = true;      // a tile of routers runs by itself as long as links allow
-  int threads = 1;          // that run tiles at the same time, at most;
-  bool when_long = false;   // but not before the run has turned out to be long
-  std::uint64_t seed = 1;
+enum class Preset { standard, garnet, booksim };
+enum class Arbitration { round_robin, transit_first };
+enum class Matching { single, maximal };
+enum class InterfaceOrder { round_robin, oldest };
+enum class FlowControl { wormhole, cut_through };
+enum class Routing { dimension_order, adaptive };
+enum class DeadlockFreedom { none, dateline, bubble };
+enum class SpeculativeAllocator { shared, separate };
+enum class Allocator { islip, separable_input_first };
+
+// How routers work: options with the values of the preset.
+struct RouterRules {
+  Allocation allocation;
+  Arbitration arbitration;  // combined
+  Matching matching;        // combined
+  FlowControl flow_control;
+  Routing routing;
+  DeadlockFreedom deadlock_freedom;
+  bool wait_for_tail_credit;  // staged
+  bool speculative;           // staged: heads ask for the switch while they ask for a virtual channel
+  SpeculativeAllocator speculative_allocator;
+  Allocator allocator;  // staged
+  int buffers;          // flits of a virtual channel
+  int router_latency;   // combined: cycles from arrival to the link
+  int routing_delay;    // staged: cycles of route computation
+  int credit_delay;     // cycles in which a router handles a credit
+  int input_speedup;
+};
+
+// What messages are cut into, and how interfaces do that: options, and what the platform adds to them.
+struct InterfaceRules {
+  Preset preset;
+  InterfaceOrder interface_order;
+  std::int64_t packet_bytes;
+  std::int64_t flit_bytes;
+  bool full_last_packet;
+  std::int64_t clock_ps;
+  int vnets;
+  int vcs;            // virtual channels of each virtual network; `finish` of a shape sets it
+  bool credit_parts;  // links are those of Garnet's topologies: one way, and narrow ones reorder parts of credits
+};
+
+// How a network is simulated, which changes no answer but for the seed of random routes.
+struct RunRules {
+  bool extrapolate;  // pass over periods in which the same happens again
+  bool windows;      // a tile of routers runs by itself as long as links allow
+  std::uint64_t seed;
+  int threads;     // that run tiles at the same time, at most;
+  bool when_long;  // but not before the run has turned out to be long
+};
+
+// All rules, and what follows from them. Defaults are those of the options class alone.
+struct Rules : RouterRules, InterfaceRules, RunRules {
+  bool staged() const { return allocation == Allocation::staged; }
+  // On a one-way ring, choosing a half of the virtual channels at entry would not break the circle of waiting.
+  VcClasses vc_classes() const {
+    if (deadlock_freedom != DeadlockFreedom::dateline) return VcClasses::none;
+    return staged() && !credit_parts ? VcClasses::at_entry : VcClasses::at_crossing;
+  }
+  RouteChoice choice() const {
+    if (routing == Routing::adaptive) return RouteChoice::adaptive;
+    return staged() ? RouteChoice::random : RouteChoice::first;
+  }
+  int packet_flits() const { return narrow<int>((packet_bytes + flit_bytes - 1) / flit_bytes); }
+  // Cycles from switch allocation to the link.
+  int switch_traversal() const { return staged() ? 2 : 1; }
+  int interface_credit_delay() const { return staged() ? 0 : 1; }
+  // An interface gives packets to all idle virtual channels, not only to one.
+  bool queue_ahead() const { return !staged(); }
+  // An interface makes packets for its destinations in turn, not of the oldest message alone.
+  bool in_turn() const { return interface_order == InterfaceOrder::round_robin; }
+  // At an output, packets from interfaces wait for those from other routers.
+  bool transit_first() const { return arbitration == Arbitration::transit_first; }
+  // Inputs that have lost ask for other outputs in the same cycle.
+  bool maximal() const { return matching == Matching::maximal; }
+  // A virtual channel is free again when the credit of the tail is back, not when the tail leaves.
+  bool waits_for_tail_credit() const { return !staged() || wait_for_tail_credit; }
+  // An interface that is at work anyway makes a packet of a message in the cycle in which it is sent.
+  bool same_cycle() const { return preset == Preset::garnet; }
+  // Requests of heads that speculate have an allocator of their own, and get what the others leave.
+  bool separate_speculation() const { return speculative_allocator == SpeculativeAllocator::separate; }
+  // Separable input-first allocators in place of iSLIP.
+  bool input_first() const { return allocator == Allocator::separable_input_first; }
+  // A head leaves only if the next buffer has room for the whole packet.
+  bool cut_through() const { return flow_control == FlowControl::cut_through; }
+  // Entering a ring takes two idle virtual channels.
+  bool bubble() const { return deadlock_freedom == DeadlockFreedom::bubble; }
 };
 
 // A span of time: whole cycles, and picoseconds less than a cycle.

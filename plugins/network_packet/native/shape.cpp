@@ -70,12 +70,12 @@ void Shape::make_routes() {
 }
 
 Cycle Shape::handling() const {
-  return rules.router_latency + rules.switch_traversal + rules.routing_delay + rules.credit_delay + rules.interface_credit_delay;
+  return rules.router_latency + rules.switch_traversal() + rules.routing_delay + rules.credit_delay + rules.interface_credit_delay();
 }
 
 void Shape::finish(int vcs) {
   for (int classes : vc_classes()) {
-    if (rules.vc_classes != VcClasses::none && classes > vcs) throw std::invalid_argument("there are more classes than virtual channels");
+    if (rules.vc_classes() != VcClasses::none && classes > vcs) throw std::invalid_argument("there are more classes than virtual channels");
   }
   std::int64_t of_link = 0;
   std::int64_t in_all = 0;
@@ -129,7 +129,7 @@ void Shape::make_links() {
     made.source_port = narrow<std::uint16_t>(spec.source_port);
     made.sink_port = narrow<std::uint16_t>(spec.sink_port);
     made.first_vnet = narrow<std::uint16_t>(spec.first_vnet);
-    if (spec.dimension >= 0 && rules.vc_classes != VcClasses::none) made.classes = narrow<std::uint8_t>(at(vc_classes(), spec.dimension));
+    if (spec.dimension >= 0 && rules.vc_classes() != VcClasses::none) made.classes = narrow<std::uint8_t>(at(vc_classes(), spec.dimension));
     made.ring = spec.ring;
     made.fold = spec.fold;
     made.source_port_varies = spec.source_port_varies;
@@ -162,7 +162,7 @@ bool Shape::way_is_alike(int source, int destination, int d) const {
   if (routes.folded_channel(d, at(node_router, source), offset) < 0) return false;
   const bool neighbour = offset == 1 || offset == at(sizes, d) - 1;
   // With classes, who goes further crosses the dateline, or does not.
-  return at(vc_classes(), d) == 1 || (neighbour && rules.vc_classes == VcClasses::at_crossing);
+  return at(vc_classes(), d) == 1 || (neighbour && rules.vc_classes() == VcClasses::at_crossing);
 }
 
 bool Shape::ways_are_alike(int source, int destination, int vnet) const {
@@ -183,7 +183,7 @@ bool Shape::ways_are_alike(int source, int destination, int vnet) const {
 int Shape::next_of_classes(int in, int out, int node, int before) const {
   const Link& way = at(link, out);
   const bool enters = at(link, in).dimension != way.dimension;
-  const bool at_entry = way.ring && rules.vc_classes == VcClasses::at_entry;
+  const bool at_entry = way.ring && rules.vc_classes() == VcClasses::at_entry;
   if (!at_entry) return enters ? 0 : before + (at(channel, out).order <= at(channel, in).order);
   if (!enters) return before;
   return routes.position(node, way.dimension) < at(at(router, way.source).coordinates, way.dimension);

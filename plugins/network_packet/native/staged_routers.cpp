@@ -109,7 +109,7 @@ template <class Words>
     const std::uint64_t output = 1ULL << (vc.out_port & 63);
     several |= wanted & output;
     wanted |= output;
-    if (rules_->wait_for_tail_credit) channels_->take_credits(vc.out, r.now);
+    if (rules_->waits_for_tail_credit()) channels_->take_credits(vc.out, r.now);
   });
   if (wanted == 0) return false;
   if (several != 0 && shape_->is_folded()) {
@@ -164,7 +164,7 @@ template <class Words>
 
 [[gnu::always_inline]] inline bool StagedRouters::has_room(const InputVc& vc) const {
   int needed = 1;
-  if (rules_->cut_through) {
+  if (rules_->cut_through()) {
     const Flit& flit = vc.buffer.front();
     if (flit.head) needed = messages_->packet(flit.packet).flits;
   }
@@ -209,7 +209,7 @@ template <class Words>
 
 template <class Words>
 [[gnu::noinline]] void StagedRouters::ask_speculatively(Running<Words> r) {
-  const bool shared = !rules_->separate_speculation;
+  const bool shared = !rules_->separate_speculation();
   Matcher& asks = shared ? r.scratch.asks : r.scratch.speculative;
   if (!shared) asks.begin(r.speculative);
   r.each(kAllocating, [&](int local) {
@@ -217,7 +217,7 @@ template <class Words>
     channels_->take_credits(vc.out, r.now);
     for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
       if (!has_bit(channels_->idle(vc.out), out_vc) || channels_->credits(vc.out, out_vc) == 0) continue;
-      if (!shared || !rules_->input_first || asks.comes_last(input_of_switch(vc))) ask_for_switch(r, local, vc, asks);
+      if (!shared || !rules_->input_first() || asks.comes_last(input_of_switch(vc))) ask_for_switch(r, local, vc, asks);
       break;
     }
   });

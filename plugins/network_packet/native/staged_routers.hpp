@@ -33,7 +33,7 @@ class StagedRouters {
   void run(int router, Cycle now, int thread);
   void receive(int c, const Flit& flit, Cycle now);
 
-  void employ(int threads) { scratch_.resize(index(threads), Scratch(rules_->input_first)); }
+  void employ(int threads) { scratch_.resize(index(threads), Scratch(rules_->input_first())); }
 
   void snapshot(Snapshot& snapshot) const;
   void shift(Cycle later);

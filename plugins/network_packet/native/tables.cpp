@@ -95,7 +95,7 @@ bool RoutingTables::kept_ways_are_whole() const {
       continue;
     const bool parts =
         std::any_of(channel.begin(), channel.end(), [d](const ChannelSpec& spec) { return spec.dimension == d && spec.flit_time.ps != 0; });
-    if (parts || rules.choice == RouteChoice::random) return false;
+    if (parts || rules.choice() == RouteChoice::random) return false;
   }
   return true;
 }

@@ -72,9 +72,7 @@ int Traffic::destination(int source) {
   if (fixed >= 0) return fixed;
   const int nodes = count_of(options_.target);
   if (options_.hot_share > 0 && uniform() < options_.hot_share) return options_.hot_node;
-  if (options_.to_self) return draw(nodes);
-  const int drawn = draw(nodes - 1);
-  return drawn < source ? drawn : drawn + 1;
+  return draw(nodes);
 }
 
 // The measured period in which a time falls, or -1.

@@ -18,17 +18,17 @@ class Shape;
 // By source, the destinations of its packets: one, or several of which one is drawn. `always` is the share of packets that go to the first
 // (hot spot) before one is drawn.
 struct TrafficOptions {
-  double rate = 0.1;  // flits per node and cycle
-  int packet_flits = 1;
-  Cycle warm_up = 1000;
-  Cycle period = 1000;
-  int periods = 3;
-  Cycle drain_limit = 100000;
-  std::uint64_t seed = 1;
+  int packet_flits;
+  Cycle warm_up;
+  Cycle period;
+  int periods;
+  Cycle drain_limit;
+  std::uint64_t seed;
+  double hot_share;  // of packets that are drawn
+  int hot_node;
+
+  double rate;              // flits per node and cycle
   std::vector<int> target;  // by source: destination, -1: drawn from all nodes
-  double hot_share = 0.0;   // of packets that are drawn
-  int hot_node = 0;
-  bool to_self = true;  // drawn destinations may be the source
 };
 
 struct PeriodFigures {

@@ -18,7 +18,7 @@ Cycle latency(const Shape& shape, int c) {
 
 Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.routers()) {
   const Rules& rules = shape.rules;
-  if (!rules.windows || !shape.divider.empty() || rules.same_cycle || rules.credit_parts || shape.is_folded()) return;
+  if (!rules.windows || !shape.divider.empty() || rules.same_cycle() || rules.credit_parts || shape.is_folded()) return;
   Cycle least_link = kNever;
   Cycle least_lane = kNever;
   for (int c = 0; c < shape.channels(); ++c) {
@@ -27,7 +27,7 @@ Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.rou
   }
   if (least_link == kNever) return;
   // Flits leave behind the crossbar, credits in the next cycle.
-  const Cycle length = least_link + std::min(rules.switch_traversal, 1 + rules.credit_delay);
+  const Cycle length = least_link + std::min(rules.switch_traversal(), 1 + rules.credit_delay);
   const int threads = std::min(rules.threads, shape.routers());
   if (length >= kShortest) {
     routers_of_tile_ = std::min(kRoutersOfTile, shape.routers() / threads);
@@ -37,8 +37,8 @@ Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.rou
   tiles_ = routers_of_tile_ < shape.routers();
   if (!tiles_) return;
   length_ = length;
-  link_ = least_link + rules.switch_traversal + (rules.allocation == Allocation::combined ? rules.router_latency - 1 : 0);
-  one_way_ = rules.choice == RouteChoice::first &&
+  link_ = least_link + rules.switch_traversal() + (rules.allocation == Allocation::combined ? rules.router_latency - 1 : 0);
+  one_way_ = rules.choice() == RouteChoice::first &&
              std::all_of(shape.router.begin(), shape.router.end(), [](const RouterSpec& spec) { return spec.spray.empty(); });
   interface_ = 1 + 2 * least_lane + link_ - least_link;
 }
