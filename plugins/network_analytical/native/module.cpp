@@ -1,13 +1,16 @@
 // The Python module astra_sim_network_analytical._core: the analytical networks as network function tables.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <astra_sim/core_class.hpp>
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <queue>
 #include <span>
 #include <stdexcept>
@@ -25,6 +28,7 @@ using astra::analytical::Formula;
 using astra::analytical::LinkMap;
 using astra::analytical::Rounding;
 using astra::analytical::Shape;
+using astra::fabric::DestinationRoutes;
 
 namespace {
 
@@ -90,19 +94,32 @@ nb::object delay_table(const std::vector<Row>& rows, int rounding, bool lowest) 
   return nb::steal(astra::TableOwner<DelayNetwork>::capsule_of(std::move(network)));
 }
 
-using Numbers = std::vector<std::int32_t>;
-using Links =
-    std::tuple<int, std::int32_t, std::int32_t, std::vector<double>, std::vector<double>, double, double, Numbers, Numbers, Numbers>;
+// A graph that lists its links: nodes, source, target and cost of links, numbers of destinations, and links that are named.
+using Numbers = std::vector<int>;
+using Graph = std::tuple<int, std::vector<std::tuple<int, int, int>>, Numbers, std::vector<Numbers>>;
+using Links = std::tuple<int, std::int32_t, std::int32_t, std::vector<double>, std::vector<double>, double, double, std::optional<Graph>>;
+
+std::unique_ptr<DestinationRoutes> routes_of(std::int32_t size, const Graph& graph) {
+  const auto& [nodes, ends, numbers, named] = graph;
+  std::vector<astra::fabric::Link> links;
+  for (const auto& [source, target, cost] : ends) {
+    if (std::min(source, target) < 0 || std::max(source, target) >= nodes || cost < 1)
+      throw std::invalid_argument("links that do not fit a dimension");
+    links.push_back({source, target, cost});
+  }
+  return std::make_unique<DestinationRoutes>(nodes, size, links, numbers, named);
+}
 
 void make_fifo(Fifo* place, const std::vector<Links>& rows, int rounding, bool cut_through) {
   std::vector<DimensionLinks> dimensions;
   std::int64_t npus = 1;
-  for (const auto& [shape, size, links, bandwidth, latency, nic, router, next_links, sources, targets] : rows) {
-    if (size < 1 || shape < 0 || shape > 3 || bandwidth.empty() || latency.empty())
+  for (const auto& [shape, size, links, bandwidth, latency, nic, router, graph] : rows) {
+    if (size < 1 || shape < 0 || shape > 3 || bandwidth.empty() || latency.empty() || graph.has_value() != (shape == 3))
       throw std::invalid_argument("links that do not fit a dimension");
     npus *= size;
     if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
-    dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, next_links, targets});
+    auto routes = graph ? routes_of(size, *graph) : nullptr;
+    dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, std::move(routes)});
   }
   new (place) Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through);
 }

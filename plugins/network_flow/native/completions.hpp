@@ -2,11 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <astra_sim/index.hpp>
 #include <cstdint>
 #include <utility>
 #include <vector>
-
-#include "index.hpp"
 
 namespace astra::flow {
 

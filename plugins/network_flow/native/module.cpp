@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "index.hpp"
 #include "network.hpp"
 #include "sharing.hpp"
 

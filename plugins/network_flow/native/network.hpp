@@ -28,6 +28,8 @@ struct LinkFigures {
 class Network {
  public:
   Network(Fabric fabric, const Rules& rules);
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
 
   // Messages are sent. Calls come in order of time. Raises RouteError.
   void inject(std::int64_t time, std::span<const astra_message> messages);

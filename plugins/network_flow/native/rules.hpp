@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <astra_sim/fabric/routes.hpp>
 #include <astra_sim/fields.hpp>
 #include <cstdint>
 #include <tuple>
@@ -12,15 +13,12 @@ namespace astra::flow {
 // to NPUs (Valiant and Brebner, STOC 1981); with ugal it does that or goes as with split (Singh, Stanford 2005).
 enum class Routing { hash, destination, first, split, valiant, ugal };
 
-// Whether messages may pass through NPUs on their way.
-enum class Forwarding { if_needed, always, never };
-
 // What flows weigh where they share a link: all the same, or each one over its round trip time.
 enum class Fairness { equal, rtt };
 
 struct Rules {
   Routing routing;
-  Forwarding npus_forward;
+  fabric::HostForwarding npus_forward;
   Fairness fairness;
   std::uint64_t seed;
   double bandwidth_factor;
@@ -40,7 +38,7 @@ namespace astra {
 template <>
 inline constexpr auto names<flow::Routing> = std::array{"hash", "destination", "first", "split", "valiant", "ugal"};
 template <>
-inline constexpr auto names<flow::Forwarding> = std::array{"if_needed", "always", "never"};
+inline constexpr auto names<fabric::HostForwarding> = std::array{"if_needed", "always", "never"};
 template <>
 inline constexpr auto names<flow::Fairness> = std::array{"equal", "rtt"};
 

@@ -35,7 +35,17 @@ from astra_sim.fabric.graph import (
 )
 from astra_sim.fabric.links import LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire, both_ways
 from astra_sim.fabric.paths import NO_WAY, shortest_paths, ways_to
-from astra_sim.fabric.routes import DimensionGraph, HostForwarding, NextLinkOrder, Routes, TieRule, dimension_graph, first_links
+from astra_sim.fabric.routes import (
+    DestinationRoutes,
+    DimensionGraph,
+    HostForwarding,
+    NextLinkOrder,
+    Routes,
+    TieRule,
+    check_connected,
+    dimension_graph,
+    first_links,
+)
 from astra_sim.fabric.ties import tie_by_destination, tie_by_hash, tie_first
 from astra_sim.fabric.topology import Topology, completed
 
@@ -43,6 +53,7 @@ __all__ = [
     "LARGEST_COST",
     "LARGEST_FABRIC",
     "NO_WAY",
+    "DestinationRoutes",
     "DimensionGraph",
     "Fabric",
     "FabricLink",
@@ -56,6 +67,7 @@ __all__ = [
     "UniformLinks",
     "Wire",
     "both_ways",
+    "check_connected",
     "completed",
     "dimension_graph",
     "fabric_of",

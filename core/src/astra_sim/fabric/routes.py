@@ -20,6 +20,7 @@ from astra_sim.fabric.destination_order import turns_of
 from astra_sim.fabric.graph import next_links_of, wires_of
 from astra_sim.fabric.links import FabricLink
 from astra_sim.fabric.paths import NO_WAY, shortest_paths, ways_to
+from astra_sim.fabric.ties import tie_by_destination
 
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension
@@ -78,6 +79,35 @@ def first_links(graph: DimensionGraph, where: str) -> list[int]:
     return links
 
 
+def check_connected(graph: DimensionGraph, where: str) -> None:
+    """Raise InputError, which begins with `where`, where an NPU cannot reach another, even through NPUs."""
+    forwards, back = (_reached(graph, back) for back in (False, True))
+    if all(node in forwards and node in back for node in range(graph.size)):
+        return  # over NPU 0 all reach all
+    routes = Routes(graph)
+    for destination in range(graph.size):
+        source = next((npu for npu in range(graph.size) if npu not in routes.distances(destination)), None)
+        if source is not None:
+            raise InputError(f"{where}: there is no route from NPU {source} to NPU {destination}")
+
+
+def _reached(graph: DimensionGraph, back: bool) -> set[int]:
+    """The nodes that can be reached from NPU 0, or from which it can be reached."""
+    onwards: dict[int, list[int]] = {}
+    for link in graph.links:
+        source, target = (link.target, link.source) if back else (link.source, link.target)
+        onwards.setdefault(source, []).append(target)
+    reached, waiting = {0}, [0]
+    while waiting:
+        fresh = [node for node in onwards.get(waiting.pop(), ()) if node not in reached]
+        reached.update(fresh)
+        waiting += fresh
+    return reached
+
+
+_MOST_DISTANCES = 1 << 22
+
+
 class Routes:
     """The routes of least cost in a graph, destination by destination.
 
@@ -120,6 +150,8 @@ class Routes:
             def usable(node: int) -> Sequence[tuple[int, int, int]]:
                 return entering[node] if through_npus or node == destination or graph.is_switch(node) else ()
 
+            if len(self._distances) * graph.nodes > _MOST_DISTANCES:  # what is cached of a large graph is bounded
+                self._distances.clear()
             self._distances[key] = {node: cost for node, (cost, _) in ways_to(destination, usable).items()}
         return self._distances[key]
 
@@ -204,3 +236,21 @@ class Routes:
         if self._forwarding != "if_needed" or self.graph.nodes == self.graph.size:
             return self._may_pass_npus()
         return source not in self.distances(destination, through_npus=False)
+
+
+class DestinationRoutes:
+    """One link for each node and destination, that of `tie_by_destination`, where NPUs forward. Links are found when first asked for."""
+
+    def __init__(self, graph: DimensionGraph) -> None:
+        self._size = graph.size
+        self._routes, self._tie = Routes(graph), tie_by_destination(graph)
+        self._links: dict[int, int] = {}
+
+    def next_link(self, node: int, destination: int) -> int:
+        """The link on which a message leaves a node for a position; `NO_WAY`: there is none."""
+        key = node * self._size + destination
+        link = self._links.get(key)
+        if link is None:
+            links = self._routes.next_links(node, destination) or [NO_WAY]
+            link = self._links[key] = links[self._tie(node, destination, links) if len(links) > 1 else 0]
+        return link

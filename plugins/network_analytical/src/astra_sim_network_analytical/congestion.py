@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError
 from astra_sim.function_table import CompiledNetwork
@@ -225,7 +224,7 @@ class CompiledFifoNetwork(CompiledNetwork["Fifo"]):
         self._options = options
         self._map = link_map
         self.held_bytes = _held_bytes(options)
-        self._rows = [attrs.astuple(links, recurse=False) for links in link_map.dimensions]
+        self._rows = [links.row() for links in link_map.dimensions]
 
     def make_core(self) -> Fifo:
         """The links of a run."""

@@ -1,15 +1,9 @@
-// Indexing by number, and conversions between kinds of numbers.
-//
-// Links, nodes and flows are numbered by `int`; containers are indexed by `std::size_t`.
+// Indexing by number: things are numbered by `int`, containers are indexed by `std::size_t` (C++20).
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
-namespace astra::flow {
-
-// Exact sums and products of shares of links.
-__extension__ using Wide = __int128;
+namespace astra {
 
 // A number that is not below 0, as an index or a size.
 template <class Number>
@@ -19,7 +13,7 @@ constexpr std::size_t index(Number number) {
 
 // The element of a container with that number.
 template <class Container, class Number>
-decltype(auto) at(Container& container, Number number) {
+constexpr decltype(auto) at(Container& container, Number number) {
   return container[index(number)];
 }
 
@@ -35,4 +29,4 @@ constexpr double real(Number number) {
   return static_cast<double>(number);
 }
 
-}  // namespace astra::flow
+}  // namespace astra
