@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections import Counter
 from collections.abc import Iterator
@@ -296,9 +294,9 @@ def roce_links(platform: Platform, pair: tuple[int, int], balancing: str) -> Ite
     network = RoceNetwork(RoceOptions(load_balancing=balancing), platform)
     network.begin()
     carry(network, pair, 0, 20_000)
-    for row in csv.DictReader(io.StringIO(network.reports()["links.csv"])):
-        if int(row["bytes"]) > 4_000:
-            yield int(row["source"]), int(row["sink"])
+    for load in network.links():
+        if load.bytes > 4_000:
+            yield numbered(load, platform)
 
 
 @pytest.mark.parametrize("balancing", ["destination", "ecmp"])

@@ -236,7 +236,8 @@ def test_connections_are_spread_over_equal_ways() -> None:
 
 
 def simulate(size: int = 1 << 20, network: str = "plugin:ns3", **options: Any) -> astra_sim.Result:
-    return astra_sim.simulate(workload=f"plugin:collective?collective=all_reduce&bytes={size}", platform=RING, network=network, **options)
+    workload, ring = f"plugin:collective?collective=all_reduce&bytes={size}", ["system.all_reduce=ring"]
+    return astra_sim.simulate(workload=workload, platform=RING, network=network, set=ring, **options)
 
 
 @built
