@@ -10,11 +10,11 @@
 #include <astra_sim/interrupt.hpp>
 #include <optional>
 
-#include "folded_network.hpp"
-#include "index.hpp"
-#include "network.hpp"
-#include "rule_fields.hpp"
-#include "traffic.hpp"
+#include "base/index.hpp"
+#include "folding/folded_network.hpp"
+#include "network/network.hpp"
+#include "network/rule_fields.hpp"
+#include "traffic/traffic.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -1,0 +1,184 @@
+// The part of a network that never changes: routers, interfaces, channels, routing tables and timing rules.
+//
+// It is put together router by router and channel by channel, then `make_routes` and `finish` are called, in this order. Domains of one
+// form share it.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/flit.hpp"
+#include "base/index.hpp"
+#include "network/rules.hpp"
+#include "routing/routing_tables.hpp"
+
+namespace astra::packet {
+
+// What is looked up of a channel in every cycle, in half a cache line.
+struct Link {
+  std::int32_t source = 0;  // units
+  std::int32_t sink = 0;
+  std::int32_t vc_base = 0;  // its first virtual channel, in arrays of all of them
+  std::int32_t vcs = 0;      // its virtual channels
+  std::int32_t delay = -1;   // cycles on the way; -1: the wires are narrower than a flit, and the flits before matter
+  std::int16_t dimension = -1;
+  std::uint16_t source_port = 0;
+  std::uint16_t sink_port = 0;
+  std::uint16_t sink_place = 0;  // its place among the inputs of its sink
+  std::uint16_t first_vnet = 0;
+  std::uint8_t classes : 8 = 1;  // into which the virtual channels of each virtual network are divided
+  Fold fold : 2 = Fold::none;
+  bool ring : 1 = false;
+  bool source_port_varies : 1 = false;
+  bool sink_port_varies : 1 = false;
+};
+static_assert(sizeof(Link) == 32);
+
+// Virtual channels of one class and virtual network on a link, and those that a packet which holds one of them may want next. Past the
+// last: `end_vc`.
+struct Dependency {
+  int channel = 0;
+  int first_vc = 0;
+  int end_vc = 0;
+  int next_channel = 0;
+  int next_first_vc = 0;
+  int next_end_vc = 0;
+  auto operator<=>(const Dependency&) const = default;
+};
+
+// Thrown by a router of a folded network where not all routers for which it stands would choose alike: the choice goes by numbers of ports,
+// which vary among them along a dimension.
+struct UnlikeChoice {
+  int dimension;
+};
+
+class Shape {
+ public:
+  Shape(Rules rules, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> node_router);
+  Shape(const Shape&) = delete;
+  Shape& operator=(const Shape&) = delete;
+
+  // Add a channel between routers (units) or an interface's pair of channels. All of them before `make_routes`. The lanes of a node and
+  // virtual network follow one another.
+  int add_channel(const ChannelSpec& spec, std::string name);
+  void add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
+  // By router: it and its lanes act in every so many-th cycle only. Before `finish`; without, in every one.
+  void set_dividers(const std::vector<int>& of_routers);
+  // Routers of one position in dimension `d` stand for those of all. By router and offset of a destination in the dimension, [router * size
+  // + offset]: the channel, or -1 where translates of the packet do not all take its translates. Before `make_routes`.
+  void fold(int d, std::vector<int> channels) { routes.fold(d, std::move(channels)); }
+  // By dimension and position, the numbers by which positions take turns at equal ways; none where they take none. Before `make_routes`.
+  void take_turns(int d, std::vector<int> turns) { routes.take_turns(d, std::move(turns)); }
+  // The routes that the topology of a dimension names, in place of shortest ones: see RoutingTables. Before `make_routes`.
+  void name_ways(int d, std::vector<std::vector<int>> channels) { routes.name_ways(d, std::move(channels)); }
+  // Ports, routing tables, and the classes of virtual channels that the routes need. Throws std::invalid_argument if a node cannot reach
+  // another.
+  void make_routes();
+  // By dimension, the classes of virtual channels that keep its routes from waiting for each other in a circle. With bubbles, rings need
+  // one. Without any means against deadlock all are 1. After `make_routes`.
+  const std::vector<int>& vc_classes() const { return routes.vc_classes(); }
+  // With so many virtual channels of each virtual network. Throws std::invalid_argument if the classes are more, or if a link or all
+  // links together have too many.
+  void finish(int vcs);
+
+  int routers() const { return routers_; }
+  int lanes() const { return count_of(lane); }
+  int channels() const { return count_of(channel); }
+  int units() const { return routers() + lanes(); }
+  int nodes() const { return count_of(node_router); }
+  bool is_router(int unit) const { return unit < routers(); }
+  // Number of virtual channels of a channel. After `finish`.
+  int vc_count(int c) const { return at(link, c).vcs; }
+  // Place of one of them among those of all channels. After `finish`.
+  int vc_index(int c, int vc) const { return at(link, c).vc_base + vc; }
+  // A node's lanes in a virtual network: the first, or -1, and how many.
+  struct Lanes {
+    int first = -1;
+    int count = 0;
+    int end() const { return first + count; }
+  };
+  const Lanes& lanes_of(int node, int vnet) const { return at(lanes_of_, node * rules.vnets + vnet); }
+  // The lane in which a message waits: each serves the links whose place among those of the router is its own, in turn.
+  int lane_towards(int source, int destination, int vnet) const;
+  // Whether all translates of a message take translates of its way, of links and classes of virtual channels. One to a node itself does not
+  // count as such.
+  bool ways_are_alike(int source, int destination, int vnet) const;
+  // The same for its part in one dimension, where that is folded.
+  bool way_is_alike(int source, int destination, int d) const;
+  // A dimension is folded.
+  bool is_folded() const { return routes.is_folded(); }
+
+  // The next channel of the table's way in the first dimension in which router and node differ; -1: no way; the node's own interface, by
+  // the channel `in` through which a packet has come, if they do not differ.
+  int first_hop(int r, int in, int node, int vnet) const { return next_channel(routes.hop(r, node), r, in, node, vnet); }
+  // The same, of the table's entry.
+  int next_channel(std::uint16_t entry, int r, int in, int node, int vnet) const {
+    const std::uint16_t place = entry & RoutingTables::kPlace;
+    if (place == RoutingTables::kHere) return interface_at(in, routes.node_at(node), vnet);
+    return place == RoutingTables::kNoWay ? -1 : at(outputs_, at(first_output_, r) + place);
+  }
+  // The address of a packet's destination when it has taken channel `out`.
+  int next_address(int out, int address) const {
+    const Link& way = at(link, out);
+    return way.fold == Fold::none ? address : routes.beyond(way.dimension, way.fold, address);
+  }
+  // The class of virtual channels in which a packet takes channel `out`, after it had class `before` on channel `in`.
+  int next_class(int in, int out, int node, int before) const {
+    return at(link, out).classes == 1 ? 0 : next_of_classes(in, out, node, before);
+  }
+  // First and past-the-last virtual channel of channel `c` for packets of a virtual network and class.
+  [[gnu::always_inline]] std::pair<int, int> vcs_of(int c, int vnet, int vc_class) const {
+    const Link& way = at(link, c);
+    const int first = (vnet - way.first_vnet) * rules.vcs;
+    if (way.classes == 1) return {first, first + rules.vcs};
+    auto begin = [&](int k) { return first + (rules.vcs * k + way.classes - 1) / way.classes; };
+    return {begin(vc_class), begin(vc_class + 1)};
+  }
+  // Links between routers on the way of the tables, or -1 where there is none.
+  int hops(int source, int destination, int vnet) const;
+
+  Rules rules;
+  std::vector<RouterSpec> router;
+  std::vector<ChannelSpec> channel;
+  std::vector<std::string> name;  // of channels
+  std::vector<LaneSpec> lane;
+  std::vector<int> sizes;        // of dimensions
+  std::vector<int> node_router;  // by node
+  RoutingTables routes;
+  std::vector<Link> link;    // by channel
+  std::vector<int> vc_base;  // by router and past the last: the first virtual channel of its inputs, which stand together
+  int all_vcs = 0;
+  std::vector<Cycle> divider;  // by unit: it acts in every so many-th cycle; empty: all in every one
+  Cycle rhythm = 1;            // the least common multiple of these, or kNever where that is too much to count with
+  Cycle horizon = 0;           // no effect of one unit on another is further ahead
+
+ private:
+  // The channel to a node's interface for what comes in through channel `in`: that of the lane which serves it.
+  int interface_at(int in, int node, int vnet) const {
+    const Lanes& lanes = lanes_of(node, vnet);
+    const int place = lanes.count == 1 ? 0 : at(link, in).sink_place % lanes.count;
+    return at(lane, lanes.first + place).in;
+  }
+  // `next_class` where there are several.
+  int next_of_classes(int in, int out, int node, int before) const;
+  // Counts the ports of routers, and puts their inputs and outputs in order of port.
+  void number_ports();
+  // Fills `link`, and numbers virtual channels.
+  void make_links();
+  // Cycles in which a unit handles what it has, at most.
+  Cycle handling() const;
+
+  int routers_;
+  std::vector<Lanes> lanes_of_;    // [node * virtual networks + virtual network]
+  std::vector<int> outputs_;       // channels of all routers,
+  std::vector<int> first_output_;  // and by router the place of its first
+};
+
+// All dependencies between virtual channels of links that some packet can bring about, sorted. If they form no circle, the network is
+// free from deadlock (Dally and Seitz).
+std::vector<Dependency> dependencies(const Shape& shape);
+
+}  // namespace astra::packet
