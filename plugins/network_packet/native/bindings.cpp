@@ -194,9 +194,16 @@ NB_MODULE(_core, m) {
       .def("set_spray",
            [](Shape& shape, int router, std::vector<int> channels) { shape.router.at(index(router)).spray = std::move(channels); })
       .def("set_dividers", &Shape::set_dividers)
-      .def("fold", &Shape::fold, "dimension"_a, "channels"_a)
-      .def("take_turns", &Shape::take_turns, "dimension"_a, "turns"_a)
-      .def("name_ways", &Shape::name_ways, "dimension"_a, "channels"_a)
+      .def(
+          "fold", [](Shape& shape, int d, std::vector<int> channels) { shape.routes.dimension(d).fold(std::move(channels)); },
+          "dimension"_a, "channels"_a)
+      .def(
+          "take_turns", [](Shape& shape, int d, std::vector<int> turns) { shape.routes.dimension(d).take_turns(std::move(turns)); },
+          "dimension"_a, "turns"_a)
+      .def(
+          "name_ways",
+          [](Shape& shape, int d, std::vector<std::vector<int>> channels) { shape.routes.dimension(d).name_ways(std::move(channels)); },
+          "dimension"_a, "channels"_a)
       .def_prop_ro("kept_ways_are_whole", [](const Shape& shape) { return shape.routes.kept_ways_are_whole(); })
       .def("make_routes", &Shape::make_routes)
       .def_prop_ro("vc_classes", &Shape::vc_classes)

@@ -20,7 +20,7 @@ Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dime
       router(std::move(routers)),
       sizes(std::move(dimension_sizes)),
       node_router(std::move(routers_of_nodes)),
-      routes(rules, router, channel, sizes, node_router),
+      routes({rules, router, channel, sizes, node_router}),
       routers_(count_of(router)),
       lanes_of_(node_router.size() * index(rules.vnets)) {}
 
@@ -152,14 +152,14 @@ void Shape::make_links() {
 
 int Shape::lane_towards(int source, int destination, int vnet) const {
   const Lanes& lanes = lanes_of(source, vnet);
-  const std::uint16_t place = routes.hop(at(node_router, source), destination) & RoutingTables::kPlace;
-  return place == RoutingTables::kHere || place == RoutingTables::kNoWay ? lanes.first : lanes.first + place % lanes.count;
+  const std::uint16_t place = routes.hop(at(node_router, source), destination) & TableEntry::kPlace;
+  return place == TableEntry::kHere || place == TableEntry::kNoWay ? lanes.first : lanes.first + place % lanes.count;
 }
 
 bool Shape::way_is_alike(int source, int destination, int d) const {
-  const int offset = routes.position(destination, d);
-  if (!routes.is_folded(d) || offset == 0) return true;
-  if (routes.folded_channel(d, at(node_router, source), offset) < 0) return false;
+  const int offset = routes.addresses().position(destination, d);
+  if (!routes.dimension(d).is_folded() || offset == 0) return true;
+  if (routes.dimension(d).folded_channel(at(node_router, source), offset) < 0) return false;
   const bool neighbour = offset == 1 || offset == at(sizes, d) - 1;
   // With classes, who goes further crosses the dateline, or does not.
   return at(vc_classes(), d) == 1 || (neighbour && rules.vc_classes() == VcClasses::at_crossing);
@@ -170,11 +170,12 @@ bool Shape::ways_are_alike(int source, int destination, int vnet) const {
   bool outputs_vary = false;
   int crossed = 0;
   for (int d = 0; d < count_of(sizes); ++d) {
-    const int offset = routes.position(destination, d);
+    const int offset = routes.addresses().position(destination, d);
     if (offset == at(at(router, r).coordinates, d)) continue;
     ++crossed;
     if (!way_is_alike(source, destination, d)) return false;
-    if (routes.is_folded(d)) outputs_vary = outputs_vary || at(channel, routes.folded_channel(d, r, offset)).source_port_varies;
+    if (routes.dimension(d).is_folded())
+      outputs_vary = outputs_vary || at(channel, routes.dimension(d).folded_channel(r, offset)).source_port_varies;
   }
   // Lanes are chosen by the number of an output: where that varies, those of other dimensions would share other lanes.
   return crossed == 1 || (crossed > 1 && (!outputs_vary || lanes_of(source, vnet).count == 1));
@@ -186,7 +187,7 @@ int Shape::next_of_classes(int in, int out, int node, int before) const {
   const bool at_entry = way.ring && rules.vc_classes() == VcClasses::at_entry;
   if (!at_entry) return enters ? 0 : before + (at(channel, out).order <= at(channel, in).order);
   if (!enters) return before;
-  return routes.position(node, way.dimension) < at(at(router, way.source).coordinates, way.dimension);
+  return routes.addresses().position(node, way.dimension) < at(at(router, way.source).coordinates, way.dimension);
 }
 
 int Shape::hops(int source, int destination, int vnet) const {

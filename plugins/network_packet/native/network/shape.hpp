@@ -67,13 +67,6 @@ class Shape {
   void add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
   // By router: it and its lanes act in every so many-th cycle only. Before `finish`; without, in every one.
   void set_dividers(const std::vector<int>& of_routers);
-  // Routers of one position in dimension `d` stand for those of all. By router and offset of a destination in the dimension, [router * size
-  // + offset]: the channel, or -1 where translates of the packet do not all take its translates. Before `make_routes`.
-  void fold(int d, std::vector<int> channels) { routes.fold(d, std::move(channels)); }
-  // By dimension and position, the numbers by which positions take turns at equal ways; none where they take none. Before `make_routes`.
-  void take_turns(int d, std::vector<int> turns) { routes.take_turns(d, std::move(turns)); }
-  // The routes that the topology of a dimension names, in place of shortest ones: see RoutingTables. Before `make_routes`.
-  void name_ways(int d, std::vector<std::vector<int>> channels) { routes.name_ways(d, std::move(channels)); }
   // Ports, routing tables, and the classes of virtual channels that the routes need. Throws std::invalid_argument if a node cannot reach
   // another.
   void make_routes();
@@ -116,14 +109,14 @@ class Shape {
   int first_hop(int r, int in, int node, int vnet) const { return next_channel(routes.hop(r, node), r, in, node, vnet); }
   // The same, of the table's entry.
   int next_channel(std::uint16_t entry, int r, int in, int node, int vnet) const {
-    const std::uint16_t place = entry & RoutingTables::kPlace;
-    if (place == RoutingTables::kHere) return interface_at(in, routes.node_at(node), vnet);
-    return place == RoutingTables::kNoWay ? -1 : at(outputs_, at(first_output_, r) + place);
+    const std::uint16_t place = entry & TableEntry::kPlace;
+    if (place == TableEntry::kHere) return interface_at(in, routes.addresses().node_at(node), vnet);
+    return place == TableEntry::kNoWay ? -1 : at(outputs_, at(first_output_, r) + place);
   }
   // The address of a packet's destination when it has taken channel `out`.
   int next_address(int out, int address) const {
     const Link& way = at(link, out);
-    return way.fold == Fold::none ? address : routes.beyond(way.dimension, way.fold, address);
+    return way.fold == Fold::none ? address : routes.addresses().beyond(way.dimension, way.fold, address);
   }
   // The class of virtual channels in which a packet takes channel `out`, after it had class `before` on channel `in`.
   int next_class(int in, int out, int node, int before) const {
@@ -147,6 +140,9 @@ class Shape {
   std::vector<LaneSpec> lane;
   std::vector<int> sizes;        // of dimensions
   std::vector<int> node_router;  // by node
+  // Before `make_routes`, dimensions of it may be folded: routers of one position stand for those of all. By router and offset of a
+  // destination in the dimension, [router * size + offset]: the channel, or -1 where translates of the packet do not all take its
+  // translates.
   RoutingTables routes;
   std::vector<Link> link;    // by channel
   std::vector<int> vc_base;  // by router and past the last: the first virtual channel of its inputs, which stand together

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "routing/routing_tables.hpp"
+#include "routing/dimension_routes.hpp"
 
 namespace astra::packet {
 
@@ -86,7 +86,7 @@ class Balance {
       at(cost_, r) = least;
       changed = changed || best != place(r, wanted);
       std::uint16_t& entry = at(table_, r * size_ + wanted);
-      entry = narrow<std::uint16_t>((entry & ~RoutingTables::kPlace) | best);
+      entry = narrow<std::uint16_t>((entry & ~TableEntry::kPlace) | best);
     }
     return changed;
   }
@@ -131,7 +131,7 @@ class Balance {
   }
 
   int far(int r, int wanted) const { return at(distance_, r * size_ + wanted); }
-  std::size_t place(int r, int wanted) const { return at(table_, r * size_ + wanted) & RoutingTables::kPlace; }
+  std::size_t place(int r, int wanted) const { return at(table_, r * size_ + wanted) & TableEntry::kPlace; }
 
   const std::vector<RouterSpec>& routers_;
   const std::vector<ChannelSpec>& channels_;
@@ -146,22 +146,20 @@ class Balance {
   std::vector<int> nearest_;    // for the destination at hand
 };
 
-// Where the ways by digits of positions (make_tables) are not even, those that
-// destinations choose one after the other may be better.
-void RoutingTables::balance(int d, std::vector<std::uint16_t>& table) const {
-  const bool choices =
-      std::any_of(table.begin(), table.end(), [](std::uint16_t entry) { return entry != kNoWay && (entry & kSeveral) != 0; });
+// Where the paths by digits of positions are not even, those that destinations choose one after the other may be better.
+void balance(const Layout& layout, const DimensionRoutes& routes, int size, std::vector<std::uint16_t>& table) {
+  const bool choices = std::any_of(table.begin(), table.end(),
+                                   [](std::uint16_t entry) { return entry != TableEntry::kNoWay && (entry & TableEntry::kSeveral) != 0; });
   if (!choices || table.size() > kMostEntries) return;
-  const int size = at(sizes, d);
-  auto each_way = [&](int r, int wanted, auto visit) { each_shortest(d, r, wanted, visit); };
-  std::vector<int> sources(router.size());
-  for (int r : node_router) ++at(sources, r);
+  auto each_way = [&](int r, int wanted, auto visit) { routes.each_shortest(r, wanted, visit); };
+  std::vector<int> sources(layout.router.size());
+  for (int r : layout.node_router) ++at(sources, r);
   std::vector<std::uint16_t> other = table;
-  Balance by_digits(router, channel, sources, rules.clock_ps, size, table, at(distance_, d));
+  Balance by_digits(layout.router, layout.channel, sources, layout.rules.clock_ps, size, table, routes.distances());
   for (int wanted = 0; wanted < size; ++wanted) by_digits.add(wanted, 1);
   if (!by_digits.improve(each_way)) return;
 
-  Balance in_turn(router, channel, sources, rules.clock_ps, size, other, at(distance_, d));
+  Balance in_turn(layout.router, layout.channel, sources, layout.rules.clock_ps, size, other, routes.distances());
   for (int wanted = 0; wanted < size; ++wanted) {
     in_turn.sort(wanted);
     in_turn.choose(wanted, each_way);

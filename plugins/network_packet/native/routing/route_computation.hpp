@@ -46,7 +46,7 @@ inline void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& pack
   const Shape& shape = *shape_;
   const int address = packet.destination;
   const std::uint16_t entry = shape.routes.hop(r, address);
-  const bool several = (entry & RoutingTables::kSeveral) != 0;
+  const bool several = (entry & TableEntry::kSeveral) != 0;
   int out = shape.next_channel(entry, r, in, address, packet.vnet);
   if (at(links_, out).dimension >= 0) {  // else the node's own interface
     if (sprays_ || (several && !first_)) out = choose(r, out, address, several, now);
@@ -57,7 +57,7 @@ inline void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& pack
   const Link& way = at(links_, out);
   const auto [first, end] = shape.vcs_of(out, packet.vnet, packet.vc_class);
   vc.out = vc.way = out;
-  if (way.fold == Fold::straight) vc.way += shape.channels() * shape.routes.position(address, way.dimension);
+  if (way.fold == Fold::straight) vc.way += shape.channels() * shape.routes.addresses().position(address, way.dimension);
   vc.out_port = narrow<std::int16_t>(way.source_port);
   vc.first_vc = narrow<std::int16_t>(first);
   vc.end_vc = narrow<std::int16_t>(end);
