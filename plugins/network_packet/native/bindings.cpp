@@ -193,7 +193,7 @@ NB_MODULE(_core, m) {
            })
       .def("set_spray",
            [](Shape& shape, int router, std::vector<int> channels) { shape.router.at(index(router)).spray = std::move(channels); })
-      .def("set_dividers", &Shape::set_dividers)
+      .def("set_dividers", [](Shape& shape, const std::vector<int>& of_routers) { shape.dividers = Dividers(shape, of_routers); })
       .def(
           "fold", [](Shape& shape, int d, std::vector<int> channels) { shape.routes.dimension(d).fold(std::move(channels)); },
           "dimension"_a, "channels"_a)
@@ -208,7 +208,7 @@ NB_MODULE(_core, m) {
       .def("make_routes", &Shape::make_routes)
       .def_prop_ro("vc_classes", &Shape::vc_classes)
       .def("finish", &Shape::finish, "vcs"_a)
-      .def("hops", &Shape::hops, "source"_a, "destination"_a, "vnet"_a)
+      .def("hops", &hops_between, "source"_a, "destination"_a, "vnet"_a)
       .def_prop_ro("channels", &Shape::channels);
 
   nb::class_<VnetChoice>(m, "VnetChoice", "Which virtual network carries a message: declared once, when a network is built.")

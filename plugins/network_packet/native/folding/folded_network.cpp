@@ -1,5 +1,7 @@
 #include "folding/folded_network.hpp"
 
+#include "folding/alike_routes.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -24,12 +26,12 @@ void FoldedNetwork::inject(std::int64_t time_ps, std::uint64_t number, int sourc
 
 bool FoldedNetwork::advance(std::int64_t until) {
   if (!next_) {
-    const std::optional<bool> any = parted_ ? std::nullopt : advance_folded(until);
+    const std::optional<bool> any = parting_ ? std::nullopt : advance_folded(until);
     if (any) return *any;
     unfold();
     if (!arrived.empty()) return true;  // they came before it parted
   }
-  while (catching_up_) catching_up_ = next_->advance(known_ * clock_ps_);
+  while (parting_->catches_up) parting_->catches_up = next_->advance(parting_->known * clock_ps_);
   const bool any = next_->advance(until);
   time = next_->time;
   std::swap(arrived, next_->arrived);
@@ -149,21 +151,19 @@ const Translations* FoldedNetwork::translations() const {
 }
 
 void FoldedNetwork::part(std::vector<bool> folded, Cycle known) {
-  parted_ = true;
-  still_folded_ = std::move(folded);
-  known_ = known;
+  parting_ = Parting{std::move(folded), known, known >= 0};
 }
 
 std::vector<bool> FoldedNetwork::common_dimensions(const std::vector<Sent>& messages) const {
   std::vector<bool> common = translations_.folded();
   for (int d = 0; d < count_of(common); ++d) {
     if (!at(common, d)) continue;
-    auto way_is_alike = [&](const Sent& m) {
-      return shape_->way_is_alike(translations_.node(m.source), translations_.address(m.source, m.destination), d);
+    auto alike_in_d = [&](const Sent& m) {
+      return route_is_alike(*shape_, translations_.node(m.source), translations_.address(m.source, m.destination), d);
     };
     Translations along = translations_.along(d);
     const bool kept = are_kept(messages, along) || (along.use_exclusive_or() && are_kept(messages, along));
-    at(common, d) = kept && std::all_of(messages.begin(), messages.end(), way_is_alike);
+    at(common, d) = kept && std::all_of(messages.begin(), messages.end(), alike_in_d);
   }
   // Where nothing of this is the reason, it is the order of messages, or their lanes.
   return common == translations_.folded() ? std::vector<bool>(common.size()) : common;
@@ -171,7 +171,7 @@ std::vector<bool> FoldedNetwork::common_dimensions(const std::vector<Sent>& mess
 
 // Messages that have arrived need no number, since nobody is told of them again.
 void FoldedNetwork::unfold() {
-  const std::shared_ptr<MessageNetwork> next = make_(still_folded_);
+  const std::shared_ptr<MessageNetwork> next = make_(parting_->still_folded);
   std::vector<const UnderWay*> numbered(noted_.size());
   for (const UnderWay& message : under_way_) {
     if (!message.numbers.empty()) numbered[message.noted] = &message;
@@ -193,7 +193,6 @@ void FoldedNetwork::unfold() {
   noted_ = {};
   under_way_ = {};
   next_ = next;
-  catching_up_ = known_ >= 0;
 }
 
 }  // namespace astra::packet

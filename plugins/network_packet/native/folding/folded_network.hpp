@@ -63,6 +63,13 @@ class FoldedNetwork : public MessageNetwork {
     std::vector<std::uint64_t> numbers;
   };
 
+  // The domain does not stand for all any more.
+  struct Parting {
+    std::vector<bool> still_folded;  // in the next network, by dimension
+    Cycle known = -1;                // all arrivals up to this cycle have been told
+    bool catches_up = false;         // the next network has not come there yet
+  };
+
   // The same as `advance` as long as the network is folded; nothing where it is no more.
   std::optional<bool> advance_folded(std::int64_t until);
   // Runs a cycle of the domain, and adds what arrives. Returns false where the domain cannot stand for all any more.
@@ -95,11 +102,8 @@ class FoldedNetwork : public MessageNetwork {
   Interruptible<kCyclesBetweenLooks> interruptible_;
   Watcher watcher_;
   Cycle now_ = -1;                        // all cycles up to this one have been run
-  bool parted_ = false;                   // the domain does not stand for all any more, from the cycle after `known_` on
-  Cycle known_ = -1;                      // all arrivals up to this cycle have been told
-  std::vector<bool> still_folded_;        // in the next network, by dimension
-  std::shared_ptr<MessageNetwork> next_;  // that goes on
-  bool catching_up_ = false;              // the next network has not come to `known_` yet
+  std::optional<Parting> parting_;
+  std::shared_ptr<MessageNetwork> next_;  // that goes on after it
 };
 
 }  // namespace astra::packet

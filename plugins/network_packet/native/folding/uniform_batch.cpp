@@ -1,5 +1,7 @@
 #include "folding/uniform_batch.hpp"
 
+#include "folding/alike_routes.hpp"
+
 #include <algorithm>
 #include <tuple>
 
@@ -38,7 +40,7 @@ bool UniformBatch::take(const std::vector<Sent>& messages) {
     const std::size_t before = messages_.size();
     list(messages, translations_.npu(node, 0), first_);
     for (const Ordered& each : first_) {
-      if (!shape_.ways_are_alike(node, each.message.address, each.message.vnet)) return false;
+      if (!routes_are_alike(shape_, node, each.message.address, each.message.vnet)) return false;
       messages_.push_back(each.message);
     }
     if (messages_.size() * index(places) > messages.size()) return false;  // others send fewer

@@ -219,12 +219,6 @@ std::vector<VcTurn> Interfaces::turns() const {
   return found;
 }
 
-std::vector<int> Interfaces::pointers() const {
-  std::vector<int> found;
-  for (const Lane& lane : lanes_) found.push_back(lane.pointer);
-  return found;
-}
-
 void Interfaces::shift(Cycle later) {
   for (Lane& lane : lanes_) {
     lane.called_at += later;

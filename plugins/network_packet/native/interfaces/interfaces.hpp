@@ -55,9 +55,8 @@ class Interfaces {
   void snapshot(Snapshot& snapshot) const;
   // By channel, how its virtual channels are counted: on the way out of an interface, from the next in turn on.
   std::vector<VcTurn> turns() const;
-  // The virtual channel that is next in turn, of one lane and of each.
+  // The virtual channel of a lane that is next in turn.
   int pointer(int lane) const { return at(lanes_, lane).pointer; }
-  std::vector<int> pointers() const;
   void shift(Cycle later);
   // Everything in the virtual channels of a lane goes over to those that `turn` counts them as.
   void turn(int lane, const VcTurn& turn);

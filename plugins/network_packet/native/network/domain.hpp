@@ -70,7 +70,7 @@ class Domain {
   // Whether there is enough to do up to `last` for the team. It comes together where the run has turned out to be long.
   bool is_shared(Cycle time, Cycle last);
   void note_pace(Cycle time, Cycle last);
-  bool looks_for_periods() const { return shape_->rules.extrapolate && shape_->rhythm != kNever && !has_traffic_; }
+  bool looks_for_periods() const { return shape_->rules.extrapolate && shape_->dividers.rhythm != kNever && !has_traffic_; }
 
   std::shared_ptr<const Shape> shape_;
   Parts parts_;

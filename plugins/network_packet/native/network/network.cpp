@@ -53,7 +53,7 @@ int Network::nearest_vnet(int source, int destination) const {
     const Place& from = place(source, vnet);
     const Place& to = place(destination, vnet);
     if (from.instance < 0 || from.instance != to.instance) continue;
-    const int hops = shape(index(from.instance)).hops(from.node, to.node, vnet);
+    const int hops = hops_between(shape(index(from.instance)), from.node, to.node, vnet);
     if (hops >= 0 && (best < 0 || hops < fewest)) {
       best = vnet;
       fewest = hops;

@@ -50,18 +50,16 @@ void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from
   }
 }
 
-void Shape::set_dividers(const std::vector<int>& of_routers) {
-  if (of_routers.size() != router.size()) throw std::invalid_argument("every router needs a divider");
-  divider.clear();
-  rhythm = 1;
+Dividers::Dividers(const Shape& shape, const std::vector<int>& of_routers) {
+  if (of_routers.size() != shape.router.size()) throw std::invalid_argument("every router needs a divider");
   if (std::all_of(of_routers.begin(), of_routers.end(), [](int k) { return k == 1; })) return;
-  divider.assign(of_routers.begin(), of_routers.end());
-  for (Cycle k : divider) {
+  of_unit.assign(of_routers.begin(), of_routers.end());
+  for (Cycle k : of_unit) {
     if (k < 1) throw std::invalid_argument("a divider is at least 1");
     if (rhythm != kNever) rhythm = std::lcm(rhythm, k);
     if (rhythm > kLongestRhythm) rhythm = kNever;
   }
-  for (const LaneSpec& spec : lane) divider.push_back(at(of_routers, at(node_router, spec.node)));
+  for (const LaneSpec& spec : shape.lane) of_unit.push_back(at(of_routers, at(shape.node_router, spec.node)));
 }
 
 void Shape::make_routes() {
@@ -69,9 +67,14 @@ void Shape::make_routes() {
   routes.make();
 }
 
-Cycle Shape::handling() const {
+namespace {
+
+// Cycles in which a unit handles what it has, at most.
+Cycle handling(const Rules& rules) {
   return rules.router_latency + rules.switch_traversal() + rules.routing_delay + rules.credit_delay + rules.interface_credit_delay();
 }
+
+}  // namespace
 
 void Shape::finish(int vcs) {
   for (int classes : vc_classes()) {
@@ -94,11 +97,11 @@ void Shape::finish(int vcs) {
   make_links();
   for (const ChannelSpec& spec : channel) {
     const Cycle wires = spec.latency.cycles + spec.flit_time.cycles + 2 * spec.serializer + 4;
-    horizon = std::max(horizon, 2 * wires + handling());
+    horizon = std::max(horizon, 2 * wires + handling(rules));
   }
-  if (divider.empty()) return;
-  const Cycle slowest = *std::max_element(divider.begin(), divider.end());
-  horizon += kLook + slowest * (4 + handling());
+  if (dividers.of_unit.empty()) return;
+  const Cycle slowest = *std::max_element(dividers.of_unit.begin(), dividers.of_unit.end());
+  horizon += kLook + slowest * (4 + handling(rules));
 }
 
 void Shape::number_ports() {
@@ -156,31 +159,6 @@ int Shape::lane_towards(int source, int destination, int vnet) const {
   return place == TableEntry::kHere || place == TableEntry::kNoWay ? lanes.first : lanes.first + place % lanes.count;
 }
 
-bool Shape::way_is_alike(int source, int destination, int d) const {
-  const int offset = routes.addresses().position(destination, d);
-  if (!routes.dimension(d).is_folded() || offset == 0) return true;
-  if (routes.dimension(d).folded_channel(at(node_router, source), offset) < 0) return false;
-  const bool neighbour = offset == 1 || offset == at(sizes, d) - 1;
-  // With classes, who goes further crosses the dateline, or does not.
-  return at(vc_classes(), d) == 1 || (neighbour && rules.vc_classes() == VcClasses::at_crossing);
-}
-
-bool Shape::ways_are_alike(int source, int destination, int vnet) const {
-  const int r = at(node_router, source);
-  bool outputs_vary = false;
-  int crossed = 0;
-  for (int d = 0; d < count_of(sizes); ++d) {
-    const int offset = routes.addresses().position(destination, d);
-    if (offset == at(at(router, r).coordinates, d)) continue;
-    ++crossed;
-    if (!way_is_alike(source, destination, d)) return false;
-    if (routes.dimension(d).is_folded())
-      outputs_vary = outputs_vary || at(channel, routes.dimension(d).folded_channel(r, offset)).source_port_varies;
-  }
-  // Lanes are chosen by the number of an output: where that varies, those of other dimensions would share other lanes.
-  return crossed == 1 || (crossed > 1 && (!outputs_vary || lanes_of(source, vnet).count == 1));
-}
-
 int Shape::next_of_classes(int in, int out, int node, int before) const {
   const Link& way = at(link, out);
   const bool enters = at(link, in).dimension != way.dimension;
@@ -190,14 +168,14 @@ int Shape::next_of_classes(int in, int out, int node, int before) const {
   return routes.addresses().position(node, way.dimension) < at(at(router, way.source).coordinates, way.dimension);
 }
 
-int Shape::hops(int source, int destination, int vnet) const {
-  if (lanes_of(source, vnet).count == 0 || lanes_of(destination, vnet).count == 0) return -1;
-  int r = at(node_router, source);
-  for (int count = 0; count <= routers(); ++count) {
-    if (routes.differing_dimension(r, destination) < 0) return count;
-    const int c = !at(router, r).spray.empty() ? at(router, r).spray.front() : first_hop(r, -1, destination, vnet);
+int hops_between(const Shape& shape, int source, int destination, int vnet) {
+  if (shape.lanes_of(source, vnet).count == 0 || shape.lanes_of(destination, vnet).count == 0) return -1;
+  int r = at(shape.node_router, source);
+  for (int count = 0; count <= shape.routers(); ++count) {
+    if (shape.routes.differing_dimension(r, destination) < 0) return count;
+    const int c = !at(shape.router, r).spray.empty() ? at(shape.router, r).spray.front() : shape.first_hop(r, -1, destination, vnet);
     if (c < 0) return -1;
-    r = at(channel, c).sink;
+    r = at(shape.channel, c).sink;
   }
   return -1;
 }

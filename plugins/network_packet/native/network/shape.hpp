@@ -55,6 +55,18 @@ struct UnlikeChoice {
   int dimension;
 };
 
+class Shape;
+
+// Units with clocks of their own, which act in every so many-th cycle of the network only: routers, and lanes with theirs.
+struct Dividers {
+  Dividers() = default;
+  // By router.
+  Dividers(const Shape& shape, const std::vector<int>& of_routers);
+
+  std::vector<Cycle> of_unit;  // empty: all act in every cycle
+  Cycle rhythm = 1;            // the least common multiple of these, or kNever where that is too much to count with
+};
+
 class Shape {
  public:
   Shape(Rules rules, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> node_router);
@@ -65,8 +77,6 @@ class Shape {
   // virtual network follow one another.
   int add_channel(const ChannelSpec& spec, std::string name);
   void add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
-  // By router: it and its lanes act in every so many-th cycle only. Before `finish`; without, in every one.
-  void set_dividers(const std::vector<int>& of_routers);
   // Ports, routing tables, and the classes of virtual channels that the routes need. Throws std::invalid_argument if a node cannot reach
   // another.
   void make_routes();
@@ -96,14 +106,6 @@ class Shape {
   const Lanes& lanes_of(int node, int vnet) const { return at(lanes_of_, node * rules.vnets + vnet); }
   // The lane in which a message waits: each serves the links whose place among those of the router is its own, in turn.
   int lane_towards(int source, int destination, int vnet) const;
-  // Whether all translates of a message take translates of its way, of links and classes of virtual channels. One to a node itself does not
-  // count as such.
-  bool ways_are_alike(int source, int destination, int vnet) const;
-  // The same for its part in one dimension, where that is folded.
-  bool way_is_alike(int source, int destination, int d) const;
-  // A dimension is folded.
-  bool is_folded() const { return routes.is_folded(); }
-
   // The next channel of the table's way in the first dimension in which router and node differ; -1: no way; the node's own interface, by
   // the channel `in` through which a packet has come, if they do not differ.
   int first_hop(int r, int in, int node, int vnet) const { return next_channel(routes.hop(r, node), r, in, node, vnet); }
@@ -130,8 +132,6 @@ class Shape {
     auto begin = [&](int k) { return first + (rules.vcs * k + way.classes - 1) / way.classes; };
     return {begin(vc_class), begin(vc_class + 1)};
   }
-  // Links between routers on the way of the tables, or -1 where there is none.
-  int hops(int source, int destination, int vnet) const;
 
   Rules rules;
   std::vector<RouterSpec> router;
@@ -147,8 +147,7 @@ class Shape {
   std::vector<Link> link;    // by channel
   std::vector<int> vc_base;  // by router and past the last: the first virtual channel of its inputs, which stand together
   int all_vcs = 0;
-  std::vector<Cycle> divider;  // by unit: it acts in every so many-th cycle; empty: all in every one
-  Cycle rhythm = 1;            // the least common multiple of these, or kNever where that is too much to count with
+  Dividers dividers;           // set before `finish`
   Cycle horizon = 0;           // no effect of one unit on another is further ahead
 
  private:
@@ -164,14 +163,15 @@ class Shape {
   void number_ports();
   // Fills `link`, and numbers virtual channels.
   void make_links();
-  // Cycles in which a unit handles what it has, at most.
-  Cycle handling() const;
 
   int routers_;
   std::vector<Lanes> lanes_of_;    // [node * virtual networks + virtual network]
   std::vector<int> outputs_;       // channels of all routers,
   std::vector<int> first_output_;  // and by router the place of its first
 };
+
+// Links between routers on the way of the tables, or -1 where there is none.
+int hops_between(const Shape& shape, int source, int destination, int vnet);
 
 // All dependencies between virtual channels of links that some packet can bring about, sorted. If they form no circle, the network is
 // free from deadlock (Dally and Seitz).

@@ -18,7 +18,7 @@ Cycle latency(const Shape& shape, int c) {
 
 Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.routers()) {
   const Rules& rules = shape.rules;
-  if (!rules.windows || !shape.divider.empty() || rules.same_cycle() || rules.credit_parts || shape.is_folded()) return;
+  if (!rules.windows || !shape.dividers.of_unit.empty() || rules.same_cycle() || rules.credit_parts || shape.routes.is_folded()) return;
   Cycle least_link = kNever;
   Cycle least_lane = kNever;
   for (int c = 0; c < shape.channels(); ++c) {
@@ -45,7 +45,7 @@ Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.rou
 
 // Where a packet chooses among ways, some may be of fewer links.
 int Windows::least_hops(int source, int destination, int vnet) const {
-  if (one_way_) return std::max(0, shape_->hops(source, destination, vnet));
+  if (one_way_) return std::max(0, hops_between(*shape_, source, destination, vnet));
   return at(shape_->node_router, source) == at(shape_->node_router, destination) ? 0 : 1;
 }
 
