@@ -1,6 +1,7 @@
 #include "network_table.hpp"
 
 #include <exception>
+#include <new>
 #include <string>
 
 #include "errors.hpp"
@@ -13,6 +14,8 @@ template <typename Function, typename... Arguments>
 auto called(const char* name, Function function, Arguments... arguments) {
   try {
     return function(arguments...);
+  } catch (const std::bad_alloc&) {
+    throw;  // the run has too little memory, whoever asks for it
   } catch (const std::exception& error) {
     throw NetworkFailure(std::string(name) + " threw an exception: " + error.what());
   } catch (...) {

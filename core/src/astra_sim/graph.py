@@ -193,7 +193,7 @@ class NpuProgram:
     """
 
     operations: Sequence[Operation] = attrs.field(validator=_OPERATIONS)
-    npus: Sequence[int] = attrs.field(validator=Expected("numbers of NPUs", lambda npus, program: set(map(type, npus)) <= {int}))
+    npus: Sequence[int] = attrs.field(validator=Expected("numbers of NPUs", lambda npus, program: isinstance(npus, range) or set(map(type, npus)) <= {int}))
 
 
 @attrs.frozen(eq=False)

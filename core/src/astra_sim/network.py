@@ -25,7 +25,8 @@ from astra_sim._boundary import (
     of_type,
     picoseconds,
 )
-from astra_sim.errors import AstraError, PluginError
+from astra_sim.errors import AstraError, InputError, PluginError
+from astra_sim.limits import MAX_EVENT_NPUS
 from astra_sim.platform import GroupShape, Platform, Route
 from astra_sim.schedule import Collective
 
@@ -289,6 +290,15 @@ class EventNetwork(_OnPlatform, abc.ABC):
     held_bytes: float = 0.0
     symmetry: bool = True
     """Whether the run that begins may simulate once what is the same: set by the kernel. Without, every part is simulated by itself."""
+
+    def __init__(self, platform: Platform) -> None:
+        """Raises InputError where the platform has more than `MAX_EVENT_NPUS`."""
+        super().__init__(platform)
+        if platform.npus > MAX_EVENT_NPUS:
+            raise InputError(
+                f"the platform has {platform.npus} NPUs; expected at most {MAX_EVENT_NPUS} where messages wait for each other, for each is"
+                " simulated (a network that is a formula takes more)"
+            )
 
     def begin(self) -> int:
         """Begin a run at time 0, and clear the state of earlier runs. Returns an offset for all times of the result (picoseconds)."""

@@ -14,7 +14,8 @@ from itertools import chain
 from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
 from astra_sim.errors import DeadlockError, InputError, ScheduleError, located
 from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
-from astra_sim.network import RouteDelayNetwork
+from astra_sim.limits import MAX_MESSAGES
+from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.described_plans import DescribedPlan, KeptDescriptions, PlannedPhase, Traffic
@@ -106,7 +107,25 @@ class CollectiveLowering:
                 known[key] = self._steps(chunk, phases, communicator)
             steps.append(known[key][0])
             traffic.add(known[key][1])
+        if self._scope is Scope.ALL_NPUS:
+            self._check_messages(traffic.messages, planned)
         return DescribedPlan(tuple(chain.from_iterable(planned)), steps, traffic)
+
+    def _check_messages(self, messages: int, planned: Sequence[Sequence[PlannedPhase]]) -> None:
+        """Raise ScheduleError where a collective has more messages than can be simulated one by one."""
+        npus = self._inputs.platform.npus
+        waits = isinstance(self._inputs.network, EventNetwork)
+        if messages <= (MAX_MESSAGES // npus if waits else MAX_MESSAGES):  # no message crosses more links than there are NPUs
+            return
+        if messages > MAX_MESSAGES:
+            raise ScheduleError(f"it has {messages} messages on {npus} NPUs; expected at most {MAX_MESSAGES} that are simulated one by one")
+        phases = {(plan.schedule, id(plan.logical)): plan for chunk in planned for plan in (phase.plan for phase in chunk)}
+        hops = max(self._routes.mean_hops(plan.schedule, plan.logical) for plan in phases.values())
+        if messages * hops > MAX_MESSAGES:
+            raise ScheduleError(
+                f"its {messages} messages on {npus} NPUs cross {hops:.6g} links each, on a network where messages wait for each other;"
+                f" expected at most {MAX_MESSAGES} crossings"
+            )
 
     def phase_links(self, plan: PhasePlan) -> Counter[Link]:
         """The links of the critical path of a phase that was timed beforehand, and how many there are like each."""

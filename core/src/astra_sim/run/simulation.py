@@ -12,8 +12,9 @@ import attrs
 from astra_sim._boundary import call, of_user, picoseconds
 from astra_sim.compute import NpuPs
 from astra_sim.engine import Engine, MakeEngine, UnlikeCollectivesError, choose_engine
-from astra_sim.errors import InputError, PluginError, warn
+from astra_sim.errors import InputError, PluginError, RunError, warn
 from astra_sim.graph import ExecutionGraph, NpuProgram
+from astra_sim.limits import MAX_SIMULATED_NPUS
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network
 from astra_sim.run.alone import AloneRuns
@@ -31,7 +32,6 @@ from astra_sim.run.words import OperationNames
 from astra_sim.system import System, SystemSession
 
 EVENTS_PER_REPORT = 100_000
-MAX_NPUS = 1 << 20
 
 TimelineKind = bool | Literal["path", "messages"]
 """Whether there are timelines of the first NPU of each program, with the critical path, and with every message of these NPUs."""
@@ -74,15 +74,19 @@ def simulate_graph(
     composites = Composites(graph, AloneRuns(system, network, memory, engine), _keeps_path(explain, timelines), explain)
     inputs = RunInputs(graph, system, network, memory, composites, npu_ps)
     schedules = ScheduleSymmetry(network, system.rendezvous)
-    choice = choose(inputs, schedules) if symmetry else EVERY_NPU
-    if choice.scope is not Scope.ALL_NPUS:
-        # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
-        with contextlib.suppress(NotSymmetricError):
-            return _run(inputs, choice, schedules, make_engine, progress, explain, timelines, npu_times)
+    run = partial(_run, make_engine=make_engine, progress=progress, explain=explain, timelines=timelines, npu_times=npu_times)
     npus = inputs.platform.npus
-    if npus > MAX_NPUS:
-        raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _run(inputs, EVERY_NPU, schedules, make_engine, progress, explain, timelines, npu_times)
+    try:
+        choice = choose(inputs, schedules) if symmetry else EVERY_NPU
+        if choice.scope is not Scope.ALL_NPUS:
+            # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
+            with contextlib.suppress(NotSymmetricError):
+                return run(inputs, choice, schedules)
+        if npus > MAX_SIMULATED_NPUS:
+            raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_SIMULATED_NPUS} can")
+        return run(inputs, EVERY_NPU, schedules)
+    except MemoryError:
+        raise RunError(f"memory ran out: the run has {npus} NPUs on network {type(network).__name__}; expected more memory") from None
 
 
 def _keeps_path(explain: Explain | None, timelines: TimelineKind) -> bool:
@@ -143,6 +147,8 @@ def _run(
                     tell(start_ps + engine.now)
     except UnlikeCollectivesError as error:
         raise InputError(_unlike(error, programs, names)) from None
+    except MemoryError:
+        raise RunError(_out_of_memory(inputs, choice, engine)) from None
     check_finished(inputs, programs, names, engine, start_ps)
     path = None
     if keeps_path:
@@ -219,6 +225,15 @@ def _watching(network: Network, tell: Callable[[int], None] | None) -> Iterator[
         raise
     finally:
         call(what, watch, None)
+
+
+def _out_of_memory(inputs: RunInputs, choice: Choice, engine: Engine) -> str:
+    """What had been simulated when memory ran out, in words."""
+    npus = inputs.platform.npus
+    return (
+        f"memory ran out: {choice.simulated(npus)} of {npus} NPUs are simulated on network {type(inputs.network).__name__},"
+        f" and {engine.messages} messages had been sent; expected more memory"
+    )
 
 
 def _unlike(error: UnlikeCollectivesError, programs: Sequence[NpuProgram], names: OperationNames) -> str:

@@ -10,7 +10,7 @@ import attrs
 from astra_sim._boundary import COUNT, call, checked, shown, staying
 from astra_sim.compute import Compute, NpuPs
 from astra_sim.context import Context
-from astra_sim.errors import AstraError, InputError, PluginError, located, reworded, warn
+from astra_sim.errors import AstraError, InputError, PluginError, RunError, located, reworded, warn
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.memory import Memory
@@ -249,6 +249,8 @@ class _Maker:
             made = provider.made(options, *context)
         except AstraError as error:
             raise located(_with_origin(error, defaults or {}), where) from None
+        except MemoryError:
+            raise RunError(f"{where}: memory ran out when {kind} {provider.name!r} was made; expected more memory") from None
         if not isinstance(made, classes):
             raise PluginError(f"{kind} plugin {provider.name!r} returned {shown(made)}, which is not a {kind}")
         return made

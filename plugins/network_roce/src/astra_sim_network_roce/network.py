@@ -16,6 +16,10 @@ from astra_sim_network_roce.options import RoceOptions
 from astra_sim_network_roce.settings import LinkRows, addresses, clock_of, failures_of, settings_of
 
 
+MAX_FORWARDING_ENTRIES = 1 << 29
+"""Of all nodes: each has one for each NPU."""
+
+
 class RoceNetwork(EventNetwork):
     """Messages as packets of queue pairs through switches with shared memory."""
 
@@ -28,6 +32,7 @@ class RoceNetwork(EventNetwork):
         self.options = options
         self.held_bytes = options.chosen("payload_bytes")
         self.fabric = fabric_for(options, platform)
+        _check_size(self.fabric)
         self._named = named_routes(options, platform, self.fabric)
         self._tell: Callable[[int], None] | None = None
         self._keeps_flows = options.fct
@@ -289,6 +294,15 @@ def _one_side(fabric: Fabric) -> bool:
     distances = fabric.distances(0, through_npus=False)
     joined = {link.source for link in fabric.links if fabric.is_switch(link.target) and distances[link.target] != NO_WAY}
     return all(npu in joined for npu in range(fabric.npus))
+
+
+def _check_size(fabric: Fabric) -> None:
+    """Raise InputError where the forwarding tables of all nodes are too large."""
+    if fabric.nodes * fabric.npus > MAX_FORWARDING_ENTRIES:
+        raise InputError(
+            f"the platform has {fabric.npus} NPUs and {fabric.nodes} nodes, each with a forwarding entry for each NPU;"
+            f" expected at most {MAX_FORWARDING_ENTRIES} entries in all"
+        )
 
 
 def _within_servers(platform: Platform, fabric: Fabric) -> list[int]:
