@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from devtools.workspace import (
-    KERNEL,
     ROOT,
     build_requirements,
     compiled_bytes,
@@ -78,7 +77,7 @@ class Environment:
         self._write_stamp(installed)
         if gone:
             run_quietly("uninstalling " + ", ".join(gone), self.python, "-m", "pip", "uninstall", "--yes", *gone)
-        # Packages are built with what is in the environment: first the tools, then the kernel, whose header others are compiled with.
+        # Packages are built with what is in the environment: first the tools.
         listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
         if listed:
             run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *self._pip_install, *listed)
@@ -96,7 +95,7 @@ class Environment:
     def _install_packages(self, folders: dict[str, Path]) -> None:
         """Install packages, editable, with what they need of others: as much at a time as there are processors.
 
-        Compiled plugins come after the kernel, with whose header they are compiled, and which runs then. Raises Failure.
+        Compiled ones come last: the kernel has the headers that they include. Raises Failure.
         """
         if not folders:
             return
@@ -110,11 +109,9 @@ class Environment:
         plain = [name for name in folders if name not in compiled]
         linked: tuple[str, ...] = ()
 
-        def install_kernel() -> None:
+        def build_nanobind() -> None:
             nonlocal linked
             linked = self._shared_nanobind()
-            if KERNEL in compiled:
-                install(KERNEL, further=linked)
 
         def install_plain() -> None:
             if needed := requirements_of(folders.values()):
@@ -122,8 +119,8 @@ class Environment:
             if plain:
                 install(*plain)
 
-        in_parallel([*([install_kernel] if compiled else []), install_plain])
-        in_parallel([partial(install, name, further=linked) for name in compiled if name != KERNEL])
+        in_parallel([*([build_nanobind] if compiled else []), install_plain])
+        in_parallel([partial(install, name, further=linked) for name in compiled])
 
     def _shared_nanobind(self) -> tuple[str, ...]:
         """Build nanobind's runtime, once for this environment. Returns the options of pip with which packages link it. Raises Failure.

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from astra_sim._version import VERSION
 from astra_sim.plugin_templates import kernel_range
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -121,7 +122,9 @@ def test_all_packages_have_the_version_of_the_workspace_and_ask_for_a_kernel_of_
     table = workspace.toml_of(member)
     assert table["project"]["version"] == release.version()
     asked = requirements_of_ours(table)
-    assert set(asked) == (set() if member.name == "core" else {f"{workspace.KERNEL}~={release.version()}"})
+    assert VERSION == release.version()
+    exactly = "==" if member.name == "engine" else "~="  # the engine follows the tasks and queues of one kernel
+    assert set(asked) == (set() if member.name == "core" else {f"{workspace.KERNEL}{exactly}{release.version()}"})
 
 
 def test_the_bundle_asks_for_every_member_of_its_version() -> None:

@@ -76,6 +76,7 @@ PUBLIC_MODULES = (
     "toml_text",
     "processors",
     "function_table",
+    "engines",
     "testing",
     "testing.contracts",
     "starting",

@@ -312,9 +312,9 @@ def run(
 
 def _say_if_slow(engine: str | None, quiet: bool) -> None:
     """Say on a terminal that there is no compiled engine, where it was not chosen so."""
-    from astra_sim.engine import has_compiled
+    from astra_sim.setup.engines import compiled_engine
 
-    if sys.stderr.isatty() and not quiet and engine is None and not has_compiled():
+    if sys.stderr.isatty() and not quiet and engine is None and compiled_engine() is None:
         click.echo("astra: the compiled engine is not installed; the engine in Python gives the same answers, slower", err=True)
 
 

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import attrs
 
 from astra_sim._boundary import call
+from astra_sim.engine.columns import Spans
 from astra_sim.errors import InputError
 from astra_sim.fabric import stripes_over_directions, uniform_links_of, wires_of
 from astra_sim.graph import accounting_dimensions
 from astra_sim.memo import cached
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Group, LogicalDimension, Route
-from astra_sim.report.spans import Spans, uses_of
 from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.record import RunRecord
 from astra_sim.run.routes import Routes
@@ -284,7 +284,7 @@ def _times(run: RunRecord) -> Iterator[tuple[PlannedPhase, int]]:
         assert phase.cost is not None
         yield phase, phase.cost.duration_ps
     if kinds:
-        steps, uses = uses_of(run.phases.records, kind_of, len(kinds))
+        steps, uses = run.engine.uses_of(run.phases.records, kind_of, len(kinds))
         counts = [0] * len(kinds)
         for groups, count in zip(kind_of, steps, strict=True):
             for kind in groups:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
-from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
+from astra_sim.engine import Engine, Job, Link, PhaseStep
 from astra_sim.errors import DeadlockError, InputError, ScheduleError, located
 from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
 from astra_sim.network import RouteDelayNetwork
@@ -44,16 +44,15 @@ class CollectiveLowering:
         communicators: Communicators,
         names: OperationNames,
         engine: Engine,
-        make_engine: MakeEngine,
     ) -> None:
         self._inputs = inputs
         self._session = session
         self._scope = choice.scope
         self._schedules = schedules
         self._routes = Routes(inputs.network)
-        self._timer = self._make_timer(make_engine) if choice.times_phases(inputs.system) else None
+        self._timer = self._make_timer() if choice.times_phases(inputs.system) else None
         timed = self._timer is not None and choice.scope is Scope.PHASES
-        self._cache = DescribedPlanCache(inputs, (choice.scope, session.later_first, make_engine) if timed else None)
+        self._cache = DescribedPlanCache(inputs, (choice.scope, session.later_first, inputs.engine) if timed else None)
         self._programs = programs
         self._communicators = communicators
         self._names = names
@@ -63,11 +62,11 @@ class CollectiveLowering:
         self.planned: list[PlannedPhase] = []
         self.traffic: list[Traffic] = []
 
-    def _make_timer(self, make_engine: MakeEngine) -> PhaseTimer:
+    def _make_timer(self) -> PhaseTimer:
         system, network = self._inputs.system, self._inputs.network
         assert isinstance(network, RouteDelayNetwork)
         reduce_ps = self._inputs.reduce_ps
-        return PhaseTimer(network, self._routes, self._schedules, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
+        return PhaseTimer(network, self._routes, self._schedules, system.endpoint_ps, reduce_ps, system.rendezvous, self._inputs.engine)
 
     def issue(self, program: int, index: int, now: int) -> list[list[PhaseStep]]:
         """The chunks of a collective, planned when the first NPU of its group issues it.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from astra_sim.engine import PhaseStepRecord, PhaseStepRecords, has_compiled
+from astra_sim.engine import EngineType, PhaseStepRecord, PhaseStepRecords
 from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, Operation, Wait, graph_kinds, operation_rows
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Column, Dependencies, Rows, column, packed, view
@@ -130,6 +130,11 @@ class _Collectives:
         self._path = path
         self._explain = explain
         self._records: dict[int, RunRecord] = {}
+
+    @property
+    def engine(self) -> EngineType:
+        """What runs them."""
+        return self._alone.engine
 
     def record(self, operation: Communicate) -> RunRecord:
         """The run of a collective alone."""
@@ -332,25 +337,12 @@ class ExpandedProgram:
         begins, nothing = self._begins(ended), column(repeat(0, len(self._found)), "q")
         offsets = places, nothing, begins, begins, begins, nothing, nothing
         columns = (
-            _continued(getattr(records, name), [getattr(part, name) for part in parts], self._numbers, offset)
+            _continued(self._runs.engine, getattr(records, name), [getattr(part, name) for part in parts], self._numbers, offset)
             for name, offset in zip(PhaseStepRecord._fields, offsets, strict=True)
         )
         return PhaseStepRecords(*columns), everything
 
 
-def _continued(own: Sequence[int], parts: Sequence[Sequence[int]], numbers: Column, offsets: Column) -> Column:
+def _continued(engine: EngineType, own: Sequence[int], parts: Sequence[Sequence[int]], numbers: Column, offsets: Column) -> Column:
     """A column, and after it parts of others as `numbers` say, each with an offset added to its members."""
-    return view(packed(own, "q") + repeated([packed(part, "q") for part in parts], numbers, offsets), "q")
-
-
-def repeated(parts: Sequence[bytes], numbers: Column, offsets: Column, compiled: bool = True) -> bytes:
-    """Columns of 64 bits one after another, as `numbers` say, each with an offset added to its members."""
-    if compiled and has_compiled():
-        from astra_sim.engine import _compiled
-
-        return _compiled.repeated(parts, numbers.tobytes(), offsets.tobytes())
-    columns = [view(part, "q") for part in parts]
-    found = array("q")
-    for number, offset in zip(numbers, offsets, strict=True):
-        found.extend(map(offset.__add__, columns[number]))
-    return found.tobytes()
+    return view(packed(own, "q") + engine.repeated([packed(part, "q") for part in parts], numbers, offsets), "q")

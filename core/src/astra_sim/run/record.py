@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from astra_sim._boundary import FIGURES, call, function_name, shown
-from astra_sim.engine import CONTROL_BYTES, Engine, Link, LinkKind, PhaseStepRecords
+from astra_sim.engine import CONTROL_BYTES, Engine, EngineType, Link, LinkKind, PhaseStepRecords
 from astra_sim.errors import PluginError
 from astra_sim.graph import Figure, NpuProgram, Operation, ProgramTimes, Receive, Send, counts_by_platform, peer_of
 from astra_sim.rows import Rows, column
@@ -120,7 +120,8 @@ class RunRecord:
     have a timeline (`timeline_npus`), that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `planned` are the phases
     that any NPU has planned; those of collectives in composites come last. `npu_times` are those of every simulated NPU, `path` is the
     critical path, and `carried` are the messages of collectives that observed NPUs send or receive, where they were asked for.
-    `durations` are the times of computing, where they differ between NPUs; the operations of all that is here have them.
+    `durations` are the times of computing, where they differ between NPUs; the operations of all that is here have them. `engine` is what
+    ran.
     """
 
     start_ps: int
@@ -142,6 +143,7 @@ class RunRecord:
     path: CriticalPath | None = None
     carried: list[CarriedMessage] | None = None
     durations: NpuDurations | None = None
+    engine: EngineType = attrs.field(kw_only=True)
 
 
 def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
@@ -248,6 +250,7 @@ def make_record(
         [*collectives.planned, *inputs.composites.planned()],
         times_of_npus(inputs, engine, choice, every_npu, partial(_later, by=start_ps), durations) if every_npu else None,
         durations=durations,
+        engine=inputs.engine,
     )
 
 

@@ -11,7 +11,7 @@ import attrs
 
 from astra_sim._boundary import call, of_user, picoseconds
 from astra_sim.compute import NpuPs
-from astra_sim.engine import Engine, MakeEngine, UnlikeCollectivesError, choose_engine
+from astra_sim.engine import Engine, EngineType, UnlikeCollectivesError
 from astra_sim.errors import InputError, PluginError, warn
 from astra_sim.graph import ExecutionGraph, NpuProgram
 from astra_sim.memory import Memory
@@ -52,8 +52,8 @@ def simulate_graph(
     system: System,
     network: Network,
     memory: Memory,
+    engine: EngineType,
     symmetry: bool = True,
-    engine: str = "auto",
     progress: Progress | None = None,
     explain: Explain | None = None,
     timelines: TimelineKind = False,
@@ -62,27 +62,25 @@ def simulate_graph(
 ) -> RunRecord:
     """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
 
-    Without `symmetry` every NPU and every message is simulated. `engine` is "python", "compiled" or "auto" (compiled where it is
-    installed). With `timelines` the record has what happened on the first NPU of each program ("path": and the critical path; "messages":
-    and every message of theirs), with `explain` the critical path and what happened on all that were simulated, with `npu_times` the
-    moments of these. `npu_ps` says what computing takes on each NPU; None: the same on all, at all times. Raises DeadlockError if the run
-    cannot finish.
+    Without `symmetry` every NPU and every message is simulated. With `timelines` the record has what happened on the first NPU of each
+    program ("path": and the critical path; "messages": and every message of theirs), with `explain` the critical path and what happened on
+    all that were simulated, with `npu_times` the moments of these. `npu_ps` says what computing takes on each NPU; None: the same on all,
+    at all times. Raises DeadlockError if the run cannot finish.
     """
-    make_engine = choose_engine(engine)
     if isinstance(network, EventNetwork):
         call(f"network {type(network).__name__}: symmetry", setattr, network, "symmetry", symmetry)
     composites = Composites(graph, AloneRuns(system, network, memory, engine), _keeps_path(explain, timelines), explain)
-    inputs = RunInputs(graph, system, network, memory, composites, npu_ps)
+    inputs = RunInputs(graph, system, network, memory, composites, engine, npu_ps)
     schedules = ScheduleSymmetry(network, system.rendezvous)
     choice = choose(inputs, schedules) if symmetry else EVERY_NPU
     if choice.scope is not Scope.ALL_NPUS:
         # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
         with contextlib.suppress(NotSymmetricError):
-            return _run(inputs, choice, schedules, make_engine, progress, explain, timelines, npu_times)
+            return _run(inputs, choice, schedules, progress, explain, timelines, npu_times)
     npus = inputs.platform.npus
     if npus > MAX_NPUS:
         raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _run(inputs, EVERY_NPU, schedules, make_engine, progress, explain, timelines, npu_times)
+    return _run(inputs, EVERY_NPU, schedules, progress, explain, timelines, npu_times)
 
 
 def _keeps_path(explain: Explain | None, timelines: TimelineKind) -> bool:
@@ -94,7 +92,6 @@ def _run(
     inputs: RunInputs,
     choice: Choice,
     schedules: ScheduleSymmetry,
-    make_engine: MakeEngine,
     progress: Progress | None,
     explain: Explain | None,
     timelines: TimelineKind,
@@ -105,14 +102,14 @@ def _run(
     session = inputs.session()
     start_ps = _begin(network)
     npus = choice.npu_numbers(inputs.platform.npus)
-    engine = make_engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
+    engine = inputs.engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
     keeps_path = _keeps_path(explain, timelines)
     if keeps_path:
         engine.keep_causes(timelines == "messages")
     programs = choice.programs(inputs.graph, inputs.platform.npus)
     communicators = Communicators(inputs.graph.dimensions, choice, programs, inputs.platform.npus)
     names = OperationNames(inputs.graph, programs)
-    collectives = CollectiveLowering(inputs, session, choice, schedules, programs, communicators, names, engine, make_engine)
+    collectives = CollectiveLowering(inputs, session, choice, schedules, programs, communicators, names, engine)
 
     engine.add_queues([(queue.slots, queue.order) for queue in session.queues])
     engine.set_traffic_classes(*_traffic_classes(system, session, network))

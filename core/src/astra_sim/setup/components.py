@@ -10,6 +10,7 @@ import attrs
 from astra_sim._boundary import COUNT, call, checked, shown, staying
 from astra_sim.compute import Compute, NpuPs
 from astra_sim.context import Context
+from astra_sim.engine import EngineType
 from astra_sim.errors import AstraError, InputError, PluginError, located, reworded, warn
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
@@ -19,6 +20,7 @@ from astra_sim.platform import Dimension, Platform, Preset, Topology, with_logic
 from astra_sim.providers import options_of
 from astra_sim.run.alone import AloneRuns
 from astra_sim.setup.defaults import dotted, taken_defaults, with_defaults
+from astra_sim.setup.engines import find_engine
 from astra_sim.setup.experiment import DEFAULTS, Experiment
 from astra_sim.setup.groups import check_groups
 from astra_sim.setup.mismatches import Mismatch, mismatches
@@ -35,7 +37,7 @@ class Components:
     """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one.
 
     `stated` is the platform as the experiment has it, before the compute model's `collective_share` slows what lies between nodes.
-    `npu_ps` says what computing takes on each NPU; None: the same on all.
+    `engine` is what runs. `npu_ps` says what computing takes on each NPU; None: the same on all.
     `taken` are the options of the workload that come from the compute model's software, by name; `mismatches` what contradicts each other.
     """
 
@@ -46,6 +48,7 @@ class Components:
     compute: Compute
     memory: Memory
     run: RunOptions
+    engine: EngineType
     names: dict[str, str]
     provenance: Provenance | None = None
     taken: Mapping[str, Any] = attrs.field(factory=dict)
@@ -59,6 +62,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     """Build everything that an experiment names. Raises InputError, naming where, if something does not fit."""
     plugins.tell()
     run = experiment.run_options()
+    engine = find_engine(run.engine, plugins, f"{experiment.where('run')}: engine")
     if "workload" not in experiment.sections:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     names: dict[str, str] = {}
@@ -96,7 +100,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         tick_ps=system.tick_ps,
         replay_only=system.replay_only,
         node_algorithms=system.node_algorithms,
-        time_alone=AloneRuns(system, network, memory, run.engine).duration_ps,
+        time_alone=AloneRuns(system, network, memory, engine).duration_ps,
     )
     graph = maker.given("workload", ExecutionGraph)
     taken: Table = {}
@@ -122,7 +126,9 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     origin = provenance(experiment, plugins, maker.options, taken, compute.workload_defaults.get(names["workload"], {}))
     for difference in origin.changed_inputs():
         warn(f"{difference}: the result may be another")
-    return Components(graph, platform, system, network, compute, memory, run, names, origin, dict(dotted(taken)), found, stated, npu_ps)
+    return Components(
+        graph, platform, system, network, compute, memory, run, engine, names, origin, dict(dotted(taken)), found, stated, npu_ps
+    )
 
 
 def check_options(experiment: Experiment, plugins: Plugins) -> None:

@@ -33,6 +33,9 @@ _KNOWN: dict[str, dict[str, str]] = {
         "compute": "systolic",
         "command": "generate, systolic",
     },
+    "astra-sim-engine": {
+        "engine": "compiled",
+    },
     "astra-sim-llm": {
         "workload": "llm",
         "command": "memory",

@@ -36,6 +36,7 @@ KINDS = {
     "format": "astra_formats",
     "report": "astra_reports",
     "command": "astra_commands",
+    "engine": "astra_engines",
 }
 """Kinds of components and the hooks that offer them."""
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from astra_sim.engine import has_compiled
 from astra_sim.errors import AstraError
 from astra_sim.files import Table
 from astra_sim.memo import Cache, cached, is_hashable
 from astra_sim.options import Typed
 from astra_sim.providers import options_of
+from astra_sim.setup.engines import engine_name
 from astra_sim.setup.experiment import DEFAULTS, SECTIONS, Experiment
 from astra_sim.setup.inputs import InputFiles, changed_inputs, input_files
 from astra_sim.setup.plugins import Plugins
@@ -145,7 +145,7 @@ def versions(plugins: Plugins, engine: str, edited: bool = False) -> Table:
     return {
         "astra": _version(_KERNEL),
         "python": platform.python_version(),
-        "engine": "compiled" if engine != "python" and has_compiled() else "python",
+        "engine": engine_name(engine, plugins),
         "plugins": {info.distribution: info.version for info in plugins.infos() if info.module},
         "sources": dict(_sources(_modules(plugins))) | {each.name: each.digest for each in plugins.choices if each.source is not None},
     }

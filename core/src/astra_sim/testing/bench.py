@@ -12,6 +12,7 @@ import attrs
 from astra_sim.compute import Compute, Work
 from astra_sim.context import Context
 from astra_sim.engine import Job
+from astra_sim.engine.reference import ReferenceEngine
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.memory import Memory
 from astra_sim.network import RouteDelayNetwork
@@ -137,4 +138,4 @@ def bench_context(platform: Platform = PLATFORM, plugins: Plugins | None = None,
 
 def run_on_bench(graph: ExecutionGraph, platform: Platform, system: System | None = None) -> RunRecord:
     """Simulate a graph on all NPUs of a platform, message by message. Raises DeadlockError if it cannot finish."""
-    return simulate_graph(graph, system or BenchSystem(), BenchNetwork(platform), BenchMemory(), symmetry=False, engine="python")
+    return simulate_graph(graph, system or BenchSystem(), BenchNetwork(platform), BenchMemory(), ReferenceEngine, symmetry=False)

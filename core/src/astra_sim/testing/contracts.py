@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from astra_sim.compute import Compute, Work
+from astra_sim.engine import EngineType
 from astra_sim.errors import InputError, PluginError
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, LinkLoad, RouteDelayNetwork
@@ -21,10 +22,13 @@ from astra_sim.options import describe_options
 from astra_sim.platform import Dimension, Platform, Preset
 from astra_sim.providers import options_of
 from astra_sim.setup.components import dimensions_of
+from astra_sim.setup.engines import find_engine
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim.testing.bench import PLATFORM, bench_context
 from astra_sim.testing.collectives import RANKS, check_collective
 from astra_sim.testing.deliveries import batches, check_delays, check_lone_messages, check_prices, check_runs_are_alike, deliver
+from astra_sim.testing.engine_columns import check_columns
+from astra_sim.testing.engine_graphs import differing
 from astra_sim.testing.models import SERIES, check_capacity, check_compute, check_memory, check_ports
 from astra_sim.testing.orders import check_dimension_order, check_queue_order
 from astra_sim.testing.plans import check_system
@@ -274,6 +278,30 @@ class ReportContract(ComponentContract):
         check_report(self.make)
 
 
+class EngineContract(ComponentContract):
+    """An engine gives the results of the readable one of the kernel, in everything that can be seen of a run."""
+
+    kind = "engine"
+
+    @cached_property
+    def engine(self) -> EngineType:
+        """The engine."""
+        return find_engine(self.name)
+
+    def test_it_is_one_object(self) -> None:
+        """Phase costs are cached by it."""
+        require(self.provider.load_factory() is self.engine, "its factory is another object each time")
+
+    def test_it_gives_the_results_of_the_readable_one(self) -> None:
+        """On random programs, queues, schedules and networks."""
+        seeds = differing(self.engine, 0, 200)
+        require(not seeds, f"it differs from the engine in Python on the graphs of seeds {seeds} (astra_sim.testing.engine_graphs)")
+
+    def test_it_counts_columns(self) -> None:
+        """What needs no run: times of tasks, uses of phase steps, repeated columns."""
+        check_columns(self.engine)
+
+
 CONTRACTS: dict[str, type[ComponentContract]] = {
     contract.kind: contract
     for contract in (
@@ -287,6 +315,7 @@ CONTRACTS: dict[str, type[ComponentContract]] = {
         ComputeContract,
         MemoryContract,
         ReportContract,
+        EngineContract,
     )
 }
 """The contract of each kind."""

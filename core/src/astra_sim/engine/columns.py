@@ -1,4 +1,4 @@
-"""Figures of a run from its columns. `native/spans.cpp` does the same where the compiled engine is installed."""
+"""What is counted over the columns of a run, in Python: the functions of `EngineType` that need no run. Other engines may be faster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
-from astra_sim.engine import PhaseStepRecords, has_compiled
-from astra_sim.rows import Rows, packed, view
+from astra_sim.engine.interface import PhaseStepRecords
+from astra_sim.rows import Column, Rows, view
 
 
 @attrs.frozen
@@ -37,32 +37,20 @@ class Use:
     spans: Spans
 
 
-def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], compiled: bool = True) -> tuple[int, int]:
+def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int]) -> tuple[int, int]:
     """How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out.
 
     `ended` says when each task ended, `durations` how long those of each kind take, but for rows with a time of their own.
     """
     kind_of, times = rows.kind_of, rows.times
-    if compiled and has_compiled():
-        from astra_sim.engine import _compiled
-
-        return _compiled.computing(kind_of.tobytes(), list(durations), b"" if times is None else times.tobytes(), packed(ended, "q"))
     own = repeat(-1) if times is None else times
     spent = [(durations[kind] if time < 0 or durations[kind] < 0 else time) for kind, time in zip(kind_of, own, strict=False)]
     spans = [(end - time, end) for time, end in zip(spent, ended, strict=True) if time >= 0]
     return sum(end - begin for begin, end in spans), union(spans).covered
 
 
-def uses_of(
-    records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], groups: int, compiled: bool = True
-) -> tuple[list[int], list[Use]]:
+def uses_of(records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], groups: int) -> tuple[list[int], list[Use]]:
     """For each phase step how often there is a record of it, and for each group of steps its use; `groups_of` gives the groups of each."""
-    if compiled and has_compiled():
-        from astra_sim.engine import _compiled
-
-        columns = [packed(each, "q") for each in (records.step, records.queued_at, records.started_at, records.ended_at)]
-        counts, found = _compiled.uses_of(columns, list(groups_of), groups)
-        return counts, [Use(spent, Spans(view(begins, "q"), view(ends, "q"))) for spent, begins, ends in found]
     counts = [0] * len(groups_of)
     spent = [0] * groups
     spans: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
@@ -72,6 +60,15 @@ def uses_of(
             spent[group] += record.ended_at - record.started_at
             spans[group].append((record.queued_at, record.ended_at))
     return counts, [Use(time, union(each)) for time, each in zip(spent, spans, strict=True)]
+
+
+def repeated(parts: Sequence[bytes], numbers: Column, offsets: Column) -> bytes:
+    """Columns of 64 bits one after another, as `numbers` say, each with an offset added to its members."""
+    columns = [view(part, "q") for part in parts]
+    joined = array("q")
+    for number, offset in zip(numbers, offsets, strict=True):
+        joined.extend(map(offset.__add__, columns[number]))
+    return joined.tobytes()
 
 
 def union(spans: Sequence[tuple[int, int]]) -> Spans:

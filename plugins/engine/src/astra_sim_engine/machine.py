@@ -1,4 +1,4 @@
-"""The compiled engine, with the interface of `interface.Engine`: hands its parts to the machine in C++ and asks the network."""
+"""The compiled engine, with the interface `astra_sim.engines.Engine`: hands its parts to the machine in C++ and asks the network."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import attrs
-
-from astra_sim._boundary import MAX_PICOSECONDS, call
-from astra_sim.engine import BusOptions, _compiled
-from astra_sim.engine.compiled.queues import Queues, StepRow
-from astra_sim.engine.compiled.schedules import Groups, Schedules, peer_numbers
-from astra_sim.engine.interface import (
+from astra_sim.engines import (
+    MAX_PICOSECONDS,
     RECEIVE,
     SEND,
+    BusOptions,
     ComputePs,
     History,
     Issue,
     Link,
     LinkKind,
+    Order,
     OverheadPs,
     PhaseStepRecords,
     RankState,
@@ -33,13 +31,17 @@ from astra_sim.engine.interface import (
     task_rows,
     too_long,
 )
-from astra_sim.engine.orders import Order
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.memo import ObjectCaches
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
+from astra_sim.providers import call
 from astra_sim.rows import Rows, packed, view
 from astra_sim.schedule import LoweredProgram
+
+from astra_sim_engine import _compiled, columns
+from astra_sim_engine.queues import Queues, StepRow
+from astra_sim_engine.schedules import Groups, Schedules, peer_numbers
 
 _MOST_TASKS = 4096
 _programs: ObjectCaches[tuple[int, tuple[int, ...] | None], _Program] = ObjectCaches("programs of the compiled engine", 64)
@@ -70,6 +72,10 @@ class CompiledEngine:
     It follows rules of queues itself. Orders that are functions are asked; what they answer for a short queue is remembered, whichever NPU
     it belongs to. Networks with a function table are spoken to through it, others in Python.
     """
+
+    computing = staticmethod(columns.computing)
+    uses_of = staticmethod(columns.uses_of)
+    repeated = staticmethod(columns.repeated)
 
     def __init__(
         self,
@@ -166,14 +172,14 @@ class CompiledEngine:
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
-        columns = task_rows(tasks)
+        rows = task_rows(tasks)
         key = self._npus, tuple(npus) if len(npus) == 1 else None
-        programs = _programs.of(columns)
+        programs = _programs.of(rows)
         program = programs.get(key)
         if program is None:
-            check_program(columns, npus, self._npus)
-            program = _Program.of(columns, self._npus)
-            if isinstance(tasks, Rows) and len(columns) <= _MOST_TASKS and key[1] is not None:
+            check_program(rows, npus, self._npus)
+            program = _Program.of(rows, self._npus)
+            if isinstance(tasks, Rows) and len(rows) <= _MOST_TASKS and key[1] is not None:
                 programs.add(key, program)
         if program.has_messages:
             self._use_table()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
-from astra_sim._boundary import MAX_PICOSECONDS
-from astra_sim.engine import _compiled
-from astra_sim.engine.interface import History, PhaseStep, too_long
-from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
+from astra_sim.engines import MAX_PICOSECONDS, History, Job, Order, PhaseStep, RuleOrder, Standing, place_of, too_long
 from astra_sim.errors import PluginError
+
+from astra_sim_engine import _compiled
 
 MAX_PRIORITY = 1 << 62
 

@@ -1,4 +1,4 @@
-// The Python module astra_sim.engine._compiled: the engine as the class Machine. astra_sim/engine/compiled.py wraps it.
+// The Python module astra_sim_engine._compiled: the engine as the class Machine. astra_sim_engine/machine.py wraps it.
 //
 // Here numbers are checked that come from Python, and put into the records of interface.hpp and schedule.hpp; behind this the engine relies
 // on their ranges. Numbers that come in columns or rows get their names here.

@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 import attrs
-
-from astra_sim._boundary import MAX_PICOSECONDS
-from astra_sim.engine.interface import CONTROL_BYTES, too_long
+from astra_sim.engines import CONTROL_BYTES, MAX_PICOSECONDS, too_long
 from astra_sim.errors import InputError, in_figures
 from astra_sim.network import EventNetwork, RouteColumns, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension

@@ -1,10 +1,11 @@
-"""Random programs, schedules, systems and networks, run on an engine: everything that can be seen of a run comes back.
+"""Random programs, schedules, queues and networks on which engines are compared: all that can be seen of a run comes back.
 
-`PYTHONPATH=tests python -m support.random_graphs FIRST COUNT` compares the two engines on the graphs of these seeds.
+`python -m astra_sim.testing.engine_graphs FIRST COUNT` compares the compiled engine with the readable one on the graphs of these seeds.
 """
 
 from __future__ import annotations
 
+import heapq
 import sys
 from collections.abc import Sequence
 from random import Random
@@ -21,6 +22,7 @@ from astra_sim.engine import (
     TIMER,
     BusOptions,
     Engine,
+    EngineType,
     Job,
     Link,
     PhaseStep,
@@ -28,10 +30,10 @@ from astra_sim.engine import (
     RuleOrder,
     Task,
     UnlikeCollectivesError,
-    choose_engine,
 )
 from astra_sim.engine.orders import Order
-from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.engine.reference import ReferenceEngine
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column
 from astra_sim.schedule import (
@@ -49,7 +51,52 @@ from astra_sim.schedule import (
     xor,
 )
 
-from support.networks import OneWire, Replayed
+
+class Replayed(EventNetwork):
+    """An event network that delivers messages just when a network without contention would."""
+
+    def __init__(self, inner: RouteDelayNetwork) -> None:
+        super().__init__(inner.platform)
+        self._inner = inner
+        self._heap: list[tuple[int, int]] = []
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """Take messages."""
+        for message in messages:
+            delay = self._inner.message_delay(message.source, message.destination, message.bytes)
+            heapq.heappush(self._heap, (time + delay, message.number))
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """The next delivery."""
+        if not self._heap or (until is not None and self._heap[0][0] > until):
+            return None
+        time = self._heap[0][0]
+        numbers = []
+        while self._heap and self._heap[0][0] == time:
+            numbers.append(heapq.heappop(self._heap)[1])
+        return time, numbers
+
+
+class OneWire(EventNetwork):
+    """All messages share one wire: each takes size picoseconds, one after another."""
+
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform)
+        self._free_at = 0
+        self._under_way: list[tuple[int, int]] = []
+
+    def inject(self, time: int, messages: Sequence[Message]) -> None:
+        """Take messages."""
+        for message in messages:
+            self._free_at = max(self._free_at, time) + message.bytes
+            self._under_way.append((self._free_at, message.number))
+
+    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
+        """The next delivery."""
+        if not self._under_way or (until is not None and self._under_way[0][0] > until):
+            return None
+        time, number = self._under_way.pop(0)
+        return time, [number]
 
 
 class Uneven:
@@ -62,16 +109,20 @@ class Uneven:
         self._even = even
 
     def hops(self, source: int, destination: int) -> int:
+        """Hops from one position to another."""
         distance = (destination - source) % self._size
         return distance if self._even else distance + source % 2
 
     def is_symmetric(self, peer: Peer) -> bool:
+        """Whether the route to a peer is the same from every position."""
         return self._even and peer.operator == "shift"
 
     def links_per_message(self) -> int:
+        """One."""
         return 1
 
     def links_per_npu(self) -> int:
+        """One."""
         return 1
 
 
@@ -83,22 +134,27 @@ class Coarse(RouteDelayNetwork):
         self._step = step
 
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
+        """Picoseconds of a message."""
         return self._step * (hops + size // 50 + 3 * dimension)
 
 
 def first_come(jobs: Sequence[Job], started: int, job: Job) -> int:
+    """The place behind all others."""
     return len(jobs)
 
 
 def last_come(jobs: Sequence[Job], started: int, job: Job) -> int:
+    """The place before all that have not started."""
     return started
 
 
 def by_priority(jobs: Sequence[Job], started: int, job: Job) -> int:
+    """The place before the first job of lower priority."""
     return next((i for i in range(started, len(jobs)) if jobs[i].priority < job.priority), len(jobs))
 
 
 def smallest_first(jobs: Sequence[Job], started: int, job: Job) -> int:
+    """The place before the first larger job."""
     return next((i for i in range(started, len(jobs)) if jobs[i].bytes > job.bytes), len(jobs))
 
 
@@ -271,16 +327,16 @@ class Graph:
             return Replayed(delays)
         return OneWire(self.platform) if self.network_kind == "one wire" else delays
 
-    def run(self, name: str) -> list[Any]:
-        """Everything that can be seen of a run on the engine of that name."""
+    def run(self, engine_type: EngineType) -> list[Any]:
+        """Everything that can be seen of a run on an engine."""
         made: list[Engine] = []
         try:
-            return self._run(name, made)
+            return self._run(engine_type, made)
         except (AstraError, UnlikeCollectivesError) as error:
             return [type(error).__name__, str(error), *((engine.now, engine.messages) for engine in made)]
 
-    def _run(self, name: str, made: list[Engine]) -> list[Any]:
-        engine = choose_engine(name)(self.npus, self.network(), **self.options)
+    def _run(self, engine_type: EngineType, made: list[Engine]) -> list[Any]:
+        engine = engine_type(self.npus, self.network(), **self.options)
         made.append(engine)
         if self.seed % 2:
             engine.keep_causes()
@@ -348,14 +404,9 @@ def _checked(path: Sequence[Link], end: int) -> Sequence[Link]:
     return path
 
 
-def differing(first: int, count: int) -> list[int]:
-    """The seeds on which the engines differ."""
-    wrong = []
-    for seed in range(first, first + count):
-        graph = Graph(seed)
-        if graph.run("python") != graph.run("compiled"):
-            wrong.append(seed)
-    return wrong
+def differing(engine: EngineType, first: int, count: int) -> list[int]:
+    """The seeds of graphs on which an engine differs from the readable one."""
+    return [seed for seed in range(first, first + count) if Graph(seed).run(ReferenceEngine) != Graph(seed).run(engine)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The compiled engine: core/native/module.cpp. Arguments that cannot be raise ValueError."""
+"""The compiled engine: native/module.cpp. Arguments that cannot be raise ValueError."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,6 +1,6 @@
 // What ends a run, or refuses what it is given.
 //
-// Each carries what it is about in fields, which module.cpp hands to Python; astra_sim/engine/compiled.py makes messages for people of
+// Each carries what it is about in fields, which module.cpp hands to Python; astra_sim_engine/machine.py makes messages for people of
 // them.
 #pragma once
 

@@ -1,0 +1,90 @@
+"""What an engine is made of: for packages with an engine of their own (hook `astra_engines`). Public, but provisional.
+
+An engine follows the kernel's tasks, queues and phases step by step, so these names change with it. A package with an engine requires
+exactly the version of `astra-sim-core` for which it was written (`astra-sim-core==...`). The meaning of a run stands in the engine that the
+kernel has itself, `astra_sim.engine.reference`, which `astra_sim.testing` compares others with.
+"""
+
+from __future__ import annotations
+
+from astra_sim._boundary import MAX_PICOSECONDS
+from astra_sim.engine.columns import Spans, Use
+from astra_sim.engine.interface import (
+    ACCESS,
+    COLLECTIVE,
+    COMPUTE,
+    CONTROL_BYTES,
+    HISTORY_LENGTH,
+    JOIN,
+    RECEIVE,
+    SEND,
+    TIMER,
+    BusOptions,
+    ComputePs,
+    Engine,
+    EngineType,
+    History,
+    Issue,
+    Link,
+    LinkKind,
+    OverheadPs,
+    PhaseStep,
+    PhaseStepRecord,
+    PhaseStepRecords,
+    RankState,
+    Task,
+    UnlikeCollectivesError,
+    advance,
+    check_groups,
+    check_ports,
+    check_program,
+    inject,
+    not_under_way,
+    task_rows,
+    too_long,
+)
+from astra_sim.engine.orders import Job, Order, Rule, RuleOrder, Standing, place_of
+
+__all__ = [
+    "ACCESS",
+    "COLLECTIVE",
+    "COMPUTE",
+    "CONTROL_BYTES",
+    "HISTORY_LENGTH",
+    "JOIN",
+    "MAX_PICOSECONDS",
+    "RECEIVE",
+    "SEND",
+    "TIMER",
+    "BusOptions",
+    "ComputePs",
+    "Engine",
+    "EngineType",
+    "History",
+    "Issue",
+    "Job",
+    "Link",
+    "LinkKind",
+    "Order",
+    "OverheadPs",
+    "PhaseStep",
+    "PhaseStepRecord",
+    "PhaseStepRecords",
+    "RankState",
+    "Rule",
+    "RuleOrder",
+    "Spans",
+    "Standing",
+    "Task",
+    "UnlikeCollectivesError",
+    "Use",
+    "advance",
+    "check_groups",
+    "check_ports",
+    "check_program",
+    "inject",
+    "not_under_way",
+    "place_of",
+    "task_rows",
+    "too_long",
+]
