@@ -99,7 +99,6 @@ CACHES = (
     "files of components",
     "programs of the compiled engine",
     "option tables",
-    "sources",
     "digests",
     "bandwidths",
     "systems: loads of links",

@@ -14,6 +14,7 @@ import astra_sim
 import attrs
 import click
 import pytest
+from astra_sim import InputError
 from astra_sim.command.cli import run
 from astra_sim.command.compare import compare
 from astra_sim.command.options import COMPONENTS
@@ -68,8 +69,19 @@ def test_simulate_has_every_option_and_each_may_be_left_out() -> None:
         assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
         if typing.get_origin(kind) is None:
             assert set(typing.get_args(hints[name])) == {kind, type(None)}
-    others = {"experiment", "run_name", "set", "plugins", "progress", "explain", "timelines", "npu_times"}
+    others = {"experiment", "run", "run_name", "set", "plugins", "progress", "explain", "timelines", "npu_times"}
     assert set(parameters) == {*SECTIONS, *FIELDS, *others}
+
+
+def test_a_table_of_options_is_the_section_run_and_what_is_named_beside_it_counts_more() -> None:
+    table = {"passes": 2, "compute_scale": 0.5}
+    in_one = astra_sim.simulate(EXPERIMENT, run=table, compute_scale=3.0)
+    assert in_one.row() | {"wall_s": 0} == astra_sim.simulate(EXPERIMENT, passes=2, compute_scale=3.0).row() | {"wall_s": 0}
+    with pytest.raises(InputError, match="'pases'"):
+        astra_sim.simulate(EXPERIMENT, run={"pases": 2})
+    wrong: Any = "passes=2"
+    with pytest.raises(InputError, match="run is 'passes=2'; expected a table"):
+        astra_sim.simulate(EXPERIMENT, run=wrong)
 
 
 def test_commands_have_every_component() -> None:

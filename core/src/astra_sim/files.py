@@ -197,6 +197,21 @@ def csv_rows(text: str, path: str, plain: bool = False) -> Iterator[tuple[int, l
             yield rows.line_num, cells
 
 
+class _Lines:
+    """What a writer of csv takes for a file: its `writerow` then returns the line."""
+
+    @staticmethod
+    def write(line: str) -> str:
+        return line
+
+
+def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:
+    """Each row as a line of CSV with its end. None is an empty cell; a text is quoted where it has to be."""
+    import csv
+
+    return map(csv.writer(_Lines(), lineterminator="\n").writerow, rows)  # type: ignore[arg-type]
+
+
 def csv_table(text: str, path: str, needed: Sequence[str], optional: Sequence[str] | None = ()) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of CSV below a heading, by its columns, each with its file and line for messages. `optional` None: any other columns.
 

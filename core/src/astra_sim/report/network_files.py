@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
 from astra_sim._boundary import call
+from astra_sim.files import csv_lines
 from astra_sim.network import EventNetwork, LinkLoad, Network
 
 LINKS_FILE = "links.csv"
@@ -30,8 +29,4 @@ def link_loads(network: Network) -> Sequence[LinkLoad]:
 
 def links_csv(loads: Sequence[LinkLoad]) -> str:
     """A table of loads, with the fields of `LinkLoad` as its header. What is not known is empty."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(LinkLoad._fields)
-    rows.writerows(loads)
-    return text.getvalue()
+    return "".join(csv_lines([LinkLoad._fields, *loads]))

@@ -17,7 +17,7 @@ import attrs
 from astra_sim.engine import has_compiled
 from astra_sim.errors import AstraError
 from astra_sim.files import Table
-from astra_sim.memo import Cache, cached, is_hashable
+from astra_sim.memo import Cache, is_hashable
 from astra_sim.options import Typed
 from astra_sim.providers import options_of
 from astra_sim.setup.experiment import DEFAULTS, SECTIONS, Experiment
@@ -168,8 +168,9 @@ def _modules(plugins: Plugins) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((distribution, tuple(sorted(modules))) for distribution, modules in sorted(found.items()))
 
 
-@cached("sources", 16)
+@functools.cache
 def _sources(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, str]:
+    """The digests of the code that this process has loaded: no cache of `memo`, for files that changed since do not count."""
     return source_digests(dict(modules))
 
 

@@ -33,7 +33,7 @@ from astra_sim_llm.in_flight import chunks_of_stages, even_stages
 from astra_sim_llm.layout import split_layers
 from astra_sim_llm.memory import Capacity, capacity_of, memory_of
 from astra_sim_llm.options import LlmOptions
-from astra_sim_llm.plan import Plan, chunks_per_stage, make_plan
+from astra_sim_llm.plan import Plan, make_plan
 from astra_sim_llm.schedules import virtual_stage
 from astra_sim_llm.search import Candidate, search
 from astra_sim_llm.suggestions import suggestions
@@ -292,7 +292,7 @@ def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
         table = {key: value for key, value in table.items() if key not in ("node_limit", "dispatch")}
         if "overlap" in table:
             table["overlap"] = {key: value for key, value in table["overlap"].items() if key != "ep"}
-    several = chunks_per_stage(setup.schedule, parallel)
+    several = setup.chunks
     chunks = chunks_of_stages(setup.layers_of_stage, setup.schedule, several)
     counts = {
         virtual_stage(setup.schedule, stage, number, parallel.pipeline): len(layers)
