@@ -167,17 +167,17 @@ def run_components(
 ) -> Result:
     """Run what `build` made; with `what_if` explain the run. `started` is the `time.perf_counter()` from which the wall time counts."""
     record = simulate_graph(
-        components.graph,
-        components.system,
-        components.network,
-        components.memory,
-        components.run.symmetry,
-        components.run.engine,
-        progress,
-        None if what_if is None else Explain(lambda: what_if.network_again(components)),
-        timelines,
-        npu_times,
-        components.npu_ps,
+        graph=components.graph,
+        system=components.system,
+        network=components.network,
+        memory=components.memory,
+        symmetry=components.run.symmetry,
+        engine=components.run.engine,
+        progress=progress,
+        explain=None if what_if is None else Explain(lambda: what_if.network_again(components)),
+        timelines=timelines,
+        npu_times=npu_times,
+        npu_ps=components.npu_ps,
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:

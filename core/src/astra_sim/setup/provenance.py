@@ -99,7 +99,16 @@ def provenance(
         folder = ""
     named = dict.fromkeys(_named_paths(experiment, plugins, options, folder))
     inputs = [files for files in (input_files(option, path) for option, path in named) if files is not None]
-    return Provenance(experiment, plugins, options, folder, inputs, time.time(), taken or {}, offered or {})
+    return Provenance(
+        experiment=experiment,
+        plugins=plugins,
+        options=options,
+        folder=folder,
+        inputs=inputs,
+        time=time.time(),
+        taken=taken or {},
+        offered=offered or {},
+    )
 
 
 def _as_given(table: Mapping[str, Any], given: Mapping[str, Any], taken: Mapping[str, Any], offered: Mapping[str, Any]) -> Table:

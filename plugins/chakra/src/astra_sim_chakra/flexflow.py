@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 from astra_sim import InputError
-from astra_sim.files import read_text
+from astra_sim.files import read_text, whole_number
 
 from astra_sim_chakra.schema import MAX_32, NodeType
 from astra_sim_chakra.trace import Node
@@ -108,10 +108,10 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
         if duration >= 2.0**62:
             raise InputError(f"{where}: simulated_run_time is too long")
         made = Node(id=id_, name=f"{name} {kind}", type=NodeType.COMP_NODE, duration_ns=round(duration), is_cpu_op=False)
-        return {_whole(values, "device_id", where, 2**16): made}
+        return {whole_number(values.get("device_id", ""), f"{where}: device_id", most=2**16 - 1): made}
     if node_type != "COMM_SEND_RECV_NODE":
         raise InputError(f"{where}: node{id_} has the type {node_type!r}; expected COMP_NODE or COMM_SEND_RECV_NODE")
-    source, target = (_whole(values, key, where, 2**16) for key in ("src_device_id", "dst_device_id"))
+    source, target = (whole_number(values.get(key, ""), f"{where}: {key}", most=2**16 - 1) for key in ("src_device_id", "dst_device_id"))
     if source == target:
         raise InputError(f"{where}: node{id_} sends from device {source} to itself")
     shared = Node(
@@ -119,19 +119,12 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
         name=name,
         type=NodeType.COMM_SEND_NODE,
         is_cpu_op=False,
-        comm_size=_whole(values, "comm_size", where, 2**62),
+        comm_size=whole_number(values.get("comm_size", ""), f"{where}: comm_size", most=2**62 - 1),
         comm_src=source,
         comm_dst=target,
         comm_tag=id_ % (MAX_32 + 1),
     )
     return {source: shared, target: attrs.evolve(shared, type=NodeType.COMM_RECV_NODE)}
-
-
-def _whole(values: dict[str, str], key: str, where: str, limit: int) -> int:
-    value = values.get(key, "")
-    if not value.isascii() or not value.isdecimal() or len(value) > 20 or int(value) >= limit:
-        raise InputError(f"{where}: {key} is {value!r}; expected a whole number from 0 to {limit - 1}")
-    return int(value)
 
 
 def _seconds(values: dict[str, str], where: str) -> float:

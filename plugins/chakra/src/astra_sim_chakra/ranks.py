@@ -108,7 +108,9 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
             by_bytes[of_bytes] = trace
         program_of.append(places[key])
         groups_of.append(trace.groups)
-    return RankTraces(prefix, count, tuple(programs), tuple(program_of), tuple(groups_of), extension)
+    return RankTraces(
+        prefix=prefix, ranks=count, programs=tuple(programs), program_of=tuple(program_of), groups_of=tuple(groups_of), extension=extension
+    )
 
 
 def find_ranks(prefix: str, extension: str = PROTOBUF) -> set[int]:

@@ -115,7 +115,14 @@ def _read(stream: IO[bytes], name: str, keep: bool, dependencies: str, compiled:
     while piece := stream.read(_PIECE):
         reader.feed(piece)
     reader.finish()
-    return make_trace(name, metadata, reader.columns(), reader.groups, reader.involved_dims, reader.left_out)
+    return make_trace(
+        path=name,
+        metadata=metadata,
+        columns=reader.columns(),
+        groups=reader.groups,
+        involved=reader.involved_dims,
+        left_out=reader.left_out,
+    )
 
 
 @contextmanager

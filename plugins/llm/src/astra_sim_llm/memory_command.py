@@ -138,7 +138,15 @@ def read_case(path: str | None, components: dict[str, str | None], assignments: 
         capacity = capacity_of(compute, options.memory_margin, None if capacity_gib is None else capacity_gib * GIB)
     except InputError as error:
         raise located(error, where) from None
-    return Case(made, options, plan, platform.npus, capacity, platform.dimensions[0].size, durations)
+    return Case(
+        experiment=made,
+        options=options,
+        plan=plan,
+        npus=platform.npus,
+        capacity=capacity,
+        node=platform.dimensions[0].size,
+        durations=durations,
+    )
 
 
 def _show(case: Case, as_json: bool, quiet: bool) -> None:

@@ -52,7 +52,14 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     for stage in range(parallel.pipeline):
         npus = range(stage * parallel.stage_ranks, (stage + 1) * parallel.stage_ranks)
         compiler = Compiler(
-            kinds[stage], durations.of_run, exchanges.of, axes.__getitem__, options.detail, options.overlap.contention, launch_ps, layouts
+            kinds=kinds[stage],
+            duration_ps=durations.of_run,
+            exchange_ps=exchanges.of,
+            dimensions_of=axes.__getitem__,
+            detail=options.detail,
+            contention=options.overlap.contention,
+            launch_ps=launch_ps,
+            layouts=layouts,
         )
         if options.mode == "train":
             writer = StageWriter(plan, stage, block, compiler, kinds[stage])

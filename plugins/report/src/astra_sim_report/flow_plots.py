@@ -68,7 +68,14 @@ def _load(path: str) -> FlowRun:
             raise InputError(f"{where}: {row!r:.100}; expected a flow, as astra flows --output writes it") from None
     if not taken:
         raise InputError(f"{file}: there is no flow")
-    return FlowRun(folder.name or str(folder.resolve().name), path, taken, slowdown, finish, _queues(folder / "qlen.csv"))
+    return FlowRun(
+        name=folder.name or str(folder.resolve().name),
+        folder=path,
+        taken_ns=taken,
+        slowdown=slowdown,
+        finish_ns=finish,
+        queues=_queues(folder / "qlen.csv"),
+    )
 
 
 def _time(text: str) -> float:

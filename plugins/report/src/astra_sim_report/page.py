@@ -149,7 +149,14 @@ def _section(run: Run, number: int, colours: Colours) -> _Section:
     }
     figures_of = {name: figure for name, figure in drawn.items() if figure is not None}
     known = {key: run.result[key] for key in ("experiment", "versions") if run.result.get(key)}
-    return _Section(run.name, figures_of, _notes(run), _tables(run), _as_text(known) if known else "", _as_text(run.result))
+    return _Section(
+        name=run.name,
+        charts=figures_of,
+        notes=_notes(run),
+        tables=_tables(run),
+        configuration=_as_text(known) if known else "",
+        json=_as_text(run.result),
+    )
 
 
 def _differences(runs: Sequence[Run], colours: Colours) -> list[_Section]:

@@ -231,7 +231,7 @@ class _TimelineReader:
             pixel = self._draw(number, self._rows[row], most, slices)
             coarsest = max(coarsest, pixel)
         groups = len({group for group, _ in self._rows if group != PATH})
-        return TimelineFile(rows, slices, self._of_first, coarsest, groups, len(self._rows))
+        return TimelineFile(rows=rows, slices=slices, utilisation=self._of_first, joined_ns=coarsest, groups=groups, lanes=len(self._rows))
 
     def _draw(self, number: int, row: _Row, most: int, slices: list[Slice]) -> float:
         """Add the slices of a row; returns the pixel that this takes (ns)."""

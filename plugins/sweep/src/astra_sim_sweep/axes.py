@@ -192,7 +192,7 @@ def _axis(key: str, value: Any, where: str) -> Axis:
     values = given if form == "values" else _range(given, where) if form == "range" else _logspace(given, whole, where)
     if labels and (not isinstance(labels, list) or len(labels) != len(values) or not all(isinstance(label, str) for label in labels)):
         raise InputError(f"{where}: labels is {labels!r}; expected a list of text, one for each of the {len(values)} values")
-    return Axis(key, name, values, None, labels, zipped)
+    return Axis(key=key, name=name, values=values, span=None, labels=labels, zip=zipped)
 
 
 def _described_form(value: Any, where: str) -> tuple[Mapping[str, Any], str, list[Any]]:

@@ -103,7 +103,15 @@ def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugi
     value, tolerance, figure = own["value"], own.get("tolerance", 0), own["figure"].strip()
     margin = _margin(value, tolerance, f"{where}: tolerance")
     expected = f"{figure} = {shown(value)}" + (f" ± {tolerance}" if tolerance else "")
-    return Expectation(title, experiment, expected, None, Expression(figure, f"{where}: figure"), value, margin)
+    return Expectation(
+        name=title,
+        experiment=experiment,
+        expected=expected,
+        condition=None,
+        figure=Expression(figure, f"{where}: figure"),
+        value=value,
+        margin=margin,
+    )
 
 
 def _margin(value: float, tolerance: Any, where: str) -> float:

@@ -494,4 +494,4 @@ def choose_scheduler(
 
     batch = 1 if one_at_a_time else dask_workers.LARGEST_BATCH
     seconds = dask_workers.WORKER_TIMEOUT_S if worker_timeout is None else worker_timeout
-    return dask_workers.Dask(packed(plan), timeout, address, client, batch, seconds)
+    return dask_workers.Dask(plan=packed(plan), timeout=timeout, address=address, client=client, batch=batch, worker_timeout=seconds)

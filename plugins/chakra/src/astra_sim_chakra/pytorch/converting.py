@@ -95,7 +95,9 @@ def _timed(node: HostNode, path: str) -> Timed | None:
             raise InputError(f"{path}: node {node.id}: {name} is {str(fields[name])[:80]!r}; expected a whole number")
     first = round(begin * 1000)
     launch = node.parent if on_gpu and "launch" not in fields else launch
-    return Timed(node, first, first + round(length * 1000), on_gpu, thread, launch, tuple(waits))
+    return Timed(
+        node=node, begin=first, end=first + round(length * 1000), on_gpu=on_gpu, thread=thread, launch=launch, wait_for=tuple(waits)
+    )
 
 
 class _Converter:

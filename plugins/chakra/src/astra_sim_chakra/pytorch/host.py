@@ -120,7 +120,7 @@ def _node(fields: Any, where: str) -> HostNode:
     tid = attributes.get("tid", fields.get("tid")) or 0
     if type(tid) is not int or not isinstance(rf_id, (int, type(None))):
         raise InputError(f"{where}: rf_id is {rf_id!r} and tid is {tid!r}; expected whole numbers")
-    return HostNode(fields["id"], fields["name"], parent, rf_id, tid, attributes, fields)
+    return HostNode(id=fields["id"], name=fields["name"], parent=parent, rf_id=rf_id, tid=tid, attributes=attributes, fields=fields)
 
 
 def _is_attribute(table: Any) -> bool:

@@ -117,7 +117,16 @@ def kineto_of(table: Mapping[str, Any], path: str) -> Kineto:
     distributed = table.get("distributedInfo", {})
     operators, calls, kernels, syncs = (kinds.get(kind, []) for kind in ("operators", "calls", "kernels", "syncs"))
     about = distributed if isinstance(distributed, dict) else {}
-    return Kineto(path, operators, calls, kernels, syncs, about, frozenset(processes), steps)
+    return Kineto(
+        path=path,
+        operators=operators,
+        calls=calls,
+        kernels=kernels,
+        syncs=syncs,
+        distributed=about,
+        processes=frozenset(processes),
+        steps=steps,
+    )
 
 
 _NAMES = {

@@ -104,7 +104,15 @@ def _operators_as_host(kineto: Kineto) -> HostTrace:
             stack.pop()
         parent = stack[-1][1] if stack else 1
         stack.append((event, id_))
-        nodes[id_] = HostNode(id_, event.name, parent, None, 0, {}, {"id": id_, "name": event.name, "ctrl_deps": parent})
+        nodes[id_] = HostNode(
+            id=id_,
+            name=event.name,
+            parent=parent,
+            rf_id=None,
+            tid=0,
+            attributes={},
+            fields={"id": id_, "name": event.name, "ctrl_deps": parent},
+        )
     return HostTrace(kineto.path, {}, nodes)
 
 
