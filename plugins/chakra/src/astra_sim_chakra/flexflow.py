@@ -97,6 +97,7 @@ def _dependencies(tasks: Mapping[int, _Task], edges: Iterable[_Edge], path: str)
 
 
 def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, Node]:
+    """The nodes of a task by device: one that computes, or a send and its receive. Raises InputError."""
     label = _LABEL.search(attributes)
     parts = [part.strip() for part in label[1].split("|")] if label else []
     if len(parts) < 5:

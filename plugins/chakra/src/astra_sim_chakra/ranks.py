@@ -133,6 +133,7 @@ def _file_digest(path: str) -> bytes:
 
 
 def _relative(trace: Trace, rank: int, ranks: int, path: str) -> Trace:
+    """A trace with peers relative to its rank, so that ranks that do the same have equal ones. Raises InputError for other peers."""
     if not trace.has_peers:
         return trace.with_peers(trace.comm_src, trace.comm_dst, relative=True)
     columns: list[Column] = []

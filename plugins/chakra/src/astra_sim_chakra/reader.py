@@ -103,6 +103,7 @@ def compiled_part() -> Any:
 
 
 def _read(stream: IO[bytes], name: str, keep: bool, dependencies: str, compiled: bool | None) -> Trace:
+    """A trace from a file, by the compiled reader or in Python. Raises InputError."""
     core = compiled_part() if compiled is not False else None
     if compiled and core is None:
         raise InputError("astra-sim-chakra is installed without its compiled reader")

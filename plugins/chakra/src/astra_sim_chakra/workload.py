@@ -198,6 +198,7 @@ class _Builder:
         return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row], group=group)
 
     def _collective(self, row: int) -> Communicate:
+        """The operation of a collective, over its group or its dimensions. Raises InputError."""
         trace = self._trace
         if trace.comm_type[row] >= 0 and trace.comm_type[row] not in _COLLECTIVES:
             kind = CollectiveType(trace.comm_type[row])

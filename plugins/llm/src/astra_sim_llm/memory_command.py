@@ -150,6 +150,7 @@ def read_case(path: str | None, components: dict[str, str | None], assignments: 
 
 
 def _show(case: Case, as_json: bool, quiet: bool) -> None:
+    """Print what ranks of each stage need, and what would make it fit."""
     with Progress(enabled=not quiet):
         uses = [memory_of(case.plan.setup, stage) for stage in range(case.plan.parallel.pipeline)]
         most = max(use.total for use in uses)
@@ -170,6 +171,7 @@ def _show(case: Case, as_json: bool, quiet: bool) -> None:
 
 
 def _search(case: Case, limit: int, keep: Sequence[str], as_json: bool, quiet: bool) -> None:
+    """Search for combinations that fit, simulate the fastest, and print them. Raises InputError."""
     if case.capacity is None:
         raise InputError("the compute model does not say how much memory an NPU has; expected --capacity GIB")
     if case.options.mode != "train":

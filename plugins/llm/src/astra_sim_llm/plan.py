@@ -209,6 +209,7 @@ def _schedule(options: LlmOptions, parallel: Parallelism) -> str:
 
 
 def _micro_batches(options: LlmOptions, parallel: Parallelism) -> int:
+    """Micro-batches of an iteration and replica. Raises InputError where the batch is no multiple, or there are too many."""
     micro_batches, rest = divmod(options.global_batch, options.micro_batch * parallel.data)
     if rest or not micro_batches:
         raise InputError(

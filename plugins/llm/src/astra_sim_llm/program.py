@@ -131,6 +131,7 @@ class StageWriter:
         return self._own_steps(kind, chunk, edge, turns)
 
     def _own_steps(self, kind: PassKind, chunk: int, edge: bool, turns: bool) -> list[Step]:
+        """The kernels of a pass, with the exchanges of data parallelism in or beside them."""
         if kind is PassKind.FORWARD:
             return self._forward(chunk, edge)
         inputs, weights = [], []

@@ -452,6 +452,7 @@ class ProgramRows:
             place += period * times
 
     def _write(self, templates: Sequence[Template], times: int) -> None:
+        """Append templates so many times, one after the other: whole columns at once, unless something runs on from one to the next."""
         key = tuple(templates)
         if key not in self._columns:
             self._columns[key] = _Columns.of(templates)

@@ -53,6 +53,7 @@ def draw_flows(kind: str, runs: Sequence[FlowRun], form: str, title: str | None 
 
 
 def _load(path: str) -> FlowRun:
+    """The flows of a folder, with the depth of queues where it was written. Raises InputError."""
     folder = Path(path)
     file = folder / "flows.csv"
     if not file.is_file():
@@ -86,6 +87,7 @@ def _time(text: str) -> float:
 
 
 def _queues(file: Path) -> dict[str, tuple[list[float], list[float]]]:
+    """The depth of each queue in time, from its file."""
     if not file.is_file():
         return {}
     queues: dict[str, tuple[list[float], list[float]]] = {}
@@ -137,6 +139,7 @@ def _slowdown(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
 
 
 def _queue_lines(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
+    """Draw the depth of queues in time, a panel for each run."""
     if len(runs) > MOST_PANELS:
         raise InputError(f"{len(runs)} folders would be as many panels; expected at most {MOST_PANELS}")
     for run in runs:

@@ -195,6 +195,7 @@ class _TimelineReader:
             series.percent.append(event.double_counter_value)  # type: ignore[attr-defined]
 
     def _slice(self, row: _Row, began: Any, end: int) -> None:
+        """Add a slice of a trace to its row."""
         event = began.track_event
         told = {self._arguments[each.name_iid]: each for each in event.debug_annotations}
         things = told[MEMBERS].int_value if MEMBERS in told else 1

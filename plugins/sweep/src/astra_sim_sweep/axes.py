@@ -272,6 +272,7 @@ def _between(first: float, last: float, share: float) -> float:
 
 
 def _span(form: str, given: Sequence[Any], whole: bool, table: Mapping[str, Any], where: str) -> Span:
+    """The span of numbers that an axis is drawn from. Raises InputError."""
     for key in ("labels", "zip"):
         if key in table:
             raise InputError(f"{where}: {key} and {form} are given; {key} is for axes with a list of values")

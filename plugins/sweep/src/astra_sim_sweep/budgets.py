@@ -80,6 +80,7 @@ def read_budgets(path: str | os.PathLike[str], plugins: Plugins | None = None) -
 
 
 def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugins) -> Expectation:
+    """What an entry expects of its experiment: a condition, or a figure with its value and tolerance. Raises InputError."""
     own = {key: value for key, value in entry.items() if key in _OWN}
     rest = {key: value for key, value in entry.items() if key not in _OWN}
     experiment = read_base(rest, where, os.path.dirname(file), plugins, _OWN)

@@ -124,6 +124,7 @@ class Expression:
         raise ValueError(f"{ast.unparse(node)!r} has no place in an expression")
 
     def _name(self, node: ast.expr) -> _Code:
+        """What looks up a name: as a whole (`a.b.0` may be a column), else step by step through tables and lists."""
         path: list[str | int] = []
         part = node
         while not isinstance(part, ast.Name):
@@ -190,6 +191,8 @@ def _truth(value: Any) -> bool:
 
 
 def _binary(operation: Callable[[Any, Any], Any], left: _Code, right: _Code) -> _Code:
+    """What evaluates an operation on two numbers; its value must be real and not too large."""
+
     def evaluate(scope: Scope) -> Any:
         one, other = _number(left(scope)), _number(right(scope))
         value = operation(one, other)
@@ -218,6 +221,8 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _comparison(codes: Sequence[_Code], operations: Sequence[Callable[[Any, Any], bool]]) -> _Code:
+    """What evaluates a chain such as a < b < c, from the left to the first comparison that does not hold."""
+
     def evaluate(scope: Scope) -> bool:
         left = codes[0](scope)
         for code, operation in zip(codes[1:], operations, strict=True):

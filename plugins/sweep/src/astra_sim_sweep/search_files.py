@@ -112,6 +112,7 @@ def _check_method(method: str, given: Mapping[str, Any], at: str) -> None:
 
 
 def _goal(options: SearchOptions, at: str) -> Goal:
+    """The objectives and constraints of a search. Raises InputError."""
     objectives = [
         Objective(_expression(text, f"{at}: {key}"), key == "maximize")
         for key, texts in (("minimize", options.minimize), ("maximize", options.maximize))

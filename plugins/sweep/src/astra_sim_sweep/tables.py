@@ -96,6 +96,7 @@ def cell_text(value: Any) -> Any:
 
 
 def _write_sqlite(temporary: str, columns: Columns, rows: Iterable[Row], path: str) -> None:
+    """Write a table as a database of SQLite, without a journal: it takes its name when it is whole."""
     kinds = {bool: "BOOLEAN", int: "INTEGER", float: "REAL", str: "TEXT"}
     names = columns.names
     try:
@@ -148,6 +149,7 @@ def _whole(value: int) -> int | float:
 
 
 def _write_parquet(temporary: str, columns: Columns, rows: Iterable[Row], path: str) -> None:
+    """Write a table in Parquet, a group of rows at a time."""
     pyarrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
     kinds = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
     names = columns.names

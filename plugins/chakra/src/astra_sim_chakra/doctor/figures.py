@@ -158,6 +158,8 @@ def _add(kind: KindFigures, node: Node) -> None:
 
 
 def _rank(rank: int, nodes: Sequence[Node], weights: Sequence[int], chain: int) -> RankFigures:
+    """The totals of a rank; `chain` is the time of its longest chain."""
+
     def sized(*types: NodeType) -> int:
         return sum(node.comm_size or 0 for node in nodes if node.type in types)
 

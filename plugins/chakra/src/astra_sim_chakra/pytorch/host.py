@@ -107,6 +107,7 @@ def host_of(table: dict[str, Any], path: str) -> HostTrace:
 
 
 def _node(fields: Any, where: str) -> HostNode:
+    """A node of an execution trace. Raises InputError."""
     if not isinstance(fields, dict) or type(fields.get("id")) is not int or not isinstance(fields.get("name"), str):
         raise InputError(f"{where}: expected a table with id, a whole number, and name")
     listed = fields.get("attrs", [])
@@ -128,6 +129,7 @@ def _is_attribute(table: Any) -> bool:
 
 
 def _groups(inputs: Any) -> Iterator[tuple[str, list[int]]]:
+    """The process groups that a node lists, each with its ranks; what is damaged is left out."""
     values = inputs.get("values") if isinstance(inputs, dict) else inputs
     text = values[0] if isinstance(values, list) and values and isinstance(values[0], str) else "[]"
     try:

@@ -138,6 +138,7 @@ _NAMES = {
 
 
 def _event(event: dict[str, Any], where: str) -> Event:
+    """An event with its times. Raises InputError."""
     begin, length = event.get("ts"), event.get("dur", 0)
     for name, value in (("ts", begin), ("dur", length)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e18 < value < 1e18:
