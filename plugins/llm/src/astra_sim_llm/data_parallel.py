@@ -64,6 +64,7 @@ class DataParallel:
 
     def _buckets(self, units: Sequence[Unit]) -> list[list[Unit]]:
         """Units whose gradients are reduced together, in the order given."""
+        # Small reductions are bound by latency, which grows with the ring: so a bucket grows with the replicas.
         least = max(BUCKET, 1_000_000 * self._plan.parallel.data)
         buckets: list[list[Unit]] = []
         size = least
@@ -112,6 +113,7 @@ class DataParallel:
 
         `kept`: the weights of the first unit are still there, for the forward pass of the same micro-batch came just before.
         """
+        # FSDP reshards after a forward pass; the unit that the backward pass begins with is the one that it has used last.
         there = parts[0][1] if kept and parts else None
         gather = (lambda unit, beside: self._gathers(unit, beside) if unit != there else []) if gathers else _nothing
         return self._around(parts, gather, self._reduces if reduces else _nothing)
@@ -125,6 +127,7 @@ class DataParallel:
             for part, unit in parts:
                 steps += join(gather(unit, 0), part, reduce(unit, 0))
             return steps
+        # One gather ahead and one reduction behind, as FSDP limits what is whole at a time (arXiv 2304.11277, section 3.4).
         for place, (part, unit) in enumerate(parts):
             kernels = sum(isinstance(step, Run) for step in part)
             if place == 0:

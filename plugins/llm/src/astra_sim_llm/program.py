@@ -125,6 +125,8 @@ class StageWriter:
         at, forward = self._virtual(chunk), kind is PassKind.FORWARD
         comes = at > 0 if forward else at + 1 < self._virtual_stages and kind is not PassKind.WEIGHT
         if comes and p.tensor > 1 and not p.sequence:  # each tensor rank has received a part
+            # Megatron-LM's scatter-gather: between stages each tensor rank sends its part, over its own NIC; without sequence parallelism
+            # every rank computes on all of it (arXiv 2104.04473, section 4.1).
             size = 2 * self._block.tokens * self._plan.model.hidden // p.tensor
             gathering = self._compiler.shared(Exchange("activations", "tp", Collective.ALL_GATHER, size))
             return [gathering, *self._own_steps(kind, chunk, edge, turns)]
@@ -134,6 +136,7 @@ class StageWriter:
         """The kernels of a pass, with the exchanges of data parallelism in or beside them."""
         if kind is PassKind.FORWARD:
             return self._forward(chunk, edge)
+        # Zero-bubble schedules cut a backward pass in two: only gradients of inputs are waited for by other stages (arXiv 2401.10241).
         inputs, weights = [], []
         for part, unit in self._backward_parts(chunk):
             first, second = (part, []) if kind is PassKind.BACKWARD else weight_steps(part)
@@ -157,10 +160,12 @@ class StageWriter:
         parts += [(block.forward(model.kind(layer)), layer) for layer in own.layers]
         if own.head:
             parts.append((block.ends.head(), "head"))
+            # Each module of multi-token prediction has the shared head once more, behind the model's own (arXiv 2412.19437, 2.2).
             for layer in range(model.layers, model.layers + model.mtp_layers):
                 parts.append((join(block.ends.predictor(), block.forward(model.kind(layer)), block.ends.head()), layer))
         if self._plan.parallel.zero == 3:
             return self._data_parallel.sharded(parts)
+        # Only the first pass of the first virtual stage waits for nobody, so that nothing hides its gather but itself.
         if first and self._data_parallel.gathers_ahead and self._virtual(chunk) == 0:
             return self._data_parallel.with_gather(parts)
         return join(*(part for part, _ in parts))
@@ -185,6 +190,7 @@ class StageWriter:
     def _again(self, layer: int, place: int) -> list[Step]:
         """What is computed again for the backward pass of a layer, which is so many after the first of its chunk."""
         setup = self._plan.setup
+        # As Megatron-LM's method `block`: the first layers of a chunk in full, of the others all is kept.
         if setup.recompute_layers is not None:
             return self._block.recompute(setup.model.kind(layer), "full" if place < setup.recompute_layers else "none")
         return self._block.recompute(setup.model.kind(layer), setup.recompute)
@@ -209,21 +215,26 @@ class StageWriter:
         own = stage_parameters_of(plan.setup, self._stage)
         experts, others = own.experts, own.shared
         steps: list[Step] = []
+        # In the three other cases backward passes have reduced already.
         if not (p.zero == 3 or plan.setup.shards_gradients or plan.options.overlap.dp):
             steps += self._data_parallel.reductions(experts, others, 0)
         shard = (experts // p.expert_shards, others // p.shards) if p.zero else (experts, others)
+        # Where shards are those of a group of ranks (HSDP), replicas of the shard add theirs; elsewhere this axis has one rank.
         if p.zero and plan.options.reduction != "all":
             steps += (
                 Exchange("gradients", axis, Collective.ALL_REDUCE, size * plan.gradient_bytes)
                 for axis, size in zip(("expert_replicas", "replicas"), shard, strict=True)
             )
         self._write(steps, "gradients")
+        # DualPipe has each layer on two ranks, which train on different micro-batches (arXiv 2412.19437, table 2).
         if plan.setup.schedule == "dualpipe":
             self._add_with(p.pipeline - 1 - self._stage, sum(shard), "copies of parameters")
         self._tied_embeddings()
+        # Gradients are clipped by their norm, for which all ranks of a model replica add one number.
         norm: list[Step] = [Exchange("gradient norm", axis, Collective.ALL_REDUCE, 4) for axis in ("tp", "dp")]
         update = Run("optimizer", OptimizerStep(parameters=max(1, sum(shard)), bytes_per_parameter=plan.optimizer_bytes))
         self._write([*norm, update], "optimizer")
+        # ZeRO-3 gathers weights where they are used; ZeRO-1 and 2 after the update, unless the next passes hide it.
         if p.zero in (1, 2) and not plan.gathers_overlap:
             gather = (("edp", 2 * experts // p.expert_shards), ("dp", 2 * others // p.shards))
             self._write([Exchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
@@ -243,6 +254,7 @@ class StageWriter:
         """The first and the last stage add their gradients of the embedding that they share."""
         model, p = self._plan.model, self._plan.parallel
         ends = {0: p.pipeline - 1, p.pipeline - 1: 0}
+        # ZB-V and DualPipe have both ends of the model on one stage, which shares the matrix without a message.
         if self._plan.setup.schedule in ("zb-v", "dualpipe") or not model.tied or p.pipeline == 1 or self._stage not in ends:
             return
         self._add_with(ends[self._stage], -(-model.vocab // p.tensor) * model.hidden, "tied embedding")
@@ -275,6 +287,7 @@ class StageWriter:
         stage = stage_of(schedule, other, chunk, p.pipeline)
         if stage == self._stage:
             return []
+        # The n-th send of a tag meets the n-th receive: passes of another direction or virtual stage may overtake, so they have their own.
         way = chunk if schedule == "dualpipe" else 0
         tag = 4 * (other if sends else at) + 2 * way + (not forward)
         # Tensor ranks hold the same: each sends its part, and those of a stage gather them where each needs all.
