@@ -32,7 +32,7 @@ GPT3 = str(EXAMPLES / "gpt3_175b_megatron.toml")
 LINK = "platform.dimensions.{}.link_bandwidth_gib_per_s"
 LINKS = {"link_bandwidth_gib_per_s": 25, "link_latency_ns": 500}
 RING_AND_MESH = {"dimensions": [{"topology": "ring", "size": 4, "links": 2, **LINKS}, {"topology": "mesh", "sizes": [4, 4], **LINKS}]}
-ROUNDS = 12
+ROUNDS = 6
 
 
 def vgg16() -> None:
@@ -84,7 +84,7 @@ def events() -> None:
 
 
 WORKLOADS: dict[str, Callable[[], None]] = {"VGG-16": vgg16, "GPT-3": gpt3, "sweep": sweep, "Chakra": chakra, "events": events}
-TIMES = {"VGG-16": 20, "Chakra": 4, "events": 10}
+TIMES = {"VGG-16": 20, "Chakra": 5, "events": 10}
 """How often a workload is run in a round."""
 
 CACHES = (
