@@ -51,21 +51,14 @@ class Environment:
 
         What is built apart stays, and up to date, once it is there. Raises Failure.
         """
-        folders = {toml_of(member)["project"]["name"]: member for member in members()}
-        if apart or LIBRARIES in self._read_stamp():
-            folders.update({toml_of(member)["project"]["name"]: member for member in separate()})
-            apart = True
+        apart = apart or LIBRARIES in self._read_stamp()
+        folders = {toml_of(member)["project"]["name"]: member for member in (*members(), *(separate() if apart else ()))}
+        groups = toml_of(ROOT)["dependency-groups"]
+        chosen = {TOOLS: ("dev", tools), OTHERS: ("interop", others), SITE: ("docs", docs)}
+        requirements = {BUILD_TOOLS: build_requirements(), **{name: groups[group] for name, (group, is_on) in chosen.items() if is_on}}
+        alone = {LIBRARIES: groups["ns3"]} if apart else {}
         wanted = {name: fingerprint(member) for name, member in folders.items()}
-        requirements = {BUILD_TOOLS: build_requirements()}
-        if tools:
-            requirements[TOOLS] = toml_of(ROOT)["dependency-groups"]["dev"]
-        if others:
-            requirements[OTHERS] = toml_of(ROOT)["dependency-groups"]["interop"]
-        if docs:
-            requirements[SITE] = toml_of(ROOT)["dependency-groups"]["docs"]
-        alone = {LIBRARIES: toml_of(ROOT)["dependency-groups"]["ns3"]} if apart else {}
-        wanted.update({name: json.dumps(listed) for name, listed in alone.items()})
-        wanted.update({name: json.dumps(listed) for name, listed in requirements.items()})
+        wanted |= {name: json.dumps(listed) for name, listed in (alone | requirements).items()}
         self.make()
         installed = self._read_stamp()
         changed = [name for name in wanted if installed.get(name) != wanted[name]]
@@ -75,17 +68,20 @@ class Environment:
         # An installation that is broken off counts for nothing, but what it may have put there is not forgotten.
         installed.update(dict.fromkeys(changed + gone, ""))
         self._write_stamp(installed)
+        self._change(gone, {name: requirements[name] for name in requirements if name in changed}, alone if LIBRARIES in changed else {})
+        self._install_packages({name: folder for name, folder in folders.items() if name in changed})
+        self._write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
+
+    def _change(self, gone: Sequence[str], requirements: dict[str, list[str]], alone: dict[str, list[str]]) -> None:
+        """Uninstall what is gone, and install requirements together, and others alone, without what they need. Raises Failure."""
         if gone:
             run_quietly("uninstalling " + ", ".join(gone), self.python, "-m", "pip", "uninstall", "--yes", *gone)
         # Packages are built with what is in the environment: first the tools.
-        listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
+        listed = [requirement for needed in requirements.values() for requirement in needed]
         if listed:
-            run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *self._pip_install, *listed)
+            run_quietly("installing " + " and ".join(requirements), *self._pip_install, *listed)
         for name, needed in alone.items():
-            if name in changed:
-                run_quietly(f"installing {name}", *self._pip_install, "--no-deps", *needed)
-        self._install_packages({name: folder for name, folder in folders.items() if name in changed})
-        self._write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
+            run_quietly(f"installing {name}", *self._pip_install, "--no-deps", *needed)
 
     @property
     def _pip_install(self) -> tuple[str | Path, ...]:

@@ -154,6 +154,11 @@ def _keys(cls: type | None, incomplete: str, taken: set[str]) -> Iterator[Comple
             yield CompletionItem(f"{option.name}=", OPEN, option.help)
 
 
+def listed(names: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]:
+    """Completes a value from the names that a function, "module:function", lists."""
+    return lambda ctx, param, incomplete: list(_beginning(_named(names), incomplete))
+
+
 def _values(cls: type | None, key: str, incomplete: str) -> Iterator[CompletionItem[str]]:
     """What the value of an option may become: one of its choices, yes or no, a component, a file."""
     field, kind = _field(cls, key)

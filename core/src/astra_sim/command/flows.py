@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
@@ -17,7 +15,7 @@ import click
 from astra_sim.command.options import component_options, json_option, quiet_option, say_json, table_options
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
-from astra_sim.files import FileSet, read_text
+from astra_sim.files import FileSet, csv_lines, read_text
 from astra_sim.graph import ExecutionGraph
 from astra_sim.network import EventNetwork, Network
 from astra_sim.platform import Platform
@@ -182,12 +180,9 @@ def _rows(named: NamedFlows, times: Sequence[FlowTimes], ideal: IdealTimes | Non
 
 def _write(folder: str, table: dict[str, Any], rows: Sequence[FlowRow], network: Network) -> None:
     """Write all files, or none. Raises RunError."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = [field.name for field in attrs.fields(FlowRow)]
-    writer.writerow(names)
-    writer.writerows([getattr(row, name) for name in names] for row in rows)
-    texts = {"flows.json": json.dumps(table, indent=1, allow_nan=False) + "\n", "flows.csv": out.getvalue()}
+    lines = csv_lines([names, *([getattr(row, name) for name in names] for row in rows)])
+    texts = {"flows.json": json.dumps(table, indent=1, allow_nan=False) + "\n", "flows.csv": "".join(lines)}
     texts |= network_files(network)
     with FileSet() as files:
         files.make_folder(folder)

@@ -66,7 +66,15 @@ class CollectiveLowering:
         system, network = self._inputs.system, self._inputs.network
         assert isinstance(network, RouteDelayNetwork)
         reduce_ps = self._inputs.reduce_ps
-        return PhaseTimer(network, self._routes, self._schedules, system.endpoint_ps, reduce_ps, system.rendezvous, self._inputs.engine)
+        return PhaseTimer(
+            network=network,
+            routes=self._routes,
+            symmetry=self._schedules,
+            endpoint_ps=system.endpoint_ps,
+            reduce_ps=reduce_ps,
+            rendezvous=system.rendezvous,
+            engine_type=self._inputs.engine,
+        )
 
     def issue(self, program: int, index: int, now: int) -> list[list[PhaseStep]]:
         """The chunks of a collective, planned when the first NPU of its group issues it.

@@ -89,7 +89,17 @@ class CompositeTimes:
             kinds = before.kinds if len(before.kinds) == before.stop else before.kinds[: before.stop]
         kinds.extend(map(rows.kinds.__getitem__, rows.kind_of))
         one = self._alike[key][1]
-        return ChainTimes(kinds, one.waits, one.begins, one.ends, one.first, one.stop, one.begin, one.end, one.last)
+        return ChainTimes(
+            kinds=kinds,
+            waits=one.waits,
+            begins=one.begins,
+            ends=one.ends,
+            first=one.first,
+            stop=one.stop,
+            begin=one.begin,
+            end=one.end,
+            last=one.last,
+        )
 
     def _made(self, rows: Rows[Operation], own: Mapping[int, int], until: Sequence[int], before: ChainTimes | None) -> ChainTimes:
         """The times of rows after those of another composite, of which the kinds are left out."""
@@ -110,7 +120,7 @@ class CompositeTimes:
         if before is not None and last >= 0 and ends[last] < begin:
             last = before.last
         end = max(begin, ends[last] if last >= 0 else 0)
-        return ChainTimes([], waits, begins, ends, first, len(ends), begin, end, last)
+        return ChainTimes(kinds=[], waits=waits, begins=begins, ends=ends, first=first, stop=len(ends), begin=begin, end=end, last=last)
 
     def _duration_ps(self, operation: Operation) -> int:
         match operation:
@@ -318,10 +328,10 @@ class ExpandedProgram:
         """When rows were ready and ended, of those of the program."""
         if not self._found:
             return ready, ended
-        begins = self._begins(ended)
+        begins, engine = self._begins(ended), self._runs.engine
         return (
-            _continued(ready, [part.begins for part in self._parts], self._numbers, begins),
-            _continued(ended, [part.ends for part in self._parts], self._numbers, begins),
+            _continued(engine, ready, [part.begins for part in self._parts], self._numbers, begins),
+            _continued(engine, ended, [part.ends for part in self._parts], self._numbers, begins),
         )
 
     def phases(

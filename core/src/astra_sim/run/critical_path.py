@@ -228,7 +228,18 @@ def make_path(
             parts += made.parts_of_composite(ends[number], link, place, start_ps)
             continue
         for kind, ps, dimension, latency, bandwidth in made.pieces(link, place, phase):
-            parts.append(Part(kind, begin, ps, link.npu, place, dimension, latency, bandwidth))
+            parts.append(
+                Part(
+                    kind=kind,
+                    begin=begin,
+                    ps=ps,
+                    npu=link.npu,
+                    place=place,
+                    dimension=dimension,
+                    latency_ps=latency,
+                    bandwidth_ps=bandwidth,
+                )
+            )
             begin += ps
     within = [made.alone(operation) for operation in made.in_composites.values()]
     # What computing takes on an NPU may depend on when it starts.

@@ -231,24 +231,30 @@ def make_record(
     expanded = inputs.expanded(operations)
     alone = any(count for _, count in shown)
     own = NpuProgram(operations, (0,)), choice.stands_for(0) if alone else 0
-    first, *rest = _npu_records(inputs, [own, *shown], collectives, engine, start_ps, durations)
+    first, *rest = _npu_records(
+        inputs=inputs, programs=[own, *shown], collectives=collectives, engine=engine, start_ps=start_ps, durations=durations
+    )
     return RunRecord(
-        start_ps,
-        start_ps + engine.now,
-        expanded.rows if durations is None else durations.rows(0),
-        first.begin_ps,
-        first.end_ps,
-        first.phases,
-        first.sends,
-        _ends(choice, engine, start_ps),
-        list(map(add, payload, more_payload)),
-        choice.messages(planned_messages, engine.messages) + more_messages,
-        choice.simulated(npus),
-        engine.events,
-        _figures(inputs, engine, observed, start_ps),
-        [first, *rest],
-        [*collectives.planned, *inputs.composites.planned()],
-        times_of_npus(inputs, engine, choice, every_npu, partial(_later, by=start_ps), durations) if every_npu else None,
+        start_ps=start_ps,
+        finish_ps=start_ps + engine.now,
+        rows=expanded.rows if durations is None else durations.rows(0),
+        begin_ps=first.begin_ps,
+        end_ps=first.end_ps,
+        phases=first.phases,
+        sends=first.sends,
+        npu_end_ps=_ends(choice, engine, start_ps),
+        payload=list(map(add, payload, more_payload)),
+        messages=choice.messages(planned_messages, engine.messages) + more_messages,
+        simulated_npus=choice.simulated(npus),
+        events=engine.events,
+        figures=_figures(inputs, engine, observed, start_ps),
+        observed=[first, *rest],
+        planned=[*collectives.planned, *inputs.composites.planned()],
+        npu_times=times_of_npus(
+            inputs=inputs, engine=engine, choice=choice, programs=every_npu, later=partial(_later, by=start_ps), durations=durations
+        )
+        if every_npu
+        else None,
         durations=durations,
         engine=inputs.engine,
     )

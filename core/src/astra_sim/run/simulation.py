@@ -70,17 +70,33 @@ def simulate_graph(
     if isinstance(network, EventNetwork):
         call(f"network {type(network).__name__}: symmetry", setattr, network, "symmetry", symmetry)
     composites = Composites(graph, AloneRuns(system, network, memory, engine), _keeps_path(explain, timelines), explain)
-    inputs = RunInputs(graph, system, network, memory, composites, engine, npu_ps)
+    inputs = RunInputs(graph=graph, system=system, network=network, memory=memory, composites=composites, engine=engine, npu_ps=npu_ps)
     schedules = ScheduleSymmetry(network, system.rendezvous)
     choice = choose(inputs, schedules) if symmetry else EVERY_NPU
     if choice.scope is not Scope.ALL_NPUS:
         # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
         with contextlib.suppress(NotSymmetricError):
-            return _run(inputs, choice, schedules, progress, explain, timelines, npu_times)
+            return _run(
+                inputs=inputs,
+                choice=choice,
+                schedules=schedules,
+                progress=progress,
+                explain=explain,
+                timelines=timelines,
+                npu_times=npu_times,
+            )
     npus = inputs.platform.npus
     if npus > MAX_NPUS:
         raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _run(inputs, EVERY_NPU, schedules, progress, explain, timelines, npu_times)
+    return _run(
+        inputs=inputs,
+        choice=EVERY_NPU,
+        schedules=schedules,
+        progress=progress,
+        explain=explain,
+        timelines=timelines,
+        npu_times=npu_times,
+    )
 
 
 def _keeps_path(explain: Explain | None, timelines: TimelineKind) -> bool:
@@ -109,7 +125,16 @@ def _run(
     programs = choice.programs(inputs.graph, inputs.platform.npus)
     communicators = Communicators(inputs.graph.dimensions, choice, programs, inputs.platform.npus)
     names = OperationNames(inputs.graph, programs)
-    collectives = CollectiveLowering(inputs, session, choice, schedules, programs, communicators, names, engine)
+    collectives = CollectiveLowering(
+        inputs=inputs,
+        session=session,
+        choice=choice,
+        schedules=schedules,
+        programs=programs,
+        communicators=communicators,
+        names=names,
+        engine=engine,
+    )
 
     engine.add_queues([(queue.slots, queue.order) for queue in session.queues])
     engine.set_traffic_classes(*_traffic_classes(system, session, network))
@@ -146,10 +171,30 @@ def _run(
         from astra_sim.run.critical_path import make_path
 
         empty = explain.empty_network() if explain is not None and isinstance(network, EventNetwork) else None
-        path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty, durations)
+        path = make_path(
+            inputs=inputs,
+            session=session,
+            links=engine.critical_path(),
+            programs=programs,
+            collectives=collectives,
+            start_ps=start_ps,
+            empty=empty,
+            durations=durations,
+        )
     shown = timeline_npus(programs, observed if timelines or keeps_path else (), path if explain is not None else None, choice)
     every_npu = programs if npu_times else ()
-    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, shown, every_npu, durations)
+    record = make_record(
+        inputs=inputs,
+        choice=choice,
+        operations=programs[0].operations,
+        collectives=collectives,
+        engine=engine,
+        start_ps=start_ps,
+        observed=observed,
+        shown=shown,
+        every_npu=every_npu,
+        durations=durations,
+    )
     record.path = path
     if timelines == "messages":
         record.carried = carried_by({each.npu for each in record.observed}, engine.carried(), programs, collectives.planned, start_ps)

@@ -48,13 +48,13 @@ class Components:
     compute: Compute
     memory: Memory
     run: RunOptions
-    engine: EngineType
     names: dict[str, str]
     provenance: Provenance | None = None
     taken: Mapping[str, Any] = attrs.field(factory=dict)
     mismatches: Sequence[Mismatch] = ()
     stated: Platform | None = None
     npu_ps: NpuPs | None = None
+    engine: EngineType = attrs.field(factory=find_engine)
 
 
 @staying()
@@ -113,11 +113,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         raise InputError(f"{experiment.where('workload')}: {error}") from None
     if system.one_at_a_time_unless_ordered:
         call(f"system {type(system).__name__}: one_at_a_time", setattr, system, "one_at_a_time", not graph.keeps_order)
-    if system.node_algorithms and not chooses_algorithms(graph):
-        ids = ", ".join(map(str, system.node_algorithms))
-        warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
-    if groups and not context.groups_in_use and isinstance(experiment.sections.get("workload"), Mapping):
-        warn(f"{experiment.where('groups')}: has no effect: no operation of the workload names one of these communicator groups")
+    _warn_of_unread(experiment, system, graph, context)
     if graph.footprint_bytes is not None:
         memory.require(graph.footprint_bytes, experiment.where("workload"))
     found = mismatches(platform, compute, network, graph)
@@ -127,8 +123,30 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     for difference in origin.changed_inputs():
         warn(f"{difference}: the result may be another")
     return Components(
-        graph, platform, system, network, compute, memory, run, engine, names, origin, dict(dotted(taken)), found, stated, npu_ps
+        graph=graph,
+        platform=platform,
+        system=system,
+        network=network,
+        compute=compute,
+        memory=memory,
+        run=run,
+        engine=engine,
+        names=names,
+        provenance=origin,
+        taken=dict(dotted(taken)),
+        mismatches=found,
+        stated=stated,
+        npu_ps=npu_ps,
     )
+
+
+def _warn_of_unread(experiment: Experiment, system: System, graph: ExecutionGraph, context: Context) -> None:
+    """Warn of algorithms of nodes and of communicator groups that no operation of the graph asks for."""
+    if system.node_algorithms and not chooses_algorithms(graph):
+        ids = ", ".join(map(str, system.node_algorithms))
+        warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
+    if context.groups and not context.groups_in_use and isinstance(experiment.sections.get("workload"), Mapping):
+        warn(f"{experiment.where('groups')}: has no effect: no operation of the workload names one of these communicator groups")
 
 
 def check_options(experiment: Experiment, plugins: Plugins) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 from astra_sim._version import VERSION
 from astra_sim.engine import EngineType
 from astra_sim.errors import InputError, PluginError, warn
+from astra_sim.providers import Provider
 from astra_sim.setup.plugins import Plugins, shared_plugins
 
 AUTO, PYTHON, COMPILED = "auto", "python", "compiled"
@@ -30,11 +31,11 @@ def find_engine(name: str = AUTO, plugins: Plugins | None = None, where: str = "
     if name not in offered:
         if name == COMPILED:
             raise InputError(f"{where} is 'compiled', which is not installed; 'python' is (pip install {_COMPILED_PACKAGE} to have both)")
-        *known, last = (AUTO, PYTHON, *sorted({COMPILED, *offered}))
+        *known, last = engine_names(plugins)
         raise InputError(f"{where} is {name!r}; expected {', '.join(known)} or {last}")
     if name == COMPILED and (problem := _mismatch(plugins)):
         raise PluginError(problem)
-    return _checked(name, plugins)
+    return engine_of(plugins.get("engine", name))
 
 
 def compiled_engine(plugins: Plugins | None = None) -> EngineType | None:
@@ -46,11 +47,16 @@ def compiled_engine(plugins: Plugins | None = None) -> EngineType | None:
     problem = _mismatch(plugins)
     if problem is None:
         try:
-            return _checked(COMPILED, plugins)
+            return engine_of(plugins.get("engine", COMPILED))
         except PluginError as error:
             problem = str(error)
     _warn_once(f"{problem}; the engine in Python runs instead, with the same results, slower")
     return None
+
+
+def engine_names(plugins: Plugins | None = None) -> list[str]:
+    """The names that may be asked for."""
+    return [AUTO, PYTHON, *sorted({COMPILED, *(plugins or shared_plugins()).components("engine")})]
 
 
 def engine_name(name: str, plugins: Plugins) -> str:
@@ -60,19 +66,20 @@ def engine_name(name: str, plugins: Plugins) -> str:
     return PYTHON if compiled_engine(plugins) is None else COMPILED
 
 
+def engine_of(provider: Provider) -> EngineType:
+    """The engine that a package offers. Raises PluginError where it cannot be imported, or lacks a function of `EngineType`."""
+    engine: Any = provider.load_factory()
+    missing = [function for function in _FUNCTIONS if not callable(getattr(engine, function, None))]
+    if missing:
+        expected = "expected a class as astra_sim.engines.EngineType"
+        raise PluginError(f"engine {provider.name!r}: {engine!r} has no function {missing[0]}; {expected}")
+    return cast(EngineType, engine)
+
+
 def _python() -> EngineType:
     from astra_sim.engine.reference import ReferenceEngine
 
     return ReferenceEngine
-
-
-def _checked(name: str, plugins: Plugins) -> EngineType:
-    """The engine that a package offers, which has all that `EngineType` has. Raises PluginError."""
-    engine: Any = plugins.get("engine", name).load_factory()
-    missing = [function for function in _FUNCTIONS if not callable(getattr(engine, function, None))]
-    if missing:
-        raise PluginError(f"engine {name!r}: {engine!r} has no function {missing[0]}; expected a class as astra_sim.engines.EngineType")
-    return cast(EngineType, engine)
 
 
 def _mismatch(plugins: Plugins) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from astra_sim.errors import InputError
-from astra_sim.files import check_cells, check_columns, csv_rows, parse_json
+from astra_sim.files import check_cells, check_columns, csv_rows, parse_json, whole_number
 from astra_sim.run.flows import Flow, circle_of
 
 _COLUMNS = ("id", "src", "dst", "bytes", "start_ns", "after", "pg")
@@ -78,7 +78,7 @@ def _json_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _flow(row: Mapping[str, Any], where: str, ids: Mapping[Id, int], npus: int) -> Flow:
-    source, destination = (_whole(row.get(key), f"{where}: {key}", npus - 1) for key in ("src", "dst"))
+    source, destination = (whole_number(row.get(key), f"{where}: {key}", most=npus - 1) for key in ("src", "dst"))
     if source == destination:
         raise InputError(f"{where}: src and dst are both {source}; expected two NPUs")
     after = []
@@ -88,8 +88,10 @@ def _flow(row: Mapping[str, Any], where: str, ids: Mapping[Id, int], npus: int) 
             raise InputError(f"{where}: after names {before!r}, which is no id of a flow")
         after.append(ids[before])
     start = _number(row.get("start_ns", 0), f"{where}: start_ns")
-    group = _whole(row["pg"], f"{where}: pg", 7) if "pg" in row else -1
-    return Flow(source, destination, _whole(row.get("bytes"), f"{where}: bytes", 2**60), round(start * 1000), tuple(after), group)
+    group = whole_number(row["pg"], f"{where}: pg", most=7) if "pg" in row else -1
+    return Flow(
+        source, destination, whole_number(row.get("bytes"), f"{where}: bytes", most=2**60), round(start * 1000), tuple(after), group
+    )
 
 
 def _id(value: Any, where: str) -> Id:
@@ -97,14 +99,6 @@ def _id(value: Any, where: str) -> Id:
         return int(value) if value.isdecimal() and len(value) < 19 else value
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{where} has {value!r}; expected a number or a name")
-    return value
-
-
-def _whole(value: Any, where: str, largest: int) -> int:
-    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= largest:
-        raise InputError(f"{where} is {value!r}; expected a whole number from 0 to {largest}")
     return value
 
 

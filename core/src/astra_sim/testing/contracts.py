@@ -22,7 +22,7 @@ from astra_sim.options import describe_options
 from astra_sim.platform import Dimension, Platform, Preset
 from astra_sim.providers import options_of
 from astra_sim.setup.components import dimensions_of
-from astra_sim.setup.engines import find_engine
+from astra_sim.setup.engines import engine_of
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim.testing.bench import PLATFORM, bench_context
 from astra_sim.testing.collectives import RANKS, check_collective
@@ -286,7 +286,7 @@ class EngineContract(ComponentContract):
     @cached_property
     def engine(self) -> EngineType:
         """The engine."""
-        return find_engine(self.name)
+        return engine_of(self.provider)
 
     def test_it_is_one_object(self) -> None:
         """Phase costs are cached by it."""

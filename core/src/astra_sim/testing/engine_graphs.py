@@ -410,6 +410,8 @@ def differing(engine: EngineType, first: int, count: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    bad = differing(int(sys.argv[1]), int(sys.argv[2]))
+    from astra_sim.setup.engines import find_engine
+
+    bad = differing(find_engine(), int(sys.argv[1]), int(sys.argv[2]))
     print(f"{sys.argv[2]} graphs, {len(bad)} differ: {bad[:20]}")
     sys.exit(bool(bad))

@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Hashable
 
 from astra_sim.errors import ScheduleError
-from astra_sim.schedule import Collective, Peer, Request, Schedule, Step, lower
+from astra_sim.schedule import Collective, LoweredProgram, Peer, Request, Schedule, Step, lower
 from astra_sim.setup.schedule_bytes import ALL, PARTS, UNNAMED, check_bytes, check_message, cut_of, has_parts, is_unnamed
 from astra_sim.testing.requirement import require
 
@@ -113,47 +113,69 @@ class _Rank:
         self.early: dict[int, Contents] = {}
         self.awaited: set[int] = set()
 
+    def absorb(self, receipt: int, data: Contents) -> None:
+        """Add what a message holds, as its receive says, for one more token."""
+        for piece, contribution in data.items():
+            if piece == UNNAMED:
+                self.held[piece] = self.held.get(piece, Counter([self.index])) | contribution
+            elif self.reduces[receipt]:
+                self.held[piece] = self.held.get(piece, Counter()) + contribution
+            else:
+                self.held[piece] = contribution
+        self.tokens += 1
+        self.arrivals += 1
+
 
 def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     """Run the schedule with messages delivered in the order they are sent."""
-    n = schedule.ranks
-    programs = lower(schedule)
-    parts, size_cut = has_parts(schedule), cut_of(schedule)
-    initial = [_initial(index, request, cut) for index in range(n)]
-    if parts:
-        initial = [{(part, piece): Counter(count) for part in PARTS for piece, count in held.items()} for held in initial]
-    ranks = [_Rank(schedule, index, dict(initial[index])) for index in range(n)]
-    wire: deque[tuple[int, int, Contents]] = deque()
+    delivery = _Delivery(schedule, request, cut)
+    delivery.run()
+    return delivery.contents()
 
-    def message(index: int, step: Step) -> Contents:
-        to = step.send_to or Peer("shift", 0)
-        names = [UNNAMED if is_unnamed(piece) else _absolute(piece, to, index, n) for piece in step.pieces_of(0)]
-        require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
-        check_message(step.bytes, names, request, size_cut, f"rank {index}")
-        data: Contents = {}
-        for name in names:
-            if name == UNNAMED:
-                data[name] = ranks[index].held.setdefault(UNNAMED, Counter([index]))
-            elif isinstance(name, tuple) and name[0] == ALL:
-                data[name[1]] = sum((contents.get(name[1], Counter()) for contents in initial), Counter())
+
+class _Delivery:
+    """Ranks that take the steps of a schedule, and the messages between them that are under way."""
+
+    def __init__(self, schedule: Schedule, request: Request, cut: int) -> None:
+        self._request, self._size_cut = request, cut_of(schedule)
+        self._count = schedule.ranks
+        self._programs = lower(schedule)
+        self._has_parts = has_parts(schedule)
+        initial = [_initial(index, request, cut) for index in range(self._count)]
+        if self._has_parts:
+            initial = [{(part, piece): Counter(count) for part in PARTS for piece, count in held.items()} for held in initial]
+        self._initial = initial
+        self._ranks = [_Rank(schedule, index, dict(held)) for index, held in enumerate(initial)]
+        self._wire: deque[tuple[int, int, Contents]] = deque()
+
+    def run(self) -> None:
+        """Let every rank go on until nothing is under way."""
+        for index in range(self._count):
+            self._advance(index)
+        while self._wire:
+            target, receipt, data = self._wire.popleft()
+            state = self._ranks[target]
+            if receipt in state.awaited:
+                state.awaited.remove(receipt)
+                state.absorb(receipt, data)
             else:
-                require(name in ranks[index].held, f"rank {index} sends piece {name}, which it does not hold")
-                data[name] = ranks[index].held[name]
-        return data
+                state.early[receipt] = data
+            self._advance(target)
 
-    def absorb(state: _Rank, receipt: int, data: Contents) -> None:
-        for piece, contribution in data.items():
-            if piece == UNNAMED:
-                state.held[piece] = state.held.get(piece, Counter([state.index])) | contribution
-            elif state.reduces[receipt]:
-                state.held[piece] = state.held.get(piece, Counter()) + contribution
-            else:
-                state.held[piece] = contribution
-        state.tokens += 1
-        state.arrivals += 1
+    def contents(self) -> list[Contents]:
+        """What each rank holds in the end. Raises AssertionError where one has not done all its steps."""
+        for index, state in enumerate(self._ranks):
+            program = self._program(index)
+            require(state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}")
+            require(state.tokens == program.tokens, f"rank {index} waits for {len(state.awaited)} messages that never come")
+        return [_joined(state.held) if self._has_parts else state.held for state in self._ranks]
 
-    def advance(index: int) -> None:
-        state, program = ranks[index], programs[index % len(programs)]
+    def _program(self, index: int) -> LoweredProgram:
+        return self._programs[index % len(self._programs)]
+
+    def _advance(self, index: int) -> None:
+        """Take the steps of a rank for which it has all tokens."""
+        state, program = self._ranks[index], self._program(index)
         while state.next_step < len(program.actions):
             action = program.actions[state.next_step]
             if state.tokens < action.after or state.arrivals < action.after_arrivals:
@@ -161,26 +183,26 @@ def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
             step = state.steps[state.next_step]
             state.next_step += 1
             if action.send_to is not None:
-                wire.append((action.send_to.of(index, n), action.receipt, message(index, step)))
+                self._wire.append((action.send_to.of(index, self._count), action.receipt, self._message(index, step)))
             if action.receive_from is not None:
                 if action.own_receipt in state.early:
-                    absorb(state, action.own_receipt, state.early.pop(action.own_receipt))
+                    state.absorb(action.own_receipt, state.early.pop(action.own_receipt))
                 else:
                     state.awaited.add(action.own_receipt)
 
-    for index in range(n):
-        advance(index)
-    while wire:
-        target, receipt, data = wire.popleft()
-        state = ranks[target]
-        if receipt in state.awaited:
-            state.awaited.remove(receipt)
-            absorb(state, receipt, data)
-        else:
-            state.early[receipt] = data
-        advance(target)
-    for index, state in enumerate(ranks):
-        program = programs[index % len(programs)]
-        require(state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}")
-        require(state.tokens == program.tokens, f"rank {index} waits for {len(state.awaited)} messages that never come")
-    return [_joined(state.held) if parts else state.held for state in ranks]
+    def _message(self, index: int, step: Step) -> Contents:
+        """What a message of a rank holds."""
+        to, held = step.send_to or Peer("shift", 0), self._ranks[index].held
+        names = [UNNAMED if is_unnamed(piece) else _absolute(piece, to, index, self._count) for piece in step.pieces_of(0)]
+        require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
+        check_message(step.bytes, names, self._request, self._size_cut, f"rank {index}")
+        data: Contents = {}
+        for name in names:
+            if name == UNNAMED:
+                data[name] = held.setdefault(UNNAMED, Counter([index]))
+            elif isinstance(name, tuple) and name[0] == ALL:
+                data[name[1]] = sum((contents.get(name[1], Counter()) for contents in self._initial), Counter())
+            else:
+                require(name in held, f"rank {index} sends piece {name}, which it does not hold")
+                data[name] = held[name]
+        return data

@@ -17,7 +17,6 @@ from astra_sim.layers import LayeredProgram
 from astra_sim.reports import ReportFolder, Series
 from astra_sim.schedule import Collective
 from astra_sim.setup.components import Components
-from astra_sim.setup.engines import find_engine
 from astra_sim.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, bench_context
 from astra_sim.testing.programs import LAYERS
 from astra_sim.testing.requirement import require
@@ -34,8 +33,7 @@ def bench_result(graph: ExecutionGraph, run_name: str) -> Result:
 
     context = bench_context()
     system, network, memory = BenchSystem(), BenchNetwork(PLATFORM), BenchMemory()
-    parts = graph, PLATFORM, system, network, BenchCompute(), memory
-    components = Components(*parts, context.run, find_engine(), {"network": "bench"})
+    components = Components(graph, PLATFORM, system, network, BenchCompute(), memory, context.run, {"network": "bench"})
     return run_components(components, run_name, time.perf_counter())
 
 
