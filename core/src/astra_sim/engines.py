@@ -7,7 +7,10 @@ kernel has itself, `astra_sim.engine.reference`, which `astra_sim.testing` compa
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from astra_sim._boundary import MAX_PICOSECONDS
+from astra_sim._lazy import lazy_names
 from astra_sim.engine.columns import Spans, Use
 from astra_sim.engine.interface import (
     ACCESS,
@@ -45,6 +48,11 @@ from astra_sim.engine.interface import (
 )
 from astra_sim.engine.orders import Job, Order, Rule, RuleOrder, Standing, place_of
 
+if TYPE_CHECKING:
+    from astra_sim.engine.reference import ReferenceEngine
+
+__getattr__ = lazy_names(__name__, {"engine.reference": ("ReferenceEngine",)})  # which an engine in C++ need not import
+
 __all__ = [
     "ACCESS",
     "COLLECTIVE",
@@ -71,6 +79,7 @@ __all__ = [
     "PhaseStepRecord",
     "PhaseStepRecords",
     "RankState",
+    "ReferenceEngine",
     "Rule",
     "RuleOrder",
     "Spans",
