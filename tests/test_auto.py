@@ -13,6 +13,7 @@ import pytest
 from astra_sim import CollectiveProvider, PluginError, hookimpl
 from astra_sim.context import Algorithm
 from astra_sim.errors import ScheduleError
+from astra_sim.fabric import RouteRules
 from astra_sim.platform import Dimension, Group, Platform
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, receive, send, shift, xor
 from astra_sim.setup.plugins import Plugins
@@ -166,6 +167,7 @@ def test_all_that_choices_follow_from_is_their_content() -> None:
         "step_ns": 1.0,
         "messages_wait": False,
         "held_bytes": 1.0,
+        "route_rules": RouteRules("never"),
         "candidates": {"x": made},
     }
     own = {field.name for field in attrs.fields(Automatic)} - {field.name for field in attrs.fields(Algorithm)}

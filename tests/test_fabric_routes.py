@@ -18,6 +18,7 @@ pytest.importorskip("astra_sim_platforms")
 pytest.importorskip("astra_sim_network_packet")
 pytest.importorskip("astra_sim_network_flow")
 pytest.importorskip("astra_sim_network_roce")
+pytest.importorskip("astra_sim_systems")
 
 from astra_sim.fabric import (
     NO_WAY,
@@ -39,6 +40,7 @@ from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_roce.network import RoceNetwork
 from astra_sim_network_roce.options import RoceOptions
+from astra_sim_systems.busiest_link import loads_of
 from support.platforms import LINK, platform_of
 
 SPECS = [
@@ -289,6 +291,30 @@ def test_packets_stay_within_the_sets(spec: str, options: dict[str, Any]) -> Non
         assert taken.keys() <= allowed(routes, *pair)
         if spec in TURNS and len(options) == 1:
             assert walked(list(taken), *pair) == ends(graph, routes.path(*pair, tie))
+
+
+@pytest.mark.parametrize("routing", ["destination", "first", "split"])
+@pytest.mark.parametrize("spec", TURNS)
+def test_auto_foretells_the_loads_of_the_network_that_it_is_for(spec: str, routing: str) -> None:
+    """Between switches the busiest link carries what it does on the flow network, whose routes `auto` asks for."""
+    platform, _ = made(spec)
+    (logical,) = platform.logical_dimensions()
+    network = FlowNetwork(FlowOptions(routing=routing), platform)
+    loads = loads_of(platform, logical, network.route_rules)
+    assert loads is not None
+    for offset in (1, platform.npus // 2):
+        pairs = tuple((npu, (npu + offset) % platform.npus) for npu in range(platform.npus))
+        load = loads.load(pairs)
+        assert load is not None
+        network = FlowNetwork(FlowOptions(routing=routing), platform)
+        network.inject(0, [Message(number, *pair, 1000) for number, pair in enumerate(pairs)])
+        while network.advance(None) is not None:
+            pass
+        links = platform.fabric().links
+        carried = {each.number: each.bytes / 1000 / links[each.number].bandwidth for each in network.link_loads()}
+        between = [busy for number, busy in carried.items() if min(links[number][:2]) >= platform.npus]
+        foretold = [link.busy_ns for link in load.links[:-1] if link is not None]
+        assert max(foretold, default=0.0) == pytest.approx(max(between, default=0.0))
 
 
 def roce_links(platform: Platform, pair: tuple[int, int], balancing: str) -> Iterator[tuple[int, int]]:

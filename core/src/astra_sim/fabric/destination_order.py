@@ -8,7 +8,7 @@ collectives*, JPDC 2012).
 
 Where destinations have several links, to planes, these go by the sum of what the digits leave, the digits, and the number of the sender's
 leaf (at one leaf the sender's own number). So what goes from one leaf to another still never meets, and what a destination gets from all
-leaves comes over all of its links. `include/astra_sim/turns.hpp` is the same in C++.
+leaves comes over all of its links. `include/astra_sim/fabric/destination_order.hpp` is the same in C++.
 """
 
 from __future__ import annotations

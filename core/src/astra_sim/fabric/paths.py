@@ -1,4 +1,4 @@
-"""Shortest paths in directed graphs: those of the least sum of costs. `include/astra_sim/shortest_ways.hpp` searches in C++."""
+"""Shortest paths in directed graphs: those of the least sum of costs. `include/astra_sim/fabric/paths.hpp` is the same in C++."""
 
 from __future__ import annotations
 

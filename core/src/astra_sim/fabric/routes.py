@@ -9,6 +9,7 @@ Rows are made when somebody asks for a destination: a graph of many thousand NPU
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -30,6 +31,11 @@ HostForwarding = Literal["always", "if_needed", "never"]
 
 NextLinkOrder = Literal["listed", "target"]
 """The order of next links: that of the topology's list, or of the nodes they lead to (of one node: of the list)."""
+
+RouteChoice = Literal["destination", "first", "all"]
+"""Of several next links a message takes that of its destination (`tie_by_destination`, where the topology numbers destinations; else all),
+the first that the topology lists, or all: any of them by a hash, by queues or at random, or each a part of it.
+"""
 
 TieRule = Callable[[int, int, Sequence[int]], int]
 """Of a node, a destination and the links of a set in order, two at least: the place of the link that a message takes."""
@@ -54,9 +60,33 @@ class DimensionGraph:
         """The source and target of each link."""
         return [(link.source, link.target) for link in self.links]
 
+    @functools.cached_property
+    def leaving(self) -> list[list[int]]:
+        """For each node, the numbers of the links that leave it."""
+        leaving: list[list[int]] = [[] for _ in range(self.nodes)]
+        for number, link in enumerate(self.links):
+            leaving[link.source].append(number)
+        return leaving
+
+    @functools.cached_property
+    def entering(self) -> list[list[int]]:
+        """For each node, the numbers of the links that lead to it."""
+        entering: list[list[int]] = [[] for _ in range(self.nodes)]
+        for number, link in enumerate(self.links):
+            entering[link.target].append(number)
+        return entering
+
     def is_switch(self, node: int) -> bool:
         """Whether a node is a switch."""
         return node >= self.size
+
+
+@attrs.frozen
+class RouteRules:
+    """How a network routes: whether NPUs forward, and which of several next links a message takes. System layers foretell loads by it."""
+
+    forwarding: HostForwarding = "always"
+    choice: RouteChoice = "destination"
 
 
 def dimension_graph(dimension: Dimension, where: str) -> DimensionGraph:
@@ -93,15 +123,14 @@ def check_connected(graph: DimensionGraph, where: str) -> None:
 
 def _reached(graph: DimensionGraph, back: bool) -> set[int]:
     """The nodes that can be reached from NPU 0, or from which it can be reached."""
-    onwards: dict[int, list[int]] = {}
-    for link in graph.links:
-        source, target = (link.target, link.source) if back else (link.source, link.target)
-        onwards.setdefault(source, []).append(target)
+    links, onwards = graph.links, graph.entering if back else graph.leaving
     reached, waiting = {0}, [0]
     while waiting:
-        fresh = [node for node in onwards.get(waiting.pop(), ()) if node not in reached]
-        reached.update(fresh)
-        waiting += fresh
+        for number in onwards[waiting.pop()]:
+            node = links[number].source if back else links[number].target
+            if node not in reached:
+                reached.add(node)
+                waiting.append(node)
     return reached
 
 
@@ -125,15 +154,14 @@ class Routes:
         self.graph = graph
         self._forwarding = forwarding
         self._named = graph.named if not failed else None
-        self._leaving: list[list[int]] = [[] for _ in range(graph.nodes)]
-        self._entering: list[list[tuple[int, int, int]]] = [[] for _ in range(graph.nodes)]
-        for number, link in enumerate(graph.links):
-            if number not in failed:
-                self._leaving[link.source].append(number)
-                self._entering[link.target].append((link.source, link.cost, number))
+        links = graph.links
+        self._leaving = [[number for number in numbers if number not in failed] for numbers in graph.leaving]
+        self._entering = [
+            [(links[number].source, links[number].cost, number) for number in numbers if number not in failed] for numbers in graph.entering
+        ]
         if order == "target":
             for leaving in self._leaving:
-                leaving.sort(key=lambda number: graph.links[number].target)
+                leaving.sort(key=lambda number: links[number].target)
         self._distances: dict[tuple[int, bool], Mapping[int, int]] = {}
 
     def distances(self, destination: int, through_npus: bool | None = None) -> Mapping[int, int]:
@@ -164,7 +192,10 @@ class Routes:
             return []
         if self._named is not None:
             return list(self._named[node * self.graph.size + destination])
-        through_npus = self._passes_npus(node if source is None else source, destination)
+        return self.cheapest_links(node, destination, self.passes_npus(node if source is None else source, destination))
+
+    def cheapest_links(self, node: int, destination: int, through_npus: bool) -> list[int]:
+        """The links with which paths of least cost leave a node, in order, whatever the topology names."""
         distance, links = self.distances(destination, through_npus), self.graph.links
         if node not in distance:
             return []
@@ -222,7 +253,7 @@ class Routes:
     def _steps(self, node: int, destination: int, source: int) -> int:
         """How far a node is from a destination: by cost, or by the most links of named routes."""
         if self._named is None:
-            return self.distances(destination, self._passes_npus(source, destination))[node]
+            return self.distances(destination, self.passes_npus(source, destination))[node]
         if node == destination:
             return 0
         links = self.next_links(node, destination)
@@ -231,7 +262,7 @@ class Routes:
     def _may_pass_npus(self) -> bool:
         return self._forwarding != "never"
 
-    def _passes_npus(self, source: int, destination: int) -> bool:
+    def passes_npus(self, source: int, destination: int) -> bool:
         """Whether a message passes NPUs: "if_needed" those alone do whose source has no route over switches."""
         if self._forwarding != "if_needed" or self.graph.nodes == self.graph.size:
             return self._may_pass_npus()
