@@ -66,6 +66,7 @@ PUBLIC_MODULES = (
     "units",
     "rows",
     "files",
+    "memo",
     "yaml_text",
     "limits",
     "collective_tables",

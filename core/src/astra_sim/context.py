@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from astra_sim.compute import Compute
 from astra_sim.errors import AstraError, PluginError, ScheduleError, located
 from astra_sim.fabric import RouteRules
 from astra_sim.graph import Communicate
-from astra_sim.options import can_be_kept
+from astra_sim.memo import cached
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
@@ -138,12 +137,11 @@ class Context:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError beginning with `where`."""
         if spec not in self._algorithms:
             provider, options = self.component("collective", spec, where)
-            kept = provider.pure and can_be_kept(options)
-            self._algorithms[spec] = _pure_algorithm(provider, options) if kept else _algorithm(provider, options)
+            self._algorithms[spec] = (_pure_algorithm if provider.pure else _algorithm)(provider, options)
         return self._algorithms[spec]
 
 
-@functools.lru_cache(maxsize=64)
+@cached("algorithms", 64)
 def _pure_algorithm(provider: Provider, options: Any) -> Algorithm:
     """An algorithm that is kept from run to run, with its schedules."""
     return _algorithm(provider, options)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import chain, count, repeat
 from operator import attrgetter, lt, sub
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import attrs
 
 from astra_sim._boundary import COUNT, FLAG, FUNCTION, MAX_PICOSECONDS, NOT_NEGATIVE, TEXT, TIME, Expected, each, of_type, shown, whole
+from astra_sim.memo import ObjectCaches
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column, first_like, kinds_of
 from astra_sim.schedule import Collective, Peer
@@ -249,7 +249,7 @@ class ExecutionGraph:
 
     `footprint_bytes` is the memory that an NPU needs for it, where the workload says so. NPUs named in `others` run another program;
     NPU 0 is not among them. With `figures` a workload adds figures of its own to the result. `shared`: the same object is given to several
-    runs, and nobody changes it or its operations, so that what is found out about it holds for all of them (`of_graph`).
+    runs, and nobody changes it or its operations, so that what follows from it holds for all of them (`cached_for`).
     `exposed_first` are parallelisms: where several communicate while an NPU computes nothing, that time counts as exposed by the first of
     them (`report.npu_shares`). `precision` is the type of the elements that its products multiply, where the workload has one.
     `keeps_order` says that all orders in which an NPU does its operations are among what they wait for, as in a trace that was recorded: a
@@ -272,23 +272,15 @@ class ExecutionGraph:
         return [NpuProgram(self.operations, _left(self.others, npus)), *self.others]
 
 
-_of_graphs: WeakKeyDictionary[ExecutionGraph, dict[Hashable, Any]] = WeakKeyDictionary()
-_MOST_FOUND = 12
+_of_graphs: ObjectCaches[Hashable, Any] = ObjectCaches("graphs", 12)
 
 
-def of_graph(graph: ExecutionGraph, what: Hashable, find: Callable[[], T]) -> T:
-    """What `find` finds out about a graph, under the name of it and all else that it depends on; of a shared one it is found out once.
+def cached_for(graph: ExecutionGraph, key: Hashable, compute: Callable[[], T]) -> T:
+    """What `compute` returns, which follows from a graph and the key alone; for a shared graph it is computed once.
 
-    It must not refer to the graph itself, which else would never go.
+    The result must not refer to the graph itself, which else would never go.
     """
-    if not graph.shared:
-        return find()
-    found = _of_graphs.setdefault(graph, {})
-    if what not in found:
-        if len(found) >= _MOST_FOUND:
-            found.clear()
-        found[what] = find()
-    return found[what]  # type: ignore[no-any-return]
+    return _of_graphs.of(graph).value(key, compute) if graph.shared else compute()
 
 
 def _left(others: Sequence[NpuProgram], npus: int) -> Sequence[int]:
@@ -413,7 +405,7 @@ def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
     """Raise ValueError where an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
-    of_graph(graph, ("checked", npus), lambda: _check_graph(graph, npus))
+    cached_for(graph, ("checked", npus), lambda: _check_graph(graph, npus))
 
 
 def _check_graph(graph: ExecutionGraph, npus: int) -> None:

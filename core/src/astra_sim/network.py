@@ -76,13 +76,22 @@ class DelayParts(NamedTuple):
 
 
 class LinkLoad(NamedTuple):
-    """What a link has carried in a run: its dimension, the names of its ends, bytes, and the share of time in which it was busy."""
+    """What a link has carried in a run: its dimension, the names of its ends (`Fabric.link_ends`), bytes, and its utilisation.
+
+    `utilisation` is the share of time in which it was busy. The rest is None where the network does not know it: `transfers` are the
+    messages or packets that it carried, `most_waiting` the largest number of messages that waited for it or shared it at a time, and the
+    queue before it is that of a node, the most bytes and the mean.
+    """
 
     dimension: int
     source: str
     target: str
     bytes: int
     utilisation: float
+    transfers: int | None = None
+    most_waiting: int | None = None
+    highest_queue_bytes: int | None = None
+    mean_queue_bytes: float | None = None
 
 
 class RouteColumns(NamedTuple):
@@ -107,8 +116,8 @@ def _is_route(route: Any, network: Any) -> bool:
 
 
 def _is_load(load: Any, network: Any) -> bool:
-    dimension, source, target, size, share = load
-    numbers = NOT_NEGATIVE.holds(size, network) and NOT_NEGATIVE.holds(share, network)
+    dimension, source, target, size, share, *known = load
+    numbers = all(NOT_NEGATIVE.holds(number, network) for number in (size, share, *known) if number is not None)
     return type(dimension) is int and isinstance(source, str) and isinstance(target, str) and numbers
 
 
@@ -358,7 +367,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
         return ()
 
     def reports(self) -> dict[str, str]:
-        """Files for the reports of a run, by name."""
+        """Further files for the reports of a run, by name. The kernel writes `links.csv` of `links`."""
         return {}
 
 

@@ -22,6 +22,7 @@ from astra_sim.graph import ExecutionGraph
 from astra_sim.network import EventNetwork, Network
 from astra_sim.platform import Platform
 from astra_sim.report.layout import Column, Table
+from astra_sim.report.network_files import network_files
 from astra_sim.report.screen import Screen
 from astra_sim.run.flows import FlowTimes, IdealTimes, run_flows
 from astra_sim.setup.components import build
@@ -187,8 +188,7 @@ def _write(folder: str, table: dict[str, Any], rows: Sequence[FlowRow], network:
     writer.writerow(names)
     writer.writerows([getattr(row, name) for name in names] for row in rows)
     texts = {"flows.json": json.dumps(table, indent=1, allow_nan=False) + "\n", "flows.csv": out.getvalue()}
-    if isinstance(network, EventNetwork):
-        texts |= network.reports()
+    texts |= network_files(network)
     with FileSet() as files:
         files.make_folder(folder)
         for name, text in texts.items():

@@ -71,6 +71,11 @@ class Fabric:
         """A link for people: "NPU 3 to switch 0"."""
         return f"{self.name(self.links[link].source)} to {self.name(self.links[link].target)}"
 
+    def link_ends(self, link: int) -> tuple[int, str, str]:
+        """The dimension of a link and the names of its ends, with which a `LinkLoad` begins."""
+        at = self.links[link]
+        return at.dimension, self.name(at.source), self.name(at.target)
+
     def ports(self) -> list[list[int]]:
         """For each node, the numbers of the links that leave it, in order."""
         leaving: list[list[int]] = [[] for _ in range(self.nodes)]

@@ -13,7 +13,6 @@ traffic in both directions at once is too fast, and the remedy of a finding says
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,8 +23,8 @@ from astra_sim._boundary import call
 from astra_sim.errors import InputError
 from astra_sim.fabric import stripes_over_directions, uniform_links_of, wires_of
 from astra_sim.graph import accounting_dimensions
+from astra_sim.memo import cached
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
-from astra_sim.options import can_be_kept
 from astra_sim.platform import Dimension, Group, LogicalDimension, Route
 from astra_sim.report.spans import Spans, uses_of
 from astra_sim.run.described_plans import PlannedPhase
@@ -429,9 +428,10 @@ def link_bandwidth(dimension: Dimension) -> LinkBandwidth:
     if uniform is not None:
         of_all = uniform.link_count() * uniform.width * dimension.link_bandwidth / dimension.size
         return LinkBandwidth(own, max(of_all, own) if uniform.pattern == "ring" else of_all)
-    return _cached_sums(dimension) if can_be_kept(dimension) else _sums(dimension)
+    return _sums(dimension)
 
 
+@cached("bandwidths", 8)
 def _sums(dimension: Dimension) -> LinkBandwidth:
     count = call("links of a topology", dimension.topology.link_count)
     links_in_all = dimension.size * dimension.topology.links_per_npu() if count is None else count
@@ -446,6 +446,3 @@ def _sums(dimension: Dimension) -> LinkBandwidth:
         if link.source < dimension.size:
             sums[link.source] += link.bandwidth
     return LinkBandwidth(max(sums), sum(link.bandwidth for link in links) / dimension.size)
-
-
-_cached_sums = functools.lru_cache(maxsize=8)(_sums)

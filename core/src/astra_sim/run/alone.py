@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -17,21 +16,14 @@ from astra_sim.system import System
 if TYPE_CHECKING:
     from astra_sim.run.record import RunRecord
 
-_Records = dict[Hashable, "RunRecord"]
-
-_MOST_SYSTEMS = 4
-"""For how many system layers the runs on a network are kept."""
-
-_cached: WeakKeyDictionary[Network, dict[Hashable, tuple[tuple[Any, ...], _Records]]] = WeakKeyDictionary()
-
 
 class AloneRuns:
-    """The records of collectives that run alone. Each kind is simulated once for a network object, system, memory and engine."""
+    """The records of collectives that run alone on some components. Each kind is simulated once."""
 
     def __init__(self, system: System, network: Network, memory: Memory, engine: str) -> None:
         self._inputs = system, network, memory
         self._engine = engine
-        self._records = _records_of(system, network, memory, engine)
+        self._records: dict[Hashable, RunRecord] = {}
 
     def record(self, operation: Communicate, dimensions: Sequence[LogicalDimension], path: bool = False, explain: Any = None) -> RunRecord:
         """The record of a collective over `dimensions`, those of its graph; with `path` it has its critical path.
@@ -57,16 +49,3 @@ class AloneRuns:
         """Picoseconds that a collective takes, without those that the network takes before any workload begins."""
         record = self.record(operation, dimensions)
         return record.finish_ps - record.start_ps
-
-
-def _records_of(system: System, network: Network, memory: Memory, engine: str) -> _Records:
-    """The records that are kept of runs on these objects."""
-    if type(network).__hash__ is not object.__hash__:
-        return {}
-    of_network = _cached.setdefault(network, {})
-    key = id(system), id(memory), engine, system.endpoint_ps
-    if key not in of_network:
-        while len(of_network) >= _MOST_SYSTEMS:
-            del of_network[next(iter(of_network))]
-        of_network[key] = (system, memory), {}  # they are kept, too, so that their numbers stay their own
-    return of_network[key][1]

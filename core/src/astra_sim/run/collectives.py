@@ -17,7 +17,7 @@ from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.communicators import Communicator, Communicators
-from astra_sim.run.described_plans import DescribedPlan, KeptDescriptions, PlannedPhase, Traffic
+from astra_sim.run.described_plans import DescribedPlan, DescribedPlanCache, PlannedPhase, Traffic
 from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.phase_cost import PhaseCost, PhaseTimer
 from astra_sim.run.routes import Routes, messages_of
@@ -53,7 +53,7 @@ class CollectiveLowering:
         self._routes = Routes(inputs.network)
         self._timer = self._make_timer(make_engine) if choice.times_phases(inputs.system) else None
         timed = self._timer is not None and choice.scope is Scope.PHASES
-        self._kept = KeptDescriptions(inputs, (choice.scope, session.later_first, make_engine) if timed else None)
+        self._cache = DescribedPlanCache(inputs, (choice.scope, session.later_first, make_engine) if timed else None)
         self._programs = programs
         self._communicators = communicators
         self._names = names
@@ -83,12 +83,14 @@ class CollectiveLowering:
         except InputError as error:
             raise located(error, self._names(index, program)) from None
         try:
-            described = self._kept.get(chunks) or self._describe(chunks, communicator)
+            described = self._cache.get(chunks)
+            if described is None:
+                described = self._describe(chunks, communicator)
+                self._cache.add(chunks, described)
         except ScheduleError as error:  # what a network or a memory model raises is not located: engines ask them at different times
             raise located(error, self._names(index, program)) from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._names(index, program)}: {error}", error.waiting) from None
-        self._kept.add(chunks, described)
         self.planned.extend(described.planned)
         self.traffic.append(described.traffic)
         return described.steps

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import repeat
-from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -44,21 +43,9 @@ class PhaseCost:
 _CostKey = tuple[Schedule, LogicalDimension, int, tuple[int, ...]]
 """What the cost of a phase on a network depends on: schedule, dimension, endpoint delay, and the time of each of its reductions."""
 
-_MOST_COSTS, _MOST_STEPS = 2048, 32
-"""How many costs are kept from run to run on a network, and of how long schedules."""
-
-_kept: WeakKeyDictionary[RouteDelayNetwork, dict[tuple[bool, MakeEngine], dict[_CostKey, PhaseCost]]] = WeakKeyDictionary()
-
-
-def _kept_costs(network: RouteDelayNetwork, rendezvous: bool, make_engine: MakeEngine) -> dict[_CostKey, PhaseCost]:
-    """The costs that have been computed in earlier runs with the same network object, to which others are added."""
-    if type(network).__hash__ is not object.__hash__:
-        return {}  # it may equal another one
-    return _kept.setdefault(network, {}).setdefault((rendezvous, make_engine), {})
-
 
 class PhaseTimer:
-    """Computes and remembers the cost of phases, for all runs with the same network object."""
+    """Computes the cost of phases on a network, each once in a run."""
 
     def __init__(
         self,
@@ -78,7 +65,6 @@ class PhaseTimer:
         self._reduce_ps = reduce_ps
         self._rendezvous = rendezvous
         self._costs: dict[_CostKey, PhaseCost] = {}
-        self._kept = _kept_costs(network, rendezvous, make_engine)
 
     def cost(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> PhaseCost:
         """The cost of a phase of `schedule` on all groups of `dimension` at once; `endpoint_ps` replaces the endpoint delay.
@@ -87,13 +73,9 @@ class PhaseTimer:
         """
         endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
         key = schedule, dimension, endpoint_ps, tuple(map(self._reduce_ps, schedule.reduced_bytes))
-        cost = self._costs.get(key) or self._kept.get(key)
+        cost = self._costs.get(key)
         if cost is None:
             cost = self._costs[key] = self._compute(schedule, dimension, endpoint_ps)
-            if schedule.is_shared and len(schedule.programs[0].steps) <= _MOST_STEPS:
-                if len(self._kept) >= _MOST_COSTS:
-                    self._kept.clear()
-                self._kept[key] = cost
         return cost
 
     def _compute(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int) -> PhaseCost:

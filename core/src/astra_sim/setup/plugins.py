@@ -92,8 +92,6 @@ class Plugins:
         self._untold: dict[str, bool] = {}
         self._choices: dict[str, PluginChoice] = {}
         self._off: set[str] = set()  # distributions with plugins that are switched off
-        self.known_specs: dict[tuple[str, str], tuple[Provider, Any]] = {}
-        """What specs of components mean, by kind and text (`specs.component_of`); emptied where other plugins come."""
 
     @property
     def choices(self) -> tuple[PluginChoice, ...]:
@@ -159,7 +157,6 @@ class Plugins:
 
     def _forget(self) -> None:
         self._offers.clear()
-        self.known_specs.clear()
 
     def infos(self) -> list[PluginInfo]:
         """All plugins found, broken ones with their error."""

@@ -17,7 +17,8 @@ import attrs
 from astra_sim.engine import has_compiled
 from astra_sim.errors import AstraError
 from astra_sim.files import Table
-from astra_sim.options import Typed, is_shared
+from astra_sim.memo import Cache, cached, is_hashable
+from astra_sim.options import Typed
 from astra_sim.providers import options_of
 from astra_sim.setup.experiment import DEFAULTS, SECTIONS, Experiment
 from astra_sim.setup.inputs import InputFiles, changed_inputs, input_files
@@ -167,7 +168,7 @@ def _modules(plugins: Plugins) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((distribution, tuple(sorted(modules))) for distribution, modules in sorted(found.items()))
 
 
-@functools.lru_cache(maxsize=16)
+@cached("sources", 16)
 def _sources(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, str]:
     return source_digests(dict(modules))
 
@@ -244,9 +245,19 @@ def _named_paths(experiment: Experiment, plugins: Plugins, options: Mapping[str,
                     yield from resolver.paths(resolver.part_options(part, key), "platform")
 
 
-_MOST_TABLES = 512
-_tables: dict[tuple[int, bool], tuple[Any, Table]] = {}
-"""Options that runs share, and the tables that were made of them: where no file is named in them, they do not depend on the run."""
+_tables: Cache[tuple[int, bool], tuple[Any, Table]] = Cache("option tables", most=1 << 16, largest=1 << 10)
+"""The tables of options that name no file, which therefore do not depend on the run.
+
+They are found by the options object, which is kept with its table so that its id stays its own: equal options may have been typed in
+different ways (1 and 1.0), and a table says how.
+"""
+
+
+def _cells(value: Any) -> int:
+    """How many values a table holds, those of tables and lists in it included."""
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_cells, value.values()))
+    return 1 + sum(map(_cells, value)) if isinstance(value, list) else 1
 
 
 @attrs.define(eq=False, repr=False)
@@ -302,10 +313,8 @@ class _Resolver:
             return known[1]
         named = self.named
         table = self._table(options, brief)
-        if self.named == named and is_shared(options):
-            if len(_tables) >= _MOST_TABLES:
-                _tables.clear()
-            _tables[id(options), brief] = options, table
+        if self.named == named and is_hashable(options):
+            _tables.add((id(options), brief), (options, table), _cells(table))
         return table
 
     def _table(self, options: Any, brief: bool) -> Table:

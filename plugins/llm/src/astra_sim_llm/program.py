@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import attrs
 from astra_sim.graph import Operation, Pass
@@ -128,7 +127,8 @@ class StageWriter:
         comes = at > 0 if forward else at + 1 < self._virtual_stages and kind is not PassKind.WEIGHT
         if comes and p.tensor > 1 and not p.sequence:  # each tensor rank has received a part
             size = 2 * self._block.tokens * self._iteration.model.hidden // p.tensor
-            return [_gathered(size), *self._own_steps(kind, chunk, edge, turns)]
+            gathering = self._compiler.shared(Exchange("activations", "tp", Collective.ALL_GATHER, size))
+            return [gathering, *self._own_steps(kind, chunk, edge, turns)]
         return self._own_steps(kind, chunk, edge, turns)
 
     def _own_steps(self, kind: PassKind, chunk: int, edge: bool, turns: bool) -> list[Step]:
@@ -284,12 +284,6 @@ class StageWriter:
         size = max(1, 2 * self._block.tokens * it.model.hidden // p.tensor)
         far = shift((stage - self._stage) * p.stage_ranks)
         return [(messages.send if sends else messages.receive)(self._kinds, far, size, tag)]
-
-
-@lru_cache(64)
-def _gathered(size: int) -> Exchange:
-    """The exchange that makes activations whole of which each tensor rank has received a part; one object, so that passes share it."""
-    return Exchange("activations", "tp", Collective.ALL_GATHER, size)
 
 
 def stage_of(schedule: str, virtual: int, chunk: int, stages: int) -> int:

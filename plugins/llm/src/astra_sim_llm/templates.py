@@ -84,6 +84,7 @@ class Layouts:
 
     found: dict[Hashable, tuple[Sequence[Step], _Layout]] = attrs.field(factory=dict)
     parts: dict[Hashable, _Part] = attrs.field(factory=dict)
+    exchanges: dict[Exchange, Exchange] = attrs.field(factory=dict)
 
     def part(self, kinds: Sequence[int], waits: Sequence[Sequence[int]], until: tuple[int, ...]) -> _Part:
         """The part of such rows, made if it is new."""
@@ -209,6 +210,10 @@ class Compiler:
             made.append(one)
         made += (self._kinds.join() for _ in range(len(layout.rows.kinds) - len(made)))
         return layout.rows.of_kinds(made)
+
+    def shared(self, exchange: Exchange) -> Exchange:
+        """The exchange, or an equal one from before: steps are told apart by identity, so that those of all passes share a layout."""
+        return self._layouts.exchanges.setdefault(exchange, exchange)
 
     def _number(self, key: Any, training_pass: Pass, name: str, group: str) -> int:
         """The kind of an operation of a layout."""

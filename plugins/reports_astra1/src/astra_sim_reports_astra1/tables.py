@@ -9,7 +9,6 @@ Each result is looked at once, and nothing of it is kept: `runs` may be read fro
 from __future__ import annotations
 
 import csv
-import functools
 import io
 import itertools
 import tempfile
@@ -34,7 +33,6 @@ _IN_MEMORY = 1 << 20
 """Bytes of rows that wait for their turn in memory; more of them are in a file."""
 
 
-@functools.lru_cache(maxsize=1024)
 def _quoted(text: str) -> str:
     """A cell of text in CSV. Numbers are written as they are."""
     row = io.StringIO()

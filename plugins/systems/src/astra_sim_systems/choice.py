@@ -12,13 +12,13 @@ NIC that sends them, no time says what so many messages from one link take: ther
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Sequence
 
 import attrs
 from astra_sim.context import Algorithm, Context
 from astra_sim.errors import ScheduleError
 from astra_sim.fabric import RouteRules
+from astra_sim.memo import cached
 from astra_sim.platform import Group, LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective, PeerRun, Request, Schedule
@@ -210,14 +210,7 @@ def _reason(best: Forecast, forecasts: Sequence[Forecast]) -> str:
     return ", ".join(f"{each.spec} {each.time_ns / 1000:.4g} us in {each.messages} messages" for each in ordered)
 
 
+@cached("systems: loads of links", 64)
 def _loads(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules) -> Loads | None:
-    """What `loads_of` says, remembered where the platform can be a key."""
-    try:
-        return _remembered(platform, logical, rules)
-    except TypeError:
-        return loads_of(platform, logical, rules)
-
-
-@functools.lru_cache(maxsize=64)
-def _remembered(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules) -> Loads | None:
+    """What `loads_of` says, for all collectives and runs on a platform."""
     return loads_of(platform, logical, rules)

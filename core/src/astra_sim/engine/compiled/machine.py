@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -36,13 +35,14 @@ from astra_sim.engine.interface import (
 )
 from astra_sim.engine.orders import Order
 from astra_sim.errors import AstraError, PluginError
+from astra_sim.memo import ObjectCaches
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Rows, packed, view
 from astra_sim.schedule import LoweredProgram
 
 _MOST_TASKS = 4096
-_programs: WeakKeyDictionary[Rows[Task], dict[tuple[int, tuple[int, ...] | None], _Program]] = WeakKeyDictionary()
+_programs: ObjectCaches[tuple[int, tuple[int, ...] | None], _Program] = ObjectCaches("programs of the compiled engine", 64)
 """Programs of one NPU as the machine takes them, by their tasks, which runs may share, how many NPUs there are, and which runs them."""
 
 
@@ -168,12 +168,13 @@ class CompiledEngine:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
         columns = task_rows(tasks)
         key = self._npus, tuple(npus) if len(npus) == 1 else None
-        program = _programs.get(columns, {}).get(key)
+        programs = _programs.of(columns)
+        program = programs.get(key)
         if program is None:
             check_program(columns, npus, self._npus)
             program = _Program.of(columns, self._npus)
             if isinstance(tasks, Rows) and len(columns) <= _MOST_TASKS and key[1] is not None:
-                _programs.setdefault(columns, {})[key] = program
+                programs.add(key, program)
         if program.has_messages:
             self._use_table()
         self._machine.add_program(*program.columns, list(npus), agreement)

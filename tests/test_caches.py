@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import pickle
+import re
 import subprocess
 import sys
 import weakref
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import astra_sim
@@ -19,6 +21,7 @@ from astra_sim import CollectiveProvider, InputError, Provider, hookimpl, option
 from astra_sim.engine import has_compiled
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass
 from astra_sim.layers import LayeredProgram
+from astra_sim.memo import Cache, ObjectCaches, cache_statistics, cached, clear_caches, without_cache
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.report import result as result_module
 from astra_sim.report.audit import Finding, audit
@@ -27,7 +30,7 @@ from astra_sim.setup.plugins import Plugins
 from astra_sim.system import ChunkPlan, SystemSession
 from astra_sim.testing.bench import BenchMemory, BenchSystem, pairwise
 from astra_sim_network_analytical.topologies import Ring
-from astra_sim_systems import kept_plans
+from astra_sim_systems import plan_cache
 from support import ROOT, figures
 
 VGG16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
@@ -63,7 +66,7 @@ import json, sys
 import astra_sim
 sys.path.insert(0, sys.argv[1])
 from support import figures
-from test_kept import CHANGES, VGG16
+from test_caches import CHANGES, VGG16
 print(json.dumps([figures(astra_sim.simulate(VGG16, **change)) for change in reversed(CHANGES)][::-1]))
 """
 
@@ -208,7 +211,7 @@ def test_variants_take_turns_as_if_nothing_were_kept(inner: str) -> None:
     first = figures(astra_sim.simulate(**experiment))
     assert figures(astra_sim.simulate(**experiment)) == first
     assert figures(astra_sim.simulate(**experiment, engine="python")) == first
-    kept_plans._of_sessions.clear()
+    clear_caches()
     assert figures(astra_sim.simulate(**experiment)) == first
 
 
@@ -222,25 +225,26 @@ def _switch(size: int) -> dict[str, Any]:
 
 
 def test_kept_plans_do_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_plans, "_of_sessions", {})
-    monkeypatch.setattr(kept_plans.KeptPlans, "_MOST", 200)
+    plans: ObjectCaches[Any, Any] = ObjectCaches("", 200, largest=50)
+    monkeypatch.setattr(plan_cache, "_plans", plans)
+    clear_caches()
     for splits in range(1, 40):
         for size in range(6):
             system = f"plugin:astra1?splits={splits}"
             astra_sim.simulate(workload=f"plugin:collective?bytes={65536 + size}", platform=RING.format(1), system=system)
-    assert len(kept_plans._of_sessions) <= kept_plans._MOST_SESSIONS
-    kept = [plans for plans in kept_plans._of_sessions.values() if plans._plans]
-    assert kept
-    assert all(sum(len(plan.chunks) for plan in plans._plans.values()) <= plans._size <= 200 for plans in kept)
+    assert 0 < len(plan_cache._contents) <= plan_cache.MOST_SESSIONS
+    assert len(plans._caches) <= plan_cache.MOST_SESSIONS
+    full = [cache for cache in plans._caches.values() if len(cache)]
+    assert full
+    assert all(sum(plan.size for plan, _ in cache._entries.values()) == cache.size <= 200 for cache in full)
 
 
 def test_what_is_kept_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = options._Structured()
-    monkeypatch.setattr(options._Structured, "_MOST", 8)
-    monkeypatch.setattr(options, "_structured", kept)
+    structured: Cache[Any, Any] = Cache("", 8)
+    monkeypatch.setattr(options, "_structured", structured)
     for latency in range(20):
         astra_sim.simulate(workload=COLLECTIVE, platform=RING.format(latency))
-    assert 0 < len(kept._known) <= 8
+    assert 0 < len(structured) <= 8
 
 
 @pytest.mark.skipif(not has_compiled(), reason="the compiled engine is not installed")
@@ -289,3 +293,98 @@ def test_the_audit_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     assert result.to_dict()["audit"][0]["message"] == finding.message
     assert len(asked) == 1
     assert pickle.loads(pickle.dumps(result)).audit == [finding]
+
+
+# -- memo --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_values_go_where_a_cache_is_full() -> None:
+    cache: Cache[int, str] = Cache("", 3)
+    for number in range(5):
+        assert cache.value(number, partial(str, number)) == str(number)
+    assert [cache.get(number) for number in range(5)] == [None, None, "2", "3", "4"]
+    cache.add(9, "nine", size=2)
+    assert [cache.get(number) for number in (3, 4, 9)] == [None, "4", "nine"]
+    assert cache.size == 3
+    cache.add(10, "too large", size=4)
+    cache.replace(9, "ten", size=1)
+    assert (cache.get(10), cache.get(9), cache.size) == (None, "ten", 2)
+    cache.clear()
+    assert (len(cache), cache.size) == (0, 0)
+
+
+def test_none_is_a_value_and_an_error_is_none() -> None:
+    cache: Cache[str, Any] = Cache("", 3)
+    asked = []
+    for _ in range(2):
+        cache.value("none", lambda: asked.append(1))
+        with pytest.raises(ZeroDivisionError):
+            cache.value("error", lambda: 1 // 0)
+    assert asked == [1]
+
+
+def test_what_may_change_is_no_key() -> None:
+    cache: Cache[Any, int] = Cache("", 3)
+    assert [cache.value([1], lambda: 5), cache.get([1]), len(cache)] == [5, None, 0]
+    asked = []
+
+    @cached("a test of what may change", 3)
+    def length(values: Any) -> int:
+        asked.append(values)
+        return len(values)
+
+    for values in ([1], [1], (1,), (1,)):
+        assert length(values) == 1
+    assert len(asked) == 3
+
+
+def test_the_cache_of_an_object_goes_with_it_unless_it_may_equal_another() -> None:
+    class Owner:
+        pass
+
+    @attrs.frozen
+    class Equal:
+        pass
+
+    caches: ObjectCaches[int, int] = ObjectCaches("a test of objects", 3)
+    owner = Owner()
+    caches.of(owner).add(1, 2)
+    assert (caches.of(owner).get(1), caches.statistics().entries) == (2, 1)
+    del owner
+    assert caches.statistics().entries == 0
+    equal = Equal()
+    caches.of(equal).add(1, 2)
+    assert caches.of(equal).get(1) is None
+
+
+def test_caches_are_counted_and_switched_off_by_name() -> None:
+    clear_caches()
+    assert all(each.entries == 0 for each in cache_statistics().values())
+    before = cache_statistics()
+    astra_sim.simulate(VGG16)
+    first = cache_statistics()
+    astra_sim.simulate(VGG16)
+    second = cache_statistics()
+    for name in ("algorithms", "components", "graphs", "described plans", "systems: plans", "analytical: formulas"):
+        assert before[name].misses < first[name].misses
+        assert first[name].hits < second[name].hits, name
+        assert second[name].misses == first[name].misses, name
+    with without_cache("algorithms"):
+        astra_sim.simulate(VGG16)
+        assert cache_statistics()["algorithms"].entries == 0
+        assert cache_statistics()["components"].entries > 0
+    with pytest.raises(KeyError), without_cache("no such cache"):
+        pass
+
+
+def test_whatever_is_kept_from_run_to_run_is_kept_by_memo() -> None:
+    """Nothing else is: no `lru_cache`, no dictionary of weak keys, and no table that a module fills while it runs."""
+    allowed = {"_idle"}  # workers that wait, which are no results
+    paths = [path for folder in ("core/src", "plugins") for path in (ROOT / folder).glob("**/*.py") if "build" not in path.parts]
+    assert len(paths) > 300
+    for path in paths:
+        if path.name != "memo.py":
+            text = path.read_text()
+            assert "lru_cache" not in text, path
+            assert "WeakKeyDictionary" not in text, path
+            assert set(re.findall(r"^(_[a-z_]+)(?:: dict\[.*)? = (?:\{\}|dict\(\))$", text, re.MULTILINE)) <= allowed, path

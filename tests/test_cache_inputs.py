@@ -13,7 +13,6 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import astra_sim
 import attrs
@@ -21,17 +20,17 @@ import pytest
 from astra_sim.context import Context
 from astra_sim.errors import AstraError, InputError
 from astra_sim.graph import Communicate, Pass
+from astra_sim.memo import clear_caches, without_cache
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.providers import Provider, options_of
 from astra_sim.schedule import Collective, Request, lower
 from astra_sim.setup.plugins import KINDS, shared_plugins
 from astra_sim.setup.run_options import RunOptions
 from astra_sim.system import PhasePlan
-from astra_sim_systems import kept_plans
 from astra_sim_systems.choice import automatic
 from support import figures
+from support.caches import changes
 from support.components import components_of
-from support.kept import changes, forget
 
 LINKS = {"link_bandwidth_gib_per_s": 25, "link_latency_ns": 500}
 RING: dict[str, Any] = {"topology": "ring", "size": 4, "links": 2, **LINKS}
@@ -140,7 +139,7 @@ def test_a_run_says_what_it_says_where_nothing_is_kept(kind: str, name: str, tmp
             outcome(experiment(kind, provider, options))
             after_others.append(outcome(each))
         for each, found in zip(runs, after_others, strict=True):
-            forget()
+            clear_caches()
             assert outcome(each) == found, each
 
 
@@ -238,7 +237,7 @@ def test_sessions_with_one_content_plan_the_same(name: str, table: dict[str, Any
         with contextlib.suppress(InputError):
             others.append((options_of(provider, {key: value}, "options"), first))
     others += [(options, first)]
-    forget()
+    clear_caches()
     session = session_of(provider, options, first)
     content, plans = session.content, planned(session)
     assert content is not None
@@ -247,7 +246,7 @@ def test_sessions_with_one_content_plan_the_same(name: str, table: dict[str, Any
         other = session_of(provider, changed_options, context)
         if other is not None and other.content == content:
             alike += 1
-            with mock.patch.dict(kept_plans._of_sessions, clear=True):
+            with without_cache():
                 assert planned(session_of(provider, changed_options, context)) == plans, (changed_options, context.run, context.platform)
     assert 10 < alike < len(others) - 10
 
