@@ -21,7 +21,7 @@ pytest.importorskip("astra_sim_network_roce")
 pytest.importorskip("astra_sim_systems")
 
 from astra_sim.fabric import (
-    NO_WAY,
+    UNREACHABLE,
     DimensionGraph,
     FabricLink,
     Routes,
@@ -174,7 +174,7 @@ def test_the_table_of_all_destinations_is_the_rule_by_destination(graph: Dimensi
     for destination in range(graph.size):
         for node in range(graph.nodes):
             links = routes.next_links(node, destination)
-            right = links[tie(node, destination, links) if len(links) > 1 else 0] if links else NO_WAY
+            right = links[tie(node, destination, links) if len(links) > 1 else 0] if links else UNREACHABLE
             assert table[node * graph.size + destination] == right
 
 

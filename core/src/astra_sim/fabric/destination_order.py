@@ -17,16 +17,16 @@ from collections.abc import Sequence
 
 from astra_sim.fabric.topology import completed
 
-__all__ = ["Turns", "turns_of"]
+__all__ = ["DestinationOrder", "destination_order_of"]
 
 
-def turns_of(topology: object) -> Sequence[int] | None:
+def destination_order_of(topology: object) -> Sequence[int] | None:
     """The numbers by which the NPUs of a dimension take turns at equal ways; None where its topology says none."""
     turns = completed(topology).turns()
     return None if turns is None else tuple(turns)
 
 
-class Turns:
+class DestinationOrder:
     """The turns of the destinations of a graph: nodes 0 to `len(turns)` - 1, whose numbers `turns` has; `ends` are those of its links."""
 
     def __init__(self, nodes: int, ends: Sequence[tuple[int, int]], turns: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ import attrs
 
 from astra_sim.errors import InputError
 from astra_sim.fabric.links import LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire
-from astra_sim.fabric.paths import NO_WAY, ways_to
+from astra_sim.fabric.paths import UNREACHABLE, paths_to
 
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension, Platform
@@ -84,34 +84,34 @@ class Fabric:
         return leaving
 
     def reverses(self) -> list[int]:
-        """For each link, the number of the one back: of several between two nodes the k-th belongs to the k-th. `NO_WAY`: there is none."""
+        """For each link, the number of the one back: of several between two nodes the k-th belongs to the k-th (`UNREACHABLE`: none)."""
         between: dict[tuple[int, int], list[int]] = {}
         for number, link in enumerate(self.links):
             between.setdefault((link.source, link.target), []).append(number)
-        reverse = [NO_WAY] * len(self.links)
+        reverse = [UNREACHABLE] * len(self.links)
         for (source, target), numbers in between.items():
             for number, back in zip(numbers, between.get((target, source), ()), strict=False):
                 reverse[number] = back
         return reverse
 
     def distances(self, destination: int, through_npus: bool) -> list[int]:
-        """The cost of the cheapest way from each node to a destination, where links cost 1 the number of links; `NO_WAY`: there is none.
+        """The cost of the cheapest path from each node to a destination, where links cost 1 the number of links; or `UNREACHABLE`.
 
         `through_npus`: whether NPUs forward.
         """
-        distance = [NO_WAY] * self.nodes
-        for node, (cost, _) in self.ways_to(destination, through_npus).items():
+        distance = [UNREACHABLE] * self.nodes
+        for node, (cost, _) in self.paths_to(destination, through_npus).items():
             distance[node] = cost
         return distance
 
-    def ways_to(self, destination: int, through_npus: bool) -> dict[int, tuple[int, int]]:
-        """For each node with a way to a destination, nearest first: the cost of the cheapest way, and the number of its first link."""
+    def paths_to(self, destination: int, through_npus: bool) -> dict[int, tuple[int, int]]:
+        """For each node with a path to a destination, nearest first: the cost of the cheapest, and the number of its first link."""
         entering = self._entering
 
         def entering_of(node: int) -> Sequence[tuple[int, int, int]]:
             return entering[node] if through_npus or node == destination or self.is_switch(node) else ()
 
-        return ways_to(destination, entering_of)
+        return paths_to(destination, entering_of)
 
     def scaled(self, bandwidth: float, latency: float) -> Fabric:
         """The fabric with links of `bandwidth` and `latency` times their own."""

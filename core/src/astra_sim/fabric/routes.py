@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from astra_sim.errors import InputError
-from astra_sim.fabric.destination_order import turns_of
+from astra_sim.fabric.destination_order import destination_order_of
 from astra_sim.fabric.graph import next_links_of, wires_of
 from astra_sim.fabric.links import FabricLink
-from astra_sim.fabric.paths import NO_WAY, shortest_paths, ways_to
+from astra_sim.fabric.paths import UNREACHABLE, paths_to
 from astra_sim.fabric.ties import tie_by_destination
 
 if TYPE_CHECKING:
@@ -93,20 +93,17 @@ def dimension_graph(dimension: Dimension, where: str) -> DimensionGraph:
     """The graph of a dimension. Raises InputError, which begins with `where`, where its topology says no links, or impossible ones."""
     links = wires_of(dimension, where)
     nodes = max([dimension.size, *(max(link.source, link.target) + 1 for link in links)])
-    return DimensionGraph(dimension.size, nodes, tuple(links), next_links_of(dimension, where), turns_of(dimension.topology))
+    return DimensionGraph(dimension.size, nodes, tuple(links), next_links_of(dimension, where), destination_order_of(dimension.topology))
 
 
 def first_links(graph: DimensionGraph, where: str) -> list[int]:
-    """For all nodes and destinations at once, at node * `size` + destination: the link on which a message leaves (`NO_WAY`: there is none).
+    """For all nodes and destinations at once, at node * `size` + destination: the link on which a message leaves: see `DestinationRoutes`.
 
-    NPUs forward. Of several links it is that of the destination's turn, where the topology numbers destinations, and the first by target
-    where it does not; of named ones it is the first. The same as `Routes` with `tie_by_destination`, and faster where all destinations are
-    asked for. Raises InputError, which begins with `where`, where an NPU cannot reach another.
+    Raises InputError, which begins with `where`, where an NPU cannot reach another.
     """
-    if graph.named is not None:
-        return [entry[0] if entry else NO_WAY for entry in graph.named]
-    links, _ = shortest_paths(graph.nodes, graph.size, graph.ends, where, graph.turns, [link.cost for link in graph.links])
-    return links
+    check_connected(graph, where)
+    routes = DestinationRoutes(graph)
+    return [routes.next_link(node, destination) for node in range(graph.nodes) for destination in range(graph.size)]
 
 
 def check_connected(graph: DimensionGraph, where: str) -> None:
@@ -180,7 +177,7 @@ class Routes:
 
             if len(self._distances) * graph.nodes > _MOST_DISTANCES:  # what is cached of a large graph is bounded
                 self._distances.clear()
-            self._distances[key] = {node: cost for node, (cost, _) in ways_to(destination, usable).items()}
+            self._distances[key] = {node: cost for node, (cost, _) in paths_to(destination, usable).items()}
         return self._distances[key]
 
     def next_links(self, node: int, destination: int, source: int | None = None) -> list[int]:
@@ -278,10 +275,10 @@ class DestinationRoutes:
         self._links: dict[int, int] = {}
 
     def next_link(self, node: int, destination: int) -> int:
-        """The link on which a message leaves a node for a position; `NO_WAY`: there is none."""
+        """The link on which a message leaves a node for a position; `UNREACHABLE`: there is none."""
         key = node * self._size + destination
         link = self._links.get(key)
         if link is None:
-            links = self._routes.next_links(node, destination) or [NO_WAY]
+            links = self._routes.next_links(node, destination) or [UNREACHABLE]
             link = self._links[key] = links[self._tie(node, destination, links) if len(links) > 1 else 0]
         return link

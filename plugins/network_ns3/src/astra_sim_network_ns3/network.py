@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, PluginError, warn
-from astra_sim.fabric import NO_WAY, Fabric, FabricLink, RouteRules
+from astra_sim.fabric import UNREACHABLE, Fabric, FabricLink, RouteRules
 from astra_sim.network import EventNetwork, LinkLoad, Message, MessageFigures
 from astra_sim.platform import Platform
 
@@ -166,8 +166,10 @@ class _Load(NamedTuple):
 def _plan(options: Ns3Options, fabric: Fabric) -> tuple[_core.Plan, bool]:
     """The graph as the core takes it, on which all NPUs reach each other, and whether they forward. Raises InputError where they cannot."""
     reverse = fabric.reverses()
-    if NO_WAY in reverse:
-        raise InputError(f"the link {fabric.link_name(reverse.index(NO_WAY))} has no link back; expected links both ways, as TCP answers")
+    if UNREACHABLE in reverse:
+        raise InputError(
+            f"the link {fabric.link_name(reverse.index(UNREACHABLE))} has no link back; expected links both ways, as TCP answers"
+        )
     rows = [_row(options, fabric, link, back) for link, back in zip(fabric.links, reverse, strict=True)]
     for through_npus in (False, True):
         plan = _core.Plan(fabric.npus, fabric.nodes, through_npus, rows)

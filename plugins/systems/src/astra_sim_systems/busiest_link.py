@@ -20,9 +20,9 @@ from astra_sim.fabric import (
     RouteRules,
     Routes,
     TieRule,
+    destination_order_of,
     tie_by_destination,
     tie_first,
-    turns_of,
     uniform_links_of,
     wires_of,
 )
@@ -222,7 +222,7 @@ def wiring_of(dimension: Dimension, rules: RouteRules = _USUAL) -> Wiring | None
         return None
     size, router_ns = dimension.size, dimension.router_latency_ns
     links = [link._replace(latency_ns=link.latency_ns + router_ns) if link.source >= size else link for link in wires_of(dimension, "auto")]
-    return _wiring(size, links, turns_of(dimension.topology), rules)
+    return _wiring(size, links, destination_order_of(dimension.topology), rules)
 
 
 def _wiring_of_platform(platform: Platform, rules: RouteRules) -> Wiring | None:
