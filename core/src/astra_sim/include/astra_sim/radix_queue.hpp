@@ -145,7 +145,7 @@ class RadixQueue {
       if (end_ == kRoom) shift();
       std::size_t place = end_;
       while (place != begin_ && event.time < events_[place - 1].time) --place;
-      if constexpr (requires(Event & before) { before.absorb(event); }) {
+      if constexpr (requires(Event& before) { before.absorb(event); }) {
         if (place != begin_ && events_[place - 1].absorb(event)) return events_[place - 1];
       }
       for (std::size_t each = end_++; each != place; --each) events_[each] = events_[each - 1];
