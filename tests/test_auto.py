@@ -159,6 +159,13 @@ def test_what_is_picked_on_one_network_is_not_remembered_on_another() -> None:
         assert (picked(spec, 1 << 12, network=network) == names.ALL_AT_ONCE) == is_direct
 
 
+def test_auto_goes_by_the_routes_of_the_network() -> None:
+    """On a HyperX destinations of different switches have links of their own; a hash lets their messages meet."""
+    spec = "hyperx?sizes=4,4&npus=4"
+    assert picked(spec, 1 << 28, network="flow") == names.ALL_AT_ONCE
+    assert picked(spec, 1 << 28, network="flow?routing=hash") == names.ANY_NUMBER
+
+
 def test_all_that_choices_follow_from_is_their_content() -> None:
     """Plans are kept by it from run to run."""
     made = Automatic("auto", False, 1, True, False, lambda request: Schedule.shared(request, []))

@@ -24,6 +24,7 @@ from astra_sim.fabric import (
     UNREACHABLE,
     DimensionGraph,
     FabricLink,
+    RouteRules,
     Routes,
     dimension_graph,
     first_links,
@@ -41,6 +42,7 @@ from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_roce.network import RoceNetwork
 from astra_sim_network_roce.options import RoceOptions
 from astra_sim_systems.busiest_link import loads_of
+from support.components import components_of
 from support.platforms import LINK, platform_of
 
 SPECS = [
@@ -325,6 +327,28 @@ def roce_links(platform: Platform, pair: tuple[int, int], balancing: str) -> Ite
     for row in csv.DictReader(io.StringIO(network.reports()["links.csv"])):
         if int(row["bytes"]) > 4_000:
             yield int(row["source"]), int(row["sink"])
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "rules"),
+    [
+        ("analytical", {"congestion": "aware"}, RouteRules()),
+        ("flow", {}, RouteRules("if_needed")),
+        ("flow", {"routing": "ugal", "npus_forward": "never"}, RouteRules("never", "all")),
+        ("packet", {}, RouteRules()),
+        ("packet", {"routing": "adaptive"}, RouteRules("always", "all")),
+        ("packet", {"preset": "booksim"}, RouteRules("always", "all")),
+        ("roce", {}, RouteRules("if_needed")),
+        ("roce", {"load_balancing": "ecmp", "npu_forwarding": False}, RouteRules("never", "all")),
+    ],
+)
+def test_networks_say_how_they_route(network: str, options: dict[str, Any], rules: RouteRules) -> None:
+    """By this `auto` foretells what links carry."""
+    chosen = {"plugin": network, **options}
+    components = components_of(platform=f"plugin:switch?size=4&{LINK}", network=chosen, workload="plugin:collective?bytes=1024")
+    assert isinstance(components.network, EventNetwork)
+    assert components.network.route_rules == rules
+    assert components.system.context.route_rules == rules  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("balancing", ["destination", "ecmp"])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, warn
-from astra_sim.fabric import UNREACHABLE, Fabric, FabricLink, dimension_graph, first_links, names_routes
+from astra_sim.fabric import UNREACHABLE, Fabric, FabricLink, RouteRules, dimension_graph, first_links, names_routes
 from astra_sim.network import EventNetwork, Message, MessageFigures
 from astra_sim.platform import Platform
 
@@ -27,6 +27,10 @@ class RoceNetwork(EventNetwork):
         super().__init__(platform)
         self.options = options
         self.held_bytes = options.chosen("payload_bytes")
+        self.route_rules = RouteRules(
+            "if_needed" if options.chosen("npu_forwarding") else "never",
+            "destination" if options.chosen("load_balancing") == "destination" else "all",
+        )
         self.fabric = fabric_for(options, platform)
         self._named = named_routes(options, platform, self.fabric)
         self._tell: Callable[[int], None] | None = None
