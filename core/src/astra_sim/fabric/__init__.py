@@ -23,6 +23,7 @@ switches: dimension by dimension, group by group (in the order of the first NPU 
 from astra_sim.fabric.destination_order import DestinationOrder, destination_order_of
 from astra_sim.fabric.graph import (
     LARGEST_FABRIC,
+    DimensionGraph,
     Fabric,
     fabric_of,
     names_routes,
@@ -36,7 +37,6 @@ from astra_sim.fabric.links import LARGEST_COST, FabricLink, Pattern, UniformLin
 from astra_sim.fabric.paths import UNREACHABLE, paths_to, shortest_paths
 from astra_sim.fabric.routes import (
     DestinationRoutes,
-    DimensionGraph,
     HostForwarding,
     NextLinkOrder,
     RouteChoice,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -38,6 +38,61 @@ def stripes_over_directions(dimension: Dimension) -> bool:
     The delay formula and the packet network follow this. The links themselves are no wider: see `Dimension.topology.wires()`.
     """
     return dimension.topology.both_ways is True
+
+
+@attrs.frozen(eq=False)
+class DimensionGraph:
+    """The graph of one group of a dimension: positions 0 to `size` - 1, then switches; links one way; what the topology says of routes.
+
+    `named` are the links by node * `size` + destination where the topology names its routes. `turns` are the numbers of its positions where
+    destinations spread by them over paths of equal cost.
+    """
+
+    size: int
+    nodes: int
+    links: tuple[FabricLink, ...] = attrs.field(repr=False)
+    named: list[tuple[int, ...]] | None = attrs.field(default=None, repr=False)
+    turns: Sequence[int] | None = attrs.field(default=None, repr=False)
+
+    @property
+    def ends(self) -> list[tuple[int, int]]:
+        """The source and target of each link."""
+        return [(link.source, link.target) for link in self.links]
+
+    @functools.cached_property
+    def leaving(self) -> list[list[int]]:
+        """For each node, the numbers of the links that leave it."""
+        leaving: list[list[int]] = [[] for _ in range(self.nodes)]
+        for number, link in enumerate(self.links):
+            leaving[link.source].append(number)
+        return leaving
+
+    @functools.cached_property
+    def entering(self) -> list[list[int]]:
+        """For each node, the numbers of the links that lead to it."""
+        entering: list[list[int]] = [[] for _ in range(self.nodes)]
+        for number, link in enumerate(self.links):
+            entering[link.target].append(number)
+        return entering
+
+    def is_switch(self, node: int) -> bool:
+        """Whether a node is a switch."""
+        return node >= self.size
+
+    def paths_to(self, destination: int, through_npus: bool, failed: Collection[int] = ()) -> dict[int, tuple[int, int]]:
+        """For each node with a path to a destination, nearest first: the cost of the cheapest, and the number of its first link.
+
+        `through_npus`: whether NPUs forward; `failed`: links that are down.
+        """
+        links, entering = self.links, self.entering
+
+        def usable(node: int) -> Iterator[tuple[int, int, int]]:
+            if through_npus or node == destination or self.is_switch(node):
+                for number in entering[node]:
+                    if number not in failed:
+                        yield links[number].source, links[number].cost, number
+
+        return paths_to(destination, usable)
 
 
 @attrs.frozen
@@ -78,10 +133,7 @@ class Fabric:
 
     def ports(self) -> list[list[int]]:
         """For each node, the numbers of the links that leave it, in order."""
-        leaving: list[list[int]] = [[] for _ in range(self.nodes)]
-        for number, link in enumerate(self.links):
-            leaving[link.source].append(number)
-        return leaving
+        return self.graph.leaving
 
     def reverses(self) -> list[int]:
         """For each link, the number of the one back: of several between two nodes the k-th belongs to the k-th (`UNREACHABLE`: none)."""
@@ -100,18 +152,9 @@ class Fabric:
         `through_npus`: whether NPUs forward.
         """
         distance = [UNREACHABLE] * self.nodes
-        for node, (cost, _) in self.paths_to(destination, through_npus).items():
+        for node, (cost, _) in self.graph.paths_to(destination, through_npus).items():
             distance[node] = cost
         return distance
-
-    def paths_to(self, destination: int, through_npus: bool) -> dict[int, tuple[int, int]]:
-        """For each node with a path to a destination, nearest first: the cost of the cheapest, and the number of its first link."""
-        entering = self._entering
-
-        def entering_of(node: int) -> Sequence[tuple[int, int, int]]:
-            return entering[node] if through_npus or node == destination or self.is_switch(node) else ()
-
-        return paths_to(destination, entering_of)
 
     def scaled(self, bandwidth: float, latency: float) -> Fabric:
         """The fabric with links of `bandwidth` and `latency` times their own."""
@@ -119,11 +162,9 @@ class Fabric:
         return attrs.evolve(self, links=tuple(links))
 
     @functools.cached_property
-    def _entering(self) -> list[list[tuple[int, int, int]]]:
-        entering: list[list[tuple[int, int, int]]] = [[] for _ in range(self.nodes)]
-        for number, link in enumerate(self.links):
-            entering[link.target].append((link.source, link.cost, number))
-        return entering
+    def graph(self) -> DimensionGraph:
+        """The graph by which routes are found, of NPUs and switches as those of one dimension."""
+        return DimensionGraph(self.npus, self.nodes, self.links)
 
 
 def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:

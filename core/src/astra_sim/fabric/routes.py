@@ -9,7 +9,6 @@ Rows are made when somebody asks for a destination: a graph of many thousand NPU
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -18,9 +17,9 @@ import attrs
 
 from astra_sim.errors import InputError
 from astra_sim.fabric.destination_order import destination_order_of
-from astra_sim.fabric.graph import next_links_of, wires_of
+from astra_sim.fabric.graph import DimensionGraph, next_links_of, wires_of
 from astra_sim.fabric.links import FabricLink
-from astra_sim.fabric.paths import UNREACHABLE, paths_to
+from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.fabric.ties import tie_by_destination
 
 if TYPE_CHECKING:
@@ -39,46 +38,6 @@ the first that the topology lists, or all: any of them by a hash, by queues or a
 
 TieRule = Callable[[int, int, Sequence[int]], int]
 """Of a node, a destination and the links of a set in order, two at least: the place of the link that a message takes."""
-
-
-@attrs.frozen(eq=False)
-class DimensionGraph:
-    """The graph of one group of a dimension: positions 0 to `size` - 1, then switches; links one way; what the topology says of routes.
-
-    `named` are the links by node * `size` + destination where the topology names its routes. `turns` are the numbers of its positions where
-    destinations spread by them over paths of equal cost.
-    """
-
-    size: int
-    nodes: int
-    links: tuple[FabricLink, ...] = attrs.field(repr=False)
-    named: list[tuple[int, ...]] | None = attrs.field(default=None, repr=False)
-    turns: Sequence[int] | None = attrs.field(default=None, repr=False)
-
-    @property
-    def ends(self) -> list[tuple[int, int]]:
-        """The source and target of each link."""
-        return [(link.source, link.target) for link in self.links]
-
-    @functools.cached_property
-    def leaving(self) -> list[list[int]]:
-        """For each node, the numbers of the links that leave it."""
-        leaving: list[list[int]] = [[] for _ in range(self.nodes)]
-        for number, link in enumerate(self.links):
-            leaving[link.source].append(number)
-        return leaving
-
-    @functools.cached_property
-    def entering(self) -> list[list[int]]:
-        """For each node, the numbers of the links that lead to it."""
-        entering: list[list[int]] = [[] for _ in range(self.nodes)]
-        for number, link in enumerate(self.links):
-            entering[link.target].append(number)
-        return entering
-
-    def is_switch(self, node: int) -> bool:
-        """Whether a node is a switch."""
-        return node >= self.size
 
 
 @attrs.frozen
@@ -151,14 +110,11 @@ class Routes:
         self.graph = graph
         self._forwarding = forwarding
         self._named = graph.named if not failed else None
-        links = graph.links
-        self._leaving = [[number for number in numbers if number not in failed] for numbers in graph.leaving]
-        self._entering = [
-            [(links[number].source, links[number].cost, number) for number in numbers if number not in failed] for numbers in graph.entering
-        ]
+        self._failed = frozenset(failed)
+        self._leaving = [[number for number in numbers if number not in self._failed] for numbers in graph.leaving]
         if order == "target":
             for leaving in self._leaving:
-                leaving.sort(key=lambda number: links[number].target)
+                leaving.sort(key=lambda number: graph.links[number].target)
         self._distances: dict[tuple[int, bool], Mapping[int, int]] = {}
 
     def distances(self, destination: int, through_npus: bool | None = None) -> Mapping[int, int]:
@@ -170,14 +126,10 @@ class Routes:
             through_npus = self._may_pass_npus()
         key = destination, through_npus
         if key not in self._distances:
-            graph, entering = self.graph, self._entering
-
-            def usable(node: int) -> Sequence[tuple[int, int, int]]:
-                return entering[node] if through_npus or node == destination or graph.is_switch(node) else ()
-
-            if len(self._distances) * graph.nodes > _MOST_DISTANCES:  # what is cached of a large graph is bounded
+            if len(self._distances) * self.graph.nodes > _MOST_DISTANCES:  # what is cached of a large graph is bounded
                 self._distances.clear()
-            self._distances[key] = {node: cost for node, (cost, _) in paths_to(destination, usable).items()}
+            paths = self.graph.paths_to(destination, through_npus, self._failed)
+            self._distances[key] = {node: cost for node, (cost, _) in paths.items()}
         return self._distances[key]
 
     def next_links(self, node: int, destination: int, source: int | None = None) -> list[int]:

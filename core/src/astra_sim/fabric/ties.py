@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from astra_sim.fabric.destination_order import DestinationOrder
 
 if TYPE_CHECKING:
-    from astra_sim.fabric.routes import DimensionGraph, TieRule
+    from astra_sim.fabric.graph import DimensionGraph
+    from astra_sim.fabric.routes import TieRule
 
 _MASK = (1 << 64) - 1
 

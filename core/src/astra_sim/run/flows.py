@@ -218,7 +218,7 @@ class IdealTimes:
         """Of each node: the distance to a destination, latencies in ns, and the smallest bandwidth in bytes/ns. NPUs may forward."""
         row = [(UNREACHABLE, 0.0, float("inf"))] * self._fabric.nodes
         row[destination] = (0, 0.0, float("inf"))
-        for node, (distance, first) in self._fabric.paths_to(destination, through_npus=True).items():
+        for node, (distance, first) in self._fabric.graph.paths_to(destination, through_npus=True).items():
             if node != destination:
                 link = self._fabric.links[first]
                 _, latency, bandwidth = row[link.target]
