@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from astra_sim.platform import Dimension, Platform
 
 LARGEST_FABRIC = 1 << 22
+
+EnteringLinks = list[list[tuple[int, int, int]]]
+"""For each node the links that lead to it: where they begin, their cost, and their number."""
 
 
 def uniform_links_of(dimension: Dimension) -> UniformLinks | None:
@@ -68,29 +71,26 @@ class DimensionGraph:
         return leaving
 
     @functools.cached_property
-    def entering(self) -> list[list[int]]:
-        """For each node, the numbers of the links that lead to it."""
-        entering: list[list[int]] = [[] for _ in range(self.nodes)]
+    def entering(self) -> EnteringLinks:
+        """For each node, the links that lead to it: where they begin, their cost, and their number."""
+        entering: EnteringLinks = [[] for _ in range(self.nodes)]
         for number, link in enumerate(self.links):
-            entering[link.target].append(number)
+            entering[link.target].append((link.source, link.cost, number))
         return entering
 
     def is_switch(self, node: int) -> bool:
         """Whether a node is a switch."""
         return node >= self.size
 
-    def paths_to(self, destination: int, through_npus: bool, failed: Collection[int] = ()) -> dict[int, tuple[int, int]]:
+    def paths_to(self, destination: int, through_npus: bool, entering: EnteringLinks | None = None) -> dict[int, tuple[int, int]]:
         """For each node with a path to a destination, nearest first: the cost of the cheapest, and the number of its first link.
 
-        `through_npus`: whether NPUs forward; `failed`: links that are down.
+        `through_npus`: whether NPUs forward; `entering`: the links that may be used (default: all).
         """
-        links, entering = self.links, self.entering
+        links = self.entering if entering is None else entering
 
-        def usable(node: int) -> Iterator[tuple[int, int, int]]:
-            if through_npus or node == destination or self.is_switch(node):
-                for number in entering[node]:
-                    if number not in failed:
-                        yield links[number].source, links[number].cost, number
+        def usable(node: int) -> Sequence[tuple[int, int, int]]:
+            return links[node] if through_npus or node == destination or self.is_switch(node) else ()
 
         return paths_to(destination, usable)
 

@@ -18,7 +18,6 @@ import attrs
 from astra_sim.errors import InputError
 from astra_sim.fabric.destination_order import destination_order_of
 from astra_sim.fabric.graph import DimensionGraph, next_links_of, wires_of
-from astra_sim.fabric.links import FabricLink
 from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.fabric.ties import tie_by_destination
 
@@ -79,14 +78,12 @@ def check_connected(graph: DimensionGraph, where: str) -> None:
 
 def _reached(graph: DimensionGraph, back: bool) -> set[int]:
     """The nodes that can be reached from NPU 0, or from which it can be reached."""
-    links, onwards = graph.links, graph.entering if back else graph.leaving
     reached, waiting = {0}, [0]
     while waiting:
-        for number in onwards[waiting.pop()]:
-            node = links[number].source if back else links[number].target
-            if node not in reached:
-                reached.add(node)
-                waiting.append(node)
+        at = waiting.pop()
+        onwards = [source for source, _, _ in graph.entering[at]] if back else [graph.links[number].target for number in graph.leaving[at]]
+        waiting += (fresh := set(onwards) - reached)
+        reached |= fresh
     return reached
 
 
@@ -110,8 +107,8 @@ class Routes:
         self.graph = graph
         self._forwarding = forwarding
         self._named = graph.named if not failed else None
-        self._failed = frozenset(failed)
-        self._leaving = [[number for number in numbers if number not in self._failed] for numbers in graph.leaving]
+        self._leaving = [[number for number in numbers if number not in failed] for numbers in graph.leaving]
+        self._entering = [[link for link in links if link[2] not in failed] for links in graph.entering] if failed else graph.entering
         if order == "target":
             for leaving in self._leaving:
                 leaving.sort(key=lambda number: graph.links[number].target)
@@ -128,7 +125,7 @@ class Routes:
         if key not in self._distances:
             if len(self._distances) * self.graph.nodes > _MOST_DISTANCES:  # what is cached of a large graph is bounded
                 self._distances.clear()
-            paths = self.graph.paths_to(destination, through_npus, self._failed)
+            paths = self.graph.paths_to(destination, through_npus, self._entering)
             self._distances[key] = {node: cost for node, (cost, _) in paths.items()}
         return self._distances[key]
 
@@ -145,16 +142,15 @@ class Routes:
 
     def cheapest_links(self, node: int, destination: int, through_npus: bool) -> list[int]:
         """The links with which paths of least cost leave a node, in order, whatever the topology names."""
-        distance, links = self.distances(destination, through_npus), self.graph.links
-        if node not in distance:
-            return []
-
-        def leads_on(link: FabricLink) -> bool:
+        distance, links, found = self.distances(destination, through_npus), self.graph.links, []
+        left = distance.get(node, UNREACHABLE)
+        for number in self._leaving[node]:
+            link = links[number]
             # An NPU that does not forward has a distance, too: that of its own messages.
             forwards = through_npus or link.target == destination or self.graph.is_switch(link.target)
-            return forwards and distance.get(link.target) == distance[node] - link.cost
-
-        return [number for number in self._leaving[node] if leads_on(links[number])]
+            if forwards and distance.get(link.target, left) == left - link.cost:
+                found.append(number)
+        return found
 
     def reaches(self, source: int, destination: int) -> bool:
         """Whether there is a route."""

@@ -124,10 +124,9 @@ class Wiring:
 
     def _beside(self, npu: int) -> Way:
         """The way between NPUs of a class."""
-        out, into = (
-            min((self.graph.links[number] for number in numbers[npu]), key=lambda link: link.latency_ns)
-            for numbers in (self.graph.leaving, self.graph.entering)
-        )
+        links = self.graph.links
+        out = min((links[number] for number in self.graph.leaving[npu]), key=lambda link: link.latency_ns)
+        into = min((links[number] for _, _, number in self.graph.entering[npu]), key=lambda link: link.latency_ns)
         return Way(0.0, 0.0, 0.0).longer(into.latency_ns, 1 / into.bandwidth).longer(out.latency_ns, 1 / out.bandwidth)
 
     def _own_ns(self, messages: int, npu: int) -> float:
