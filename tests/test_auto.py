@@ -13,6 +13,7 @@ import pytest
 from astra_sim import CollectiveProvider, PluginError, hookimpl
 from astra_sim.context import Algorithm
 from astra_sim.errors import ScheduleError
+from astra_sim.fabric import RouteRules
 from astra_sim.platform import Dimension, Group, Platform
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, receive, send, shift, xor
 from astra_sim.setup.plugins import Plugins
@@ -158,6 +159,13 @@ def test_what_is_picked_on_one_network_is_not_remembered_on_another() -> None:
         assert (picked(spec, 1 << 12, network=network) == names.ALL_AT_ONCE) == is_direct
 
 
+def test_auto_goes_by_the_routes_of_the_network() -> None:
+    """On a HyperX destinations of different switches have links of their own; a hash lets their messages meet."""
+    spec = "hyperx?sizes=4,4&npus=4"
+    assert picked(spec, 1 << 28, network="flow") == names.ALL_AT_ONCE
+    assert picked(spec, 1 << 28, network="flow?routing=hash") == names.ANY_NUMBER
+
+
 def test_all_that_choices_follow_from_is_their_content() -> None:
     """Plans are kept by it from run to run."""
     made = Automatic("auto", False, 1, True, False, lambda request: Schedule.shared(request, []))
@@ -166,6 +174,7 @@ def test_all_that_choices_follow_from_is_their_content() -> None:
         "step_ns": 1.0,
         "messages_wait": False,
         "held_bytes": 1.0,
+        "route_rules": RouteRules("never"),
         "candidates": {"x": made},
     }
     own = {field.name for field in attrs.fields(Automatic)} - {field.name for field in attrs.fields(Algorithm)}

@@ -19,6 +19,7 @@ import attrs
 import pytest
 from astra_sim.context import Context
 from astra_sim.errors import AstraError, InputError
+from astra_sim.fabric import RouteRules
 from astra_sim.graph import Communicate, Pass
 from astra_sim.memo import clear_caches, without_cache
 from astra_sim.platform import Dimension, LogicalDimension, Platform
@@ -161,6 +162,7 @@ RUN_BY_CONTEXT: dict[str, list[Any]] = {
     "node_algorithms": [{0: "ring"}],
     "messages_wait": [False],
     "held_bytes": [math.inf],
+    "route_rules": [RouteRules("never", "all")],
 }
 """What a context says, with other values than that of the runs here; a test holds that it is all."""
 

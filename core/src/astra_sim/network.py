@@ -26,6 +26,7 @@ from astra_sim._boundary import (
     picoseconds,
 )
 from astra_sim.errors import AstraError, PluginError
+from astra_sim.fabric import RouteRules
 from astra_sim.platform import GroupShape, Platform, Route
 from astra_sim.schedule import Collective
 
@@ -281,10 +282,16 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
     A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the
     one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. `held_bytes`: how
-    much of a message a node receives before it passes it on (infinity: all of it), by which system layers foretell times.
+    much of a message a node receives before it passes it on (infinity: all of it), and `route_rules` how it routes: by these system layers
+    foretell times.
     """
 
-    _attributes: ClassVar = {**_OnPlatform._attributes, "tells_sent": FLAG, "held_bytes": _BYTES_OR_ALL}
+    _attributes: ClassVar = {
+        **_OnPlatform._attributes,
+        "tells_sent": FLAG,
+        "held_bytes": _BYTES_OR_ALL,
+        "route_rules": of_type("RouteRules", RouteRules),
+    }
     _answers: ClassVar = {
         **_OnPlatform._answers,
         "failure": of_type("an AstraError", AstraError),
@@ -296,6 +303,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
     tells_sent: bool = False
     held_bytes: float = 0.0
+    route_rules: RouteRules = RouteRules()
     symmetry: bool = True
     """Whether the run that begins may simulate once what is the same: set by the kernel. Without, every part is simulated by itself."""
 

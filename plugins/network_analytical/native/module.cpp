@@ -7,10 +7,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <functional>
+#include <astra_sim/radix_queue.hpp>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -46,8 +45,8 @@ struct Network {
       return static_cast<Network*>(self)->advance(until, time, numbers, count);
     };
     table.next_event = [](void* self) {
-      const auto& heap = static_cast<Network*>(self)->under_way;
-      return heap.empty() ? ASTRA_NEVER : heap.top().first;
+      auto& queue = static_cast<Network*>(self)->under_way;
+      return queue.empty() ? ASTRA_NEVER : queue.next_time();
     };
     table.error = [](void*) { return "a message has no delay that can be simulated"; };
   }
@@ -56,29 +55,30 @@ struct Network {
     for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t delay = formula.delay(messages[i].source, messages[i].destination, messages[i].bytes);
       if (delay < 0 || delay > ASTRA_NEVER - 1 - time) return -1;
-      under_way.emplace(time + delay, messages[i].number);
+      under_way.push(time + delay, messages[i].number);
     }
     return 0;
   }
 
   int advance(std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
     arrived.clear();
-    if (!under_way.empty() && under_way.top().first <= until) {
-      *time = under_way.top().first;
-      while (!under_way.empty() && under_way.top().first == *time) {
-        arrived.push_back(under_way.top().second);
-        under_way.pop();
-      }
+    if (!under_way.empty() && under_way.next_time() <= until) {
+      *time = under_way.next_time();
+      under_way.take([this](const Arrival& arrival) { arrived.push_back(arrival.number); });
+      if (!std::is_sorted(arrived.begin(), arrived.end())) std::sort(arrived.begin(), arrived.end());
     }
     *numbers = arrived.data();
     *count = arrived.size();
     return 0;
   }
 
-  using Arrival = std::pair<std::int64_t, std::uint64_t>;
+  struct Arrival {
+    std::int64_t time;
+    std::uint64_t number;
+  };
 
   Formula formula;
-  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> under_way;
+  astra::RadixQueue<Arrival> under_way;
   std::vector<std::uint64_t> arrived;
   astra_network table{};
 };

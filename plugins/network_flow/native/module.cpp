@@ -211,6 +211,5 @@ NB_MODULE(_core, module) {
       .def(
           "remove", [](Sharing& sharing, int flow) { sharing.remove(known(sharing, flow)); }, "flow"_a, "A flow goes.")
       .def("settle", &Sharing::settle, "Compute the rates that may have changed. Returns their flows.")
-      .def(
-          "rate", [](const Sharing& sharing, int flow) { return sharing.rate(known(sharing, flow)); }, "flow"_a);
+      .def("rate", [](const Sharing& sharing, int flow) { return sharing.rate(known(sharing, flow)); }, "flow"_a);
 }

@@ -11,7 +11,7 @@ import attrs
 from astra_sim._boundary import call, staying
 from astra_sim.engine.interface import advance, inject, not_under_way
 from astra_sim.errors import InputError, RunError
-from astra_sim.fabric import NO_WAY, Fabric
+from astra_sim.fabric import UNREACHABLE, Fabric
 from astra_sim.network import EventNetwork, Message, MessageFigures, Network, RouteDelayNetwork
 
 
@@ -212,13 +212,13 @@ class IdealTimes:
         if destination not in self._rows:
             self._rows[destination] = self._to(destination)
         distance, latency, bandwidth = self._rows[destination][source]
-        return None if distance == NO_WAY else latency + size / bandwidth
+        return None if distance == UNREACHABLE else latency + size / bandwidth
 
     def _to(self, destination: int) -> list[tuple[int, float, float]]:
         """Of each node: the distance to a destination, latencies in ns, and the smallest bandwidth in bytes/ns. NPUs may forward."""
-        row = [(NO_WAY, 0.0, float("inf"))] * self._fabric.nodes
+        row = [(UNREACHABLE, 0.0, float("inf"))] * self._fabric.nodes
         row[destination] = (0, 0.0, float("inf"))
-        for node, (distance, first) in self._fabric.ways_to(destination, through_npus=True).items():
+        for node, (distance, first) in self._fabric.graph.paths_to(destination, through_npus=True).items():
             if node != destination:
                 link = self._fabric.links[first]
                 _, latency, bandwidth = row[link.target]

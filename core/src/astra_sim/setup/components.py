@@ -12,6 +12,7 @@ from astra_sim.compute import Compute, NpuPs
 from astra_sim.context import Context
 from astra_sim.engine import EngineType
 from astra_sim.errors import AstraError, InputError, PluginError, located, reworded, warn
+from astra_sim.fabric import RouteRules
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.memory import Memory
@@ -92,8 +93,8 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     npu_ps = npu_times(compute, run.slow_npus, platform.npus, f"{experiment.where('run')}: slow_npus")
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     waits = isinstance(network, EventNetwork)
-    held_bytes = network.held_bytes if isinstance(network, EventNetwork) else 0.0
-    context = Context(plugins, platform, run, compute, groups=groups, messages_wait=waits, held_bytes=held_bytes)
+    held_bytes, rules = (network.held_bytes, network.route_rules) if isinstance(network, EventNetwork) else (0.0, RouteRules())
+    context = Context(plugins, platform, run, compute, groups=groups, messages_wait=waits, held_bytes=held_bytes, route_rules=rules)
     system = maker.given("system", System) or maker.make("system", System, context)
     context = attrs.evolve(
         context,

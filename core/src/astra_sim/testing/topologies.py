@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from astra_sim.fabric import LARGEST_COST, NO_WAY, Wire, fabric_of, uniform_links_of, wires_of
+from astra_sim.fabric import LARGEST_COST, UNREACHABLE, Wire, fabric_of, uniform_links_of, wires_of
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Peer
 from astra_sim.testing.requirement import require
@@ -104,7 +104,7 @@ def check_links(dimension: Dimension) -> None:
     near, far = ([fabric.distances(npu, through_npus) for npu in ranks] for through_npus in (True, False))
     for source, npu in itertools.permutations(ranks, 2):
         links_between, hops = near[npu][source], topology.hops(source, npu)
-        require(links_between != NO_WAY, f"over its links NPU {source} does not reach NPU {npu}")
+        require(links_between != UNREACHABLE, f"over its links NPU {source} does not reach NPU {npu}")
         right = hops in (links_between, far[npu][source]) if all_cost_one else hops >= links_between
         least = "" if all_cost_one else "at least "
         require(right, f"hops({source}, {npu}) is {hops}, and by its {name}() it is {least}{links_between} links")

@@ -17,6 +17,7 @@ from collections.abc import Hashable, Sequence
 import attrs
 from astra_sim.context import Algorithm, Context
 from astra_sim.errors import ScheduleError
+from astra_sim.fabric import RouteRules
 from astra_sim.memo import cached
 from astra_sim.platform import Group, LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider
@@ -55,20 +56,21 @@ class Pick:
 class Automatic(Algorithm):
     """The algorithms among which `auto` chooses for each request.
 
-    `held_bytes` is how much of a message the nodes of the network receive before they pass it on.
+    `held_bytes` is how much of a message the nodes of the network receive before they pass it on, `route_rules` how it routes.
     """
 
     platform: Platform | None = None
     step_ns: float = 0.0
     messages_wait: bool = True
     held_bytes: float = 0.0
+    route_rules: RouteRules = attrs.field(factory=RouteRules)
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
     _picks: dict[tuple[Collective, int, int, LogicalDimension | Group], Pick] = attrs.field(factory=dict)
 
     @property
     def content(self) -> Hashable:
         """What its choices follow from."""
-        return self.platform, self.step_ns, self.messages_wait, self.held_bytes, *self.candidates.items()
+        return self.platform, self.step_ns, self.messages_wait, self.held_bytes, self.route_rules, *self.candidates.items()
 
     def pick(self, request: Request, logical: LogicalDimension | Group) -> Pick:
         """The algorithm for a request of the ranks of a dimension, or group."""
@@ -79,7 +81,7 @@ class Automatic(Algorithm):
 
     def _pick(self, request: Request, logical: LogicalDimension | Group) -> Pick:
         assert self.platform is not None
-        loads = _loads(self.platform, logical)
+        loads = _loads(self.platform, logical, self.route_rules)
         forecasts = [] if loads is None else [*self._forecasts(request, loads)]
         if not forecasts:
             spec = self._without_forecast(request, logical)
@@ -131,6 +133,7 @@ def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension:
         step_ns=endpoint_ns + 2 * max(each.nic_latency_ns for each in own),
         messages_wait=context.messages_wait,
         held_bytes=context.held_bytes,
+        route_rules=context.route_rules,
         candidates=candidates,
     )
 
@@ -208,6 +211,6 @@ def _reason(best: Forecast, forecasts: Sequence[Forecast]) -> str:
 
 
 @cached("systems: loads of links", 64)
-def _loads(platform: Platform, logical: LogicalDimension | Group) -> Loads | None:
+def _loads(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules) -> Loads | None:
     """What `loads_of` says, for all collectives and runs on a platform."""
-    return loads_of(platform, logical)
+    return loads_of(platform, logical, rules)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("astra_sim_platforms")
 
 import astra_sim
-from astra_sim.fabric import Fabric, Turns, shortest_paths, turns_of, wires_of
+from astra_sim.fabric import DestinationOrder, DimensionGraph, Fabric, destination_order_of, first_links, shortest_paths, wires_of
 from astra_sim.network import Message
 from astra_sim.platform import Dimension
 from astra_sim_platforms.clos import Clos
@@ -32,9 +32,9 @@ def clos(rails: int, servers: int, leaf_npus: int, spines: int, **more: Any) -> 
 def routes(topology: Any) -> dict[tuple[int, int], list[int]]:
     """For every two NPUs the links of the way between them."""
     links = wires_of(Dimension(topology, topology.size, 1, 50.0, 500.0), "here")
-    nodes = max(max(link.source, link.target) for link in links) + 1
     size, ends = topology.size, [(link.source, link.target) for link in links]
-    table, _ = shortest_paths(nodes, size, ends, "here", turns_of(topology), [link.cost for link in links])
+    graph = DimensionGraph(size, max(map(max, ends)) + 1, tuple(links), None, destination_order_of(topology))
+    table = first_links(graph, "here")
     found: dict[tuple[int, int], list[int]] = {}
     for pair in itertools.permutations(range(size), 2):
         node, found[pair] = pair[0], []
@@ -130,7 +130,7 @@ def test_a_number_is_divided_by_the_links_of_the_switches_below() -> None:
     pairs = [(npu, 8 + npu // 2) for npu in range(8)]
     pairs += [(8 + 2 * pod + leaf, 12 + 2 * pod + up) for pod in range(2) for leaf in range(2) for up in range(2)]
     pairs += [(12 + 2 * pod + up, 16 + 2 * up + core) for pod in range(2) for up in range(2) for core in range(2)]
-    turns = Turns(20, [end for pair in pairs for end in (pair, pair[::-1])], range(8))
+    turns = DestinationOrder(20, [end for pair in pairs for end in (pair, pair[::-1])], range(8))
     assert [turns.choose(8, npu, 12, 13, 2) for npu in range(8)] == [0, 1] * 4
     assert [turns.choose(12, npu, 16, 17, 2) for npu in range(8)] == [0, 0, 1, 1] * 2
 
@@ -210,7 +210,7 @@ def test_a_dragonfly_has_one_way_of_least_cost_for_each_pair(seed: int) -> None:
     wires = dimension.topology.wires() or ()
     nodes = max([dimension.size, *(max(wire.source, wire.target) + 1 for wire in wires)])
     _, distances = shortest_paths(
-        nodes, dimension.size, [(wire.source, wire.target) for wire in wires], "here", None, [wire.cost for wire in wires]
+        nodes, dimension.size, [(wire.source, wire.target) for wire in wires], "here", [wire.cost for wire in wires]
     )
     for source, destination in itertools.permutations(range(dimension.size), 2):
         node = source
