@@ -13,10 +13,10 @@ import pytest
 from astra_sim import InputError
 from astra_sim.fabric import UNREACHABLE, Fabric, shortest_paths
 from astra_sim.report.what_if import scaled_platform
-from astra_sim.run.flows import Flow, run_flows
 from astra_sim.setup.components import make_network
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
+from astra_sim_flows.running import Flow, run_flows
 from astra_sim_platforms.clos import Clos
 from astra_sim_platforms.servers import Servers
 from hypothesis import given, settings

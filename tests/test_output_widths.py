@@ -178,7 +178,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def steady(monkeypatch: pytest.MonkeyPatch, inputs: Path) -> None:
     """Runs take no time of their own, so that all print the same."""
     clock = SimpleNamespace(perf_counter=lambda: 0.0)
-    for module in ("astra_sim.api", "astra_sim.command.flows"):
+    for module in ("astra_sim.api", "astra_sim_flows.flows_command"):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.chdir(inputs)
     monkeypatch.delenv("COLUMNS", raising=False)

@@ -47,7 +47,7 @@ def call(what: str | Lazily, function: Callable[..., Any], *arguments: Any) -> A
 
 
 @contextlib.contextmanager
-def staying() -> Iterator[None]:
+def contain_exits() -> Iterator[None]:
     """What plugin code raises becomes a PluginError that names its place, also what is raised to leave Python (SystemExit and others).
 
     This is for what is called too often, or in too many places, to `call` each. KeyboardInterrupt passes, and what no plugin has part in.

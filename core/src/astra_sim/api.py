@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from astra_sim._boundary import staying
+from astra_sim._boundary import contain_exits
 from astra_sim.errors import InputError, RunError
 from astra_sim.report.result import Result, make_result
 from astra_sim.run.simulation import Explain, TimelineKind, simulate_graph
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Component = str | os.PathLike[str] | Mapping[str, Any] | object
 
 
-@staying()
+@contain_exits()
 def simulate(
     experiment: Experiment | str | os.PathLike[str] | None = None,
     *,
@@ -155,7 +155,7 @@ def _what_if(
     return WhatIf(experiment, plugins, reruns=explain != "path", ranges=explain == "ranges", progress=progress)
 
 
-@staying()
+@contain_exits()
 def run_components(
     components: Components,
     name: str,

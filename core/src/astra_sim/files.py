@@ -178,7 +178,7 @@ def whole_number(value: Any, where: str, least: int = 0, most: int = 1 << 62) ->
     """A number from a file: plain digits in a cell of CSV, a number in JSON. Raises InputError that begins with `where`."""
     number = int(value) if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) <= 20 else value
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-        raise InputError(f"{where} is {value!r}; expected a whole number from {least} to {most}")
+        raise InputError(f"{where} is {number!r}; expected a whole number from {least} to {most}")
     return number
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from astra_sim._boundary import (
     FIGURES,
     FLAG,
+    MAX_PICOSECONDS,
     NOT_NEGATIVE,
     TEXT,
     TEXTS,
@@ -24,6 +25,7 @@ from astra_sim._boundary import (
     each,
     of_type,
     picoseconds,
+    shown,
 )
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.fabric import RouteRules
@@ -372,3 +374,41 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
 
 Network = RouteDelayNetwork | EventNetwork
+
+
+# -- Asking an event network -------------------------------------------------------------------------------------------
+
+
+def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None:
+    """Hand messages to a network."""
+    call(f"network {type(network).__name__}: inject", network.inject, now, messages)
+
+
+def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int], Sequence[int]] | None:
+    """Take the next delivery from a network, not before `since`: time, numbers that have arrived, and those whose senders know that.
+
+    Raises PluginError for any other answer, `not_under_way` for a message that the network does not have.
+    """
+    what = f"network {type(network).__name__}"
+    delivery = call(f"{what}: advance", network.advance, until)
+    if delivery is None:
+        return None
+    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
+        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
+    time, numbers = delivery
+    if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
+        right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
+        raise PluginError(f"{what}: advance returned the time {shown(time)}; {right}")
+    sent = call(f"{what}: take_sent", network.take_sent) if network.tells_sent else ()
+    if not numbers and not sent:
+        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
+    for number in (*numbers, *sent):
+        if type(number) is not int:
+            raise not_under_way(network, number)
+    return time, numbers, sent
+
+
+def not_under_way(network: object, number: object) -> PluginError:
+    """The error where a network delivers what it does not have."""
+    why = "which is not under way: it was never sent, or has arrived before"
+    return PluginError(f"network {type(network).__name__}: message {shown(number)} was delivered, {why}")

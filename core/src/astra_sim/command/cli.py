@@ -89,12 +89,10 @@ class Commands(click.Group):
         return sorted([*rows, *self._offered().items()])
 
     _LAZY = {  # noqa: RUF012
-        "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
         "completion": ("astra_sim.command.completion:completion", "Print a script with which bash, zsh or fish completes commands."),
         "doctor": ("astra_sim.command.doctor:doctor", "Say what is installed, what is missing, and what is broken."),
         "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
-        "flows": ("astra_sim.command.flows:flows", "Let messages run by themselves on any network: a file of flows, or a pattern."),
         "rerun": ("astra_sim.command.rerun:rerun", "Run a result again, and compare it with what it has recorded."),
         "show": ("astra_sim.command.show:show", "Print a table of a result that was written."),
     }

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import attrs
 
-from astra_sim._boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds, shown
+from astra_sim._boundary import LONGEST_TIME, MAX_PICOSECONDS, in_seconds
 from astra_sim.engine.orders import Job, Order
-from astra_sim.errors import InputError, PluginError, RunError
-from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
+from astra_sim.errors import InputError, RunError
+from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Column, Dependencies, Rows, column, first_like
 from astra_sim.schedule import LoweredProgram, Peer
@@ -369,41 +369,6 @@ class EngineType(Protocol):
 
     def repeated(self, parts: Sequence[bytes], numbers: Column, offsets: Column, /) -> bytes:
         """Columns one after another, each with an offset added to its members (`columns.repeated`)."""
-
-
-def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None:
-    """Hand messages to a network."""
-    call(f"network {type(network).__name__}: inject", network.inject, now, messages)
-
-
-def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int], Sequence[int]] | None:
-    """Take the next delivery from a network, not before `since`: time, numbers that have arrived, and those whose senders know that.
-
-    Raises PluginError for any other answer.
-    """
-    what = f"network {type(network).__name__}"
-    delivery = call(f"{what}: advance", network.advance, until)
-    if delivery is None:
-        return None
-    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
-        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
-    time, numbers = delivery
-    if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
-        right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
-        raise PluginError(f"{what}: advance returned the time {shown(time)}; {right}")
-    sent = call(f"{what}: take_sent", network.take_sent) if network.tells_sent else ()
-    if not numbers and not sent:
-        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
-    for number in (*numbers, *sent):
-        if type(number) is not int:
-            raise not_under_way(network, number)
-    return time, numbers, sent
-
-
-def not_under_way(network: object, number: object) -> PluginError:
-    """The error where a network delivers what it does not have."""
-    why = "which is not under way: it was never sent, or has arrived before"
-    return PluginError(f"network {type(network).__name__}: message {shown(number)} was delivered, {why}")
 
 
 def too_long(now: int) -> RunError:

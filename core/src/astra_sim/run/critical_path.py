@@ -15,9 +15,8 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import Link, LinkKind
-from astra_sim.engine.interface import advance, inject
 from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, NpuProgram, Operation, Unit
-from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork
+from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork, advance, inject
 from astra_sim.platform import Group, LogicalDimension, Route
 from astra_sim.run.collectives import CollectiveLowering
 from astra_sim.run.described_plans import PlannedPhase

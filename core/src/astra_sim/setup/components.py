@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from astra_sim._boundary import COUNT, call, checked, shown, staying
+from astra_sim._boundary import COUNT, call, checked, contain_exits, shown
 from astra_sim.compute import Compute, NpuPs
 from astra_sim.context import Context
 from astra_sim.engine import EngineType
@@ -58,7 +58,7 @@ class Components:
     engine: EngineType = attrs.field(factory=find_engine)
 
 
-@staying()
+@contain_exits()
 def build(experiment: Experiment, plugins: Plugins) -> Components:
     """Build everything that an experiment names. Raises InputError, naming where, if something does not fit."""
     plugins.tell()

@@ -36,6 +36,9 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-engine": {
         "engine": "compiled",
     },
+    "astra-sim-flows": {
+        "command": "collective, flows",
+    },
     "astra-sim-llm": {
         "workload": "llm",
         "command": "memory",

@@ -7,9 +7,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from astra_sim._boundary import picoseconds
-from astra_sim.engine.interface import advance, inject
 from astra_sim.function_table import FunctionTable
-from astra_sim.network import EventNetwork, Message, Network, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Message, Network, RouteDelayNetwork, advance, inject
 from astra_sim.platform import GroupShape, Platform
 from astra_sim.schedule import Collective
 from astra_sim.testing.requirement import require

@@ -22,18 +22,15 @@ from astra_sim.engines import (
     RankState,
     Task,
     UnlikeCollectivesError,
-    advance,
     check_groups,
     check_ports,
     check_program,
-    inject,
-    not_under_way,
     task_rows,
     too_long,
 )
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.memo import ObjectCaches
-from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork, advance, inject, not_under_way
 from astra_sim.platform import LogicalDimension
 from astra_sim.providers import call
 from astra_sim.rows import Rows, packed, view

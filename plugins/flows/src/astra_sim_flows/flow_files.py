@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
-
 from astra_sim.errors import InputError
 from astra_sim.files import check_cells, check_columns, csv_rows, parse_json, whole_number
-from astra_sim.run.flows import Flow, circle_of
+
+from astra_sim_flows.running import Flow, circle_of
 
 _COLUMNS = ("id", "src", "dst", "bytes", "start_ns", "after", "pg")
 _NEEDED = ("src", "dst", "bytes")

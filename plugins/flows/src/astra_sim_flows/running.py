@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 import attrs
-
-from astra_sim._boundary import call, staying
-from astra_sim.engine.interface import advance, inject, not_under_way
+from astra_sim.commands import contain_exits
 from astra_sim.errors import InputError, RunError
 from astra_sim.fabric import UNREACHABLE, Fabric
-from astra_sim.network import EventNetwork, Message, MessageFigures, Network, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Message, MessageFigures, Network, RouteDelayNetwork, advance, inject, not_under_way
+from astra_sim.providers import call
 
 
 @attrs.frozen
@@ -40,7 +39,7 @@ class FlowTimes:
     figures: MessageFigures | None
 
 
-@staying()
+@contain_exits()
 def run_flows(network: Network, flows: Sequence[Flow]) -> list[FlowTimes]:
     """Let flows run, and say what became of each.
 

@@ -8,21 +8,27 @@ from typing import Any
 
 import attrs
 import click
-
-from astra_sim.api import run_components
 from astra_sim.collective_tables import MeasuredCollective, bus_factor, read_collectives
-from astra_sim.command.options import component_options, json_option, quiet_option, say_json
-from astra_sim.command.progress import Progress
+from astra_sim.commands import (
+    Column,
+    Components,
+    Experiment,
+    Progress,
+    Screen,
+    Table,
+    build,
+    component_options,
+    json_option,
+    quiet_option,
+    run_components,
+    say_json,
+    shared_plugins,
+)
 from astra_sim.errors import InputError
 from astra_sim.files import read_text
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
 from astra_sim.platform import Platform
-from astra_sim.report.layout import Column, Table
-from astra_sim.report.screen import Screen
 from astra_sim.schedule import Collective
-from astra_sim.setup.components import Components, build
-from astra_sim.setup.experiment import Experiment
-from astra_sim.setup.plugins import shared_plugins
 from astra_sim.units import parse_size
 
 _MOST_SIZES = 1000

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 
 import attrs
-
 from astra_sim.errors import InputError
-from astra_sim.run.flows import Flow
 from astra_sim.units import parse_size
+
+from astra_sim_flows.running import Flow
 
 PATTERNS = ("incast", "permutation", "all_to_all", "poisson")
 

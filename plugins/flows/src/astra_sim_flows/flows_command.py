@@ -11,24 +11,31 @@ from typing import Any
 
 import attrs
 import click
-
-from astra_sim.command.options import component_options, json_option, quiet_option, say_json, table_options
-from astra_sim.command.progress import Progress
+from astra_sim.commands import (
+    Column,
+    Experiment,
+    Progress,
+    Screen,
+    Table,
+    build,
+    component_options,
+    json_option,
+    network_files,
+    quiet_option,
+    say_json,
+    shared_plugins,
+    table_options,
+)
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet, csv_lines, read_text
 from astra_sim.graph import ExecutionGraph
 from astra_sim.network import EventNetwork, Network
 from astra_sim.platform import Platform
-from astra_sim.report.layout import Column, Table
-from astra_sim.report.network_files import network_files
-from astra_sim.report.screen import Screen
-from astra_sim.run.flows import FlowTimes, IdealTimes, run_flows
-from astra_sim.setup.components import build
-from astra_sim.setup.experiment import Experiment
-from astra_sim.setup.flow_files import Id, NamedFlows, parse_flows
-from astra_sim.setup.flow_patterns import PATTERNS, SIZES, PatternOptions, make_flows
-from astra_sim.setup.plugins import shared_plugins
 from astra_sim.units import parse_size
+
+from astra_sim_flows.flow_files import Id, NamedFlows, parse_flows
+from astra_sim_flows.patterns import PATTERNS, SIZES, PatternOptions, make_flows
+from astra_sim_flows.running import FlowTimes, IdealTimes, run_flows
 
 _FIGURES = ("packets", "acks", "nacks", "marked_acks")
 _PERCENTILES = (50, 95, 99, 100)
