@@ -28,7 +28,7 @@ from astra_sim.schedule import Request, Schedule
 from astra_sim.setup.engines import compiled_engine
 from astra_sim.setup.plugins import Plugins
 from astra_sim.system import ChunkPlan, SystemSession
-from astra_sim.testing.bench import BenchMemory, BenchSystem, pairwise
+from astra_sim_devkit.testing.bench import BenchMemory, BenchSystem, pairwise
 from astra_sim_network_analytical.topologies import Ring
 from astra_sim_systems import plan_cache
 from support import ROOT, figures

@@ -14,7 +14,7 @@ from astra_sim.platform import Dimension, Platform
 from astra_sim.setup.components import build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
-from astra_sim.testing import contracts
+from astra_sim_devkit.testing import contracts
 from astra_sim_flows.running import Flow, run_flows
 from astra_sim_network_analytical.congestion import CompiledFifoNetwork, FifoNetwork
 from astra_sim_network_analytical.link_map import LinkMap

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 from astra_sim._version import VERSION
-from astra_sim.plugin_templates import kernel_range
+from astra_sim_devkit.templates import kernel_range
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import ROOT

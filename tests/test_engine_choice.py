@@ -103,7 +103,7 @@ def test_an_engine_of_a_plugin_runs_where_it_is_named_alone() -> None:
 KERNEL_ALONE = """
 from astra_sim import Provider, hookimpl
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.testing import bench
+from astra_sim_devkit.testing import bench
 
 
 class Wire(RouteDelayNetwork):
@@ -141,7 +141,7 @@ import astra_sim
 from astra_sim.graph import Communicate, ExecutionGraph, Pass
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective
-from astra_sim.testing.bench import PLATFORM
+from astra_sim_devkit.testing.bench import PLATFORM
 astra_sim.use_plugins(*[f"no:{{name}}" for name in {names!r}], {str(tmp_path / "wire.py")!r})
 sizes = [dimension.size for dimension in PLATFORM.dimensions]
 dimensions = tuple(LogicalDimension(size, 1 if i == 0 else sizes[0], i) for i, size in enumerate(sizes))

@@ -14,7 +14,7 @@ import pytest
 from astra_sim.engine import SEND
 from astra_sim.setup.engines import find_engine
 from astra_sim.setup.plugins import shared_plugins
-from astra_sim.testing.engine_graphs import Graph, differing
+from astra_sim_devkit.testing.engine_graphs import Graph, differing
 from support import ROOT, figures
 from support.networks import Lossy
 

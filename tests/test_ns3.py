@@ -21,7 +21,7 @@ from astra_sim.fabric import Routes, dimension_graph
 from astra_sim.network import Message
 from astra_sim.options import structure
 from astra_sim.platform import Dimension, Platform
-from astra_sim.testing.deliveries import Batch, deliver
+from astra_sim_devkit.testing.deliveries import Batch, deliver
 from astra_sim_flows.running import Flow, FlowTimes, run_flows
 from astra_sim_platforms.graph import Graph, GraphLink
 from support import ROOT

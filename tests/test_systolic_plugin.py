@@ -14,11 +14,11 @@ from astra_sim import InputError
 from astra_sim.command.cli import astra
 from astra_sim.compute import MissingWork, Work
 from astra_sim.shapes import Convolution, Gemm
-from astra_sim.testing.contracts import ComputeContract
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.compute import Systolic, SystolicOptions
 from astra_sim_compute_systolic.report import fold_averages
 from astra_sim_compute_systolic.scale_sim_files import read_configuration, read_topology
+from astra_sim_devkit.testing.contracts import ComputeContract
 from click.testing import CliRunner
 
 CONFIGURATION = """[general]

@@ -29,7 +29,7 @@ from astra_sim.network import EventNetwork, LinkLoad, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, GroupShape, LogicalDimension, Platform
 from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
 from astra_sim.system import ChunkPlan, DimensionOrder, Place, System, SystemSession
-from astra_sim.testing import bench
+from astra_sim_devkit.testing import bench
 
 HANG_S = 3600.0
 

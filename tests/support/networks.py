@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import attrs
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.schedule import Peer
-from astra_sim.testing.engine_graphs import OneWire, Replayed
+from astra_sim_devkit.testing.engine_graphs import OneWire, Replayed
 from astra_sim_network_analytical.topologies import Ring
 
 __all__ = ["Later", "Lossy", "OneWire", "Overtaking", "PicosecondHops", "Replayed", "ScatteredRing"]

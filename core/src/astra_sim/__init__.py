@@ -49,6 +49,7 @@ __all__ = [
 
 PUBLIC_MODULES = (
     "schedule",
+    "schedule_bytes",
     "graph",
     "platform",
     "fabric",

@@ -43,14 +43,25 @@ if TYPE_CHECKING:
     from astra_sim.report.screen import Screen
     from astra_sim.report.tables import print_result
     from astra_sim.report.writing import write_document
-    from astra_sim.setup.components import Components, build, build_compute, build_platform, check_options, component, workload_options
-    from astra_sim.setup.experiment import Experiment, experiment_of, load_experiment
+    from astra_sim.setup.components import (
+        Components,
+        build,
+        build_compute,
+        build_platform,
+        check_options,
+        component,
+        dimensions_of,
+        workload_options,
+    )
+    from astra_sim.setup.experiment import SECTIONS, Experiment, experiment_of, load_experiment
     from astra_sim.setup.groups import check_groups, read_groups
     from astra_sim.setup.plugins import Plugins, shared_plugins
     from astra_sim.setup.points import Change, Grid, changed, row_of
     from astra_sim.setup.provenance import binaries, invocation, version_differences, versions
+    from astra_sim.setup.run_options import RunOptions
 
 __all__ = [
+    "SECTIONS",
     "Change",
     "Column",
     "Components",
@@ -59,6 +70,7 @@ __all__ = [
     "Grid",
     "Plugins",
     "Progress",
+    "RunOptions",
     "Screen",
     "Table",
     "all_option",
@@ -73,6 +85,7 @@ __all__ = [
     "component",
     "component_options",
     "contain_exits",
+    "dimensions_of",
     "experiment_of",
     "fold",
     "frame_of",
@@ -120,11 +133,21 @@ __getattr__ = lazy_names(
         "report.screen": ("Screen",),
         "report.tables": ("print_result",),
         "report.writing": ("write_document",),
-        "setup.components": ("Components", "build", "build_compute", "build_platform", "check_options", "component", "workload_options"),
-        "setup.experiment": ("Experiment", "experiment_of", "load_experiment"),
+        "setup.components": (
+            "Components",
+            "build",
+            "build_compute",
+            "build_platform",
+            "check_options",
+            "component",
+            "dimensions_of",
+            "workload_options",
+        ),
+        "setup.experiment": ("SECTIONS", "Experiment", "experiment_of", "load_experiment"),
         "setup.groups": ("check_groups", "read_groups"),
         "setup.plugins": ("Plugins", "shared_plugins"),
         "setup.points": ("Change", "Grid", "changed", "row_of"),
         "setup.provenance": ("binaries", "invocation", "version_differences", "versions"),
+        "setup.run_options": ("RunOptions",),
     },
 )

@@ -16,8 +16,8 @@ from astra_sim.memo import cached
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
+from astra_sim.schedule_bytes import check_bytes
 from astra_sim.setup.groups import members_of
-from astra_sim.setup.schedule_bytes import check_bytes
 from astra_sim.setup.specs import component_of
 from astra_sim.units import PS_PER_NS
 

@@ -1,7 +1,8 @@
 """What an engine is made of: for packages with an engine of their own (hook `astra_engines`). Public, but provisional.
 
 An engine follows the kernel's tasks, queues and phases step by step, so these names change with it. A package with an engine requires
-exactly the version of `astra-sim-core` for which it was written (`astra-sim-core==...`). The meaning of a run stands in the engine that the
+exactly the version of `astra-sim-core` for which it was written (`astra-sim-core==...`). `simulate_graph` runs a graph on an engine, which
+`find_engine` names, and returns its record. The meaning of a run stands in the engine that the
 kernel has itself, `astra_sim.engine.reference`, which `astra_sim.testing` compares others with.
 """
 
@@ -47,8 +48,19 @@ from astra_sim.engine.orders import Job, Order, Rule, RuleOrder, Standing, place
 
 if TYPE_CHECKING:
     from astra_sim.engine.reference import ReferenceEngine
+    from astra_sim.run.record import RunRecord
+    from astra_sim.run.simulation import simulate_graph
+    from astra_sim.setup.engines import engine_of, find_engine
 
-__getattr__ = lazy_names(__name__, {"engine.reference": ("ReferenceEngine",)})  # which an engine in C++ need not import
+__getattr__ = lazy_names(  # what an engine in C++ need not import
+    __name__,
+    {
+        "engine.reference": ("ReferenceEngine",),
+        "run.record": ("RunRecord",),
+        "run.simulation": ("simulate_graph",),
+        "setup.engines": ("engine_of", "find_engine"),
+    },
+)
 
 __all__ = [
     "ACCESS",
@@ -79,6 +91,7 @@ __all__ = [
     "ReferenceEngine",
     "Rule",
     "RuleOrder",
+    "RunRecord",
     "Spans",
     "Standing",
     "Task",
@@ -87,7 +100,10 @@ __all__ = [
     "check_groups",
     "check_ports",
     "check_program",
+    "engine_of",
+    "find_engine",
     "place_of",
+    "simulate_graph",
     "task_rows",
     "too_long",
 ]

@@ -73,13 +73,6 @@ def any_component(ctx: click.Context, param: click.Parameter, incomplete: str) -
     return [found[value] for value in sorted(found)]
 
 
-def kind_of_package(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
-    """Candidates for KIND of `astra plugins new`."""
-    from astra_sim.plugin_templates import KINDS
-
-    return [CompletionItem(name, help=f"{kind.words}: {kind.about}") for name, kind in KINDS.items() if name.startswith(incomplete)]
-
-
 def table_of_result(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
     """Candidates for a table of the result that the argument `run` names."""
     from astra_sim.results import read_results, tables_of

@@ -17,7 +17,7 @@ from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Trace
 
 PIECES = ("unnamed",)
-"""Traces do not say which data a message carries, see `astra_sim.testing.pieces`."""
+"""Traces do not say which data a message carries, see `astra_sim_devkit.testing.pieces`."""
 
 _INSTANT = (NodeType.METADATA_NODE, NodeType.COMP_NODE)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from astra_sim._boundary import MAX_PICOSECONDS, call, picoseconds
 from astra_sim.compute import Compute, MissingWork, Work
 from astra_sim.errors import InputError, PluginError
 from astra_sim.memory import Memory
+from astra_sim.providers import call
 from astra_sim.shapes import Convolution, Gemm
-from astra_sim.testing.requirement import require
+from astra_sim.units import MAX_PICOSECONDS, picoseconds
+
+from astra_sim_devkit.testing.requirement import require
 
 _FACTORS = (1, 2, 10, 1000)
 _BYTES = (0, 1, 1000, 10**6, 10**9)

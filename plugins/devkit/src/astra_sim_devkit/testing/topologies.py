@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import attrs
-
 from astra_sim.fabric import LARGEST_COST, UNREACHABLE, Wire, fabric_of, uniform_links_of, wires_of
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Peer
-from astra_sim.testing.requirement import require
+
+from astra_sim_devkit.testing.requirement import require
 
 _MOST_RANKS = 128
 

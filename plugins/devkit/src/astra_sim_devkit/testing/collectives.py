@@ -8,13 +8,13 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import attrs
-
-from astra_sim._boundary import call
 from astra_sim.errors import PluginError, ScheduleError
+from astra_sim.providers import call
 from astra_sim.schedule import Collective, Request, Schedule, Step, lower
-from astra_sim.setup.schedule_bytes import check_bytes, performed
-from astra_sim.testing.pieces import check_schedule
-from astra_sim.testing.requirement import require
+from astra_sim.schedule_bytes import check_bytes, performed
+
+from astra_sim_devkit.testing.pieces import check_schedule
+from astra_sim_devkit.testing.requirement import require
 
 RANKS = tuple(range(2, 17))
 _PIECE = 1000

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from astra_sim._boundary import call
-from astra_sim.engine import Job, Order
+from astra_sim.engines import Job, Order
 from astra_sim.platform import LogicalDimension, Platform
+from astra_sim.providers import call
 from astra_sim.schedule import Collective
 from astra_sim.system import DimensionOrder
-from astra_sim.testing.requirement import require
+
+from astra_sim_devkit.testing.requirement import require
 
 _QUEUES = 500
 _LONGEST = 6

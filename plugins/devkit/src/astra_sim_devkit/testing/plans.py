@@ -7,15 +7,16 @@ import random
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
-from astra_sim._boundary import call
 from astra_sim.errors import InputError, PluginError
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
 from astra_sim.platform import Group, LogicalDimension, Platform, joined
+from astra_sim.providers import call
 from astra_sim.schedule import Collective, Request
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSession, check_chunks
-from astra_sim.testing.bench import run_on_bench
-from astra_sim.testing.pieces import Contents, check_schedule
-from astra_sim.testing.requirement import require
+
+from astra_sim_devkit.testing.bench import run_on_bench
+from astra_sim_devkit.testing.pieces import Contents, check_schedule
+from astra_sim_devkit.testing.requirement import require
 
 _SIZES = (1 << 20, 12345, 1 << 30)
 

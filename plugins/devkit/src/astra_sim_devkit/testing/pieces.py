@@ -5,7 +5,7 @@ n - 1; for all-to-all piece (a, b) is what rank a has for rank b. In programs th
 in the way of the step's peer: offsets for `shift`, bit patterns for `xor`.
 
 A buffer may be cut finer: where ranks have programs of their own that name higher pieces, it has k * n of them, as few as that takes, and
-rank r has the k from r * k on. Three names have a meaning of their own (see `astra_sim.setup.schedule_bytes`):
+rank r has the k from r * k on. Three names have a meaning of their own (see `astra_sim.schedule_bytes`):
 
 * `("lower", p)` and `("upper", p)`: the two parts of piece p. All messages of a program that all ranks share may carry such parts.
 * `(ALL, p)`: the network joins piece p of all ranks, as they have it at the start; the message brings the sum.
@@ -20,8 +20,9 @@ from collections.abc import Hashable
 
 from astra_sim.errors import ScheduleError
 from astra_sim.schedule import Collective, LoweredProgram, Peer, Request, Schedule, Step, lower
-from astra_sim.setup.schedule_bytes import ALL, PARTS, UNNAMED, check_bytes, check_message, cut_of, has_parts, is_unnamed
-from astra_sim.testing.requirement import require
+from astra_sim.schedule_bytes import ALL, PARTS, UNNAMED, check_bytes, check_message, cut_of, has_parts, is_unnamed
+
+from astra_sim_devkit.testing.requirement import require
 
 Contents = dict[Hashable, Counter[int]]
 """What a rank holds: for each piece, how often it holds which rank's contribution."""

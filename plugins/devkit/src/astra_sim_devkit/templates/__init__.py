@@ -15,12 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
-
+from astra_sim.commands import Plugins
 from astra_sim.errors import InputError, suggestion
 from astra_sim.files import FileSet
 from astra_sim.function_table import get_include
-from astra_sim.setup.known_components import BUILT_IN
-from astra_sim.setup.plugins import Plugins
 
 FOLDER = Path(__file__).parent
 HEADER = Path("include/astra_sim/network.h")
@@ -197,7 +195,7 @@ def new_package(kind: str, name: str, plugins: Plugins) -> Package:
         expected = f"expected at most {_LONGEST_NAME} small letters, digits and single _ between them, a letter first"
         raise InputError(f"NAME is {name!r}; {expected}, and no word of Python{hint}")
     package = Package(kind, name)
-    if package.distribution in {*BUILT_IN, "astra-sim-core"}:
+    if package.distribution in {*Plugins.OWN_DISTRIBUTIONS, "astra-sim-core"}:
         raise InputError(f"NAME is {name!r}, and {package.distribution} is a package of astra; expected another name")
     component = KINDS[kind].component
     if name in plugins.components(component):

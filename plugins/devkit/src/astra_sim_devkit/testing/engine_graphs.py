@@ -1,6 +1,7 @@
 """Random programs, schedules, queues and networks on which engines are compared: all that can be seen of a run comes back.
 
-`python -m astra_sim.testing.engine_graphs FIRST COUNT` compares the compiled engine with the readable one on the graphs of these seeds.
+`python -m astra_sim_devkit.testing.engine_graphs FIRST COUNT` compares the compiled engine with the readable one on the graphs of these
+seeds.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from random import Random
 from typing import Any
 
 from astra_sim import AstraError
-from astra_sim.engine import (
+from astra_sim.engines import (
     ACCESS,
     COLLECTIVE,
     COMPUTE,
@@ -25,14 +26,14 @@ from astra_sim.engine import (
     EngineType,
     Job,
     Link,
+    Order,
     PhaseStep,
+    ReferenceEngine,
     Rule,
     RuleOrder,
     Task,
     UnlikeCollectivesError,
 )
-from astra_sim.engine.orders import Order
-from astra_sim.engine.reference import ReferenceEngine
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column
@@ -410,7 +411,7 @@ def differing(engine: EngineType, first: int, count: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    from astra_sim.setup.engines import find_engine
+    from astra_sim.engines import find_engine
 
     bad = differing(find_engine(), int(sys.argv[1]), int(sys.argv[2]))
     print(f"{sys.argv[2]} graphs, {len(bad)} differ: {bad[:20]}")

@@ -12,10 +12,10 @@ import warnings
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from astra_sim._boundary import in_words
 from astra_sim.errors import AstraError
-from astra_sim.providers import FileFormat, Provider
-from astra_sim.testing.components import check_component
+from astra_sim.providers import FileFormat, Provider, describe_exception
+
+from astra_sim_devkit.testing.components import check_component
 
 
 class Outcome(NamedTuple):
@@ -64,7 +64,7 @@ def _outcome(kind: str, component: Provider | FileFormat) -> Outcome:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and not hasattr(os, "fork"):
             raise
-        return Outcome(in_words(error))
+        return Outcome(describe_exception(error))
 
 
 def _tell(told: Connection, kind: str, component: Provider | FileFormat, folder: str) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from astra_sim._boundary import picoseconds
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import EventNetwork, Message, Network, RouteDelayNetwork, advance, inject
 from astra_sim.platform import GroupShape, Platform
 from astra_sim.schedule import Collective
-from astra_sim.testing.requirement import require
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, picoseconds
+
+from astra_sim_devkit.testing.requirement import require
 
 SIZES = (1, 1000, 4096, 10**6)
 """Bytes of the messages that are tried."""

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-
+from astra_sim.commands import SECTIONS
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.options import describe_options
 from astra_sim.providers import FileFormat, Provider, load
-from astra_sim.setup.experiment import SECTIONS
-from astra_sim.testing.contracts import CONTRACTS, OptionsRefused, run_contract
+
+from astra_sim_devkit.testing.contracts import CONTRACTS, OptionsRefused, run_contract
 
 
 def check_component(kind: str, component: Provider | FileFormat) -> str:

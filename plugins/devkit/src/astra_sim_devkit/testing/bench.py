@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-
+from astra_sim.commands import Plugins, RunOptions, shared_plugins
 from astra_sim.compute import Compute, Work
 from astra_sim.context import Context
-from astra_sim.engine import Job
-from astra_sim.engine.reference import ReferenceEngine
+from astra_sim.engines import Job, ReferenceEngine, RunRecord, simulate_graph
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.memory import Memory
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform, Topology
-from astra_sim.run.record import RunRecord
-from astra_sim.run.simulation import simulate_graph
 from astra_sim.schedule import Collective, Peer, Request, Schedule, exchange, shift
-from astra_sim.setup.plugins import Plugins, shared_plugins
-from astra_sim.setup.run_options import RunOptions
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSession
 
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-
-from astra_sim._boundary import call
 from astra_sim.context import Context
 from astra_sim.errors import PluginError
 from astra_sim.graph import ExecutionGraph, Figure, Pass, Receive, Send, check_graph, peer_of
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
 from astra_sim.platform import Platform
-from astra_sim.testing.bench import run_on_bench
-from astra_sim.testing.requirement import require, require_figures
+from astra_sim.providers import call
+
+from astra_sim_devkit.testing.bench import run_on_bench
+from astra_sim_devkit.testing.requirement import require, require_figures
 
 LAYERS = tuple(
     LayerOptions(

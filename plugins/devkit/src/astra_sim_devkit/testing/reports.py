@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from astra_sim.commands import Components
 from astra_sim.files import FileSet
 from astra_sim.graph import ExecutionGraph, Pass, ProgramBuilder
 from astra_sim.layers import LayeredProgram
 from astra_sim.reports import ReportFolder, Series
 from astra_sim.schedule import Collective
-from astra_sim.setup.components import Components
-from astra_sim.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, bench_context
-from astra_sim.testing.programs import LAYERS
-from astra_sim.testing.requirement import require
+
+from astra_sim_devkit.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, bench_context
+from astra_sim_devkit.testing.programs import LAYERS
+from astra_sim_devkit.testing.requirement import require
 
 if TYPE_CHECKING:
     from astra_sim.reports import Result
@@ -29,7 +30,7 @@ Write = Callable[[list["Result"], ReportFolder], object]
 
 def bench_result(graph: ExecutionGraph, run_name: str) -> Result:
     """The result of a run on the bench."""
-    from astra_sim.api import run_components
+    from astra_sim.commands import run_components
 
     context = bench_context()
     system, network, memory = BenchSystem(), BenchNetwork(PLATFORM), BenchMemory()
