@@ -101,6 +101,8 @@ def experiment(kind: str, provider: Provider, options: dict[str, Any]) -> dict[s
         case "platform" if "file" in options:
             made["platform"] = {"dimensions": [{"topology": name, **options}]}
             made["network"] = {"plugin": "analytical", "congestion": "aware"}
+        case "engine":
+            made[kind] = name
         case _:
             made[kind] = {"plugin": name, **options}
     return made

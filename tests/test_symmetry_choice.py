@@ -122,9 +122,9 @@ def runs_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     scopes: list[Any] = []
     run = simulation._run
 
-    def counted(inputs: Any, choice: Any, *more: Any) -> Any:
+    def counted(*, choice: Any, **more: Any) -> Any:
         scopes.append(choice.scope.name)
-        return run(inputs, choice, *more)
+        return run(choice=choice, **more)
 
     monkeypatch.setattr(simulation, "_run", counted)
     return scopes

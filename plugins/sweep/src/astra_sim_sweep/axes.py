@@ -36,7 +36,9 @@ class Span:
         if self.whole and not self.logarithmic:
             return int(self.low) + int(share * (int(self.high) - int(self.low) + 1))
         value = _between(self.low, self.high, share) if self.logarithmic else self.low + (self.high - self.low) * share
-        return min(max(round(value), int(self.low)), int(self.high)) if self.whole else value
+        if self.whole:
+            return min(max(round(value), int(self.low)), int(self.high))
+        return min(max(value, self.low), self.high)  # a power is rounded, and may lie outside
 
     @property
     def steps(self) -> int:

@@ -7,7 +7,8 @@ and one for the rest (`names.without_forecast`).
 
 Of more than 64 ranks, an algorithm that sends to all others at once is taken only if its busiest link has less to carry, or the others have
 no fewer messages: a simulation takes too long for what is gained. On a network whose messages do not wait for each other, not even at the
-NIC that sends them, no time says what so many messages from one link take: there an NPU must have a link for each of them.
+NIC that sends them, no simulated time says what so many messages from one link take: there an NPU must have a link for each of them, or
+they must be so short that their latencies are longer than the busiest link needs for all bytes.
 """
 
 from __future__ import annotations
@@ -111,7 +112,10 @@ class Automatic(Algorithm):
         return found
 
     def _is_believed(self, made: Forecast, request: Request, loads: Loads) -> bool:
-        return self.messages_wait or made.at_once <= loads.links_of_npu or request.collective is Collective.ALL_TO_ALL
+        """Whether a network that ignores how messages wait for each other is off by less than a factor of two."""
+        if self.messages_wait or made.at_once <= loads.links_of_npu or request.collective is Collective.ALL_TO_ALL:
+            return True
+        return made.busy_ns <= made.time_ns - made.busy_ns
 
 
 def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension: int | None = None) -> Automatic:
