@@ -39,7 +39,7 @@ FORGETFUL = "the same without what is remembered"
 RUN = "astra EXPERIMENT (VGG-16, DGX-2 pod)"
 STEPS = {
     "Python": "pass",
-    "import of attrs": "from astra_sim._kept_code import keep; keep()",
+    "import of attrs": "import attrs",
     "import of click": "import click",
     "import of pluggy": "import pluggy",
     "import of cattrs": "import cattrs",

@@ -30,10 +30,6 @@ def test_a_walk_has_at_most_ten_steps_each_with_its_file(walk: str) -> None:
     assert all(FILE.search(text) for _, text in steps)
 
 
-def test_there_is_one_way_back() -> None:
-    assert PAGES["architecture.md"].count("**the one way back**") == 1
-
-
 def test_no_class_of_a_run_is_a_hall() -> None:
     """A room has at most 25 functions in a class."""
     for path in (KERNEL / "run").rglob("*.py"):

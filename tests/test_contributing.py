@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import runpy
 
-import pytest
 from support import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -13,9 +12,9 @@ PATHS = sorted(set(re.findall(r"`((?:core|plugins|tests|docs|devtools|benchmarks
 LINKS = sorted(set(re.findall(r"\]\(((?!https:)[^)]+)\)", PAGE)))
 
 
-@pytest.mark.parametrize("path", PATHS + LINKS)
-def test_a_path_of_the_page_exists(path: str) -> None:
-    assert (ROOT / path).exists()
+def test_paths_of_the_page_exist() -> None:
+    assert len(PATHS) > 50
+    assert [path for path in PATHS + LINKS if not (ROOT / path).exists()] == []
 
 
 def test_the_page_names_all_packages_and_rooms() -> None:

@@ -19,7 +19,6 @@ from astra_sim.collective_tables import read_collectives
 from astra_sim.files import csv_rows, csv_table, parse_json, read_packed_text
 from astra_sim.results import read_results
 from astra_sim.schedule import Collective
-from astra_sim.setup.flow_files import parse_flows
 from astra_sim.yaml_text import parse_yaml
 from astra_sim_chakra import write_nodes
 from astra_sim_chakra.doctor import loose
@@ -30,6 +29,7 @@ from astra_sim_collectives.msccl_xml import read_algorithm
 from astra_sim_compute_gpu.measured_table import read_gemms
 from astra_sim_compute_systolic.generate.layers import read_csv
 from astra_sim_compute_systolic.scale_sim_files import read_topology
+from astra_sim_flows.flow_files import parse_flows
 from astra_sim_memory import astra2_file
 from astra_sim_platforms.graph import GraphOptions, graph
 from astra_sim_platforms.infragraph_file import read_infrastructure

@@ -50,9 +50,9 @@ def modules_of(name: str) -> list[Path]:
     return sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
 
 
-@pytest.mark.parametrize("path", [*PLUGIN_FILES, *EXAMPLES], ids=lambda path: str(path.relative_to(ROOT)))
-def test_our_plugins_and_examples_import_public_modules_alone(path: Path) -> None:
-    assert beyond_the_door(path.read_text()) == []
+def test_our_plugins_and_examples_import_public_modules_alone() -> None:
+    for path in (*PLUGIN_FILES, *EXAMPLES):
+        assert beyond_the_door(path.read_text()) == [], path.relative_to(ROOT)
 
 
 def test_all_packages_are_looked_at() -> None:
@@ -108,12 +108,12 @@ def test_the_group_of_named_functions_is_the_documented_one() -> None:
         assert FUNCTION_GROUP in re.findall(r"`(astra_sim\.\w+)`", (ROOT / "docs" / page).read_text())
 
 
-@pytest.mark.parametrize("name", astra_sim.PUBLIC_MODULES)
-def test_public_modules_exist_and_have_what_they_list(name: str) -> None:
-    module = import_module(f"astra_sim.{name}")
-    assert module.__doc__
-    for listed in getattr(module, "__all__", ()):
-        assert getattr(module, listed) is not None
+def test_public_modules_exist_and_have_what_they_list() -> None:
+    for name in astra_sim.PUBLIC_MODULES:
+        module = import_module(f"astra_sim.{name}")
+        assert module.__doc__, name
+        for listed in getattr(module, "__all__", ()):
+            assert getattr(module, listed) is not None, f"{name}.{listed}"
 
 
 def test_public_modules_lie_below_commands_and_reports() -> None:
@@ -125,16 +125,16 @@ def test_public_modules_lie_below_commands_and_reports() -> None:
     assert [name for name in loaded if name.split(".")[1] in ("command", "report", "api")] == []
 
 
-@pytest.mark.parametrize("name", astra_sim.PUBLIC_MODULES)
-def test_public_modules_import_neither_commands_nor_reports(name: str) -> None:
-    for path in modules_of(name):
+def test_public_modules_import_neither_commands_nor_reports() -> None:
+    for path in (path for name in astra_sim.PUBLIC_MODULES for path in modules_of(name)):
         statements = ast.Module([node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)], [])
         above = [module for module, _ in imports(statements) if re.match(r"astra_sim\.(command|report)\b", module)]
         assert above == [], path
 
 
 def test_the_kernel_imports_no_plugin() -> None:
-    for path in KERNEL.rglob("*.py"):
+    kit = KERNEL / "testing"  # it forwards to the kit for authors of plugins, whose package may be absent
+    for path in (path for path in KERNEL.rglob("*.py") if path.parent != kit):
         assert [module for module, _ in imports(ast.parse(path.read_text())) if module.startswith("astra_sim_")] == [], path
 
 
@@ -144,7 +144,7 @@ def test_commands_of_plugins_find_each_name_at_its_first_use() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
     for name in commands.__all__:
-        assert getattr(commands, name).__module__.startswith("astra_sim.")
+        assert name == "SECTIONS" or getattr(commands, name).__module__.startswith("astra_sim.")
     with pytest.raises(AttributeError, match=r"module 'astra_sim\.commands' has no attribute 'nothing'"):
         _ = commands.nothing
 
@@ -172,9 +172,13 @@ def raised(node: ast.AST) -> ast.expr | None:
     return node.exc if isinstance(node, ast.Raise) else None
 
 
-@pytest.mark.parametrize("name", [name for name in astra_sim.PUBLIC_MODULES if not name.startswith("testing")])
-def test_what_raises_an_error_says_so(name: str) -> None:
+def test_what_raises_an_error_says_so() -> None:
+    names = [name for name in astra_sim.PUBLIC_MODULES if not name.startswith("testing")]
     missing = [
-        (where, errors) for path in modules_of(name) for where, errors, words in raisers(path) if not all(e in words for e in errors)
+        (name, where, errors)
+        for name in names
+        for path in modules_of(name)
+        for where, errors, words in raisers(path)
+        if not all(error in words for error in errors)
     ]
     assert missing == []

@@ -1,4 +1,4 @@
-"""The start of a process: what it imports, what it remembers of installed packages, and what it need not compile again."""
+"""The start of a process: what it imports, and what it remembers of installed packages."""
 
 from __future__ import annotations
 
@@ -114,14 +114,14 @@ def test_the_folder_is_that_of_the_users_caches(tmp_path: Path) -> None:
         pytest.skip("XDG_CACHE_HOME counts on other systems")
     environment = {name: value for name, value in os.environ.items() if name != "ASTRA_CACHE_DIR"} | {"XDG_CACHE_HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-m", "astra_sim", "--help"], capture_output=True, check=True, env=environment)
-    assert sorted(path.name.rpartition("-")[0] for path in (tmp_path / "astra-sim").iterdir()) == ["entry-points", "methods"]
+    assert sorted(path.name.rpartition("-")[0] for path in (tmp_path / "astra-sim").iterdir()) == ["entry-points"]
 
 
 def test_processes_that_write_at_the_same_time_leave_a_whole_file(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         texts = list(pool.map(lambda _: listed(tmp_path, tmp_path / "cache"), range(6)))
     assert len(set(texts)) == 1
-    assert len({path.name.rpartition("-")[0] for path in (tmp_path / "cache").iterdir()}) == len(list((tmp_path / "cache").iterdir())) == 2
+    assert len({path.name.rpartition("-")[0] for path in (tmp_path / "cache").iterdir()}) == len(list((tmp_path / "cache").iterdir())) == 1
 
 
 def test_a_path_with_an_archive_is_read_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,75 +131,3 @@ def test_a_path_with_an_archive_is_read_every_time(tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(str(archive))
     assert entry_points.entry_points()
     assert not (tmp_path / "cache").exists()
-
-
-# -- Methods that attrs and cattrs write -------------------------------------------------------------------------------
-
-
-def compiled(cache: Path | str, *arguments: str, **variables: str) -> list[str]:
-    """The names that attrs and cattrs give to what is compiled in a run of `astra`, with that cache folder."""
-    code = (
-        "import sys\nnames = []\n"
-        "sys.addaudithook(lambda event, given: names.append(given[1]) if event == 'compile' else None)\n"
-        "from astra_sim.__main__ import main\n"
-        "try:\n    main()\nfinally:\n    print(*(name for name in names if str(name)[1:].startswith(('attrs', 'cattrs'))),"
-        " sep=chr(10), file=sys.stderr)"
-    )
-    environment = os.environ | {"ASTRA_CACHE_DIR": str(cache)} | variables
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
-    return done.stderr.splitlines()
-
-
-EXPERIMENT = "examples/vgg16_dgx2_pod.toml"
-
-
-def of_astra(names: list[str]) -> list[str]:
-    """Those of classes of astra: attrs makes a few of its own before anything can be kept."""
-    return [name for name in names if "astra_sim" in name]
-
-
-def test_methods_are_compiled_once_whatever_the_hashes_of_a_process(tmp_path: Path) -> None:
-    first = of_astra(compiled(tmp_path, EXPERIMENT, PYTHONHASHSEED="1"))
-    assert len(first) > 90
-    assert {name.split()[0] for name in first} == {"<attrs", "<cattrs"}
-    assert of_astra(compiled(tmp_path, EXPERIMENT, PYTHONHASHSEED="2")) == []
-
-
-def test_without_a_cache_folder_methods_are_compiled_in_every_process() -> None:
-    assert of_astra(compiled("", "--help")) != []
-    assert of_astra(compiled("", "--help")) != []
-
-
-def test_a_class_that_has_changed_is_compiled_again(tmp_path: Path) -> None:
-    packages, cache = tmp_path / "packages", tmp_path / "cache"
-    install(packages, "mine")
-    module, plugin = packages / "own_command.py", packages / "module_mine.py"
-    plugin.write_text(PLUGIN.format("mine").replace("m:o", "own_command:command"))
-    text = "import attrs, click\n\n@attrs.frozen\nclass Point:\n    x: int = 3\n\n@click.command()\ndef command():\n    print({})\n"
-    answers = []
-    for printed, field in (("Point()", "x"), ("Point(), hash(Point()) == hash(Point())", "x"), ("Point(), Point()", "y")):
-        module.write_text(text.format(printed).replace("x: int", f"{field}: int"))
-        answers.append(compiled(cache, "mine", PYTHONPATH=str(packages), PYTHONDONTWRITEBYTECODE="1"))
-    assert ["own_command.Point" in " ".join(names) for names in answers] == [True, False, True]
-
-
-def test_a_file_of_methods_that_was_cut_or_is_of_somebody_else_is_written_anew(tmp_path: Path) -> None:
-    compiled(tmp_path, "--help")
-    (file,) = tmp_path.glob("methods-*")
-    whole = file.read_bytes()
-    for content in (b"", whole[:-10], whole[:50] + bytes([whole[50] ^ 1]) + whole[51:]):
-        file.write_bytes(content)
-        assert of_astra(compiled(tmp_path, "--help")) != []
-        assert of_astra(compiled(tmp_path, "--help")) == []
-    if getattr(os, "geteuid", lambda: 1)() == 0:
-        os.chown(file, 12345, -1)
-        assert of_astra(compiled(tmp_path, "--help")) != []
-        assert file.stat().st_uid == 0
-
-
-def test_nothing_is_kept_in_a_process_of_somebody_else(tmp_path: Path) -> None:
-    code = "import sys, attr._make, cattrs.gen, astra_sim\nastra_sim.simulate(sys.argv[1])\n"
-    code += "assert not hasattr(attr._make, 'compile') and not hasattr(cattrs.gen, 'compile')"
-    environment = os.environ | {"ASTRA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code, EXPERIMENT], check=True, cwd=ROOT, env=environment)
-    assert list(tmp_path.glob("methods-*")) == []

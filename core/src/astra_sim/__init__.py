@@ -49,6 +49,7 @@ __all__ = [
 
 PUBLIC_MODULES = (
     "schedule",
+    "schedule_bytes",
     "graph",
     "platform",
     "fabric",
@@ -66,6 +67,7 @@ PUBLIC_MODULES = (
     "units",
     "rows",
     "files",
+    "memo",
     "yaml_text",
     "limits",
     "collective_tables",
@@ -75,6 +77,7 @@ PUBLIC_MODULES = (
     "toml_text",
     "processors",
     "function_table",
+    "engines",
     "testing",
     "testing.contracts",
     "starting",

@@ -1,7 +1,7 @@
 """Files that one process leaves for the next, in the user's folder for caches.
 
 `ASTRA_CACHE_DIR` names another folder; where it is empty, nothing is kept. A folder that cannot be written, and a file that is not as it
-was written, are as if there were none. Files hold bytecode, which is executed: so they are read only where nobody but the user can have
+was written, are as if there were none. Files say which modules are imported: so they are read only where nobody but the user can have
 written them, and folders and files are made for the user alone, whatever the umask is.
 """
 

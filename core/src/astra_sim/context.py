@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,14 @@ import attrs
 from astra_sim._boundary import call, shown
 from astra_sim.compute import Compute
 from astra_sim.errors import AstraError, PluginError, ScheduleError, located
+from astra_sim.fabric import RouteRules
 from astra_sim.graph import Communicate
-from astra_sim.options import can_be_kept
+from astra_sim.memo import cached
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
+from astra_sim.schedule_bytes import check_bytes
 from astra_sim.setup.groups import members_of
-from astra_sim.setup.schedule_bytes import check_bytes
 from astra_sim.setup.specs import component_of
 from astra_sim.units import PS_PER_NS
 
@@ -74,7 +74,7 @@ class Context:
     `run` has the options of the run, `groups` the NPUs of each communicator group by name, in the order of ranks. `tick_ps` is the clock of
     the system in picoseconds; `replay_only` and `node_algorithms` are the system's, too (see `System`), so a system's own factory has
     the defaults of these three. `messages_wait` says whether messages wait for each other on the network, as links and NICs make them do,
-    and `held_bytes` how much of a message its nodes receive before they pass it on (see `EventNetwork`).
+    `held_bytes` how much of a message its nodes receive before they pass it on, and `route_rules` how it routes (see `EventNetwork`).
     """
 
     plugins: Plugins
@@ -90,6 +90,7 @@ class Context:
     _algorithms: dict[str, Algorithm] = attrs.field(factory=dict)
     messages_wait: bool = True
     held_bytes: float = 0.0
+    route_rules: RouteRules = attrs.field(factory=RouteRules)
 
     def scaled_ps(self, nanoseconds: float) -> int:
         """A compute time with the run's compute scale, in picoseconds, cut to the clock of the system."""
@@ -136,12 +137,11 @@ class Context:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError beginning with `where`."""
         if spec not in self._algorithms:
             provider, options = self.component("collective", spec, where)
-            kept = provider.pure and can_be_kept(options)
-            self._algorithms[spec] = _pure_algorithm(provider, options) if kept else _algorithm(provider, options)
+            self._algorithms[spec] = (_pure_algorithm if provider.pure else _algorithm)(provider, options)
         return self._algorithms[spec]
 
 
-@functools.lru_cache(maxsize=64)
+@cached("algorithms", 64)
 def _pure_algorithm(provider: Provider, options: Any) -> Algorithm:
     """An algorithm that is kept from run to run, with its schedules."""
     return _algorithm(provider, options)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import abc
 import ctypes
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from astra_sim._boundary import shown
 from astra_sim._deprecation import deprecated
@@ -58,6 +59,8 @@ class _Statistic(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_double))
 
 
+# Packing checks the range of every number, which the fields of a structure do not: they would wrap around.
+_PACKED, _PACKED_2 = struct.Struct("=Qqiiii"), struct.Struct("=QqQiiii")
 _NAMES = "expected a name of its own in UTF-8"
 _STATE = ctypes.c_void_p
 _NUMBERS = ctypes.POINTER(ctypes.c_uint64)
@@ -169,20 +172,36 @@ class FunctionTable:
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         """See `EventNetwork.inject`."""
-        array: Any
-        if self._version == VERSION_2:
-            rows = ((m.number, m.bytes, m.flow, m.source, m.destination, m.queue, m.traffic_class) for m in messages)
-            array = (_Message2 * len(messages))(*(_Message2(*row) for row in rows))
-        else:
-            array = (_Message * len(messages))(*(_Message(m.number, m.bytes, m.source, m.destination, m.queue, 0) for m in messages))
-        self._check(self._function("inject")(self._table.state, time, array, len(messages)) != 0, "inject")
+        array: Any = (_Message2 if self._version == VERSION_2 else _Message) * len(messages)
+        packed = b"".join(self._packed(*message) for message in messages)
+        self._check(self._call("inject", time, array.from_buffer_copy(packed), len(messages)) != 0, "inject")
+
+    def _packed(
+        self, number: int, source: int, destination: int, size: int, queue: int = -1, flow: int = 0, traffic_class: int = -1
+    ) -> bytes:
+        """A message as the header lays it out. Raises what `failure` makes where a number does not fit."""
+        try:
+            if self._version == VERSION_2:
+                return _PACKED_2.pack(number, size, flow, source, destination, queue, traffic_class)
+            return _PACKED.pack(number, size, source, destination, queue, 0)
+        except struct.error:
+            text = f"message {number} of {size} bytes from NPU {source} to NPU {destination} has a number that is too large"
+            raise self._failure(text) from None
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """Call a function of the table. Raises the Python exception that it has set, such as that of the handler of a signal."""
+        try:
+            return self._function(name)(self._table.state, *arguments)
+        except SystemError as error:
+            # ctypes lets go of the interpreter lock for such a call and does not look for exceptions after it; Python does, and says so.
+            raise (error.__cause__ or error) from None
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """See `EventNetwork.advance`."""
         time, count = ctypes.c_int64(), ctypes.c_size_t()
         told: Any = _DELIVERIES() if self._version == VERSION_2 else _NUMBERS()
         limit = NEVER if until is None else until
-        status = self._function("advance")(self._table.state, limit, ctypes.byref(time), ctypes.byref(told), ctypes.byref(count))
+        status = self._call("advance", limit, ctypes.byref(time), ctypes.byref(told), ctypes.byref(count))
         self._check(status != 0, "advance")
         if count.value and not told:
             raise self._failure(f"advance returned {count.value} messages without their numbers (NULL)")
@@ -238,16 +257,19 @@ class TableNetwork(EventNetwork):
 
     def begin(self) -> int:
         """Make the table of this run. Raises what `failure` makes if it is no table, or one of another version."""
+        self._open()
+        return 0
+
+    def _open(self) -> None:
         self._table = self._capsule = None  # frees the last run first
         self._capsule = self.make_table()
         self._table = FunctionTable(self._capsule, self.failure)
         self._table.require("events")
         self.tells_sent = self._table.tells_sent
-        return 0
 
     def _own(self) -> FunctionTable:
         if self._table is None:
-            self.begin()
+            self._open()
         assert self._table is not None
         return self._table
 
@@ -271,3 +293,57 @@ class TableNetwork(EventNetwork):
     def statistics(self) -> dict[str, object]:
         """The figures of the last run."""
         return dict(self._own().statistics())
+
+
+class Core(Protocol):
+    """The network of one run in a compiled module, as `CompiledNetwork` uses it."""
+
+    def function_table(self) -> object:
+        """A capsule with the function table of this network."""
+
+    def watch(self, tell: Callable[[int], None] | None, /) -> None:
+        """Call `tell` with the time reached (picoseconds) within long calls."""
+
+
+OneCore = TypeVar("OneCore", bound=Core)
+
+
+class CompiledNetwork(TableNetwork, Generic[OneCore]):
+    """A network of a compiled module, which has an object for each run: the core, made by `make_core`.
+
+    Messages go through its function table, whichever engine runs; a subclass reads figures from `core`.
+    """
+
+    _core: OneCore | None = None
+    _is_used: bool = False
+    _tell: Callable[[int], None] | None = None
+
+    @abc.abstractmethod
+    def make_core(self) -> OneCore:
+        """A core for one run. Raises InputError where the network cannot be made."""
+
+    @property
+    def core(self) -> OneCore:
+        """The core of the run that has begun, or of the next one."""
+        if self._core is None:
+            self._core, self._is_used = self.make_core(), False
+            self._core.watch(self._tell)
+        return self._core
+
+    def discard_core(self) -> None:
+        """Free the core: the next run has another one."""
+        self._core = None
+
+    def make_table(self) -> object:
+        """The table of a core that has not been used."""
+        if self._is_used:
+            self.discard_core()
+        table = self.core.function_table()
+        self._is_used = True
+        return table
+
+    def watch(self, tell: Callable[[int], None] | None) -> None:
+        """Call `tell` with the simulated time now and then, also within a long `advance`."""
+        self._tell = tell
+        if self._core is not None:
+            self._core.watch(tell)

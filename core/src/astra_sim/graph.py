@@ -11,11 +11,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import chain, count, repeat
 from operator import attrgetter, lt, sub
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import attrs
 
 from astra_sim._boundary import COUNT, FLAG, FUNCTION, MAX_PICOSECONDS, NOT_NEGATIVE, TEXT, TIME, Expected, each, of_type, shown, whole
+from astra_sim.memo import ObjectCaches
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column, first_like, kinds_of
 from astra_sim.schedule import Collective, Peer
@@ -193,7 +193,9 @@ class NpuProgram:
     """
 
     operations: Sequence[Operation] = attrs.field(validator=_OPERATIONS)
-    npus: Sequence[int] = attrs.field(validator=Expected("numbers of NPUs", lambda npus, program: isinstance(npus, range) or set(map(type, npus)) <= {int}))
+    npus: Sequence[int] = attrs.field(
+        validator=Expected("numbers of NPUs", lambda npus, program: isinstance(npus, range) or set(map(type, npus)) <= {int})
+    )
 
 
 @attrs.frozen(eq=False)
@@ -249,7 +251,7 @@ class ExecutionGraph:
 
     `footprint_bytes` is the memory that an NPU needs for it, where the workload says so. NPUs named in `others` run another program;
     NPU 0 is not among them. With `figures` a workload adds figures of its own to the result. `shared`: the same object is given to several
-    runs, and nobody changes it or its operations, so that what is found out about it holds for all of them (`of_graph`).
+    runs, and nobody changes it or its operations, so that what follows from it holds for all of them (`cached_for`).
     `exposed_first` are parallelisms: where several communicate while an NPU computes nothing, that time counts as exposed by the first of
     them (`report.npu_shares`). `precision` is the type of the elements that its products multiply, where the workload has one.
     `keeps_order` says that all orders in which an NPU does its operations are among what they wait for, as in a trace that was recorded: a
@@ -272,23 +274,15 @@ class ExecutionGraph:
         return [NpuProgram(self.operations, _left(self.others, npus)), *self.others]
 
 
-_of_graphs: WeakKeyDictionary[ExecutionGraph, dict[Hashable, Any]] = WeakKeyDictionary()
-_MOST_FOUND = 12
+_of_graphs: ObjectCaches[Hashable, Any] = ObjectCaches("graphs", 12)
 
 
-def of_graph(graph: ExecutionGraph, what: Hashable, find: Callable[[], T]) -> T:
-    """What `find` finds out about a graph, under the name of it and all else that it depends on; of a shared one it is found out once.
+def cached_for(graph: ExecutionGraph, key: Hashable, compute: Callable[[], T]) -> T:
+    """What `compute` returns, which follows from a graph and the key alone; for a shared graph it is computed once.
 
-    It must not refer to the graph itself, which else would never go.
+    The result must not refer to the graph itself, which else would never go.
     """
-    if not graph.shared:
-        return find()
-    found = _of_graphs.setdefault(graph, {})
-    if what not in found:
-        if len(found) >= _MOST_FOUND:
-            found.clear()
-        found[what] = find()
-    return found[what]  # type: ignore[no-any-return]
+    return _of_graphs.of(graph).value(key, compute) if graph.shared else compute()
 
 
 def _left(others: Sequence[NpuProgram], npus: int) -> Sequence[int]:
@@ -332,7 +326,9 @@ class ProgramBuilder:
 
     def access(self, bytes: int, layer: int, *, write: bool = False, remote: bool = False) -> None:
         """Read or `write` bytes of the NPU's own or of `remote` memory for a layer."""
-        self._control = (self._add(MemoryAccess(self._control, bytes, write, remote, layer, self.iteration)),)
+        self._control = (
+            self._add(MemoryAccess(after=self._control, bytes=bytes, write=write, remote=remote, layer=layer, iteration=self.iteration)),
+        )
 
     def communicate(
         self,
@@ -349,7 +345,16 @@ class ProgramBuilder:
         """Issue a collective; go on at once, or when it has ended if it is `blocking`. For the arguments see `Communicate`."""
         index = self._add(
             Communicate(
-                self._control, collective, bytes, tuple(dimensions), layer, training_pass, self.iteration, update_ps, blocking, urgent
+                after=self._control,
+                collective=collective,
+                bytes=bytes,
+                dimensions=tuple(dimensions),
+                layer=layer,
+                training_pass=training_pass,
+                iteration=self.iteration,
+                update_ps=update_ps,
+                blocking=blocking,
+                urgent=urgent,
             )
         )
         if blocking:
@@ -361,7 +366,14 @@ class ProgramBuilder:
         """Wait for the collectives issued for this pass of the layer. For `until_first` see `Wait`."""
         pending = self._outstanding.pop((layer, training_pass), None)
         if pending:
-            wait = Wait(self._control, tuple(pending), layer, training_pass, self.iteration, until_first)
+            wait = Wait(
+                after=self._control,
+                pending=tuple(pending),
+                layer=layer,
+                training_pass=training_pass,
+                iteration=self.iteration,
+                until_first=until_first,
+            )
             self._control = (self._add(wait),)
 
     def build(self, dimensions: Sequence[LogicalDimension], layers: Sequence[str], footprint_bytes: int | None = None) -> ExecutionGraph:
@@ -413,7 +425,7 @@ def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
     """Raise ValueError where an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
-    of_graph(graph, ("checked", npus), lambda: _check_graph(graph, npus))
+    cached_for(graph, ("checked", npus), lambda: _check_graph(graph, npus))
 
 
 def _check_graph(graph: ExecutionGraph, npus: int) -> None:

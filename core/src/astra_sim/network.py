@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from astra_sim._boundary import (
     FIGURES,
     FLAG,
+    MAX_PICOSECONDS,
     NOT_NEGATIVE,
     TEXT,
     TEXTS,
@@ -24,8 +25,10 @@ from astra_sim._boundary import (
     each,
     of_type,
     picoseconds,
+    shown,
 )
 from astra_sim.errors import AstraError, InputError, PluginError
+from astra_sim.fabric import RouteRules
 from astra_sim.limits import MAX_EVENT_NPUS
 from astra_sim.platform import GroupShape, Platform, Route
 from astra_sim.schedule import Collective
@@ -76,13 +79,22 @@ class DelayParts(NamedTuple):
 
 
 class LinkLoad(NamedTuple):
-    """What a link has carried in a run: its dimension, the names of its ends, bytes, and the share of time in which it was busy."""
+    """What a link has carried in a run: its dimension, the names of its ends (`Fabric.link_ends`), bytes, and its utilisation.
+
+    `utilisation` is the share of time in which it was busy. The rest is None where the network does not know it: `transfers` are the
+    messages or packets that it carried, `most_waiting` the largest number of messages that waited for it or shared it at a time, and the
+    queue before it is that of a node, the most bytes and the mean.
+    """
 
     dimension: int
     source: str
     target: str
     bytes: int
     utilisation: float
+    transfers: int | None = None
+    most_waiting: int | None = None
+    highest_queue_bytes: int | None = None
+    mean_queue_bytes: float | None = None
 
 
 class RouteColumns(NamedTuple):
@@ -107,8 +119,8 @@ def _is_route(route: Any, network: Any) -> bool:
 
 
 def _is_load(load: Any, network: Any) -> bool:
-    dimension, source, target, size, share = load
-    numbers = NOT_NEGATIVE.holds(size, network) and NOT_NEGATIVE.holds(share, network)
+    dimension, source, target, size, share, *known = load
+    numbers = all(NOT_NEGATIVE.holds(number, network) for number in (size, share, *known) if number is not None)
     return type(dimension) is int and isinstance(source, str) and isinstance(target, str) and numbers
 
 
@@ -273,10 +285,16 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
     A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the
     one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. `held_bytes`: how
-    much of a message a node receives before it passes it on (infinity: all of it), by which system layers foretell times.
+    much of a message a node receives before it passes it on (infinity: all of it), and `route_rules` how it routes: by these system layers
+    foretell times.
     """
 
-    _attributes: ClassVar = {**_OnPlatform._attributes, "tells_sent": FLAG, "held_bytes": _BYTES_OR_ALL}
+    _attributes: ClassVar = {
+        **_OnPlatform._attributes,
+        "tells_sent": FLAG,
+        "held_bytes": _BYTES_OR_ALL,
+        "route_rules": of_type("RouteRules", RouteRules),
+    }
     _answers: ClassVar = {
         **_OnPlatform._answers,
         "failure": of_type("an AstraError", AstraError),
@@ -288,6 +306,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
     tells_sent: bool = False
     held_bytes: float = 0.0
+    route_rules: RouteRules = RouteRules()
     symmetry: bool = True
     """Whether the run that begins may simulate once what is the same: set by the kernel. Without, every part is simulated by itself."""
 
@@ -360,8 +379,46 @@ class EventNetwork(_OnPlatform, abc.ABC):
         return ()
 
     def reports(self) -> dict[str, str]:
-        """Files for the reports of a run, by name."""
+        """Further files for the reports of a run, by name. The kernel writes `links.csv` of `links`."""
         return {}
 
 
 Network = RouteDelayNetwork | EventNetwork
+
+
+# -- Asking an event network -------------------------------------------------------------------------------------------
+
+
+def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None:
+    """Hand messages to a network."""
+    call(f"network {type(network).__name__}: inject", network.inject, now, messages)
+
+
+def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int], Sequence[int]] | None:
+    """Take the next delivery from a network, not before `since`: time, numbers that have arrived, and those whose senders know that.
+
+    Raises PluginError for any other answer, `not_under_way` for a message that the network does not have.
+    """
+    what = f"network {type(network).__name__}"
+    delivery = call(f"{what}: advance", network.advance, until)
+    if delivery is None:
+        return None
+    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
+        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
+    time, numbers = delivery
+    if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
+        right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
+        raise PluginError(f"{what}: advance returned the time {shown(time)}; {right}")
+    sent = call(f"{what}: take_sent", network.take_sent) if network.tells_sent else ()
+    if not numbers and not sent:
+        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
+    for number in (*numbers, *sent):
+        if type(number) is not int:
+            raise not_under_way(network, number)
+    return time, numbers, sent
+
+
+def not_under_way(network: object, number: object) -> PluginError:
+    """The error where a network delivers what it does not have."""
+    why = "which is not under way: it was never sent, or has arrived before"
+    return PluginError(f"network {type(network).__name__}: message {shown(number)} was delivered, {why}")

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import attrs
 
-from astra_sim._kept_code import cover
 from astra_sim.errors import InputError, in_figures, suggestion
+from astra_sim.memo import Cache, is_hashable
 
 REQUIRED = attrs.NOTHING
 _Number = typing.TypeVar("_Number", int, float)
@@ -184,7 +184,6 @@ def _figure(value: _Number) -> _Number:
 def _converter() -> Any:
     import cattrs
 
-    cover("cattrs.gen")
     made = cattrs.Converter()
     made.register_structure_hook(bool, lambda value, _: _boolean(value))
     made.register_structure_hook(str, lambda value, _: _text(value))
@@ -332,81 +331,45 @@ def _table_hook(kind: type) -> Any:
 def _table(value: Any, kind: type, made: Any) -> Any:
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a table")
-    return _structured.get(value, kind)
-
-
-def can_be_kept(value: Any) -> bool:
-    """Whether what follows from a value may be kept for other runs, and found by an equal one: it can be hashed, so nobody changes it."""
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
+    return _shared_options(value, kind)
 
 
 _WITHOUT_REFERENCES = 2
 """The version of `marshal` in which equal content is equal bytes, however often a part of it is referred to."""
+_LONGEST_CONTENT = 4096
+
+_structured: Cache[tuple[type, bytes], Any] = Cache("options", 4096)
+"""Options by their class and the content of their table; of options that can be hashed alone, which nobody can change."""
+_unhashable: set[type] = set()
+"""Classes of options that cannot be hashed, so that no content is looked up for them."""
 
 
-class _Structured:
-    """Options that were structured before, by their class and the content of their table, for all runs of a process.
+def _shared_options(table: Mapping[str, Any], kind: type) -> Any:
+    """The options in a table, which is structured unless one like it was. Raises what cattrs raises."""
+    key = None if kind in _unhashable else _content_key(table, kind)
+    found = None if key is None else _structured.get(key)
+    if found is None:
+        found = _table_hook(kind)(table, kind)
+        if key is not None:
+            if is_hashable(found):
+                _structured.add(key, found)
+            else:
+                _unhashable.add(kind)
+    return found
 
-    Only what nobody can change is kept: options that can be hashed.
-    """
 
-    _MOST, _LONGEST = 4096, 4096
+def _content_key(table: Mapping[str, Any], kind: type) -> tuple[type, bytes] | None:
+    """A key that tells 1, 1.0 and True apart, as structuring does; None for what has no content or a long one."""
+    try:
+        content = marshal.dumps(typing.cast(Any, table), _WITHOUT_REFERENCES)
+    except ValueError:  # not all of it is what a file holds
+        import pickle
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[type, bytes], Any] = {}
-        self._kept: set[int] = set()
-        self._can_change: set[type] = set()
-
-    def get(self, table: Mapping[str, Any], kind: type) -> Any:
-        """The options in a table, which is structured unless one like it was. Raises what cattrs raises."""
-        key = self._key(table, kind)
-        found = self._known.get(key) if key is not None else None
-        if found is None:
-            found = _table_hook(kind)(table, kind)
-            if key is not None:
-                self._keep(key, found)
-        return found
-
-    def _key(self, table: Mapping[str, Any], kind: type) -> tuple[type, bytes] | None:
-        """Tells 1, 1.0 and True apart, as structuring does. None for what cannot be kept."""
-        if kind in self._can_change:
-            return None
         try:
-            content = marshal.dumps(typing.cast(Any, table), _WITHOUT_REFERENCES)
-        except ValueError:  # not all of it is what a file holds
-            import pickle
-
-            try:
-                content = pickle.dumps(table, pickle.HIGHEST_PROTOCOL)
-            except Exception:  # an object of somebody's
-                return None
-        return (kind, content) if len(content) <= self._LONGEST else None
-
-    def _keep(self, key: tuple[type, bytes], options: Any) -> None:
-        if not can_be_kept(options):
-            self._can_change.add(key[0])
-            return
-        if len(self._known) >= self._MOST:
-            self._known.clear()
-            self._kept.clear()
-        self._known[key] = options
-        self._kept.add(id(options))
-
-    def holds(self, options: Any) -> bool:
-        """Whether these options are kept, as this very object."""
-        return id(options) in self._kept
-
-
-_structured = _Structured()
-
-
-def is_shared(options: Any) -> bool:
-    """Whether options are an object that other runs with equal ones have, too, and that nobody can change."""
-    return _structured.holds(options)
+            content = pickle.dumps(table, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # an object of somebody's
+            return None
+    return (kind, content) if len(content) <= _LONGEST_CONTENT else None
 
 
 def missing_keys(cls: Any, table: Any, prefix: str = "") -> list[str]:
@@ -427,7 +390,10 @@ def missing_keys(cls: Any, table: Any, prefix: str = "") -> list[str]:
 
 
 def _explain(error: BaseException, where: str) -> str:
-    """The first error, with the path of keys that leads to it."""
+    """The first error, with the path of keys that leads to it.
+
+    A key in `removed_options` of a class, a table of what to use instead, had a meaning in an earlier version.
+    """
     from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
     absent: list[str] = []
@@ -445,6 +411,9 @@ def _explain(error: BaseException, where: str) -> str:
     if isinstance(error, ForbiddenExtraKeysError):
         known = [field.name for field in attrs.fields(error.cl)]
         key = min(error.extra_fields)
+        instead = getattr(error.cl, "removed_options", {}).get(key)
+        if instead is not None:
+            return f"{where}: the option {key} is gone: {instead}"
         return f"{where}: unknown key {key!r}; {suggestion(key, known)}"
     if isinstance(error, KeyError):
         several = f"{', '.join(absent[:-1])} and {absent[-1]} are" if len(absent) > 1 else f"{error.args[0]} is"

@@ -361,7 +361,7 @@ _PLAIN = frozenset((int, float, str, bool, type(None), list, dict, set, tuple))
 """Types of which another object may hold the same."""
 
 
-@functools.lru_cache(maxsize=256)
+@functools.cache
 def _fields(cls: Any) -> tuple[str, ...] | None:
     return tuple(field.name for field in attrs.fields(cls) if not field.name.startswith("_")) if attrs.has(cls) else None
 

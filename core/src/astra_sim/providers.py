@@ -6,7 +6,6 @@ A plugin that uses what others offer asks them through `call`, and `Lazily` name
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from astra_sim._boundary import FLAG, TEXT, Lazily, call, checked, each, in_words, whole
+from astra_sim._boundary import FLAG, TEXT, Lazily, call, checked, describe_exception, each, whole
 from astra_sim.errors import InputError, PluginError, located, suggestion
 from astra_sim.fabric.topology import completed
-from astra_sim.options import can_be_kept, structure
+from astra_sim.memo import cached
+from astra_sim.options import structure
 
 if TYPE_CHECKING:
     import importlib.metadata
@@ -32,6 +32,7 @@ __all__ = [
     "Reference",
     "SchedulerProvider",
     "call",
+    "describe_exception",
     "load",
     "named_function",
     "options_of",
@@ -85,7 +86,7 @@ class Provider:
 
     def made(self, options: Any, *context: Any) -> Any:
         """What `create` makes; of a pure factory perhaps the same object as for another run with equal options and context."""
-        return _made(self, options, *context) if self.pure and can_be_kept((options, context)) else self.create(options, *context)
+        return _made(self, options, *context) if self.pure else self.create(options, *context)
 
     def load_options(self) -> type | None:
         """The options class, or None. Raises PluginError where it cannot be imported."""
@@ -112,7 +113,7 @@ class Provider:
         return list(given)
 
 
-@functools.lru_cache(maxsize=256)
+@cached("components", 256)
 def _made(provider: Provider, options: Any, *context: Any) -> Any:
     return provider.create(options, *context)
 
@@ -199,7 +200,7 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise PluginError(f"{what} cannot be loaded from {reference}: {in_words(error)}") from error
+            raise PluginError(f"{what} cannot be loaded from {reference}: {describe_exception(error)}") from error
     if not callable(found):
         raise PluginError(f"{what} is {found!r}, which cannot be called")
     return found  # type: ignore[no-any-return]

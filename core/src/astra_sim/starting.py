@@ -12,15 +12,9 @@ _OBJECTS_BEFORE_A_SEARCH = 100_000
 
 @contextlib.contextmanager
 def started_quickly() -> Iterator[None]:
-    """Run a program, whose modules are imported in the block: what attrs compiles is kept for the next one, and garbage sought rarely."""
+    """Run a program, whose modules are imported in the block: garbage is sought rarely."""
     gc.set_threshold(_OBJECTS_BEFORE_A_SEARCH)
-    from astra_sim._kept_code import keep
-
-    kept = keep()
-    try:
-        yield
-    finally:
-        kept.save()
+    yield
 
 
 def end_quickly() -> None:

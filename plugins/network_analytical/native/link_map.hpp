@@ -1,7 +1,10 @@
 // The directed links of a platform: astra_sim_network_analytical.link_map, in C++.
 #pragma once
 
+#include <astra_sim/fabric/destination_routes.hpp>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace astra::analytical {
@@ -15,7 +18,7 @@ struct DimensionLinks {
   std::int32_t links;
   std::vector<double> bandwidth, latency_ns;  // of every link, or a single one for all
   double nic_latency_ns, router_latency_ns;
-  std::vector<std::int32_t> next_links, targets;  // where the shape is a table
+  std::unique_ptr<fabric::DestinationRoutes> routes;  // where the shape is a table
 
   std::int32_t next_link(std::int32_t node, std::int32_t destination) const {
     switch (shape) {
@@ -28,7 +31,7 @@ struct DimensionLinks {
       case Shape::switched:
         return node < size ? node : size + destination;
       default:
-        return next_links[static_cast<std::size_t>(node) * static_cast<std::size_t>(size) + static_cast<std::size_t>(destination)];
+        return routes->next_link(node, destination);
     }
   }
 
@@ -42,12 +45,12 @@ struct DimensionLinks {
       case Shape::switched:
         return link < size ? size : link - size;
       default:
-        return targets[static_cast<std::size_t>(link)];
+        return routes->target(link);
     }
   }
 
-  double bandwidth_of(std::int32_t link) const { return bandwidth[bandwidth.size() > 1 ? static_cast<std::size_t>(link) : 0]; }
-  double latency_of(std::int32_t link) const { return latency_ns[latency_ns.size() > 1 ? static_cast<std::size_t>(link) : 0]; }
+  double bandwidth_of(std::int32_t link) const { return bandwidth[bandwidth.size() > 1 ? index(link) : 0]; }
+  double latency_of(std::int32_t link) const { return latency_ns[latency_ns.size() > 1 ? index(link) : 0]; }
 };
 
 // All links of a platform, numbered: dimension by dimension, group by group.

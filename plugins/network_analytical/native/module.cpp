@@ -1,13 +1,15 @@
 // The Python module astra_sim_network_analytical._core: the analytical networks as network function tables.
 #include <astra_sim/network.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <functional>
+#include <algorithm>
+#include <astra_sim/radix_queue.hpp>
 #include <memory>
-#include <queue>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -23,6 +25,7 @@ using astra::analytical::Formula;
 using astra::analytical::LinkMap;
 using astra::analytical::Rounding;
 using astra::analytical::Shape;
+using astra::fabric::DestinationRoutes;
 
 namespace {
 
@@ -42,8 +45,8 @@ struct Network {
       return static_cast<Network*>(self)->advance(until, time, numbers, count);
     };
     table.next_event = [](void* self) {
-      const auto& heap = static_cast<Network*>(self)->under_way;
-      return heap.empty() ? ASTRA_NEVER : heap.top().first;
+      auto& queue = static_cast<Network*>(self)->under_way;
+      return queue.empty() ? ASTRA_NEVER : queue.next_time();
     };
     table.error = [](void*) { return "a message has no delay that can be simulated"; };
   }
@@ -52,29 +55,30 @@ struct Network {
     for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t delay = formula.delay(messages[i].source, messages[i].destination, messages[i].bytes);
       if (delay < 0 || delay > ASTRA_NEVER - 1 - time) return -1;
-      under_way.emplace(time + delay, messages[i].number);
+      under_way.push(time + delay, messages[i].number);
     }
     return 0;
   }
 
   int advance(std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
     arrived.clear();
-    if (!under_way.empty() && under_way.top().first <= until) {
-      *time = under_way.top().first;
-      while (!under_way.empty() && under_way.top().first == *time) {
-        arrived.push_back(under_way.top().second);
-        under_way.pop();
-      }
+    if (!under_way.empty() && under_way.next_time() <= until) {
+      *time = under_way.next_time();
+      under_way.take([this](const Arrival& arrival) { arrived.push_back(arrival.number); });
+      if (!std::is_sorted(arrived.begin(), arrived.end())) std::sort(arrived.begin(), arrived.end());
     }
     *numbers = arrived.data();
     *count = arrived.size();
     return 0;
   }
 
-  using Arrival = std::pair<std::int64_t, std::uint64_t>;
+  struct Arrival {
+    std::int64_t time;
+    std::uint64_t number;
+  };
 
   Formula formula;
-  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> under_way;
+  astra::RadixQueue<Arrival> under_way;
   std::vector<std::uint64_t> arrived;
   astra_network table{};
 };
@@ -129,19 +133,32 @@ struct FifoNetwork {
   astra_network_v2 table{};
 };
 
-using Numbers = std::vector<std::int32_t>;
-using Links =
-    std::tuple<int, std::int32_t, std::int32_t, std::vector<double>, std::vector<double>, double, double, Numbers, Numbers, Numbers>;
+// A graph that lists its links: nodes, source, target and cost of links, numbers of destinations, and links that are named.
+using Numbers = std::vector<int>;
+using Graph = std::tuple<int, std::vector<std::tuple<int, int, int>>, Numbers, std::vector<Numbers>>;
+using Links = std::tuple<int, std::int32_t, std::int32_t, std::vector<double>, std::vector<double>, double, double, std::optional<Graph>>;
+
+std::unique_ptr<DestinationRoutes> routes_of(std::int32_t size, const Graph& graph) {
+  const auto& [nodes, ends, numbers, named] = graph;
+  std::vector<astra::fabric::Link> links;
+  for (const auto& [source, target, cost] : ends) {
+    if (std::min(source, target) < 0 || std::max(source, target) >= nodes || cost < 1)
+      throw std::invalid_argument("links that do not fit a dimension");
+    links.push_back({source, target, cost});
+  }
+  return std::make_unique<DestinationRoutes>(nodes, size, links, numbers, named);
+}
 
 nb::capsule fifo_table(const std::vector<Links>& rows, int rounding, bool cut_through) {
   std::vector<DimensionLinks> dimensions;
   std::int64_t npus = 1;
-  for (const auto& [shape, size, links, bandwidth, latency, nic, router, next_links, sources, targets] : rows) {
-    if (size < 1 || shape < 0 || shape > 3 || bandwidth.empty() || latency.empty())
+  for (const auto& [shape, size, links, bandwidth, latency, nic, router, graph] : rows) {
+    if (size < 1 || shape < 0 || shape > 3 || bandwidth.empty() || latency.empty() || graph.has_value() != (shape == 3))
       throw std::invalid_argument("links that do not fit a dimension");
     npus *= size;
     if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
-    dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, next_links, targets});
+    auto routes = graph ? routes_of(size, *graph) : nullptr;
+    dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, std::move(routes)});
   }
   auto network = std::make_unique<FifoNetwork>(Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through));
   return capsule_of<astra_network_v2>(std::move(network), ASTRA_NETWORK_CAPSULE_V2);

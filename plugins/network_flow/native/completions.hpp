@@ -1,12 +1,13 @@
 // When flows end, the next one first: a heap in which each flow has one place that can change.
+//
+// It is no `RadixQueue`, as what is to come there never changes: a flow that comes or goes gives others another rate, and so another end.
 #pragma once
 
 #include <algorithm>
+#include <astra_sim/index.hpp>
 #include <cstdint>
 #include <utility>
 #include <vector>
-
-#include "index.hpp"
 
 namespace astra::flow {
 

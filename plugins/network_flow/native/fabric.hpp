@@ -4,10 +4,9 @@
 // one is described, links and nodes of the others are numbered after it. The numbers are those of `Fabric` in `astra_sim.fabric`.
 #pragma once
 
+#include <astra_sim/index.hpp>
 #include <cstdint>
 #include <vector>
-
-#include "index.hpp"
 
 namespace astra::flow {
 

@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "index.hpp"
 #include "network.hpp"
 #include "sharing.hpp"
 
@@ -24,6 +23,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 using namespace astra;
 using namespace astra::flow;
+using astra::fabric::HostForwarding;
 
 namespace {
 
@@ -87,8 +87,9 @@ Rules rules_of(const nb::dict& table) {
                                                     {"split", Routing::split},
                                                     {"valiant", Routing::valiant},
                                                     {"ugal", Routing::ugal}});
-  rules.npus_forward = choice<Forwarding>(
-      word("npus_forward"), {{"if_needed", Forwarding::if_needed}, {"always", Forwarding::always}, {"never", Forwarding::never}});
+  rules.npus_forward = choice<HostForwarding>(
+      word("npus_forward"),
+      {{"if_needed", HostForwarding::if_needed}, {"always", HostForwarding::always}, {"never", HostForwarding::never}});
   rules.by_round_trip = choice<bool>(word("fairness"), {{"equal", false}, {"rtt", true}});
   number("seed", rules.seed);
   number("bandwidth_factor", rules.bandwidth_factor);

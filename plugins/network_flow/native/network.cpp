@@ -85,13 +85,8 @@ void Network::inject(std::int64_t at_time, std::uint64_t number, int source, int
   }
   const bool around = goes_around(source, destination);
   const double latency = rules_.latency_factor * routes_.path(source, destination, around).latency_ns * kPsPerNs;
-  const Sent sent{later(at_time, std::nearbyint(latency), "a latency"), order_++, number, bytes, source, destination, around};
-  if (bytes > 0) load(sent.source, sent.destination, around, 1);
-  if (in_order_.empty() || sent.time >= in_order_.back().time) {
-    in_order_.push_back(sent);
-  } else {
-    sent_.push(sent);
-  }
+  sent_.push(later(at_time, std::nearbyint(latency), "a latency"), number, bytes, source, destination, around);
+  if (bytes > 0) load(source, destination, around, 1);
 }
 
 bool Network::goes_around(int source, int destination) {
@@ -115,10 +110,6 @@ void Network::load(int source, int destination, bool around, int sign) {
   for (const Use& use : routes_.path(source, destination, around).uses) at(loads_, use.link) += sign * use.share;
 }
 
-bool Network::next_is_in_order() const { return sent_.empty() || (!in_order_.empty() && sent_.top() > in_order_.front()); }
-
-void Network::take_next() { next_is_in_order() ? in_order_.pop_front() : sent_.pop(); }
-
 bool Network::advance(std::int64_t until) {
   arrived.clear();
   while (delivered_.empty()) {
@@ -140,9 +131,9 @@ std::int64_t Network::next_event() {
   return next_time();
 }
 
-std::int64_t Network::next_time() const {
-  if (completions_.empty() && none_sent()) return ASTRA_NEVER;
-  const std::int64_t begin = none_sent() ? ASTRA_NEVER : next_sent().time;
+std::int64_t Network::next_time() {
+  if (completions_.empty() && sent_.empty()) return ASTRA_NEVER;
+  const std::int64_t begin = sent_.empty() ? ASTRA_NEVER : sent_.next_time();
   const std::int64_t end = completions_.empty() ? ASTRA_NEVER : completions_.time();
   return std::min({begin, end, due_});
 }
@@ -153,10 +144,7 @@ bool Network::step(std::int64_t until) {
   if (next == ASTRA_NEVER || next > until) return false;
   now_ = next;
   while (!completions_.empty() && completions_.time() == now_) end(completions_.flow());
-  while (!none_sent() && next_sent().time == now_) {
-    begin(next_sent());
-    take_next();
-  }
+  if (!sent_.empty() && sent_.next_time() == now_) sent_.take([this](const Sent& sent) { begin(sent); });
   return true;
 }
 

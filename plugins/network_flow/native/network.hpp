@@ -1,12 +1,11 @@
 // Messages as flows: a message waits for the latency of its route, and then takes its share of every link until all of it has arrived.
 #pragma once
 
+#include <astra_sim/radix_queue.hpp>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <queue>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,14 +51,11 @@ class Network {
 
  private:
   struct Sent {
-    std::int64_t time = 0;   // when the latency is over
-    std::int64_t order = 0;  // of being sent
+    std::int64_t time = 0;  // when the latency is over
     std::uint64_t number = 0;
     std::int64_t bytes = 0;
     int source = 0, destination = 0;
-    bool around = false;  // not on a shortest way
-
-    bool operator>(const Sent& other) const { return std::tie(time, order) > std::tie(other.time, other.order); }
+    bool around = false;  // not on a path of least cost
   };
 
   // A message on its links. What was left of it at a time, since when its rate has not changed.
@@ -73,15 +69,10 @@ class Network {
     bool around = false;
   };
 
-  // The message whose latency is over next; there is one. It leaves with `take_next`.
-  const Sent& next_sent() const { return next_is_in_order() ? in_order_.front() : sent_.top(); }
-  bool next_is_in_order() const;
-  void take_next();
-  bool none_sent() const { return in_order_.empty() && sent_.empty(); }
   // Lets happen what comes next, if that is not after `until`. Returns whether it is.
   bool step(std::int64_t until);
   void settle();
-  std::int64_t next_time() const;
+  std::int64_t next_time();
   // Whether a message goes around. With ugal where less is in the way there than on the shortest: the messages of its fullest link, in
   // bandwidths of it, times its links. Around a message takes many ways, so there the mean of the links counts.
   bool goes_around(int source, int destination);
@@ -100,11 +91,8 @@ class Network {
   int scale_;                // rates are counted in 2^-scale bytes per nanosecond
   double shortest_trip_ns_;  // whose weight is the highest
   Sharing sharing_;
-  bool weighted_;  // whether flows, or the links of a flow, may have different weights
-  // Messages whose latency is not over: those that were sent in the order in which it is over, as all are where routes have the same
-  // latency, and the others.
-  std::deque<Sent> in_order_;
-  std::priority_queue<Sent, std::vector<Sent>, std::greater<>> sent_;
+  bool weighted_;            // whether flows, or the links of a flow, may have different weights
+  RadixQueue<Sent> sent_;    // whose latency is not over
   std::vector<Flow> flows_;  // by the numbers that `sharing_` gives
   Completions completions_;
   std::deque<std::pair<std::int64_t, std::uint64_t>> delivered_;  // and not told yet
@@ -114,7 +102,6 @@ class Network {
   std::function<void()> look_;
   std::int64_t now_ = 0;
   std::int64_t due_ = 0;  // when rates are to be computed anew; ASTRA_NEVER: they hold
-  std::int64_t order_ = 0;
   std::int64_t flows_begun_ = 0;
   std::int64_t shared_ = 0;
 };

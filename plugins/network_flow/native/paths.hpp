@@ -1,11 +1,9 @@
-// Ways of least cost within one group of a dimension.
+// The paths of a message within one group of a dimension: those of the fabric, with their latency, and ways around.
 #pragma once
 
-#include <astra_sim/shortest_ways.hpp>
-#include <astra_sim/turns.hpp>
+#include <astra_sim/fabric/routes.hpp>
+#include <astra_sim/fabric/ties.hpp>
 #include <cstdint>
-#include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "fabric.hpp"
@@ -13,14 +11,14 @@
 
 namespace astra::flow {
 
-// A link of a way, and which part of the message crosses it.
+// A link of a path, and which part of the message crosses it.
 struct Crossing {
   int link = 0;
   double share = 1;
 };
 
-// A way from a position to another: latencies of links and switches (of several ways the longest), and the links.
-struct Way {
+// A path from a position to another, or several: latencies of links and switches (of several paths the longest), and the links.
+struct GroupPath {
   double latency_ns = 0;
   std::vector<Crossing> crossings;
 };
@@ -28,49 +26,30 @@ struct Way {
 class Paths {
  public:
   Paths(const Group& group, const Rules& rules);
+  Paths(const Paths&) = delete;  // its parts refer to each other
 
-  // The way of a message between two different positions, by the routing. `source` and `destination` are the NPUs at the ends of its whole
-  // route, by which messages of different pairs take different ones of several ways. Returns whether there is a way.
+  // The path of a message between two different positions, by the routing. `source` and `destination` are the NPUs at the ends of its whole
+  // route, by which messages of different pairs take different ones of several paths. Returns whether there is one.
   // `around`: equal parts through every other switch next to NPUs, where there are any; else as the routing says.
-  bool find(int from, int to, int source, int destination, bool around, Way& way);
+  bool find(int from, int to, int source, int destination, bool around, GroupPath& path);
 
  private:
-  using Distances = std::vector<int>;
-
-  // Distances to a position, at least from `from` on inwards. Nodes that have none, or lie further away, have kNoWay.
-  const Distances& distances(int from, int to, bool through_npus);
-  // Where routes are named: of each node the most links that a message crosses to a position.
-  void measure_named(int to, Distances& distance) const;
-  // Whether messages to a node pass through NPUs, and their distances; none where there is no way from `from`.
-  const Distances* reach(int from, int to, bool& through_npus);
-  bool detour(int from, int to, Way& way);
-  void search(int from, int to, bool through_npus, Distances& distance);
-  void walk(int from, int to, const Distances& distance, bool through_npus, int source, int destination, Way& way) const;
-  void spread(int from, int to, const Distances& distance, bool through_npus, Way& way) const;
-  // The links that lead from a node to nodes that are nearer to a position, and that may pass the message on.
-  void nearer(int node, int to, const Distances& distance, bool through_npus, std::vector<int>& links) const;
-  // Which of several links, in the order of their targets, a message to a position takes by its turn.
-  std::size_t in_turn(int node, int to, std::vector<int>& links) const;
-  // Which of several links leads to the next target upwards: on a ring both directions may be as short.
-  std::size_t upwards(int node, std::vector<int>& links) const;
+  void list_middles();
+  bool is_beside(int position, int node) const;
+  bool detour(int from, int to, GroupPath& path);
+  void walk(const fabric::Row& row, int from, int source, int destination, GroupPath& path) const;
+  void spread(const fabric::Row& row, int from, GroupPath& path) const;
   // The latency of a link, and of the switch that it leads to.
   double latency_over(int link) const;
 
-  static constexpr int kNoWay = ShortestWays::kNoWay;
-
   const Group& group_;
   Routing routing_;
-  Forwarding npus_forward_;
   std::uint64_t seed_;
-  std::optional<astra::Turns> turns_;
-  std::vector<std::vector<int>> leaving_, entering_;  // links of each node
-  std::unordered_map<std::int64_t, Distances> known_;
+  fabric::Graph graph_;
+  fabric::Routes routes_;
+  fabric::TieByDestination by_destination_;
   std::vector<int> middles_;              // switches next to NPUs, or NPUs where there are none
   std::vector<std::vector<int>> beside_;  // of each position, those of them that it is or is next to
-  std::size_t held_ = 0;                  // distances that are known
-  ShortestWays ways_;
-  Distances scratch_;
-  std::vector<int> reached_;  // the nodes that the last search has reached
 };
 
 }  // namespace astra::flow

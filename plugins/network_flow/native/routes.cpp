@@ -27,7 +27,7 @@ void merge(std::vector<Use>& uses) {
 }  // namespace
 
 Routes::Routes(const Fabric& fabric, const Rules& rules)
-    : fabric_(fabric), ack_share_(rules.ack_share), switches_only_(rules.npus_forward == Forwarding::never) {
+    : fabric_(fabric), ack_share_(rules.ack_share), switches_only_(rules.npus_forward == fabric::HostForwarding::never) {
   for (int dimension = 0; dimension < fabric.dimensions(); ++dimension) paths_.emplace_back(fabric.group(dimension), rules);
 }
 
@@ -60,15 +60,15 @@ Path Routes::trace(int source, int destination, bool around) {
     const int from = fabric_.position(npu, dimension), to = fabric_.position(destination, dimension);
     if (from == to) continue;
     const Group& group = fabric_.group(dimension);
-    Way way;
-    if (!at(paths_, dimension).find(from, to, source, destination, around, way)) {
+    GroupPath own;
+    if (!at(paths_, dimension).find(from, to, source, destination, around, own)) {
       throw RouteError("there is no route from NPU " + std::to_string(source) + " to NPU " + std::to_string(destination) +
                        ": in dimension " + std::to_string(dimension) + " no links lead from position " + std::to_string(from) +
                        " to position " + std::to_string(to) + (switches_only_ ? " over switches alone (npus_forward=never)" : ""));
     }
     const int first = fabric_.first_link(npu, dimension);
-    path.latency_ns += way.latency_ns + 2 * group.nic_latency_ns;
-    for (const Crossing& crossing : way.crossings) {
+    path.latency_ns += own.latency_ns + 2 * group.nic_latency_ns;
+    for (const Crossing& crossing : own.crossings) {
       path.ns_per_byte += crossing.share / at(group.links, crossing.link).bandwidth;
       path.uses.push_back({first + crossing.link, crossing.share});
     }

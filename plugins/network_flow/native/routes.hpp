@@ -1,7 +1,8 @@
-// Routes of messages: the dimensions in which source and destination differ, in ascending order, and in each a shortest way.
+// Routes of messages: the dimensions in which source and destination differ, in ascending order, and in each a path of the fabric.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -46,7 +47,7 @@ class Routes {
   const Fabric& fabric_;
   double ack_share_;
   bool switches_only_;
-  std::vector<Paths> paths_;  // of each dimension
+  std::deque<Paths> paths_;  // of each dimension; they stay where they are
   std::unordered_map<std::int64_t, Path> known_;
   std::size_t held_ = 0;  // links of known routes
 };

@@ -1,6 +1,7 @@
 // The rules of a network: its options.
 #pragma once
 
+#include <astra_sim/fabric/routes.hpp>
 #include <cstdint>
 
 namespace astra::flow {
@@ -9,12 +10,9 @@ namespace astra::flow {
 // to NPUs (Valiant and Brebner, STOC 1981); with ugal it does that or goes as with split (Singh, Stanford 2005).
 enum class Routing { hash, destination, first, split, valiant, ugal };
 
-// Whether messages may pass through NPUs on their way.
-enum class Forwarding { if_needed, always, never };
-
 struct Rules {
   Routing routing = Routing::hash;
-  Forwarding npus_forward = Forwarding::if_needed;
+  fabric::HostForwarding npus_forward = fabric::HostForwarding::if_needed;
   std::uint64_t seed = 0;
   double bandwidth_factor = 1;
   double latency_factor = 1;

@@ -9,15 +9,17 @@
 // others only those count that are joined to it by links which they share.
 #pragma once
 
+#include <astra_sim/index.hpp>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "index.hpp"
-
 namespace astra::flow {
+
+// Exact sums and products of shares of links.
+__extension__ using Wide = __int128;
 
 // A link that a flow uses: its weight there, how much of the link it has, and its place among the shares of the link.
 struct Share {

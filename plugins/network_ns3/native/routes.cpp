@@ -6,67 +6,42 @@
 namespace astra::tcp {
 
 Routes::Routes(const Plan& plan)
-    : plan_(plan), search_(largest_cost(plan.links)), leaving_(plan.nodes), entering_(plan.nodes), tables_(plan.npus) {
-  for (std::uint32_t link = 0; link < plan.links.size(); ++link) {
-    leaving_[plan.links[link].source].push_back(link);
-    entering_[plan.links[link].target].push_back(link);
-  }
-}
+    : graph_(static_cast<int>(plan.nodes), static_cast<int>(plan.npus), plan.links),
+      routes_(graph_, plan.through_npus ? fabric::HostForwarding::always : fabric::HostForwarding::never),
+      known_(plan.npus) {}
 
-std::span<const std::uint32_t> Routes::ways(std::uint32_t node, std::uint32_t npu) {
-  const Table& of = table(npu);
-  return std::span(of.links).subspan(of.begin[node], of.begin[node + 1] - of.begin[node]);
+std::span<const int> Routes::next_links(std::uint32_t node, std::uint32_t npu) {
+  std::optional<fabric::NextLinks>& known = known_[npu];
+  if (!known) known = routes_.next_links(static_cast<int>(npu));
+  return (*known)[static_cast<int>(node)];
 }
 
 Routes::Check Routes::check(const Plan& plan) {
   Routes routes(plan);
   Check found;
   for (std::uint32_t target = 0; target < plan.npus; ++target) {
-    const std::vector<int> links = routes.distances(target).links;
+    const std::vector<int> links = routes.most_links(static_cast<int>(target));
     for (std::uint32_t source = 0; source < plan.npus; ++source) {
-      if (links[source] == ShortestWays::kNoWay && !found.unreachable) found.unreachable = {source, target};
+      if (links[source] == fabric::kUnreachable && !found.unreachable) found.unreachable = {source, target};
       found.longest = std::max(found.longest, links[source]);
     }
   }
   return found;
 }
 
-const Routes::Table& Routes::table(std::uint32_t npu) {
-  std::unique_ptr<Table>& known = tables_[npu];
-  if (known) return *known;
-  known = std::make_unique<Table>();
-  const std::vector<int> cost = distances(npu).cost;
-  known->begin.push_back(0);
-  for (std::uint32_t node = 0; node < plan_.nodes; ++node) {
-    for (const std::uint32_t link : leaving_[node]) {
-      const std::uint32_t next = plan_.links[link].target;
-      const bool reached = cost[next] != ShortestWays::kNoWay;
-      const bool forwards = next == npu || next >= plan_.npus || plan_.through_npus;
-      if (forwards && reached && cost[next] + plan_.links[link].cost == cost[node]) known->links.push_back(link);
-    }
-    known->begin.push_back(static_cast<std::uint32_t>(known->links.size()));
+// Nearest nodes first, so that those behind a link are known.
+std::vector<int> Routes::most_links(int npu) {
+  const fabric::Row row = routes_.row(fabric::Routes::kAnySource, npu);
+  std::vector<std::pair<int, int>> nearest;  // distance and node
+  for (int node = 0; node < graph_.nodes(); ++node) nearest.emplace_back(at(*row.distance, node), node);
+  std::sort(nearest.begin(), nearest.end());
+  std::vector<int> most(index(graph_.nodes()), fabric::kUnreachable), next;
+  for (const auto& [distance, node] : nearest) {
+    if (distance != fabric::kUnreachable) at(most, node) = 0;
+    routes_.next_links(row, node, next);
+    for (const int link : next) at(most, node) = std::max(at(most, node), at(most, graph_.target(link)) + 1);
   }
-  return *known;
-}
-
-// From the NPU against the direction of links.
-Routes::Distances Routes::distances(std::uint32_t npu) {
-  Distances found;
-  found.cost.assign(plan_.nodes, ShortestWays::kNoWay);
-  found.links.assign(plan_.nodes, ShortestWays::kNoWay);
-  found.links[npu] = 0;
-  search_.search(npu, found.cost, [&](std::uint32_t node, const auto& reach) {
-    if (node != npu && node < plan_.npus && !plan_.through_npus) return true;
-    for (const std::uint32_t entering : entering_[node]) {
-      const Link& link = plan_.links[entering];
-      const bool cheaper = reach(link.source, link.cost);
-      const bool equal = found.cost[link.source] == found.cost[node] + link.cost;
-      int& links = found.links[link.source];
-      if (cheaper || (equal && links <= found.links[node])) links = found.links[node] + 1;
-    }
-    return true;
-  });
-  return found;
+  return most;
 }
 
 }  // namespace astra::tcp

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Ways of least cost to each NPU. They are found for an NPU when the first packet goes to it.
+// The routes of the fabric to each NPU. They are found for an NPU when the first packet goes to it.
 #pragma once
 
-#include <astra_sim/shortest_ways.hpp>
+#include <astra_sim/fabric/routes.hpp>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -17,11 +16,12 @@ namespace astra::tcp {
 class Routes {
  public:
   explicit Routes(const Plan& plan);
+  Routes(const Routes&) = delete;  // its parts refer to each other
 
-  // The links with which shortest ways from a node to an NPU begin; none where there is no way.
-  std::span<const std::uint32_t> ways(std::uint32_t node, std::uint32_t npu);
+  // The links with which paths of least cost from a node to an NPU begin; none where there is no path.
+  std::span<const int> next_links(std::uint32_t node, std::uint32_t npu);
 
-  // Two NPUs without a way from the first to the second, and how many links the longest of all ways of least cost has.
+  // Two NPUs without a path from the first to the second, and how many links the longest of all paths of least cost has.
   struct Check {
     std::optional<std::pair<std::uint32_t, std::uint32_t>> unreachable;
     int longest = 0;
@@ -29,22 +29,12 @@ class Routes {
   static Check check(const Plan& plan);
 
  private:
-  // Ways to one NPU: of node n those from place begin[n] to begin[n + 1].
-  struct Table {
-    std::vector<std::uint32_t> begin, links;
-  };
-  // Of each node: the cost of the cheapest way, and of such ways the most links; kNoWay where there is none.
-  struct Distances {
-    std::vector<int> cost, links;
-  };
+  // Of each node the most links of paths to an NPU; kUnreachable: there is none.
+  std::vector<int> most_links(int npu);
 
-  const Table& table(std::uint32_t npu);
-  Distances distances(std::uint32_t npu);
-
-  const Plan& plan_;
-  ShortestWays search_;
-  std::vector<std::vector<std::uint32_t>> leaving_, entering_;  // links of each node
-  std::vector<std::unique_ptr<Table>> tables_;                  // of each NPU
+  fabric::Graph graph_;
+  fabric::Routes routes_;
+  std::vector<std::optional<fabric::NextLinks>> known_;  // of each NPU
 };
 
 }  // namespace astra::tcp

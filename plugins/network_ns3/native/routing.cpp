@@ -41,7 +41,7 @@ ns3::TypeId FabricRouting::GetTypeId() {
 
 ns3::Ptr<ns3::Ipv4Route> FabricRouting::RouteOutput(ns3::Ptr<ns3::Packet> packet, const ns3::Ipv4Header& header, ns3::Ptr<ns3::NetDevice>,
                                                     ns3::Socket::SocketErrno& error) {
-  const ns3::Ptr<ns3::Ipv4Route> found = way(packet, header);
+  const ns3::Ptr<ns3::Ipv4Route> found = route(packet, header);
   error = found ? ns3::Socket::ERROR_NOTERROR : ns3::Socket::ERROR_NOROUTETOHOST;
   return found;
 }
@@ -53,19 +53,19 @@ bool FabricRouting::RouteInput(ns3::Ptr<const ns3::Packet> packet, const ns3::Ip
     deliver(packet, header, static_cast<std::uint32_t>(ipv4_->GetInterfaceForDevice(device)));
     return true;
   }
-  const ns3::Ptr<ns3::Ipv4Route> found = way(packet, header);
+  const ns3::Ptr<ns3::Ipv4Route> found = route(packet, header);
   if (!found) return false;
   forward(found, packet, header);
   return true;
 }
 
-ns3::Ptr<ns3::Ipv4Route> FabricRouting::way(ns3::Ptr<const ns3::Packet> packet, const ns3::Ipv4Header& header) {
-  const std::span<const std::uint32_t> ways = ways_->routes.ways(node_, node_of(header.GetDestination()));
-  if (ways.empty()) return nullptr;
-  if (ways.size() == 1) return ways_->over[ways.front()];
+ns3::Ptr<ns3::Ipv4Route> FabricRouting::route(ns3::Ptr<const ns3::Packet> packet, const ns3::Ipv4Header& header) {
+  const std::span<const int> links = shared_->routes.next_links(node_, node_of(header.GetDestination()));
+  if (links.empty()) return nullptr;
+  if (links.size() == 1) return at(shared_->over, links.front());
   const std::uint64_t ends = std::uint64_t{header.GetSource().Get()} << 32 | header.GetDestination().Get();
-  const std::uint64_t hash = mix(mix(mix(ways_->seed ^ ends) ^ ports_of(ns3::PeekPointer(packet))) ^ node_);
-  return ways_->over[ways[hash % ways.size()]];
+  const std::uint64_t hash = mix(mix(mix(shared_->seed ^ ends) ^ ports_of(ns3::PeekPointer(packet))) ^ node_);
+  return at(shared_->over, links[hash % links.size()]);
 }
 
 }  // namespace astra::tcp

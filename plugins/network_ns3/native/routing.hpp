@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// How IP in ns-3 finds its way on the graph: over shortest ways, of which a hash of addresses and ports takes one (ECMP).
+// How IP in ns-3 routes on the graph: over paths of least cost, of which a hash of addresses and ports takes one (ECMP).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace astra::tcp {
 ns3::Ipv4Address address_of(std::uint32_t node);
 std::uint32_t node_of(ns3::Ipv4Address address);
 
-// What the nodes of a network share: ways, and for each link the way over it as ns-3 has it.
-struct Ways {
+// What the nodes of a network share: routes, and for each link the route over it as ns-3 has it.
+struct SharedRoutes {
   Routes routes;
   std::uint64_t seed = 0;
   std::vector<ns3::Ptr<ns3::Ipv4Route>> over;
@@ -26,7 +26,7 @@ struct Ways {
 class FabricRouting : public ns3::Ipv4RoutingProtocol {
  public:
   static ns3::TypeId GetTypeId();
-  FabricRouting(std::uint32_t node, Ways& ways) : node_(node), ways_(&ways) {}
+  FabricRouting(std::uint32_t node, SharedRoutes& shared) : node_(node), shared_(&shared) {}
 
   ns3::Ptr<ns3::Ipv4Route> RouteOutput(ns3::Ptr<ns3::Packet> packet, const ns3::Ipv4Header& header, ns3::Ptr<ns3::NetDevice> device,
                                        ns3::Socket::SocketErrno& error) override;
@@ -41,10 +41,10 @@ class FabricRouting : public ns3::Ipv4RoutingProtocol {
   void PrintRoutingTable(ns3::Ptr<ns3::OutputStreamWrapper>, ns3::Time::Unit) const override {}
 
  private:
-  ns3::Ptr<ns3::Ipv4Route> way(ns3::Ptr<const ns3::Packet> packet, const ns3::Ipv4Header& header);
+  ns3::Ptr<ns3::Ipv4Route> route(ns3::Ptr<const ns3::Packet> packet, const ns3::Ipv4Header& header);
 
   std::uint32_t node_;
-  Ways* ways_;
+  SharedRoutes* shared_;
   ns3::Ipv4* ipv4_ = nullptr;  // which owns this
 };
 

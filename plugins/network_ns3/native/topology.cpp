@@ -37,7 +37,7 @@ Topology::Topology(const Settings& settings, const Plan& plan, std::function<voi
     : settings_(settings),
       plan_(plan),
       look_(std::move(look)),
-      ways_{Routes(plan), settings.seed, {}},
+      shared_{Routes(plan), settings.seed, {}},
       disciplines_(plan.links.size()),
       loads_(plan.links.size()) {
   add_nodes();
@@ -71,7 +71,7 @@ void Topology::add_nodes() {
     node->AggregateObject(ip);
     node->AggregateObject(ns3::CreateObject<ns3::Icmpv4L4Protocol>());
     if (number < plan_.npus) node->AggregateObject(ns3::CreateObject<ns3::TcpL4Protocol>());
-    ip->SetRoutingProtocol(ns3::Create<FabricRouting>(number, ways_));
+    ip->SetRoutingProtocol(ns3::Create<FabricRouting>(number, shared_));
     nodes_.push_back(node);
   }
 }
@@ -96,7 +96,7 @@ void Topology::add_device(std::uint32_t link) {
   route->SetSource(address_of(of.source));
   route->SetGateway(address_of(of.target));
   route->SetOutputDevice(device);
-  ways_.over.push_back(route);
+  shared_.over.push_back(route);
 }
 
 void Topology::join(std::uint32_t link, std::uint32_t reverse) {

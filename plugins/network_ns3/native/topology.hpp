@@ -36,7 +36,7 @@ class Topology {
   const Settings& settings_;
   const Plan& plan_;
   std::function<void()> look_;
-  Ways ways_;
+  SharedRoutes shared_;
   std::vector<ns3::Ptr<ns3::Node>> nodes_;
   std::vector<ns3::Ptr<ns3::PointToPointNetDevice>> devices_;  // of each link, at the node that it leaves
   std::vector<ns3::Ptr<ns3::QueueDisc>> disciplines_;          // of each link, if packets are marked

@@ -22,7 +22,7 @@ class RoutingTables {
 
   // A dimension that is folded: see Shape.
   void fold(int d, std::vector<int> channels);
-  // A dimension whose positions take turns at equal ways, by these numbers: see astra_sim/turns.hpp.
+  // A dimension whose positions take turns at equal ways, by these numbers: see astra_sim/fabric/destination_order.hpp.
   void take_turns(int d, std::vector<int> turns);
   // A dimension whose topology names its routes: [router * size + position]: channels on which packets for the position leave the router.
   void name_ways(int d, std::vector<std::vector<int>> channels);

@@ -1,7 +1,7 @@
 // Routing tables: by dimension, where a router sends a packet for a position of the dimension.
 
 #include <algorithm>
-#include <astra_sim/turns.hpp>
+#include <astra_sim/fabric/destination_order.hpp>
 #include <functional>
 #include <queue>
 #include <stdexcept>
@@ -136,15 +136,16 @@ std::vector<std::uint16_t> RoutingTables::ways_by_position(int d) const {
 std::vector<std::uint16_t> RoutingTables::ways_by_turn(int d) const {
   const int size = at(sizes, d);
   const std::vector<int>& turns = at(turns_, d);
-  std::vector<std::pair<int, int>> links, positions;
+  std::vector<fabric::Link> links;
+  std::vector<fabric::DestinationOrder::Numbered> positions;
   for (const ChannelSpec& spec : channel) {
-    if (spec.dimension == d) links.emplace_back(spec.source, spec.sink);
+    if (spec.dimension == d) links.push_back({spec.source, spec.sink});
   }
   for (int r = 0; r < routers(); ++r) {
     const int here = at(at(router, r).coordinates, d);
     if (here >= 0) positions.emplace_back(r, at(turns, here));
   }
-  const astra::Turns turn(router.size(), links, positions);
+  const fabric::DestinationOrder turn(fabric::Graph(routers(), 0, links), positions);
   std::vector<std::uint16_t> next(router.size() * index(size), kNoWay);
   std::vector<std::size_t> shortest;
   for (int r = 0; r < routers(); ++r) {

@@ -7,12 +7,14 @@
 namespace astra::roce {
 
 Routes::Routes(const Settings& settings, const Plan& plan)
-    : settings_(settings), plan_(plan), search_(largest_cost(plan.links)), leaving_(plan.nodes) {
+    : settings_(settings), plan_(plan), search_(fabric::largest_cost(plan.links)), leaving_(plan.nodes) {
   for (LinkId link = 0; link < plan.links.size(); ++link) leaving_[plan.links[link].source].push_back(link);
   order_ports();
   for (const DimensionPlan& dimension : plan.dimensions) {
     auto& turns = turns_.emplace_back();
-    if (!dimension.turns.empty()) turns.emplace(dimension.nodes, dimension.ends, dimension.turns);
+    std::vector<fabric::Link> links;
+    for (const auto& [source, target] : dimension.ends) links.push_back({source, target});
+    if (!dimension.turns.empty()) turns.emplace(fabric::Graph(static_cast<int>(dimension.nodes), 0, links), dimension.turns);
   }
   find(std::vector<bool>(plan.links.size(), true));
 }
@@ -74,7 +76,7 @@ void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
     std::int64_t rate = 0;
   };
   std::vector<Way> way(plan_.nodes);
-  std::vector<int> distance(plan_.nodes, ShortestWays::kNoWay);
+  std::vector<int> distance(plan_.nodes, fabric::kUnreachable);
   std::vector<LinkId> nearer;
   search_.search(npu, distance, [&](NodeId node, const auto& reach) {
     if (node != npu && node < plan_.npus) return true;
@@ -93,7 +95,7 @@ void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
   // Where a link has failed, routes are the shortest ones that are left.
   const bool named = !plan_.named.empty() && std::find(up.begin(), up.end(), false) == up.end();
   for (NodeId node = 0; node < plan_.nodes; ++node) {
-    if (distance[node] == ShortestWays::kNoWay || node == npu) continue;
+    if (distance[node] == fabric::kUnreachable || node == npu) continue;
     if (named) {
       nearer = plan_.named[static_cast<std::size_t>(node) * plan_.npus + npu];
     } else {
@@ -111,7 +113,7 @@ void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
 
 void Routes::find_to_middle(std::uint32_t middle, const std::vector<bool>& up) {
   const NodeId target = plan_.middles[middle];
-  std::vector<int> distance(plan_.nodes, ShortestWays::kNoWay);
+  std::vector<int> distance(plan_.nodes, fabric::kUnreachable);
   search_.search(target, distance, [&](NodeId node, const auto& reach) {
     if (node < plan_.npus) return true;
     for (const LinkId back : leaving_[node]) {
@@ -122,7 +124,7 @@ void Routes::find_to_middle(std::uint32_t middle, const std::vector<bool>& up) {
   });
   std::vector<LinkId> nearer;
   for (NodeId node = plan_.npus; node < plan_.nodes; ++node) {
-    if (distance[node] == ShortestWays::kNoWay || node == target) continue;
+    if (distance[node] == fabric::kUnreachable || node == target) continue;
     find_nearer(node, target, distance, up, nearer);
     set_of_middle_[static_cast<std::size_t>(node) * plan_.middles.size() + middle] = number_of(nearer);
   }
@@ -134,7 +136,7 @@ void Routes::find_nearer(NodeId node, NodeId target, const std::vector<int>& dis
   for (const LinkId link : leaving_[node]) {
     const LinkSpec& spec = plan_.links[link];
     const bool forwards = spec.target == target || spec.target >= plan_.npus;
-    const bool reached = distance[spec.target] != ShortestWays::kNoWay;
+    const bool reached = distance[spec.target] != fabric::kUnreachable;
     if (up[link] && forwards && reached && distance[spec.target] + spec.cost == distance[node]) nearer.push_back(link);
   }
   const auto is_preferred = [this](LinkId link) { return plan_.preferred[plan_.links[link].target]; };

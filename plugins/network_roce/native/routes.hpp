@@ -4,8 +4,8 @@
 // memory goes with nodes times NPUs, some bytes each.
 #pragma once
 
-#include <astra_sim/shortest_ways.hpp>
-#include <astra_sim/turns.hpp>
+#include <astra_sim/fabric/destination_order.hpp>
+#include <astra_sim/fabric/paths.hpp>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -69,12 +69,12 @@ class Routes {
 
   const Settings& settings_;
   const Plan& plan_;
-  ShortestWays search_;
-  std::vector<std::optional<Turns>> turns_;   // of each dimension with one way for each destination
-  std::vector<std::vector<LinkId>> leaving_;  // of each node, in the order of ways
-  std::vector<std::uint32_t> set_of_;         // of node and NPU
-  std::vector<std::uint32_t> set_of_middle_;  // of node and middle
-  std::vector<LinkId> ports_;                 // of the sets, one after another
+  fabric::ShortestPaths search_;
+  std::vector<std::optional<fabric::DestinationOrder>> turns_;  // of each dimension with one way for each destination
+  std::vector<std::vector<LinkId>> leaving_;                    // of each node, in the order of ways
+  std::vector<std::uint32_t> set_of_;                           // of node and NPU
+  std::vector<std::uint32_t> set_of_middle_;                    // of node and middle
+  std::vector<LinkId> ports_;                                   // of the sets, one after another
   std::vector<std::uint32_t> first_;
   std::map<std::vector<LinkId>, std::uint32_t> sets_;
   std::vector<Trip> trips_;  // that differ; the first is that of NPUs without a way

@@ -15,13 +15,13 @@ from typing import Any
 
 import attrs
 
-from astra_sim._boundary import call
 from astra_sim.files import is_whole
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Send, operation_rows
-from astra_sim.network import EventNetwork, LinkLoad, Network
+from astra_sim.network import LinkLoad, Network
 from astra_sim.report.attribution import MOST_OPERATIONS
 from astra_sim.report.details import computes, to_ns
 from astra_sim.report.labels import exposed_rank, group_of, kind_name, layer_names
+from astra_sim.report.network_files import link_loads
 from astra_sim.report.npu_shares import NpuShares, shares_of
 from astra_sim.run.npu_times import NpuTimes
 
@@ -89,9 +89,11 @@ class Breakdown:
         return rows if every or len(rows) <= MOST_ROWS else [*rows[: MOST_ROWS - 1], _mean(rows[MOST_ROWS - 1 :])]
 
     def link_loads(self, every: bool = True) -> list[Row]:
-        """The links of the network that carried something, the busiest first."""
+        """The links of the network that carried something, the busiest first, with what it knows of them."""
         links = sorted(self.links, key=lambda link: -link.utilisation)
-        return [link._asdict() for link in (links if every else links[:MOST_ROWS])]
+        rows = [LinkLoad(*link)._asdict() for link in (links if every else links[:MOST_ROWS])]
+        known = [name for name in LinkLoad._fields if any(row[name] is not None for row in rows)]
+        return [{name: row[name] for name in known} for row in rows]
 
     @cached_property
     def _executions(self) -> list[tuple[_Key, NpuShares, _Used]]:
@@ -235,5 +237,4 @@ def _mean(rows: Sequence[Row]) -> Row:
 
 def breakdown(graph: ExecutionGraph, times: Sequence[NpuTimes], network: Network, names: Mapping[tuple[int, ...], str]) -> Breakdown:
     """The breakdown of a run on a network, of the times of its NPUs; `names` are those of communicator groups by their members."""
-    links = call(f"network {type(network).__name__}: links", network.links) if isinstance(network, EventNetwork) else ()
-    return Breakdown(times, network.platform.npus, links, graph, names)
+    return Breakdown(times, network.platform.npus, link_loads(network), graph, names)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from astra_sim._boundary import call
 from astra_sim.graph import (
     Communicate,
     Composite,
@@ -24,8 +23,9 @@ from astra_sim.graph import (
     operation_rows,
     peer_of,
 )
-from astra_sim.network import EventNetwork, Network
+from astra_sim.network import Network
 from astra_sim.report.labels import POINT_TO_POINT, group_of, layer_name
+from astra_sim.report.network_files import network_files
 from astra_sim.run.record import CarriedMessage, NpuRecord, RunRecord
 from astra_sim.units import PS_PER_NS
 
@@ -447,7 +447,7 @@ class RunDetails:
 
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
-        return call("reports of the network", self._backend.reports) if isinstance(self._backend, EventNetwork) else {}
+        return network_files(self._backend)
 
 
 def computes(operation: Compute) -> bool:

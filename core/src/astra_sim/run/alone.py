@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import attrs
 
+from astra_sim.engine import EngineType
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.memory import Memory
 from astra_sim.network import Network
@@ -17,21 +17,14 @@ from astra_sim.system import System
 if TYPE_CHECKING:
     from astra_sim.run.record import RunRecord
 
-_Records = dict[Hashable, "RunRecord"]
-
-_MOST_SYSTEMS = 4
-"""For how many system layers the runs on a network are kept."""
-
-_cached: WeakKeyDictionary[Network, dict[Hashable, tuple[tuple[Any, ...], _Records]]] = WeakKeyDictionary()
-
 
 class AloneRuns:
-    """The records of collectives that run alone. Each kind is simulated once for a network object, system, memory and engine."""
+    """The records of collectives that run alone on some components. Each kind is simulated once."""
 
-    def __init__(self, system: System, network: Network, memory: Memory, engine: str) -> None:
+    def __init__(self, system: System, network: Network, memory: Memory, engine: EngineType) -> None:
+        self.engine = engine
         self._inputs = system, network, memory
-        self._engine = engine
-        self._records = _records_of(system, network, memory, engine)
+        self._records: dict[Hashable, RunRecord] = {}
 
     def record(self, operation: Communicate, dimensions: Sequence[LogicalDimension], path: bool = False, explain: Any = None) -> RunRecord:
         """The record of a collective over `dimensions`, those of its graph; with `path` it has its critical path.
@@ -49,7 +42,7 @@ class AloneRuns:
             alone = attrs.evolve(operation, after=())
             graph = ExecutionGraph([alone], tuple(dimensions), ())
             found = self._records[key] = simulate_graph(
-                graph, *self._inputs, engine=self._engine, explain=explain, timelines="path" if path else False
+                graph, *self._inputs, self.engine, explain=explain, timelines="path" if path else False
             )
         return found
 
@@ -57,16 +50,3 @@ class AloneRuns:
         """Picoseconds that a collective takes, without those that the network takes before any workload begins."""
         record = self.record(operation, dimensions)
         return record.finish_ps - record.start_ps
-
-
-def _records_of(system: System, network: Network, memory: Memory, engine: str) -> _Records:
-    """The records that are kept of runs on these objects."""
-    if type(network).__hash__ is not object.__hash__:
-        return {}
-    of_network = _cached.setdefault(network, {})
-    key = id(system), id(memory), engine, system.endpoint_ps
-    if key not in of_network:
-        while len(of_network) >= _MOST_SYSTEMS:
-            del of_network[next(iter(of_network))]
-        of_network[key] = (system, memory), {}  # they are kept, too, so that their numbers stay their own
-    return of_network[key][1]

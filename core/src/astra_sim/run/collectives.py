@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
-from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
+from astra_sim.engine import Engine, Job, Link, PhaseStep
 from astra_sim.errors import DeadlockError, InputError, ScheduleError, located
 from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
 from astra_sim.limits import MAX_MESSAGES
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.communicators import Communicator, Communicators
-from astra_sim.run.described_plans import DescribedPlan, KeptDescriptions, PlannedPhase, Traffic
+from astra_sim.run.described_plans import DescribedPlan, DescribedPlanCache, PlannedPhase, Traffic
 from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.phase_cost import PhaseCost, PhaseTimer
 from astra_sim.run.routes import Routes, messages_of
@@ -45,16 +45,15 @@ class CollectiveLowering:
         communicators: Communicators,
         names: OperationNames,
         engine: Engine,
-        make_engine: MakeEngine,
     ) -> None:
         self._inputs = inputs
         self._session = session
         self._scope = choice.scope
         self._schedules = schedules
         self._routes = Routes(inputs.network)
-        self._timer = self._make_timer(make_engine) if choice.times_phases(inputs.system) else None
+        self._timer = self._make_timer() if choice.times_phases(inputs.system) else None
         timed = self._timer is not None and choice.scope is Scope.PHASES
-        self._kept = KeptDescriptions(inputs, (choice.scope, session.later_first, make_engine) if timed else None)
+        self._cache = DescribedPlanCache(inputs, (choice.scope, session.later_first, inputs.engine) if timed else None)
         self._programs = programs
         self._communicators = communicators
         self._names = names
@@ -64,11 +63,19 @@ class CollectiveLowering:
         self.planned: list[PlannedPhase] = []
         self.traffic: list[Traffic] = []
 
-    def _make_timer(self, make_engine: MakeEngine) -> PhaseTimer:
+    def _make_timer(self) -> PhaseTimer:
         system, network = self._inputs.system, self._inputs.network
         assert isinstance(network, RouteDelayNetwork)
         reduce_ps = self._inputs.reduce_ps
-        return PhaseTimer(network, self._routes, self._schedules, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
+        return PhaseTimer(
+            network=network,
+            routes=self._routes,
+            symmetry=self._schedules,
+            endpoint_ps=system.endpoint_ps,
+            reduce_ps=reduce_ps,
+            rendezvous=system.rendezvous,
+            engine_type=self._inputs.engine,
+        )
 
     def issue(self, program: int, index: int, now: int) -> list[list[PhaseStep]]:
         """The chunks of a collective, planned when the first NPU of its group issues it.
@@ -84,12 +91,14 @@ class CollectiveLowering:
         except InputError as error:
             raise located(error, self._names(index, program)) from None
         try:
-            described = self._kept.get(chunks) or self._describe(chunks, communicator)
+            described = self._cache.get(chunks)
+            if described is None:
+                described = self._describe(chunks, communicator)
+                self._cache.add(chunks, described)
         except ScheduleError as error:  # what a network or a memory model raises is not located: engines ask them at different times
             raise located(error, self._names(index, program)) from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._names(index, program)}: {error}", error.waiting) from None
-        self._kept.add(chunks, described)
         self.planned.extend(described.planned)
         self.traffic.append(described.traffic)
         return described.steps

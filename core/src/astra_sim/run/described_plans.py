@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import attrs
 
 from astra_sim.engine import PhaseStep
-from astra_sim.network import Network
+from astra_sim.memo import ObjectCaches
 from astra_sim.platform import LogicalDimension
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.phase_cost import PhaseCost
@@ -51,7 +50,7 @@ class DescribedPlan(NamedTuple):
     traffic: Traffic
 
 
-class _Kept(NamedTuple):
+class _CachedPlan(NamedTuple):
     """A description of a plan, with the plan itself, and the picoseconds of the reductions on which it relies, by their bytes."""
 
     chunks: Sequence[ChunkPlan]
@@ -59,13 +58,14 @@ class _Kept(NamedTuple):
     reduced: tuple[tuple[int, int], ...]
 
 
-_MOST, _LONGEST = 256, 1024
-"""How many descriptions are kept on a network object, and of how many phases."""
+_LONGEST = 1024
+"""The most phases of a description that is kept."""
 
-_kept: WeakKeyDictionary[Network, dict[Hashable, _Kept]] = WeakKeyDictionary()
+_plans: ObjectCaches[Hashable, _CachedPlan] = ObjectCaches("described plans", 256)
+"""Descriptions of plans on a network object."""
 
 
-class KeptDescriptions:
+class DescribedPlanCache:
     """The descriptions of plans on a network object, where one NPU stands for all and phases are timed beforehand.
 
     They are found again by the plan, which a system layer answers with the same tuple where nothing in it has changed
@@ -76,29 +76,25 @@ class KeptDescriptions:
         network, system = inputs.network, inputs.system
         self._reduce_ps = inputs.reduce_ps
         self._how = None
-        if how is not None and type(network).__hash__ is object.__hash__ and not inputs.graph.others:
+        if how is not None and not inputs.graph.others:
             self._how = (*how, system.endpoint_ps, system.rendezvous, system.phases_end_together)
-            self._known = _kept.setdefault(network, {})
+            self._known = _plans.of(network)
 
     def get(self, chunks: Sequence[ChunkPlan]) -> DescribedPlan | None:
         """The description of a plan, if it is kept and reductions take the same times."""
         if self._how is None:
             return None
-        kept = self._known.get((id(chunks), self._how))
-        if kept is None or any(self._reduce_ps(size) != time for size, time in kept.reduced):
+        cached = self._known.get((id(chunks), self._how))
+        if cached is None or any(self._reduce_ps(size) != time for size, time in cached.reduced):
             return None
-        return kept.described
+        return cached.described
 
     def add(self, chunks: Sequence[ChunkPlan], described: DescribedPlan) -> None:
         """Keep the description of a plan, unless it is long or says phases of this engine alone."""
         if self._how is None or type(chunks) is not tuple or len(described.planned) > _LONGEST:
             return
         key = id(chunks), self._how  # the plan is kept, too, so that its number stays its own
-        if key in self._known:
-            return
         phases = {id(phase.plan): phase for phase in described.planned}.values()
         if all(phase.cost is not None and isinstance(phase.plan.logical, LogicalDimension) for phase in phases):
             sizes = {size for phase in phases for size in phase.plan.schedule.reduced_bytes}
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[key] = _Kept(chunks, described, tuple((size, self._reduce_ps(size)) for size in sorted(sizes)))
+            self._known.replace(key, _CachedPlan(chunks, described, tuple((size, self._reduce_ps(size)) for size in sorted(sizes))))

@@ -9,8 +9,9 @@ import attrs
 
 from astra_sim._boundary import Lazily, call, checked, picoseconds, shown
 from astra_sim.compute import NpuPs
+from astra_sim.engine import EngineType
 from astra_sim.errors import PluginError, ScheduleError, located, warn
-from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, graph_kinds, of_graph, operation_rows
+from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, cached_for, graph_kinds, operation_rows
 from astra_sim.memory import Memory
 from astra_sim.network import Network
 from astra_sim.platform import Platform
@@ -32,6 +33,7 @@ class RunInputs:
     network: Network
     memory: Memory
     composites: Composites
+    engine: EngineType
     npu_ps: NpuPs | None = None
     prices: Prices = attrs.field(init=False)
     _reduced: dict[int, int] = attrs.field(init=False, factory=dict)
@@ -81,7 +83,7 @@ class RunInputs:
         key = id(operations)
         if key not in self._rows:
             whole = operations is self.graph.operations
-            self._rows[key] = of_graph(self.graph, "rows", partial(operation_rows, operations)) if whole else operation_rows(operations)
+            self._rows[key] = cached_for(self.graph, "rows", partial(operation_rows, operations)) if whole else operation_rows(operations)
         return self._rows[key]
 
     def expanded(self, operations: Sequence[Operation]) -> ExpandedProgram:
@@ -126,7 +128,7 @@ class RunInputs:
 
     def uses_remote_memory(self) -> bool:
         """Whether an operation reads or writes remote memory."""
-        return of_graph(self.graph, "remote memory", partial(_uses_remote_memory, self.graph))
+        return cached_for(self.graph, "remote memory", partial(_uses_remote_memory, self.graph))
 
     def memory_ports(self, npus: int) -> list[int]:
         """The ports at which the first `npus` NPUs use remote memory, numbered from 0 on; -1 where accesses never wait."""

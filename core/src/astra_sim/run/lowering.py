@@ -7,7 +7,7 @@ from functools import partial
 
 from astra_sim._boundary import call
 from astra_sim.engine import ACCESS, COLLECTIVE, COMPUTE, JOIN, RECEIVE, SEND, TIMER, Task
-from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, Operation, Receive, Send, Unit, Wait, of_graph
+from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, Operation, Receive, Send, Unit, Wait, cached_for
 from astra_sim.rows import Column, Rows, column
 from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.inputs import RunInputs
@@ -58,12 +58,12 @@ class TaskLowering:
         graph = self._inputs.graph
         if operations is not graph.operations or not graph.shared:
             return _with_tasks(rows, [self._task(program, kind) for kind in rows.kinds])
-        collectives = of_graph(graph, "places of collectives", lambda: _places(rows.kinds, Communicate))
-        if of_graph(graph, "accesses memory", lambda: bool(_places(rows.kinds, MemoryAccess))):
+        collectives = cached_for(graph, "places of collectives", lambda: _places(rows.kinds, Communicate))
+        if cached_for(graph, "accesses memory", lambda: bool(_places(rows.kinds, MemoryAccess))):
             return _with_tasks(rows, [self._task(program, kind) for kind in rows.kinds])
         # What becomes of a collective goes by the session; tasks of other operations by the units of the system alone.
         issued = tuple(self._task(program, rows.kinds[place]) for place in collectives)
-        found: Rows[Task] = of_graph(
+        found: Rows[Task] = cached_for(
             graph, ("tasks", self._system.one_at_a_time, self._computes, issued), partial(self._lowered, program, rows, issued)
         )
         return found

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import repeat
-from weakref import WeakKeyDictionary
 
 import attrs
 
-from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, Engine, History, Job, Link, LinkKind, MakeEngine, PhaseStep, Task
+from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, Engine, EngineType, History, Job, Link, LinkKind, PhaseStep, Task
 from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
@@ -44,21 +43,9 @@ class PhaseCost:
 _CostKey = tuple[Schedule, LogicalDimension, int, tuple[int, ...]]
 """What the cost of a phase on a network depends on: schedule, dimension, endpoint delay, and the time of each of its reductions."""
 
-_MOST_COSTS, _MOST_STEPS = 2048, 32
-"""How many costs are kept from run to run on a network, and of how long schedules."""
-
-_kept: WeakKeyDictionary[RouteDelayNetwork, dict[tuple[bool, MakeEngine], dict[_CostKey, PhaseCost]]] = WeakKeyDictionary()
-
-
-def _kept_costs(network: RouteDelayNetwork, rendezvous: bool, make_engine: MakeEngine) -> dict[_CostKey, PhaseCost]:
-    """The costs that have been computed in earlier runs with the same network object, to which others are added."""
-    if type(network).__hash__ is not object.__hash__:
-        return {}  # it may equal another one
-    return _kept.setdefault(network, {}).setdefault((rendezvous, make_engine), {})
-
 
 class PhaseTimer:
-    """Computes and remembers the cost of phases, for all runs with the same network object."""
+    """Computes the cost of phases on a network, each once in a run."""
 
     def __init__(
         self,
@@ -68,17 +55,16 @@ class PhaseTimer:
         endpoint_ps: int,
         reduce_ps: Callable[[int], int],
         rendezvous: bool,
-        make_engine: MakeEngine,
+        engine_type: EngineType,
     ) -> None:
         self._network = network
         self._routes = routes
         self._symmetry = symmetry
-        self._make_engine = make_engine
+        self._engine_type = engine_type
         self._endpoint_ps = endpoint_ps
         self._reduce_ps = reduce_ps
         self._rendezvous = rendezvous
         self._costs: dict[_CostKey, PhaseCost] = {}
-        self._kept = _kept_costs(network, rendezvous, make_engine)
 
     def cost(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> PhaseCost:
         """The cost of a phase of `schedule` on all groups of `dimension` at once; `endpoint_ps` replaces the endpoint delay.
@@ -87,13 +73,9 @@ class PhaseTimer:
         """
         endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
         key = schedule, dimension, endpoint_ps, tuple(map(self._reduce_ps, schedule.reduced_bytes))
-        cost = self._costs.get(key) or self._kept.get(key)
+        cost = self._costs.get(key)
         if cost is None:
             cost = self._costs[key] = self._compute(schedule, dimension, endpoint_ps)
-            if schedule.is_shared and len(schedule.programs[0].steps) <= _MOST_STEPS:
-                if len(self._kept) >= _MOST_COSTS:
-                    self._kept.clear()
-                self._kept[key] = cost
         return cost
 
     def _compute(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int) -> PhaseCost:
@@ -187,7 +169,7 @@ class PhaseTimer:
     def _engine(self, dimension: LogicalDimension, ranks: int, endpoint_ps: int) -> Engine:
         """An engine for the first `ranks` ranks of the group of NPU 0."""
         last = dimension.group(0)[ranks - 1]
-        return self._make_engine(last + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
+        return self._engine_type(last + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
 
 
 def _is_chain(schedule: Schedule) -> bool:

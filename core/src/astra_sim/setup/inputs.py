@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import glob
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 import attrs
 
 from astra_sim.files import Table, note_input
+from astra_sim.memo import cached
 
 LISTED = 64
 """Inputs of more files have one digest for all of them, so that a result of thousands of traces stays small."""
@@ -149,7 +149,7 @@ def _state(path: str) -> FileState | None:
     return FileState(path, stat.st_size, stat.st_mtime_ns, stat.st_ino) if os.path.isfile(path) else None
 
 
-@functools.lru_cache(maxsize=1 << 14)
+@cached("digests", 1 << 14)
 def _digest_of(file: FileState) -> str | None:
     import hashlib
 

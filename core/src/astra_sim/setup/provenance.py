@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from astra_sim.engine import has_compiled
 from astra_sim.errors import AstraError
 from astra_sim.files import Table
-from astra_sim.options import Typed, is_shared
+from astra_sim.memo import Cache, is_hashable
+from astra_sim.options import Typed
 from astra_sim.providers import options_of
+from astra_sim.setup.engines import engine_name
 from astra_sim.setup.experiment import DEFAULTS, SECTIONS, Experiment
 from astra_sim.setup.inputs import InputFiles, changed_inputs, input_files
 from astra_sim.setup.plugins import Plugins
@@ -98,7 +99,16 @@ def provenance(
         folder = ""
     named = dict.fromkeys(_named_paths(experiment, plugins, options, folder))
     inputs = [files for files in (input_files(option, path) for option, path in named) if files is not None]
-    return Provenance(experiment, plugins, options, folder, inputs, time.time(), taken or {}, offered or {})
+    return Provenance(
+        experiment=experiment,
+        plugins=plugins,
+        options=options,
+        folder=folder,
+        inputs=inputs,
+        time=time.time(),
+        taken=taken or {},
+        offered=offered or {},
+    )
 
 
 def _as_given(table: Mapping[str, Any], given: Mapping[str, Any], taken: Mapping[str, Any], offered: Mapping[str, Any]) -> Table:
@@ -144,7 +154,7 @@ def versions(plugins: Plugins, engine: str, edited: bool = False) -> Table:
     return {
         "astra": _version(_KERNEL),
         "python": platform.python_version(),
-        "engine": "compiled" if engine != "python" and has_compiled() else "python",
+        "engine": engine_name(engine, plugins),
         "plugins": {info.distribution: info.version for info in plugins.infos() if info.module},
         "sources": dict(_sources(_modules(plugins))) | {each.name: each.digest for each in plugins.choices if each.source is not None},
     }
@@ -167,8 +177,9 @@ def _modules(plugins: Plugins) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((distribution, tuple(sorted(modules))) for distribution, modules in sorted(found.items()))
 
 
-@functools.lru_cache(maxsize=16)
+@functools.cache
 def _sources(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, str]:
+    """The digests of the code that this process has loaded: no cache of `memo`, for files that changed since do not count."""
     return source_digests(dict(modules))
 
 
@@ -244,9 +255,19 @@ def _named_paths(experiment: Experiment, plugins: Plugins, options: Mapping[str,
                     yield from resolver.paths(resolver.part_options(part, key), "platform")
 
 
-_MOST_TABLES = 512
-_tables: dict[tuple[int, bool], tuple[Any, Table]] = {}
-"""Options that runs share, and the tables that were made of them: where no file is named in them, they do not depend on the run."""
+_tables: Cache[tuple[int, bool], tuple[Any, Table]] = Cache("option tables", most=1 << 16, largest=1 << 10)
+"""The tables of options that name no file, which therefore do not depend on the run.
+
+They are found by the options object, which is kept with its table so that its id stays its own: equal options may have been typed in
+different ways (1 and 1.0), and a table says how.
+"""
+
+
+def _cells(value: Any) -> int:
+    """How many values a table holds, those of tables and lists in it included."""
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_cells, value.values()))
+    return 1 + sum(map(_cells, value)) if isinstance(value, list) else 1
 
 
 @attrs.define(eq=False, repr=False)
@@ -302,10 +323,8 @@ class _Resolver:
             return known[1]
         named = self.named
         table = self._table(options, brief)
-        if self.named == named and is_shared(options):
-            if len(_tables) >= _MOST_TABLES:
-                _tables.clear()
-            _tables[id(options), brief] = options, table
+        if self.named == named and is_hashable(options):
+            _tables.add((id(options), brief), (options, table), _cells(table))
         return table
 
     def _table(self, options: Any, brief: bool) -> Table:

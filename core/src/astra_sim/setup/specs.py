@@ -8,12 +8,12 @@ from typing import Any
 
 from astra_sim.errors import InputError, PluginError, located
 from astra_sim.files import ReadTexts, Table, is_whole, parse_json, parse_toml, read_text
-from astra_sim.options import Typed, can_be_kept
+from astra_sim.memo import Cache
+from astra_sim.options import Typed
 from astra_sim.providers import Provider, options_of
 from astra_sim.setup.plugins import Plugins
 
 PREFIX = "plugin:"
-_MOST_SPECS = 1024
 
 
 def parse_spec(spec: str) -> Table:
@@ -33,25 +33,13 @@ def parse_spec(spec: str) -> Table:
 
 
 def component_of(plugins: Plugins, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
-    """The provider and options of a component that `NAME` or `NAME?key=value` names. Raises InputError.
-
-    What nobody can change is remembered, so options may be the same object for many runs.
-    """
-    key = kind, spec
-    known = plugins.known_specs.get(key)
-    if known is not None:
-        return known
+    """The provider and options of a component that `NAME` or `NAME?key=value` names. Raises InputError."""
     try:
         table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
         provider: Provider = plugins.get(kind, table.pop("plugin"))
     except InputError as error:
         raise located(error, where) from None
-    found = provider, options_of(provider, table, where)
-    if can_be_kept(found[1]):
-        if len(plugins.known_specs) >= _MOST_SPECS:
-            plugins.known_specs.clear()
-        plugins.known_specs[key] = found
-    return found
+    return provider, options_of(provider, table, where)
 
 
 def set_value(table: Table, key: str, value: Any, where: str) -> None:
@@ -115,17 +103,14 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
     known = _read.get(key)
     if known is not None and known[1].are_the_same():
         return known[0]
-    if len(_read) >= _FILES_KEPT:
-        _read.clear()
     with ReadTexts() as others:
         sections = _tables(kind, path, text, plugins)
-    _read[key] = sections, others
+    _read.replace(key, (sections, others))
     return sections
 
 
-_FILES_KEPT = 256
 _LONGEST_KEPT = 1 << 16
-_read: dict[tuple[str, str, str | bytes, Plugins], tuple[dict[str, Table], ReadTexts]] = {}
+_read: Cache[tuple[str, str, str | bytes, Plugins], tuple[dict[str, Table], ReadTexts]] = Cache("files of components", 256)
 """What files held, by what they were read as, path and content, with the other files that they name: a sweep reads each once.
 
 Where the file or one of the others has changed, all are read again.

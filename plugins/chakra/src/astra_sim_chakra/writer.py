@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gzip
 import os
 from collections.abc import Iterable
 from typing import IO, Any
 
 from astra_sim.files import FileSet
+from astra_sim.memo import Cache
 
 from astra_sim_chakra.messages import GlobalMetadata, NodeMessage, attribute_message
 from astra_sim_chakra.reader import parse_trace
@@ -92,10 +92,17 @@ def encode_node(node: Node) -> bytes:
     return b"".join(parts) + node.others
 
 
-@functools.lru_cache(maxsize=4096, typed=True)
+_attributes: Cache[tuple[str, type, Any], bytes] = Cache("Chakra: encoded attributes", 4096)
+
+
 def _encoded_attribute(name: str, value: Any) -> bytes:
     """An encoded attribute of a node. Encodings can be concatenated field by field, and many nodes have equal attributes."""
-    return bytes(NodeMessage(attr=[attribute_message(name, ATTRIBUTES[name], value)]).SerializeToString())
+    key = name, type(value), value  # 1 and 1.0 are equal, and encoded in different ways
+    found = _attributes.get(key)
+    if found is None:
+        found = bytes(NodeMessage(attr=[attribute_message(name, ATTRIBUTES[name], value)]).SerializeToString())
+        _attributes.add(key, found)
+    return found
 
 
 def _write(file: IO[bytes] | gzip.GzipFile, pieces: Iterable[bytes], metadata: Metadata) -> None:

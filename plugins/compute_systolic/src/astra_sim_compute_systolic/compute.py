@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 import attrs
 from astra_sim import option
 from astra_sim.compute import Compute, MissingWork, Work
+from astra_sim.memo import cached
 from astra_sim.shapes import Convolution, Gemm, GroupedGemm, Shape
 
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
@@ -63,7 +62,7 @@ class Systolic(Compute):
         return self.cycles(shape) / self._options.clock_ghz
 
 
-@functools.lru_cache(maxsize=4096)
+@cached("systolic: cycles with stalls", 4096)
 def _cycles_with_stalls(array: SystolicArray, shape: Shape, sram_elements: tuple[int, ...], bandwidth: int) -> int:
     from astra_sim_compute_systolic.stalls import simulate_stalls
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-
 import attrs
+from astra_sim.memo import cached
 
 from astra_sim_llm.counts import BlockKind, block_kind, key_heads_of_rank, share
 from astra_sim_llm.in_flight import in_flight
@@ -27,7 +26,7 @@ class BlockActivations:
     products: int
 
 
-@functools.lru_cache(maxsize=256)
+@cached("LLM: activations of blocks", 256)
 def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations:
     """Activations of a block. For a GPT `s b h (10 + 24/t + 5 a s/(h t))`, with sequence parallelism all of it divided by t.
 

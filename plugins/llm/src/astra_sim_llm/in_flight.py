@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 Counts = tuple[float, ...]
@@ -12,7 +11,6 @@ FOLDED = ("zb-v", "dualpipe")
 """Schedules whose ranks have two chunks, of which the second runs through the stages backwards."""
 
 
-@functools.lru_cache(maxsize=4096)
 def in_flight(schedule: str, stage: int, stages: int, chunks: int, micro_batches: int, extra_ahead: int = 0) -> tuple[Counts, ...]:
     """The states among which is the one with most activations: micro-batches in flight for each chunk.
 

@@ -84,6 +84,7 @@ class Layouts:
 
     found: dict[Hashable, tuple[Sequence[Step], _Layout]] = attrs.field(factory=dict)
     parts: dict[Hashable, _Part] = attrs.field(factory=dict)
+    exchanges: dict[Exchange, Exchange] = attrs.field(factory=dict)
 
     def part(self, kinds: Sequence[int], waits: Sequence[Sequence[int]], until: tuple[int, ...]) -> _Part:
         """The part of such rows, made if it is new."""
@@ -209,6 +210,10 @@ class Compiler:
             made.append(one)
         made += (self._kinds.join() for _ in range(len(layout.rows.kinds) - len(made)))
         return layout.rows.of_kinds(made)
+
+    def shared(self, exchange: Exchange) -> Exchange:
+        """The exchange, or an equal one from before: steps are told apart by identity, so that those of all passes share a layout."""
+        return self._layouts.exchanges.setdefault(exchange, exchange)
 
     def _number(self, key: Any, training_pass: Pass, name: str, group: str) -> int:
         """The kind of an operation of a layout."""
@@ -362,7 +367,17 @@ def _joined(rows: _Rows, current: Sequence[int], join: Callable[[], int]) -> int
 def communicate(step: Exchange, dimensions: tuple[int, ...], training_pass: Pass = Pass.FORWARD) -> Communicate:
     """An exchange as an operation of a graph; it needs no unit, for exchanges of several parallelisms run beside each other."""
     group = GROUPS[step.axis]
-    return Communicate((), step.collective, step.bytes, dimensions, -1, training_pass, name=step.name, unit=Unit.NONE, parallelism=group)
+    return Communicate(
+        after=(),
+        collective=step.collective,
+        bytes=step.bytes,
+        dimensions=dimensions,
+        layer=-1,
+        training_pass=training_pass,
+        name=step.name,
+        unit=Unit.NONE,
+        parallelism=group,
+    )
 
 
 class _Rows:
@@ -437,6 +452,7 @@ class ProgramRows:
             place += period * times
 
     def _write(self, templates: Sequence[Template], times: int) -> None:
+        """Append templates so many times, one after the other: whole columns at once, unless something runs on from one to the next."""
         key = tuple(templates)
         if key not in self._columns:
             self._columns[key] = _Columns.of(templates)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 import attrs
 from astra_sim import InputError, option
+from astra_sim.memo import cached
 
 from astra_sim_llm.counts import BlockKind, block_kind, share
 from astra_sim_llm.in_flight import FOLDED, chunks_of_stages
@@ -100,7 +99,7 @@ def end_chunks(setup: TrainingSetup, stage: int) -> tuple[int | None, int | None
     return (0 if stage == 0 else None, setup.chunks - 1 if stage == head else None)
 
 
-@functools.lru_cache(maxsize=64)
+@cached("LLM: layers of chunks", 64)
 def stage_chunks(setup: TrainingSetup) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """The layers of each chunk of each stage, in training with those of multi-token prediction."""
     chunks = chunks_of_stages(setup.layers_of_stage, setup.schedule, setup.chunks)

@@ -15,7 +15,6 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-import attrs
 from astra_sim import InputError
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import EventNetwork, LinkLoad, Message
@@ -220,7 +219,7 @@ class CompiledFifoNetwork(TableNetwork):
         self._options = options
         self._map = link_map
         self.held_bytes = _held_bytes(options)
-        self._rows = [attrs.astuple(links, recurse=False) for links in link_map.dimensions]
+        self._rows = [links.row() for links in link_map.dimensions]
 
     def make_table(self) -> object:
         """The table of a run."""

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError
-from astra_sim.fabric import dimension_graph, first_links, uniform_links_of
+from astra_sim.fabric import DestinationRoutes, DimensionGraph, FabricLink, check_connected, dimension_graph, uniform_links_of
 from astra_sim.platform import Dimension, Platform
 
 RING, FULLY_CONNECTED, SWITCH, TABLE = range(4)
 LARGEST_FULLY_CONNECTED = 1 << 15
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class DimensionLinks:
     """The links of one group of a dimension, and the next link of the route from a node to a position.
 
     `bandwidth` (bytes per nanosecond) and `latency_ns` hold a figure for every link, or one for all. The other two latencies
-    are those of a network interface, where a message enters and leaves the dimension, and of a switch that it leaves. `next_links` (entry
-    node * size + destination) and the ends of the links are listed if `shape` is TABLE; else they follow from the shape.
+    are those of a network interface, where a message enters and leaves the dimension, and of a switch that it leaves. Where `shape` is
+    TABLE, routes and the ends of links are those of a graph; else they follow from the shape.
     """
 
     shape: int
@@ -31,9 +31,8 @@ class DimensionLinks:
     latency_ns: tuple[float, ...]
     nic_latency_ns: float
     router_latency_ns: float
-    next_links: tuple[int, ...] = ()
-    sources: tuple[int, ...] = ()
-    targets: tuple[int, ...] = ()
+    graph: DimensionGraph | None = None
+    _routes: DestinationRoutes | None = None
 
     def next_link(self, node: int, destination: int) -> int:
         """The link on which a message leaves `node` for a position. In a ring it takes the shorter direction; upwards in a tie."""
@@ -44,7 +43,8 @@ class DimensionLinks:
             return node * self.size + destination
         if self.shape == SWITCH:
             return node if node < self.size else self.size + destination
-        return self.next_links[node * self.size + destination]
+        assert self._routes is not None
+        return self._routes.next_link(node, destination)
 
     def source(self, link: int) -> int:
         """The node where a link begins."""
@@ -54,7 +54,7 @@ class DimensionLinks:
             return link // self.size
         if self.shape == SWITCH:
             return min(link, self.size)
-        return self.sources[link]
+        return self.listed(link).source
 
     def target(self, link: int) -> int:
         """The node where a link ends."""
@@ -64,7 +64,23 @@ class DimensionLinks:
             return link % self.size
         if self.shape == SWITCH:
             return self.size if link < self.size else link - self.size
-        return self.targets[link]
+        return self.listed(link).target
+
+    def listed(self, link: int) -> FabricLink:
+        """A link of a graph."""
+        assert self.graph is not None
+        return self.graph.links[link]
+
+    def row(self) -> tuple[object, ...]:
+        """The links as the core takes them."""
+        graph = self.graph
+        listed = graph and (
+            graph.nodes,
+            [(link.source, link.target, link.cost) for link in graph.links],
+            list(graph.turns or ()),
+            graph.named or [],
+        )
+        return (*attrs.astuple(self, recurse=False)[:7], listed)
 
     def real_links(self) -> int:
         """The number of links of a group. In a fully connected one, the numbers of links from an NPU to itself are not links."""
@@ -135,16 +151,16 @@ def _links(dimension: Dimension, where: str) -> DimensionLinks:
 def _table(dimension: Dimension, where: str) -> DimensionLinks:
     """The links that a topology lists. A dimension of one NPU may have none."""
     graph = dimension_graph(dimension, where)
+    check_connected(graph, f"{where}: topology {dimension.topology.name!r}")
     links = graph.links
     return DimensionLinks(
-        TABLE,
-        dimension.size,
-        len(links),
-        tuple(link.bandwidth for link in links) or (dimension.link_bandwidth,),
-        tuple(link.latency_ns for link in links) or (float(dimension.link_latency_ns),),
-        dimension.nic_latency_ns,
-        dimension.router_latency_ns,
-        tuple(first_links(graph, f"{where}: topology {dimension.topology.name!r}")),
-        tuple(link.source for link in links),
-        tuple(link.target for link in links),
+        shape=TABLE,
+        size=dimension.size,
+        links=len(links),
+        bandwidth=tuple(link.bandwidth for link in links) or (dimension.link_bandwidth,),
+        latency_ns=tuple(link.latency_ns for link in links) or (float(dimension.link_latency_ns),),
+        nic_latency_ns=dimension.nic_latency_ns,
+        router_latency_ns=dimension.router_latency_ns,
+        graph=graph,
+        routes=DestinationRoutes(graph),
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 from astra_sim import InputError
 from astra_sim.fabric import pattern_of
+from astra_sim.memo import cached
 from astra_sim.network import DelayParts, Network, RouteDelayNetwork
-from astra_sim.options import can_be_kept
 from astra_sim.platform import Dimension, Platform
 from astra_sim.units import GIB, PS_PER_NS
 
@@ -31,7 +29,7 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
         if getattr(options, name) is not None:
             raise InputError(f"{name} is given, which model=nccl alone reads")
     if options.congestion == "unaware":
-        return _formula(options, platform) if can_be_kept(platform) else AnalyticalNetwork(options, platform)
+        return _formula(options, platform)
     from astra_sim_network_analytical.congestion import CompiledFifoNetwork, FifoNetwork
     from astra_sim_network_analytical.link_map import LinkMap
 
@@ -42,7 +40,7 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
         return FifoNetwork(options, links, platform)
 
 
-@functools.lru_cache(maxsize=16)
+@cached("analytical: formulas", 16)
 def _formula(options: AnalyticalOptions, platform: Platform) -> AnalyticalNetwork:
     """The formula, with the delays it remembers, for all runs on a platform."""
     return AnalyticalNetwork(options, platform)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError
-from astra_sim.fabric import dimension_graph
+from astra_sim.fabric import HostForwarding, RouteChoice, RouteRules, dimension_graph
 from astra_sim.function_table import TableNetwork
 from astra_sim.network import Message
 from astra_sim.platform import Platform
@@ -25,6 +25,8 @@ turns of positions (none where they take none), and the links on which messages 
 them.
 """
 
+_CHOICES: Mapping[str, RouteChoice] = {"destination": "destination", "first": "first"}
+
 
 class FlowNetwork(TableNetwork):
     """Messages as flows: each waits for the latency of its route, and then takes its max-min fair share of every link on it.
@@ -38,6 +40,7 @@ class FlowNetwork(TableNetwork):
         super().__init__(platform)
         self._options = options
         self._rules = options.rules()
+        self.route_rules = RouteRules(cast(HostForwarding, options.npus_forward), _CHOICES.get(options.routing, "all"))
         self._wired = platform.wired()
         self._fabric = platform.fabric()
         self._groups = [self._group(number) for number in range(len(self._wired.dimensions))]

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Iterator, Sequence
 
 from astra_sim import InputError
-from astra_sim.fabric import Wire, next_links_of, turns_of
+from astra_sim.fabric import Wire, destination_order_of, next_links_of
 from astra_sim.limits import MAX_EVENT_NPUS
 from astra_sim.platform import Dimension, Platform
 
@@ -159,7 +159,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
         named = next_links_of(dimension, f"dimension {d}")
         if named is not None:
             shape.name_ways(d, layout.named(d, named, channels[d]))
-        turns = turns_of(dimension.topology)
+        turns = destination_order_of(dimension.topology)
         # On irregular graphs destinations are spread so that links carry as much as each other.
         if turns is not None and not dimension.topology.irregular:
             shape.take_turns(d, turns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 
@@ -28,7 +27,7 @@ def dimension_utilization(result: Result, step_ns: int = WINDOW_NS) -> Iterator[
     """Share of each full window of so many nanoseconds in which a dimension has chunks, in percent, line by line."""
     yield " time (us) ," + "".join(f"dim{number + 1} util," for number in range(len(result.dimensions))) + "\n"
     windows = int(result.finish_ns // step_ns)
-    times: Iterable[str] = _times(windows, step_ns) if windows <= MOST_WINDOWS else _ends(windows, step_ns)
+    times = _ends(windows, step_ns)
     cells = [_cells(intervals, windows, step_ns) for intervals in result.busy_ns]
     yield from map("".join, zip(times, *cells, repeat("\n")))
     yield "," * len(result.dimensions) + "\n"
@@ -38,12 +37,6 @@ def _step(result: Result) -> int:
     """The shortest multiple of WINDOW_NS in which a run has no more than MOST_WINDOWS windows."""
     windows = int(result.finish_ns // WINDOW_NS)
     return WINDOW_NS * max(1, -(-windows // MOST_WINDOWS))
-
-
-@functools.lru_cache(maxsize=16)
-def _times(windows: int, step_ns: int) -> tuple[str, ...]:
-    """The first cells of a small file, which those of runs that are alike share."""
-    return tuple(_ends(windows, step_ns))
 
 
 def _ends(windows: int, step_ns: int) -> Iterator[str]:

@@ -6,26 +6,30 @@ than figures of another file.
 
 from __future__ import annotations
 
-import functools
 import glob
 import hashlib
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from astra_sim.files import note_input
+from astra_sim.memo import Cache
 
 _LOOKS_LIKE_A_FILE = re.compile(r"[./]")
 _BLOCK = 1 << 20
+_contents: Cache[str, str] = Cache("sweep: contents of files", 1 << 14)
+"""Contents of files by name, from one `forget` to the next: all points of a plan have those that it was read with."""
+
 _encode = json.JSONEncoder(sort_keys=True, default=repr).encode
 
 
 def canonical(value: Any) -> bytes:
     """The same bytes for the same tables, lists and numbers, and for texts that name files of the same contents."""
     text = _encode(value)
-    files = [_files(each) for each in _texts(value)]
+    files = [_contents.value(each, partial(_files, each)) for each in _texts(value)]
     return "\n".join([text, *(state for state in files if state)]).encode()
 
 
@@ -41,7 +45,6 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-@functools.lru_cache(maxsize=1 << 14)
 def _files(name: str) -> str:
     """The names and contents, hashed, of a file and of those whose names begin so; "" where there is none."""
     if not os.path.basename(name):
@@ -53,7 +56,7 @@ def _files(name: str) -> str:
 
 def forget() -> None:
     """Read files again from now on."""
-    _files.cache_clear()
+    _contents.clear()
 
 
 def _hash(path: str) -> str:

@@ -22,9 +22,9 @@ from astra_sim.units import PS_PER_NS, scaled_float32
 from astra_sim_systems.algorithms import TooFewAlgorithms, algorithm_across, algorithms_of
 from astra_sim_systems.bus import bus_of
 from astra_sim_systems.choice import Automatic, Pick
-from astra_sim_systems.kept_plans import KeptPlan, KeptPlans, PhasesKey, PlanKey, kept_plans
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.overheads import overhead_of
+from astra_sim_systems.plan_cache import CachedPlan, PhasesKey, PlanCache, PlanKey, plan_cache
 from astra_sim_systems.queues import LaneRule, Queues
 
 URGENT_PRIORITY = 100_000_000
@@ -193,12 +193,8 @@ class Session(SystemSession):
         self._known: dict[PhasesKey, tuple[PhasePlan, ...]] = {}
         self._asked: dict[PhasesKey, tuple[PhasePlan, ...]] = {}
         self._repeats: dict[tuple[Collective, tuple[int, ...]], bool] = {}
-        self._kept = self._kept_plans()
-
-    def _kept_plans(self) -> KeptPlans | None:
-        """The plans of sessions that plan as this one does, where they may be kept."""
         content = self.content
-        return None if content is None else kept_plans(content)
+        self._cache: PlanCache | None = None if content is None else plan_cache(content)
 
     @property
     def content(self) -> Hashable | None:
@@ -238,19 +234,19 @@ class Session(SystemSession):
         group = self._part_of_platform(operation)
         if operation.algorithm or group is not None:
             return self._issue_in_one(operation, self._only_stage(operation, group))
-        if self._kept is None or not self._repeats_over_dimensions(operation):
+        if self._cache is None or not self._repeats_over_dimensions(operation):
             return self._issue(operation, now_ps)
         key: PlanKey = operation.collective, operation.bytes, operation.dimensions, operation.urgent
-        plan = self._kept.get(key)
+        plan = self._cache.get(key)
         if plan is not None:
             self._count(plan)
             return plan.chunks
         self._asked.clear()
-        plan = KeptPlan(tuple(self._issue(operation, now_ps)), tuple(self._asked.items()))
-        self._kept.add(key, plan)
+        plan = CachedPlan(tuple(self._issue(operation, now_ps)), tuple(self._asked.items()))
+        self._cache.add(key, plan, plan.size)
         return plan.chunks
 
-    def _count(self, plan: KeptPlan) -> None:
+    def _count(self, plan: CachedPlan) -> None:
         """Count the phases of a plan that was kept as if they had been made."""
         for key, phases in plan.phases:
             if key not in self._known:
@@ -381,5 +377,14 @@ class Session(SystemSession):
         # A schedule may do another collective than it is asked for; queues go by what it does.
         collective = schedule.collective or kind
         return PhasePlan(
-            stage.dimension, stage.logical, collective, size, schedule, queue, endpoint_ps, None, pick.algorithm.name, pick.reason
+            dimension=stage.dimension,
+            logical=stage.logical,
+            collective=collective,
+            bytes=size,
+            schedule=schedule,
+            queue=queue,
+            endpoint_ps=endpoint_ps,
+            counted=None,
+            algorithm=pick.algorithm.name,
+            reason=pick.reason,
         )

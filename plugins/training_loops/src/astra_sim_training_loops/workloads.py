@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -12,12 +11,15 @@ from astra_sim.context import Context
 from astra_sim.errors import PluginError, located
 from astra_sim.graph import ExecutionGraph, Pass, check_graph
 from astra_sim.layers import LayeredProgram, LayerOptions, PassOptions
-from astra_sim.options import can_be_kept
+from astra_sim.memo import Cache, is_hashable
 from astra_sim.providers import Provider, options_of
 from astra_sim.schedule import Collective
 from astra_sim.units import scaled_float32
 
 from astra_sim_training_loops.loops import micro
+
+_MOST_OPERATIONS = 4096
+_graphs: Cache[Hashable, ExecutionGraph] = Cache("graphs of layered workloads", 64)
 
 
 @attrs.frozen
@@ -51,37 +53,21 @@ def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
         return _write(options, provider, loop_options, context)
     run, platform = context.run, context.platform.logical_dimensions()
     clock = context.tick_ps, run.passes, run.compute_scale, run.comm_scale, context.compute
-    return _kept.get(
+    return _shared_graph(
         (provider, loop_options, options.layers, options.single_precision, options.footprint_bytes, platform, *clock),
         lambda: _write(options, provider, loop_options, context),
     )
 
 
-class _KeptGraphs:
-    """Graphs of earlier runs that hold for others, the latest: a pure loop writes what its options, layers and sizes say."""
-
-    _MOST, _MOST_OPERATIONS = 64, 4096
-
-    def __init__(self) -> None:
-        self._graphs: dict[Hashable, ExecutionGraph] = {}
-
-    def get(self, key: Hashable, write: Callable[[], ExecutionGraph]) -> ExecutionGraph:
-        """The graph that is kept under a key, or a new one."""
-        if not can_be_kept(key):
-            return write()
-        graph = self._graphs.pop(key, None)
-        if graph is None:
-            graph = write()
-            if len(graph.operations) > self._MOST_OPERATIONS:
-                return graph
+def _shared_graph(key: Hashable, write: Callable[[], ExecutionGraph]) -> ExecutionGraph:
+    """The graph of a pure loop, which writes what its options, layers and sizes say: the same object for all runs with that key."""
+    graph = _graphs.get(key)
+    if graph is None:
+        graph = write()
+        if is_hashable(key) and len(graph.operations) <= _MOST_OPERATIONS:
             graph = attrs.evolve(graph, shared=True)
-        self._graphs[key] = graph  # the last one
-        if len(self._graphs) > self._MOST:
-            del self._graphs[next(iter(self._graphs))]
-        return graph
-
-
-_kept = _KeptGraphs()
+            _graphs.add(key, graph)
+    return graph
 
 
 def _write(options: LayersOptions, provider: Provider, loop_options: Any, context: Context) -> ExecutionGraph:
@@ -106,7 +92,6 @@ def collective(options: CollectiveOptions, context: Context) -> ExecutionGraph:
     return program.build()
 
 
-@functools.lru_cache(maxsize=256)
 def _only_layer(options: CollectiveOptions) -> LayerOptions:
     exchange = PassOptions(collective=options.collective, collective_bytes=options.bytes)
     return LayerOptions(name=options.collective, weight_gradient=exchange, update_ns=options.update_ns)

@@ -10,7 +10,7 @@ from functools import partial
 import attrs
 
 from astra_sim.errors import AstraError
-from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Receive, Send, graph_kinds, of_graph
+from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Receive, Send, cached_for, graph_kinds
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.rows import kinds_of
@@ -109,7 +109,7 @@ def _by_programs(inputs: RunInputs) -> Choice:
     is_alike = inputs.npu_ps is None and isinstance(network, RouteDelayNetwork) and not network.delays_by_pair
     if not isinstance(network, RouteDelayNetwork) or not is_alike or _may_wait_for_memory(inputs):
         return EVERY_NPU
-    if of_graph(inputs.graph, "NPUs are alike", partial(_npus_are_alike, inputs.graph)):
+    if cached_for(inputs.graph, "NPUs are alike", partial(_npus_are_alike, inputs.graph)):
         # Phases that run at the same time disturb each other on a shared bus.
         return Choice(Scope.PHASES if inputs.system.bus is None else Scope.ONE_NPU)
     classes = find_classes(inputs.graph, network, inputs.system.rendezvous)
@@ -135,7 +135,7 @@ def _stages(inputs: RunInputs) -> Iterator[tuple[Schedule, LogicalDimension | Gr
     change by when a collective is issued, it shows in the run.
     """
     session = inputs.session()
-    for operation in of_graph(inputs.graph, "kinds of collectives", partial(_kinds_of_collectives, inputs.graph)):
+    for operation in cached_for(inputs.graph, "kinds of collectives", partial(_kinds_of_collectives, inputs.graph)):
         # What is wrong with a plan is said in the run, with the operation that is issued.
         with contextlib.suppress(AstraError):
             plans = (plan for chunk in inputs.plan(session, operation, 0) for plan in chunk.phases)

@@ -1,0 +1,96 @@
+// A C++ struct that is filled from the attributes of a Python object, such as an options class, by one list of its fields (C++20,
+// nanobind).
+//
+//   struct Rules {
+//     int buffers;             // no default: that of the options class is the only one
+//     Routing routing;
+//   };
+//   template <> inline constexpr auto astra::names<Routing> = std::array{"dimension_order", "adaptive"};  // in the order of the
+//   enumerators template <> inline constexpr auto astra::fields<Rules> = std::tuple{
+//       ASTRA_FIELD(Rules, buffers, 1, 1'000'000),    // the range, where others would break the code
+//       ASTRA_FIELD(Rules, routing),
+//   };
+//   const Rules rules = astra::struct_of<Rules>(options);
+//
+// Throws std::invalid_argument for an attribute that is missing, of another type, or out of its range.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace astra {
+
+// A member of a struct with its name in Python, and the range of its values.
+template <class Struct, class Value>
+struct Field {
+  using Bound = std::conditional_t<std::is_arithmetic_v<Value>, Value, int>;
+
+  const char* name;
+  Value Struct::* member;
+  Bound least = std::numeric_limits<Bound>::lowest();
+  Bound most = std::numeric_limits<Bound>::max();
+};
+
+#define ASTRA_FIELD(Struct, member, ...) \
+  astra::Field<Struct, decltype(Struct::member)> { #member, &Struct::member __VA_OPT__(, ) __VA_ARGS__ }
+
+// The names of an enumeration's values in Python, in their order.
+template <class Enum>
+inline constexpr std::nullptr_t names = nullptr;
+
+// The fields of a struct.
+template <class Struct>
+inline constexpr std::nullptr_t fields = nullptr;
+
+namespace detail {
+
+[[noreturn]] inline void refuse(const char* name, const nanobind::handle value, const std::string& expected) {
+  throw std::invalid_argument(std::string(name) + " is " + nanobind::repr(value).c_str() + "; expected " + expected);
+}
+
+template <class Value>
+Value value_of(const char* name, const nanobind::handle given) {
+  if constexpr (std::is_enum_v<Value>) {
+    const auto word = value_of<std::string>(name, given);
+    const auto found = std::find(names<Value>.begin(), names<Value>.end(), word);
+    if (found == names<Value>.end()) refuse(name, given, "a choice that is known");
+    return Value(found - names<Value>.begin());
+  } else {
+    Value value{};
+    if (!nanobind::try_cast(given, value)) refuse(name, given, "another type, or a smaller number");
+    return value;
+  }
+}
+
+template <class Struct, class Value>
+void fill(Struct& made, const nanobind::handle source, const Field<Struct, Value>& field) {
+  const nanobind::object given = nanobind::getattr(source, field.name, nanobind::none());
+  const auto value = value_of<Value>(field.name, given);
+  if constexpr (std::is_arithmetic_v<Value>) {
+    if (value < field.least || value > field.most) {
+      refuse(field.name, given, std::to_string(field.least) + " to " + std::to_string(field.most));
+    }
+  }
+  made.*field.member = value;
+}
+
+}  // namespace detail
+
+// The struct that the attributes of an object describe.
+template <class Struct>
+Struct struct_of(const nanobind::handle source) {
+  Struct made{};
+  std::apply([&](const auto&... each) { (detail::fill(made, source, each), ...); }, fields<Struct>);
+  return made;
+}
+
+}  // namespace astra
