@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import sys
 import tempfile
 import time
@@ -23,7 +24,6 @@ from astra_sim_chakra import write_nodes
 from astra_sim_sweep.outcomes import run_points
 from astra_sim_sweep.plan import read_plan
 
-from benchmarks.chakra import nodes
 from devtools.figures import FigureTable, Row, main
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -32,7 +32,7 @@ GPT3 = str(EXAMPLES / "gpt3_175b_megatron.toml")
 LINK = "platform.dimensions.{}.link_bandwidth_gib_per_s"
 LINKS = {"link_bandwidth_gib_per_s": 25, "link_latency_ns": 500}
 RING_AND_MESH = {"dimensions": [{"topology": "ring", "size": 4, "links": 2, **LINKS}, {"topology": "mesh", "sizes": [4, 4], **LINKS}]}
-ROUNDS = 12
+ROUNDS = 6
 
 
 def vgg16() -> None:
@@ -63,8 +63,9 @@ def sweep() -> None:
 def _traces() -> tuple[tempfile.TemporaryDirectory[str], str]:
     folder = tempfile.TemporaryDirectory(prefix="astra-caches-")
     prefix = str(Path(folder.name) / "trace")
+    chakra = importlib.import_module("benchmarks.chakra")
     for npu in range(8):
-        write_nodes(f"{prefix}.{npu}.et", nodes(4000, 20))
+        write_nodes(f"{prefix}.{npu}.et", chakra.nodes(4000, 20))
     return folder, prefix
 
 
@@ -84,7 +85,7 @@ def events() -> None:
 
 
 WORKLOADS: dict[str, Callable[[], None]] = {"VGG-16": vgg16, "GPT-3": gpt3, "sweep": sweep, "Chakra": chakra, "events": events}
-TIMES = {"VGG-16": 20, "Chakra": 4, "events": 10}
+TIMES = {"VGG-16": 20, "Chakra": 5, "events": 10}
 """How often a workload is run in a round."""
 
 CACHES = (
@@ -99,7 +100,6 @@ CACHES = (
     "files of components",
     "programs of the compiled engine",
     "option tables",
-    "sources",
     "digests",
     "bandwidths",
     "systems: loads of links",

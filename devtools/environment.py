@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from devtools.workspace import (
-    KERNEL,
     ROOT,
     build_requirements,
     compiled_bytes,
@@ -52,21 +51,14 @@ class Environment:
 
         What is built apart stays, and up to date, once it is there. Raises Failure.
         """
-        folders = {toml_of(member)["project"]["name"]: member for member in members()}
-        if apart or LIBRARIES in self._read_stamp():
-            folders.update({toml_of(member)["project"]["name"]: member for member in separate()})
-            apart = True
+        apart = apart or LIBRARIES in self._read_stamp()
+        folders = {toml_of(member)["project"]["name"]: member for member in (*members(), *(separate() if apart else ()))}
+        groups = toml_of(ROOT)["dependency-groups"]
+        chosen = {TOOLS: ("dev", tools), OTHERS: ("interop", others), SITE: ("docs", docs)}
+        requirements = {BUILD_TOOLS: build_requirements(), **{name: groups[group] for name, (group, is_on) in chosen.items() if is_on}}
+        alone = {LIBRARIES: groups["ns3"]} if apart else {}
         wanted = {name: fingerprint(member) for name, member in folders.items()}
-        requirements = {BUILD_TOOLS: build_requirements()}
-        if tools:
-            requirements[TOOLS] = toml_of(ROOT)["dependency-groups"]["dev"]
-        if others:
-            requirements[OTHERS] = toml_of(ROOT)["dependency-groups"]["interop"]
-        if docs:
-            requirements[SITE] = toml_of(ROOT)["dependency-groups"]["docs"]
-        alone = {LIBRARIES: toml_of(ROOT)["dependency-groups"]["ns3"]} if apart else {}
-        wanted.update({name: json.dumps(listed) for name, listed in alone.items()})
-        wanted.update({name: json.dumps(listed) for name, listed in requirements.items()})
+        wanted |= {name: json.dumps(listed) for name, listed in (alone | requirements).items()}
         self.make()
         installed = self._read_stamp()
         changed = [name for name in wanted if installed.get(name) != wanted[name]]
@@ -76,17 +68,20 @@ class Environment:
         # An installation that is broken off counts for nothing, but what it may have put there is not forgotten.
         installed.update(dict.fromkeys(changed + gone, ""))
         self._write_stamp(installed)
-        if gone:
-            run_quietly("uninstalling " + ", ".join(gone), self.python, "-m", "pip", "uninstall", "--yes", *gone)
-        # Packages are built with what is in the environment: first the tools, then the kernel, whose header others are compiled with.
-        listed = [requirement for name in requirements if name in changed for requirement in requirements[name]]
-        if listed:
-            run_quietly("installing " + " and ".join(name for name in requirements if name in changed), *self._pip_install, *listed)
-        for name, needed in alone.items():
-            if name in changed:
-                run_quietly(f"installing {name}", *self._pip_install, "--no-deps", *needed)
+        self._change(gone, {name: requirements[name] for name in requirements if name in changed}, alone if LIBRARIES in changed else {})
         self._install_packages({name: folder for name, folder in folders.items() if name in changed})
         self._write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
+
+    def _change(self, gone: Sequence[str], requirements: dict[str, list[str]], alone: dict[str, list[str]]) -> None:
+        """Uninstall what is gone, and install requirements together, and others alone, without what they need. Raises Failure."""
+        if gone:
+            run_quietly("uninstalling " + ", ".join(gone), self.python, "-m", "pip", "uninstall", "--yes", *gone)
+        # Packages are built with what is in the environment: first the tools.
+        listed = [requirement for needed in requirements.values() for requirement in needed]
+        if listed:
+            run_quietly("installing " + " and ".join(requirements), *self._pip_install, *listed)
+        for name, needed in alone.items():
+            run_quietly(f"installing {name}", *self._pip_install, "--no-deps", *needed)
 
     @property
     def _pip_install(self) -> tuple[str | Path, ...]:
@@ -96,7 +91,7 @@ class Environment:
     def _install_packages(self, folders: dict[str, Path]) -> None:
         """Install packages, editable, with what they need of others: as much at a time as there are processors.
 
-        Compiled plugins come after the kernel, with whose header they are compiled, and which runs then. Raises Failure.
+        Compiled ones come last: the kernel has the headers that they include. Raises Failure.
         """
         if not folders:
             return
@@ -110,11 +105,9 @@ class Environment:
         plain = [name for name in folders if name not in compiled]
         linked: tuple[str, ...] = ()
 
-        def install_kernel() -> None:
+        def build_nanobind() -> None:
             nonlocal linked
             linked = self._shared_nanobind()
-            if KERNEL in compiled:
-                install(KERNEL, further=linked)
 
         def install_plain() -> None:
             if needed := requirements_of(folders.values()):
@@ -122,8 +115,8 @@ class Environment:
             if plain:
                 install(*plain)
 
-        in_parallel([*([install_kernel] if compiled else []), install_plain])
-        in_parallel([partial(install, name, further=linked) for name in compiled if name != KERNEL])
+        in_parallel([*([build_nanobind] if compiled else []), install_plain])
+        in_parallel([partial(install, name, further=linked) for name in compiled])
 
     def _shared_nanobind(self) -> tuple[str, ...]:
         """Build nanobind's runtime, once for this environment. Returns the options of pip with which packages link it. Raises Failure.

@@ -11,6 +11,7 @@ from devtools.workspace import KERNEL, ROOT, Failure, bundle, members, separate,
 VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?")
 FINAL = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 ADDRESS = re.compile(r"https://[\w.-]+(/[\w.~-]+)+")
+KERNEL_VERSION = Path("core", "src", "astra_sim", "_version.py")
 CITATION = Path("CITATION.cff")
 CHANGELOG = Path("CHANGELOG.md")
 EXAMPLE = Path("examples", "plugins", "bus_network", "pyproject.toml")
@@ -46,6 +47,7 @@ def write_version(new: str, root: Path = ROOT) -> list[Path]:
     first = f"{major}.{minor}" if is_final else f"{major}.{minor}.0.dev0"
     series = f'"{KERNEL}>={first},<{major}.{int(minor) + 2}"'
     texts[root / EXAMPLE] = re.sub(rf'"{KERNEL}[^"]*"', series, (root / EXAMPLE).read_text())
+    texts[root / KERNEL_VERSION] = re.sub(r"^VERSION = .*$", f'VERSION = "{new}"', (root / KERNEL_VERSION).read_text(), flags=re.MULTILINE)
     texts[root / CITATION] = _citation((root / CITATION).read_text(), new, is_final)
     if is_final:
         texts[root / CHANGELOG] = _closed((root / CHANGELOG).read_text(), new)

@@ -37,6 +37,7 @@ KINDS = {
     "network": ("Networks", "--network"),
     "compute": ("Compute models", "--compute"),
     "memory": ("Memory models", "--memory"),
+    "engine": ("Engines", "--engine"),
     "report": ("Reports", "--report"),
     "command": ("Commands", None),
     "format": ("Formats", None),
@@ -65,7 +66,7 @@ def options_page(kind: str) -> str:
     for name, component in plugins.components(kind).items():
         lines += [f"## {name}", "", f"{_escaped(component.summary)}. Plugin `{plugins.owner(kind, name)}`.", ""]
         if option is not None:
-            lines += [f"`{option} plugin:{name}`", ""]
+            lines += [f"`{option} {name if kind == 'engine' else f'plugin:{name}'}`", ""]
         options = describe_options(component.load_options()) if isinstance(component, Provider) else []
         if not options:
             lines += ["No options.", ""]

@@ -8,10 +8,11 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import DeadlockError
-from astra_sim.engine import COLLECTIVE, Job, PhaseStep, Task, choose_engine
+from astra_sim.engine import COLLECTIVE, Job, PhaseStep, Task
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective
+from astra_sim.setup.engines import find_engine
 from random_checks import finishes
 
 LINKS = {"link_bandwidth_gb_per_s": 50, "link_latency_ns": 500}
@@ -63,7 +64,7 @@ def test_who_comes_first_decides_and_the_others_wait(engine: str) -> None:
         return [[PhaseStep(Job(task, "all_reduce", 10, 0), 0, -1, 100)]]
 
     for agreement, ends in ((-1, [205, 105]), (0, [205, 305])):
-        made = choose_engine(engine)(2)
+        made = find_engine(engine)(2)
         made.add_queues([(1, lambda jobs, started, job: started)])
         for npu, delays in enumerate([(0, 5), (105, 5)]):
             made.observe(npu)

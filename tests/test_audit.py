@@ -19,7 +19,7 @@ from astra_sim.fabric import wires_of
 from astra_sim.network import EventNetwork
 from astra_sim.report import audit
 from astra_sim.report.audit import TOLERANCE
-from astra_sim.testing.bench import PLATFORM as BENCH
+from astra_sim_devkit.testing.bench import PLATFORM as BENCH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.experiment_checks import components_of

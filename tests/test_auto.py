@@ -13,6 +13,7 @@ import pytest
 from astra_sim import CollectiveProvider, PluginError, hookimpl
 from astra_sim.context import Algorithm
 from astra_sim.errors import ScheduleError
+from astra_sim.fabric import RouteRules
 from astra_sim.platform import Dimension, Group, Platform
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, receive, send, shift, xor
 from astra_sim.setup.plugins import Plugins
@@ -145,17 +146,33 @@ def test_what_is_taken_depends_on_the_fabric_and_the_size(spec: str, short: str,
 
 
 @pytest.mark.parametrize("spec", ["clos?npus=60&ports=16", "clos?npus=64&ports=16&planes=2", "hyperx?sizes=4,4&npus=4"])
-@pytest.mark.parametrize("size", [1 << 12, 1 << 20, 1 << 28])
+@pytest.mark.parametrize("size", [1 << 20, 1 << 28])
 def test_a_formula_without_a_nic_is_not_believed_that_all_can_be_sent_at_once(spec: str, size: int) -> None:
     """Messages to all others would take as long as one of them."""
     assert picked(spec, size) != names.ALL_AT_ONCE
     assert run(spec, size).audit == []
 
 
+@pytest.mark.parametrize("spec", ["clos?npus=60&ports=16", "hyperx?sizes=4,4&npus=4", "switch?size=72"])
+def test_a_formula_is_believed_of_messages_that_are_mostly_latency(spec: str) -> None:
+    """That they leave over one link costs less than the latency of one of them."""
+    assert picked(spec, 1 << 12) == names.ALL_AT_ONCE
+    assert run(spec, 1 << 12).audit == []
+    fastest = min(run(spec, 1 << 12, network=AWARE, all_reduce=each).finish_ns for each in ("ring", "direct"))
+    assert run(spec, 1 << 12, network=AWARE, all_reduce=names.ALL_AT_ONCE).finish_ns <= 1.1 * fastest
+
+
 def test_what_is_picked_on_one_network_is_not_remembered_on_another() -> None:
     spec = "hyperx?sizes=4,4&npus=4"
     for network, is_direct in ((AWARE, True), ("analytical", False)) * 2:
-        assert (picked(spec, 1 << 12, network=network) == names.ALL_AT_ONCE) == is_direct
+        assert (picked(spec, 1 << 28, network=network) == names.ALL_AT_ONCE) == is_direct
+
+
+def test_auto_goes_by_the_routes_of_the_network() -> None:
+    """On a HyperX destinations of different switches have links of their own; a hash lets their messages meet."""
+    spec = "hyperx?sizes=4,4&npus=4"
+    assert picked(spec, 1 << 28, network="flow") == names.ALL_AT_ONCE
+    assert picked(spec, 1 << 28, network="flow?routing=hash") == names.ANY_NUMBER
 
 
 def test_all_that_choices_follow_from_is_their_content() -> None:
@@ -166,6 +183,7 @@ def test_all_that_choices_follow_from_is_their_content() -> None:
         "step_ns": 1.0,
         "messages_wait": False,
         "held_bytes": 1.0,
+        "route_rules": RouteRules("never"),
         "candidates": {"x": made},
     }
     own = {field.name for field in attrs.fields(Automatic)} - {field.name for field in attrs.fields(Algorithm)}

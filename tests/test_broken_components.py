@@ -28,7 +28,7 @@ from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
 from astra_sim.setup.plugins import KINDS, Plugins, shared_plugins
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, SystemSession
-from astra_sim.testing import bench, check_component
+from astra_sim_devkit.testing import bench, check_component
 from click.testing import CliRunner
 from support.broken_components import Post
 
@@ -714,7 +714,7 @@ def test_a_component_that_hangs_is_named_and_does_not_stop_the_others(tmp_path: 
 HANGING = """
 import time
 from astra_sim import Provider, hookimpl
-from astra_sim.testing.bench import BenchCompute
+from astra_sim_devkit.testing.bench import BenchCompute
 
 def stuck():
     time.sleep(3600)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from astra_sim.setup.plugins import KINDS
-from astra_sim.testing.apart import check_apart
+from astra_sim_devkit.testing.apart import check_apart
 from support.broken_components import BROKEN
 
 EACH = [(kind, name) for kind, components in BROKEN.items() for name in components]

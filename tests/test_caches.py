@@ -18,7 +18,6 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim import CollectiveProvider, InputError, Provider, hookimpl, options
-from astra_sim.engine import has_compiled
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass
 from astra_sim.layers import LayeredProgram
 from astra_sim.memo import Cache, ObjectCaches, cache_statistics, cached, clear_caches, without_cache
@@ -26,9 +25,10 @@ from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.report import result as result_module
 from astra_sim.report.audit import Finding, audit
 from astra_sim.schedule import Request, Schedule
+from astra_sim.setup.engines import compiled_engine
 from astra_sim.setup.plugins import Plugins
 from astra_sim.system import ChunkPlan, SystemSession
-from astra_sim.testing.bench import BenchMemory, BenchSystem, pairwise
+from astra_sim_devkit.testing.bench import BenchMemory, BenchSystem, pairwise
 from astra_sim_network_analytical.topologies import Ring
 from astra_sim_systems import plan_cache
 from support import ROOT, figures
@@ -247,7 +247,7 @@ def test_what_is_kept_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < len(structured) <= 8
 
 
-@pytest.mark.skipif(not has_compiled(), reason="the compiled engine is not installed")
+@pytest.mark.skipif(compiled_engine() is None, reason="the compiled engine is not installed")
 @pytest.mark.parametrize("experiment", [{"experiment": VGG16}, {"workload": COLLECTIVE, "platform": RING.format(1), "symmetry": False}])
 def test_nothing_of_a_run_waits_for_the_collector(experiment: dict[str, Any]) -> None:
     astra_sim.simulate(**experiment)

@@ -11,11 +11,11 @@ from astra_sim import DeadlockError, InputError, ScheduleError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective, Request, Schedule, lower
-from astra_sim.testing import check_schedule, contracts
 from astra_sim_chakra.custom_collective import CustomCollectiveOptions, custom_collective
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
 from astra_sim_chakra.writer import write_nodes
+from astra_sim_devkit.testing import check_schedule, contracts
 
 SIZE = 131072
 

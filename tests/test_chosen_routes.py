@@ -12,8 +12,8 @@ from astra_sim.errors import InputError
 from astra_sim.fabric import Wire, both_ways, next_links_of, wires_of
 from astra_sim.graph import ExecutionGraph, NpuProgram, Receive, Send
 from astra_sim.platform import Dimension, Platform
-from astra_sim.run.flows import Flow, run_flows
 from astra_sim.schedule import shift
+from astra_sim_flows.running import Flow, run_flows
 from astra_sim_network_flow.network import FlowNetwork
 from astra_sim_network_flow.options import FlowOptions
 from astra_sim_platforms.slim_fly import SlimFlyOptions, slim_fly

@@ -12,10 +12,10 @@ import pytest
 from astra_sim import InputError, Provider, hookimpl
 from astra_sim.collective_tables import MeasuredCollective, read_collectives
 from astra_sim.command import cli
-from astra_sim.command.collective import parse_sizes
 from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
 from astra_sim.setup.plugins import Plugins
+from astra_sim_flows.collective_command import parse_sizes
 from astra_sim_network_analytical.nccl import Prices
 from astra_sim_network_analytical.nccl_parameters import read_device, read_parameters
 from click.testing import CliRunner

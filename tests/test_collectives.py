@@ -9,12 +9,12 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, Step, exchange, lower, rank, receive, send, shift, xor
-from astra_sim.testing import check_schedule
-from astra_sim.testing.collectives import check_collective
 from astra_sim_collectives.direct import DirectOptions, direct
 from astra_sim_collectives.double_binary_tree import double_binary_tree
 from astra_sim_collectives.halving_doubling import halving_doubling
 from astra_sim_collectives.ring import ring
+from astra_sim_devkit.testing import check_schedule
+from astra_sim_devkit.testing.collectives import check_collective
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

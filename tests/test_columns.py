@@ -10,13 +10,13 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.engine import PhaseStepRecord, PhaseStepRecords, has_compiled
+from astra_sim.engine import EngineType, PhaseStepRecord, PhaseStepRecords
+from astra_sim.engine.columns import union
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Pass, check_graph
 from astra_sim.platform import LogicalDimension
-from astra_sim.report.spans import computing, union, uses_of
 from astra_sim.rows import Dependencies, Rows, column, kinds_of, packed
-from astra_sim.run.composites import repeated
 from astra_sim.schedule import Collective
+from astra_sim.setup.engines import compiled_engine, find_engine
 from astra_sim_chakra import Node, NodeType, write_nodes
 from astra_sim_systems.chunking import Session
 from hypothesis import HealthCheck, given, settings
@@ -24,7 +24,9 @@ from hypothesis import strategies as st
 from support import figures
 from support.layered_experiments import experiments
 
-needs_compiled = pytest.mark.skipif(not has_compiled(), reason="no compiled engine")
+needs_compiled = pytest.mark.skipif(compiled_engine() is None, reason="no compiled engine")
+ENGINES: list[EngineType] = [find_engine("python"), find_engine()]
+"""The readable one, and the compiled one where it is installed."""
 TORUS = "plugin:torus?sizes=4,2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 
 
@@ -142,7 +144,7 @@ def test_the_system_is_asked_once_for_each_kind(traces: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["python", "compiled"])
 def test_programs_that_do_not_share_the_same_collective(engine: str) -> None:
-    if engine == "compiled" and not has_compiled():
+    if engine == "compiled" and compiled_engine() is None:
         pytest.skip("no compiled engine")
 
     def program(size: int) -> list[Communicate]:
@@ -175,8 +177,8 @@ def test_computing(tasks: list[tuple[int, int, int]], durations: list[int], time
     made = Rows[str](
         "abc", column([kind for kind, _, _ in tasks], "I"), Dependencies.of([()] * len(tasks)), lambda kind, row, after: kind, own
     )
-    answer = computing(made, durations, ended, compiled=False)
-    assert computing(made, durations, ended) == answer
+    answer, again = (engine.computing(made, durations, ended) for engine in ENGINES)
+    assert again == answer
     taken = [0 if durations[kind] < 0 else time if timed and time >= 0 else durations[kind] for kind, _, time in tasks]
     covered = {moment for time, end in zip(taken, ended, strict=True) for moment in range(end - time, end)}
     assert answer == (sum(taken), len(covered))
@@ -189,7 +191,7 @@ def test_uses(steps: list[tuple[int, int, int, int]]) -> None:
     columns = PhaseStepRecords(*zip(*records, strict=True)) if records else PhaseStepRecords(*[()] * len(PhaseStepRecord._fields))
     assert list(columns) == records
     assert columns[: len(records)] == records
-    answers = [uses_of(columns, [(0,), (1,), (1, 2), (), (2,)], 3, compiled) for compiled in (False, True)]
+    answers = [engine.uses_of(columns, [(0,), (1,), (1, 2), (), (2,)], 3) for engine in ENGINES]
     seen = [(counts, [(use.spent, list(use.spans.begins), list(use.spans.ends)) for use in uses]) for counts, uses in answers]
     assert seen[0] == seen[1]
     assert seen[0][0] == [sum(record.step == step for record in records) for step in range(5)]
@@ -200,7 +202,7 @@ def test_uses(steps: list[tuple[int, int, int, int]]) -> None:
 def test_repeated(members: list[tuple[int, int]]) -> None:
     parts = [[1, 2], [], [-3]]
     numbers, offsets = column((number for number, _ in members), "I"), column((offset for _, offset in members), "q")
-    answers = [repeated([packed(part, "q") for part in parts], numbers, offsets, compiled) for compiled in (False, True)]
+    answers = [engine.repeated([packed(part, "q") for part in parts], numbers, offsets) for engine in ENGINES]
     assert answers[0] == answers[1] == packed((each + offset for number, offset in members for each in parts[number]), "q")
 
 

@@ -14,7 +14,8 @@ from astra_sim.platform import Dimension, Platform
 from astra_sim.setup.components import build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
-from astra_sim.testing import contracts
+from astra_sim_devkit.testing import contracts
+from astra_sim_flows.running import Flow, run_flows
 from astra_sim_network_analytical.congestion import CompiledFifoNetwork, FifoNetwork
 from astra_sim_network_analytical.link_map import LinkMap
 from astra_sim_network_analytical.network import analytical
@@ -23,6 +24,7 @@ from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import figures
+from support.platforms import LINK, platform_of
 
 ROUNDINGS = ["nanosecond", "nanosecond_sum", "picosecond"]
 
@@ -439,3 +441,12 @@ def test_without_congestion_is_the_default() -> None:
     for kind, value in {"workload": "plugin:collective?bytes=1", "platform": RING, "network": "plugin:analytical"}.items():
         experiment.use(kind, value, shared_plugins())
     assert isinstance(build(experiment, shared_plugins()).network, RouteDelayNetwork)
+
+
+def test_routes_of_a_large_fabric_are_found_when_messages_take_them() -> None:
+    """A table of all nodes and destinations would have 90 million entries."""
+    platform = platform_of(f"clos?npus=8192&ports=64&levels=3&{LINK}")
+    network = CompiledFifoNetwork(AnalyticalOptions(congestion="aware"), LinkMap(platform))
+    near, far = run_flows(network, [Flow(0, 1, 50_000), Flow(32, 8191, 50_000)])
+    # Each link holds all of a message before it passes it on: 500 ns, and 1000 ns for the bytes.
+    assert (near.received, far.received) == (2 * 1_500_000, 6 * 1_500_000)

@@ -12,7 +12,7 @@ import astra_sim
 import pytest
 from astra_sim.network import Message
 from astra_sim.platform import Platform
-from astra_sim.testing import contracts
+from astra_sim_devkit.testing import contracts
 from astra_sim_network_analytical import astra2_file
 from astra_sim_network_analytical.network import analytical
 from astra_sim_network_analytical.options import AnalyticalOptions

@@ -19,7 +19,6 @@ from astra_sim.collective_tables import read_collectives
 from astra_sim.files import csv_rows, csv_table, parse_json, read_packed_text
 from astra_sim.results import read_results
 from astra_sim.schedule import Collective
-from astra_sim.setup.flow_files import parse_flows
 from astra_sim.yaml_text import parse_yaml
 from astra_sim_chakra import write_nodes
 from astra_sim_chakra.doctor import loose
@@ -30,6 +29,7 @@ from astra_sim_collectives.msccl_xml import read_algorithm
 from astra_sim_compute_gpu.measured_table import read_gemms
 from astra_sim_compute_systolic.generate.layers import read_csv
 from astra_sim_compute_systolic.scale_sim_files import read_topology
+from astra_sim_flows.flow_files import parse_flows
 from astra_sim_memory import astra2_file
 from astra_sim_platforms.graph import GraphOptions, graph
 from astra_sim_platforms.infragraph_file import read_infrastructure
@@ -38,6 +38,7 @@ from astra_sim_report.tables import read_table
 from astra_sim_sweep.journal import Journal
 from support import ROOT
 from support.commands import Astra, command
+from support.limited import ended
 from support.msccl_files import ring_all_reduce
 from support.traces import compute
 
@@ -349,6 +350,49 @@ def test_sizes_are_refused_at_once(arguments: tuple[str, ...], words: str, astra
     done = astra(*arguments)
     assert done.status == 2
     assert words in done.error
+
+
+EVENT_NETWORKS = ["flow", "packet", "roce", "analytical?congestion=aware"]
+
+
+@pytest.mark.parametrize("network", EVENT_NETWORKS)
+def test_networks_that_simulate_each_npu_have_a_limit(network: str, astra: Astra) -> None:
+    platform = RING.replace("=4", "=1048576").replace("plugin:ring", "plugin:switch").replace("&links=2", "")
+    done = astra("--workload", COLLECTIVE, "--platform", platform, "--network", f"plugin:{network}")
+    assert done.status == 2
+    assert f"1048576 NPUs; expected at most {limits.MAX_EVENT_NPUS}" in done.error
+
+
+@pytest.mark.parametrize("network", EVENT_NETWORKS)
+def test_messages_that_cross_too_many_links_are_refused_at_once(network: str, astra: Astra) -> None:
+    algorithm = "system.all_reduce=halving_doubling"
+    platform = RING.replace("=4", "=65536")
+    done = astra("--workload", COLLECTIVE, "--platform", platform, "--network", f"plugin:{network}", "--set", algorithm)
+    assert done.status == 2
+    assert f"expected at most {limits.MAX_MESSAGES} crossings" in done.error or "forwarding entry for each NPU" in done.error
+
+
+def test_too_many_messages_one_by_one_are_refused_at_once(astra: Astra) -> None:
+    platform = RING.replace("=4", "=131072")
+    done = astra("run", "--workload", COLLECTIVE, "--platform", platform, "--set", "system.all_reduce=ring", "--no-symmetry")
+    assert done.status == 2
+    assert f"expected at most {limits.MAX_MESSAGES} that are simulated one by one" in done.error
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+@pytest.mark.parametrize("size", [1 << 24, 1 << 31])
+def test_auto_looks_at_the_largest_ring(command: str, size: int, astra: Astra) -> None:
+    done = astra(command, "--workload", COLLECTIVE, "--platform", RING.replace("=4", f"={size}"))
+    assert done.status == 0
+
+
+@pytest.mark.parametrize("engine", ["compiled", "python"])
+def test_memory_that_runs_out_in_a_network_is_told_as_such(engine: str, tmp_path: Path) -> None:
+    platform = RING.replace("=4", "=4096")
+    arguments = ("run", "--workload", COLLECTIVE, "--platform", platform, "--network", "plugin:flow", "--engine", engine, "--json")
+    done = ended(tmp_path, *arguments, memory=1 << 27)
+    assert done.status == 1
+    assert "memory ran out: 4096 of 4096 NPUs are simulated on network FlowNetwork" in done.errors
 
 
 def test_a_model_has_a_limit_of_layers(astra: Astra, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-from astra_sim.plugin_templates import kernel_range
+from astra_sim._version import VERSION
+from astra_sim_devkit.templates import kernel_range
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import ROOT
@@ -121,7 +122,9 @@ def test_all_packages_have_the_version_of_the_workspace_and_ask_for_a_kernel_of_
     table = workspace.toml_of(member)
     assert table["project"]["version"] == release.version()
     asked = requirements_of_ours(table)
-    assert set(asked) == (set() if member.name == "core" else {f"{workspace.KERNEL}~={release.version()}"})
+    assert VERSION == release.version()
+    exactly = "==" if member.name == "engine" else "~="  # the engine follows the tasks and queues of one kernel
+    assert set(asked) == (set() if member.name == "core" else {f"{workspace.KERNEL}{exactly}{release.version()}"})
 
 
 def test_the_bundle_asks_for_every_member_of_its_version() -> None:
@@ -168,7 +171,7 @@ def checkout(tmp_path: Path) -> Path:
         copy = tmp_path / folder.relative_to(ROOT)
         copy.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / "pyproject.toml", copy)
-    for name in (release.CITATION, release.CHANGELOG, release.EXAMPLE):
+    for name in (release.CITATION, release.CHANGELOG, release.EXAMPLE, release.KERNEL_VERSION):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
@@ -176,7 +179,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_a_new_version_is_written_everywhere_and_nothing_else(checkout: Path) -> None:
     old = release.version()
-    files = [folder.relative_to(ROOT) / "pyproject.toml" for folder in WRITTEN] + [release.CITATION]
+    files = [folder.relative_to(ROOT) / "pyproject.toml" for folder in WRITTEN] + [release.CITATION, release.KERNEL_VERSION]
     assert {path.relative_to(checkout) for path in release.write_version("7.8.9rc1", checkout)} == {*files, release.EXAMPLE}
     assert release.version(checkout) == "7.8.9rc1"
     for path in files:
@@ -305,9 +308,9 @@ def test_the_ratio_is_the_median_of_the_rounds() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("bench", "unknown"), "the names are auto, chakra, engine"),
+        (("bench", "unknown"), "the names are auto, caches, chakra, engine"),
         (("bench", "engine", "--against"), "--against REVISION"),
-        (("bench", "unknown", "--against", "HEAD"), "the names are auto, chakra, engine"),
+        (("bench", "unknown", "--against", "HEAD"), "the names are auto, caches, chakra, engine"),
         (("version", "1.0", "2.0"), "the new version, or nothing"),
         (("random", "many"), "random takes a check"),
         (("address", "one", "two"), "the address of the repository, or nothing"),

@@ -32,9 +32,10 @@ def test_nothing_is_broken_here() -> None:
 
 
 def test_the_engine_in_python_is_told() -> None:
-    code = "import sys; sys.modules['astra_sim.engine._compiled'] = None; from astra_sim.__main__ import main; main()"
+    code = "import sys; sys.modules['astra_sim_engine._compiled'] = None; from astra_sim.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "doctor", "--json"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["engine"] == "python"
+    assert done.stderr.count("the engine in Python runs instead") == 1
 
 
 def test_a_plugin_that_cannot_be_imported_is_broken(tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ def test_public_modules_import_neither_commands_nor_reports() -> None:
 
 
 def test_the_kernel_imports_no_plugin() -> None:
-    for path in KERNEL.rglob("*.py"):
+    kit = KERNEL / "testing"  # it forwards to the kit for authors of plugins, whose package may be absent
+    for path in (path for path in KERNEL.rglob("*.py") if path.parent != kit):
         assert [module for module, _ in imports(ast.parse(path.read_text())) if module.startswith("astra_sim_")] == [], path
 
 
@@ -143,7 +144,7 @@ def test_commands_of_plugins_find_each_name_at_its_first_use() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
     for name in commands.__all__:
-        assert getattr(commands, name).__module__.startswith("astra_sim.")
+        assert name == "SECTIONS" or getattr(commands, name).__module__.startswith("astra_sim.")
     with pytest.raises(AttributeError, match=r"module 'astra_sim\.commands' has no attribute 'nothing'"):
         _ = commands.nothing
 

@@ -6,21 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, PhaseStep, Task, choose_engine, has_compiled
+from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, PhaseStep, Task
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, lower, rank, receive, send, shift
+from astra_sim.setup.engines import compiled_engine, find_engine
 
 Make = Callable[..., Engine]
 
 
 @pytest.fixture(params=["python", "compiled"])
 def make(request: pytest.FixtureRequest) -> Make:
-    return choose_engine(request.param)
+    return find_engine(request.param)
 
 
 def test_the_compiled_engine_is_installed() -> None:
-    assert has_compiled()
+    assert compiled_engine() is not None
 
 
 def first_come(jobs: Sequence[Job], started: int, job: Job) -> int:
@@ -247,12 +248,12 @@ def test_a_step_waits_for_the_credit_of_the_message_before_it(make: Make) -> Non
     assert (step.delay_sum, step.received) == (2 * 150, 2)
 
 
-@pytest.mark.skipif(not has_compiled(), reason="the compiled engine is not installed")
+@pytest.mark.skipif(compiled_engine() is None, reason="the compiled engine is not installed")
 @pytest.mark.parametrize(("size", "groups"), [(70_000, 1), (3, 500), (500, 3), (1100, 3)])
 def test_ranks_in_step_end_together_however_many_they_are(size: int, groups: int) -> None:
     """Ranks of several groups are NPUs that are apart, and there are more in step than one run of events holds."""
     npus = size * groups
-    engine = choose_engine("compiled")(npus, Fixed(Platform((Dimension(Line(), npus, 1, 1.0, 1.0),))), endpoint_ps=10)
+    engine = find_engine("compiled")(npus, Fixed(Platform((Dimension(Line(), npus, 1, 1.0, 1.0),))), endpoint_ps=10)
     number = engine.add_groups([range(first, npus, groups) for first in range(groups)])
     schedule = Schedule.shared(Request(Collective.ALL_GATHER, size, 50), [exchange(shift(1), 50, times=3)])
     kind = engine.add_phase(engine.add_schedule(lower(schedule), number), together=False)

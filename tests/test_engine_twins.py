@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / "core" / "src" / "astra_sim" / "engine" / "reference"
-CPP = ROOT / "core" / "native"
+CPP = ROOT / "plugins" / "engine" / "native"
 
 PARTS = sorted(path.stem for path in PYTHON.glob("[!_]*.py"))
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim import engine as engines
 from astra_sim.engine import SEND
+from astra_sim.setup.engines import find_engine
+from astra_sim.setup.plugins import shared_plugins
+from astra_sim_devkit.testing.engine_graphs import Graph, differing
 from support import ROOT, figures
 from support.networks import Lossy
-from support.random_graphs import Graph, differing
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 RING = "plugin:ring?size=16&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
@@ -24,7 +25,7 @@ GRAPHS = int(os.environ.get("ASTRA_RANDOM_GRAPHS", "4000"))
 
 @pytest.mark.parametrize("part", range(4))
 def test_random_graphs(part: int) -> None:
-    assert differing(part * GRAPHS // 4, GRAPHS // 4) == []
+    assert differing(find_engine("compiled"), part * GRAPHS // 4, GRAPHS // 4) == []
 
 
 def test_random_graphs_are_of_all_kinds() -> None:
@@ -32,7 +33,7 @@ def test_random_graphs_are_of_all_kinds() -> None:
     seen: set[object] = set()
     for seed in range(400):
         graph = Graph(seed)
-        answer = graph.run("compiled")
+        answer = graph.run(find_engine("compiled"))
         if isinstance(answer[0], str):
             seen.add(answer[0])
             continue
@@ -99,7 +100,7 @@ def test_an_engine_that_is_not_there_is_an_error() -> None:
 
 def test_without_a_compiled_module_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = figures(astra_sim.simulate(workload="plugin:collective?bytes=1000", platform=RING))
-    monkeypatch.setattr(engines, "has_compiled", lambda: False)
+    monkeypatch.setattr(shared_plugins(), "_offers", {**shared_plugins()._offers, "engine": {}})
     assert figures(astra_sim.simulate(workload="plugin:collective?bytes=1000", platform=RING)) == expected
     with pytest.raises(astra_sim.InputError, match="compiled"):
         astra_sim.simulate(workload="plugin:collective?bytes=1000", platform=RING, engine="compiled")

@@ -20,7 +20,7 @@ from astra_sim.report.screen import Screen
 from astra_sim.report.what_if import scaled_compute, scaled_platform
 from astra_sim.rows import Dependencies, Rows, column
 from astra_sim.schedule import shift
-from astra_sim.testing.deliveries import check_delays
+from astra_sim_devkit.testing.deliveries import check_delays
 from click.testing import CliRunner
 from support import ROOT
 from support.components import components_of

@@ -28,10 +28,8 @@ from support.random_experiments import Experiment
 
 def explained(components: Components, empty: Network | None = None) -> RunRecord:
     """A run that has kept its critical path; messages are taken apart on an empty network, if there is one."""
-    run = components.run
-    return simulate_graph(
-        components.graph, components.system, components.network, components.memory, run.symmetry, run.engine, explain=Explain(lambda: empty)
-    )
+    parts = components.graph, components.system, components.network, components.memory, components.engine
+    return simulate_graph(*parts, components.run.symmetry, explain=Explain(lambda: empty))
 
 
 SEEDS = range(300)

@@ -16,11 +16,13 @@ pytest.importorskip("astra_sim_platforms")
 pytest.importorskip("astra_sim_network_packet")
 pytest.importorskip("astra_sim_network_flow")
 pytest.importorskip("astra_sim_network_roce")
+pytest.importorskip("astra_sim_systems")
 
 from astra_sim.fabric import (
-    NO_WAY,
+    UNREACHABLE,
     DimensionGraph,
     FabricLink,
+    RouteRules,
     Routes,
     dimension_graph,
     first_links,
@@ -37,6 +39,8 @@ from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_roce.network import RoceNetwork
 from astra_sim_network_roce.options import RoceOptions
+from astra_sim_systems.busiest_link import loads_of
+from support.components import components_of
 from support.links import numbered
 from support.platforms import LINK, platform_of
 
@@ -170,7 +174,7 @@ def test_the_table_of_all_destinations_is_the_rule_by_destination(graph: Dimensi
     for destination in range(graph.size):
         for node in range(graph.nodes):
             links = routes.next_links(node, destination)
-            right = links[tie(node, destination, links) if len(links) > 1 else 0] if links else NO_WAY
+            right = links[tie(node, destination, links) if len(links) > 1 else 0] if links else UNREACHABLE
             assert table[node * graph.size + destination] == right
 
 
@@ -289,6 +293,30 @@ def test_packets_stay_within_the_sets(spec: str, options: dict[str, Any]) -> Non
             assert walked(list(taken), *pair) == ends(graph, routes.path(*pair, tie))
 
 
+@pytest.mark.parametrize("routing", ["destination", "first", "split"])
+@pytest.mark.parametrize("spec", TURNS)
+def test_auto_foretells_the_loads_of_the_network_that_it_is_for(spec: str, routing: str) -> None:
+    """Between switches the busiest link carries what it does on the flow network, whose routes `auto` asks for."""
+    platform, _ = made(spec)
+    (logical,) = platform.logical_dimensions()
+    network = FlowNetwork(FlowOptions(routing=routing), platform)
+    loads = loads_of(platform, logical, network.route_rules)
+    assert loads is not None
+    for offset in (1, platform.npus // 2):
+        pairs = tuple((npu, (npu + offset) % platform.npus) for npu in range(platform.npus))
+        load = loads.load(pairs)
+        assert load is not None
+        network = FlowNetwork(FlowOptions(routing=routing), platform)
+        network.inject(0, [Message(number, *pair, 1000) for number, pair in enumerate(pairs)])
+        while network.advance(None) is not None:
+            pass
+        links = platform.fabric().links
+        carried = {each.number: each.bytes / 1000 / links[each.number].bandwidth for each in network.link_loads()}
+        between = [busy for number, busy in carried.items() if min(links[number][:2]) >= platform.npus]
+        foretold = [link.busy_ns for link in load.links[:-1] if link is not None]
+        assert max(foretold, default=0.0) == pytest.approx(max(between, default=0.0))
+
+
 def roce_links(platform: Platform, pair: tuple[int, int], balancing: str) -> Iterator[tuple[int, int]]:
     """Links that have carried data, and not only acknowledgements."""
     network = RoceNetwork(RoceOptions(load_balancing=balancing), platform)
@@ -297,6 +325,28 @@ def roce_links(platform: Platform, pair: tuple[int, int], balancing: str) -> Ite
     for load in network.links():
         if load.bytes > 4_000:
             yield numbered(load, platform)
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "rules"),
+    [
+        ("analytical", {"congestion": "aware"}, RouteRules()),
+        ("flow", {}, RouteRules("if_needed")),
+        ("flow", {"routing": "ugal", "npus_forward": "never"}, RouteRules("never", "all")),
+        ("packet", {}, RouteRules()),
+        ("packet", {"routing": "adaptive"}, RouteRules("always", "all")),
+        ("packet", {"preset": "booksim"}, RouteRules("always", "all")),
+        ("roce", {}, RouteRules("if_needed")),
+        ("roce", {"load_balancing": "ecmp", "npu_forwarding": False}, RouteRules("never", "all")),
+    ],
+)
+def test_networks_say_how_they_route(network: str, options: dict[str, Any], rules: RouteRules) -> None:
+    """By this `auto` foretells what links carry."""
+    chosen = {"plugin": network, **options}
+    components = components_of(platform=f"plugin:switch?size=4&{LINK}", network=chosen, workload="plugin:collective?bytes=1024")
+    assert isinstance(components.network, EventNetwork)
+    assert components.network.route_rules == rules
+    assert components.system.context.route_rules == rules  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("balancing", ["destination", "ecmp"])

@@ -11,12 +11,12 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.fabric import NO_WAY, Fabric, shortest_paths
+from astra_sim.fabric import UNREACHABLE, Fabric, shortest_paths
 from astra_sim.report.what_if import scaled_platform
-from astra_sim.run.flows import Flow, run_flows
 from astra_sim.setup.components import make_network
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
+from astra_sim_flows.running import Flow, run_flows
 from astra_sim_platforms.clos import Clos
 from astra_sim_platforms.servers import Servers
 from hypothesis import given, settings
@@ -64,7 +64,7 @@ def halves(fabric: Fabric) -> float:
 def test_every_pair_has_a_way_as_long_as_the_topology_says(spec: str) -> None:
     platform = platform_of(spec)
     fabric, (whole,) = platform.fabric(), platform.wired().dimensions
-    assert NO_WAY not in fabric.reverses()
+    assert UNREACHABLE not in fabric.reverses()
 
     def more(source: int, destination: int) -> int:
         """A link to a NIC that NPUs share costs two."""
@@ -212,7 +212,7 @@ def test_any_clos_is_whole_or_refused(data: st.DataObject) -> None:
         assert any(f"{name} is {options[name]}" in refused for name in ("ports", "levels", "oversubscription")), refused
         return
     assert max(len(ports) for ports in fabric.ports()) <= options["ports"]
-    assert NO_WAY not in fabric.distances(0, through_npus=False)[: fabric.npus]
+    assert UNREACHABLE not in fabric.distances(0, through_npus=False)[: fabric.npus]
     assert Counter(clos.leaf(npu) for npu in range(clos.size)).most_common(1)[0][1] <= clos.leaf_npus
     if clos.uplinks:
         assert clos.leaf_npus == options["oversubscription"] * clos.uplinks

@@ -13,7 +13,7 @@ import pytest
 from astra_sim.network import Message
 from astra_sim.platform import Dimension, Platform
 from astra_sim.report.network_files import network_files
-from astra_sim.testing.deliveries import Batch, deliver
+from astra_sim_devkit.testing.deliveries import Batch, deliver
 from astra_sim_network_analytical.network import AnalyticalNetwork
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch

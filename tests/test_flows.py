@@ -10,9 +10,9 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.run.flows import Flow, check_order
-from astra_sim.setup.flow_files import parse_flows
-from astra_sim.setup.flow_patterns import SIZES, PatternOptions, draw_size, make_flows, mean_size, size_table
+from astra_sim_flows.flow_files import parse_flows
+from astra_sim_flows.patterns import SIZES, PatternOptions, draw_size, make_flows, mean_size, size_table
+from astra_sim_flows.running import Flow, check_order
 from support.commands import Astra, command
 
 STAR = ["--platform", "plugin:switch?size=4&link_bandwidth_gb_per_s=12.5&link_latency_ns=1000"]

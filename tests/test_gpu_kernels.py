@@ -12,11 +12,11 @@ from astra_sim.compute import MissingWork, Work
 from astra_sim.errors import InputWarning
 from astra_sim.options import structure
 from astra_sim.shapes import Attention, Cast, Convolution, Elementwise, Gemm, GroupedGemm, Kernel, OptimizerStep
-from astra_sim.testing.contracts import ComputeContract
 from astra_sim_compute_gpu import data_files, device, stack
 from astra_sim_compute_gpu.model import Gpu, GpuOptions
 from astra_sim_compute_roofline.roofline import Roofline, RooflineOptions
 from astra_sim_compute_systolic.compute import Systolic, SystolicOptions
+from astra_sim_devkit.testing.contracts import ComputeContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

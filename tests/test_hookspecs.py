@@ -22,7 +22,7 @@ from astra_sim.reports import ReportFolder
 from astra_sim.schedule import Request
 from astra_sim.setup.plugins import KINDS, Plugins
 from astra_sim.system import DimensionOrder
-from astra_sim.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, pairwise
+from astra_sim_devkit.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, pairwise
 from click.testing import CliRunner
 from support import ROOT
 

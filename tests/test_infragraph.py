@@ -202,7 +202,7 @@ def test_of_equal_ways_an_npu_takes_the_one_over_its_fastest_links(tmp_path: Pat
     table = servers(tmp_path)
     topology = made(table, tmp_path, link_bandwidths=("nvlink:450", "pcie:64"), latency_ns=100)
     fabric = Platform((Dimension(topology, 8, 1, 50.0, 0.0),)).fabric()
-    ways = [fabric.ways_to(destination, through_npus=False) for destination in range(8)]
+    ways = [fabric.graph.paths_to(destination, through_npus=False) for destination in range(8)]
     for source in range(4):
         for destination in range(4):
             if source != destination:

@@ -9,7 +9,7 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim.options import structure
-from astra_sim.testing.contracts import MemoryContract
+from astra_sim_devkit.testing.contracts import MemoryContract
 from astra_sim_memory.astra2_file import read, recognises
 from astra_sim_memory.local import LocalMemory, LocalOptions
 from astra_sim_memory.remote import RemoteMemory, RemoteOptions

@@ -16,10 +16,9 @@ import astra_sim
 import pytest
 from astra_sim import AstraError, InputError, PluginError, Provider, RunError, hookimpl
 from astra_sim._boundary import MAX_PICOSECONDS, picoseconds
-from astra_sim.engine.interface import advance
 from astra_sim.errors import DeadlockError, in_figures, printable, warn
 from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Send
-from astra_sim.network import EventNetwork
+from astra_sim.network import EventNetwork, advance
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import rank
 from astra_sim.setup.plugins import Plugins

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from astra_sim import InputError, ScheduleError
 from astra_sim.schedule import Collective, Request, Schedule, lower
-from astra_sim.testing import check_schedule
 from astra_sim_collectives.msccl import MscclOptions, msccl
+from astra_sim_devkit.testing import check_schedule
 from hypothesis import given
 from hypothesis import strategies as st
 from support import msccl_files

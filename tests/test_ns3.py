@@ -16,13 +16,15 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim.errors import DeadlockError
+from astra_sim.fabric import Routes, dimension_graph
 from astra_sim.network import LinkLoad, Message
 from astra_sim.options import structure
 from astra_sim.platform import Dimension, Platform
-from astra_sim.run.flows import Flow, FlowTimes, run_flows
-from astra_sim.testing.deliveries import Batch, deliver
+from astra_sim_devkit.testing.deliveries import Batch, deliver
+from astra_sim_flows.running import Flow, FlowTimes, run_flows
 from astra_sim_platforms.graph import Graph, GraphLink
 from support import ROOT
+from support.platforms import LINK, platform_of
 
 if TYPE_CHECKING:
     from astra_sim_network_ns3.network import Ns3Network
@@ -230,6 +232,31 @@ def test_connections_are_spread_over_equal_ways() -> None:
         used.add(tuple(load > 50_000 for load in loads))
         used.add(tuple(load > 250_000 for load in loads))
     assert len(used) > 2
+
+
+@built
+@pytest.mark.parametrize("spec", ["fat_tree?arity=2&levels=3", "clos?npus=16&ports=8", "dragonfly?routers=3&npus=2&global_links=1"])
+def test_segments_and_what_answers_them_take_links_of_the_fabric_s_sets(spec: str) -> None:
+    platform = platform_of(f"{spec}&{LINK}")
+    made = network(platform)
+    routes = Routes(dimension_graph(platform.dimensions[0], "here"), "never")
+    for pair in ((0, platform.npus - 1), (1, 2)):
+        allowed = {end for ends in (pair, pair[::-1]) for end in links_of(routes, *ends)}
+        times(made, (*pair, 20_000))
+        taken = {(load.source, load.target) for load in made.links()}
+        assert taken <= {(made.fabric.name(source), made.fabric.name(target)) for source, target in allowed}
+
+
+def links_of(routes: Routes, source: int, destination: int) -> set[tuple[int, int]]:
+    """The ends of all links of all paths of least cost."""
+    ends, waiting = set(), [source]
+    for node in waiting:
+        for number in routes.next_links(node, destination):
+            end = routes.graph.ends[number]
+            if end not in ends:
+                ends.add(end)
+                waiting.append(end[1])
+    return ends
 
 
 # -- Runs --------------------------------------------------------------------------------------------------------------

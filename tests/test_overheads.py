@@ -7,13 +7,14 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.engine import COMPUTE, RECEIVE, SEND, LinkKind, Task, choose_engine
+from astra_sim.engine import COMPUTE, RECEIVE, SEND, LinkKind, Task
 from astra_sim.errors import AstraError, InputError
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send, Unit
 from astra_sim.graph import Compute as Computing
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.schedule import Collective, shift
+from astra_sim.setup.engines import find_engine
 from astra_sim_network_analytical.topologies import Ring
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -261,7 +262,7 @@ def test_engines_agree_and_a_processor_does_one_thing_at_a_time(
     answers = []
     messages = [each.count(None) for each in programs]
     for name in ENGINES:
-        engine = choose_engine(name)(2, network())
+        engine = find_engine(name)(2, network())
         engine.keep_causes(True)
         engine.observe(1)
         engine.set_overheads(lambda size, receives: receiving if receives else sending, shares)

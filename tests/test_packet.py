@@ -8,7 +8,7 @@ import astra_sim
 import pytest
 from astra_sim import DeadlockError, InputError
 from astra_sim.platform import Platform
-from astra_sim.testing.contracts import NetworkContract
+from astra_sim_devkit.testing.contracts import NetworkContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

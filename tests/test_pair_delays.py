@@ -9,7 +9,7 @@ import pytest
 from astra_sim.errors import PluginError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Platform
-from astra_sim.testing.deliveries import check_delays
+from astra_sim_devkit.testing.deliveries import check_delays
 from support import figures
 from support.components import RING, components_of
 from support.networks import Replayed

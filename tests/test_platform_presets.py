@@ -13,7 +13,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError, Provider, hookimpl
-from astra_sim.fabric import NO_WAY
+from astra_sim.fabric import UNREACHABLE
 from astra_sim.platform import Platform, Preset
 from astra_sim.setup.components import build_platform
 from astra_sim.setup.experiment import Experiment
@@ -77,7 +77,7 @@ def test_nodes_are_wired_as_the_page_says(name: str) -> None:
     nic = machine["nic_gb_s"] * machine["gpus"] / machine["nics"]
     assert rates == {nvlink: 2 * machine["gpus"], nic: 2 * machine["gpus"]}
     assert all(fabric.distances(npu, through_npus=False)[0] == 2 for npu in range(1, machine["gpus"]))
-    assert NO_WAY not in fabric.distances(0, through_npus=False)[: fabric.npus]
+    assert UNREACHABLE not in fabric.distances(0, through_npus=False)[: fabric.npus]
 
 
 @pytest.mark.parametrize("gpus", [1, 3, 5, 7])
@@ -86,7 +86,7 @@ def test_any_number_of_nodes_and_gpus_is_wired(name: str, gpus: int) -> None:
     for nodes in (2, 37, 131):
         fabric = platform_of(f"plugin:{name}?nodes={nodes}&gpus={gpus}").fabric()
         assert fabric.npus == nodes * gpus
-        assert NO_WAY not in fabric.distances(fabric.npus - 1, through_npus=False)[: fabric.npus]
+        assert UNREACHABLE not in fabric.distances(fabric.npus - 1, through_npus=False)[: fabric.npus]
 
 
 def test_nodes_may_be_joined_by_a_switch_for_each_place() -> None:

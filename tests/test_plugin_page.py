@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from astra_sim.schedule import Collective, Request
-from astra_sim.testing import check_schedule
+from astra_sim_devkit.testing import check_schedule
 from support import ROOT
 
 if TYPE_CHECKING:

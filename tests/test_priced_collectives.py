@@ -12,7 +12,7 @@ from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Op
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Group, GroupShape, LogicalDimension, Platform, joined
 from astra_sim.schedule import Collective, shift
-from astra_sim.testing.deliveries import check_prices
+from astra_sim_devkit.testing.deliveries import check_prices
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import figures

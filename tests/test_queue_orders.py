@@ -11,9 +11,10 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import PluginError, SchedulerProvider, hookimpl
-from astra_sim.engine import COLLECTIVE, Job, Order, PhaseStep, PhaseStepRecord, Rule, RuleOrder, Task, choose_engine
+from astra_sim.engine import COLLECTIVE, Job, Order, PhaseStep, PhaseStepRecord, Rule, RuleOrder, Task
 from astra_sim.engine.reference.queues import Queue, make_queue
 from astra_sim.schedule import Collective
+from astra_sim.setup.engines import find_engine
 from astra_sim.setup.plugins import Plugins
 from astra_sim_systems import queue_orders
 from hypothesis import given, settings
@@ -118,7 +119,7 @@ def test_a_queue_of_rules_finds_the_place_that_the_rules_mean(
 
 def run(engine: str, order: Order, jobs: Sequence[Job], slots: int = 1) -> list[PhaseStepRecord]:
     """Three collectives a while apart, each of these jobs, on an engine: when each phase step was queued, started and ended."""
-    made = choose_engine(engine)(1)
+    made = find_engine(engine)(1)
     made.add_queues([(slots, order)])
     tasks = [Task(1, 0), Task(1, 35), Task(1, 900), *(Task(COLLECTIVE, 0, (number,)) for number in range(3))]
     made.add_program(tasks, [0], lambda task, now: [[PhaseStep(job, 0, -1, 10 + job.bytes, (), 1)] for job in jobs])

@@ -16,8 +16,8 @@ from astra_sim.command.compare import compare
 from astra_sim.report.writing import _in_lines
 from astra_sim.reports import ReportFolder
 from astra_sim.setup.plugins import Plugins, shared_plugins
-from astra_sim.testing.bench import PLATFORM as BENCH
-from astra_sim.testing.contracts import run_contract
+from astra_sim_devkit.testing.bench import PLATFORM as BENCH
+from astra_sim_devkit.testing.contracts import run_contract
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st

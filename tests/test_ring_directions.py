@@ -14,14 +14,14 @@ from astra_sim.errors import InputWarning
 from astra_sim.fabric import UniformLinks, Wire, both_ways, uniform_links_of
 from astra_sim.graph import ExecutionGraph
 from astra_sim.platform import Dimension, Platform
-from astra_sim.run.flows import Flow, run_flows
 from astra_sim.schedule import Collective, Peer, Request
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
-from astra_sim.testing import check_schedule
-from astra_sim.testing.topologies import check_links
 from astra_sim_collectives.ring import RingOptions, ring
+from astra_sim_devkit.testing import check_schedule
+from astra_sim_devkit.testing.topologies import check_links
+from astra_sim_flows.running import Flow, run_flows
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 from support.commands import Astra, command
 

@@ -14,8 +14,8 @@ import pytest
 from astra_sim.errors import DeadlockError, InputWarning
 from astra_sim.graph import ExecutionGraph, NpuProgram, Receive, Send
 from astra_sim.network import LinkLoad
-from astra_sim.run.flows import Flow
 from astra_sim.schedule import shift
+from astra_sim_flows.running import Flow
 from astra_sim_network_roce.options import PRESETS, RoceOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -10,8 +10,8 @@ from astra_sim import InputError
 from astra_sim.compute import MissingWork, Work
 from astra_sim.options import structure
 from astra_sim.shapes import Convolution, Gemm
-from astra_sim.testing.contracts import ComputeContract
 from astra_sim_compute_roofline.roofline import Roofline, RooflineOptions
+from astra_sim_devkit.testing.contracts import ComputeContract
 
 
 class TestRoofline(ComputeContract):

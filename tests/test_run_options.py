@@ -14,10 +14,10 @@ import astra_sim
 import attrs
 import click
 import pytest
+from astra_sim import InputError
 from astra_sim.command.cli import run
 from astra_sim.command.compare import compare
 from astra_sim.command.options import COMPONENTS
-from astra_sim.engine import ENGINES
 from astra_sim.setup.experiment import SECTIONS, Experiment
 from astra_sim.setup.run_options import RunOptions
 from click.testing import CliRunner
@@ -68,8 +68,19 @@ def test_simulate_has_every_option_and_each_may_be_left_out() -> None:
         assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
         if typing.get_origin(kind) is None:
             assert set(typing.get_args(hints[name])) == {kind, type(None)}
-    others = {"experiment", "run_name", "set", "plugins", "progress", "explain", "timelines", "npu_times"}
+    others = {"experiment", "run", "run_name", "set", "plugins", "progress", "explain", "timelines", "npu_times"}
     assert set(parameters) == {*SECTIONS, *FIELDS, *others}
+
+
+def test_a_table_of_options_is_the_section_run_and_what_is_named_beside_it_counts_more() -> None:
+    table = {"passes": 2, "compute_scale": 0.5}
+    in_one = astra_sim.simulate(EXPERIMENT, run=table, compute_scale=3.0)
+    assert in_one.row() | {"wall_s": 0} == astra_sim.simulate(EXPERIMENT, passes=2, compute_scale=3.0).row() | {"wall_s": 0}
+    with pytest.raises(InputError, match="'pases'"):
+        astra_sim.simulate(EXPERIMENT, run={"pases": 2})
+    wrong: Any = "passes=2"
+    with pytest.raises(InputError, match="run is 'passes=2'; expected a table"):
+        astra_sim.simulate(EXPERIMENT, run=wrong)
 
 
 def test_commands_have_every_component() -> None:
@@ -77,10 +88,6 @@ def test_commands_have_every_component() -> None:
     for name in SECTIONS:
         assert not option_of(run, name).multiple
         assert option_of(compare, name).multiple
-
-
-def test_engines_are_those_that_can_be_chosen() -> None:
-    assert FIELDS["engine"].metadata["choices"] == ENGINES
 
 
 def test_every_option_is_tried_here() -> None:

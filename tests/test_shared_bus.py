@@ -6,10 +6,11 @@ from typing import Any
 
 import attrs
 import pytest
-from astra_sim.engine import COLLECTIVE, BusOptions, Job, PhaseStep, Task, choose_engine
+from astra_sim.engine import COLLECTIVE, BusOptions, Job, PhaseStep, Task
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, Request, Schedule, Step, lower, shift
+from astra_sim.setup.engines import find_engine
 from astra_sim_network_analytical.topologies import Ring
 
 BUS = BusOptions(L=2, o=3, g=5, G=0.5, reduction_delay=4)
@@ -26,7 +27,7 @@ class Instant(RouteDelayNetwork):
 def end_ps(engine: str, bus: BusOptions = BUS, starts: int = 1, **step: Any) -> int:
     """When a phase of one step ends on two NPUs."""
     platform = Platform((Dimension(Ring(2, 2), 2, 1, 1.0, 1.0),))
-    machine = choose_engine(engine)(2, Instant(platform), memory_ps=lambda size: 0, bus=bus)
+    machine = find_engine(engine)(2, Instant(platform), memory_ps=lambda size: 0, bus=bus)
     schedule = Schedule.shared(Request(Collective.ALL_GATHER, 2, SIZE), [Step(shift(1), shift(-1), SIZE, **step)], starts=starts)
     phase = machine.add_phase(machine.add_schedule(lower(schedule), machine.add_groups([range(2)])))
     machine.add_program([Task(COLLECTIVE, 0)], range(2), lambda task, now: [[PhaseStep(Job(0, "", 0, 0), phase=phase)]])

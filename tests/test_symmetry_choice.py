@@ -14,7 +14,7 @@ from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.run import simulation
 from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, SystemSession
-from astra_sim.testing.bench import BenchSystem
+from astra_sim_devkit.testing.bench import BenchSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import figures
@@ -122,9 +122,9 @@ def runs_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     scopes: list[Any] = []
     run = simulation._run
 
-    def counted(inputs: Any, choice: Any, *more: Any) -> Any:
+    def counted(*, choice: Any, **more: Any) -> Any:
         scopes.append(choice.scope.name)
-        return run(inputs, choice, *more)
+        return run(choice=choice, **more)
 
     monkeypatch.setattr(simulation, "_run", counted)
     return scopes

@@ -12,9 +12,9 @@ from astra_sim.graph import Compute, Pass
 from astra_sim.layers import LayeredProgram
 from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.setup.plugins import Plugins
-from astra_sim.testing.bench import bench_context, pairwise
-from astra_sim.testing.programs import LAYERS
 from astra_sim.units import scaled_float32
+from astra_sim_devkit.testing.bench import bench_context, pairwise
+from astra_sim_devkit.testing.programs import LAYERS
 from astra_sim_systems import astra1, astra2
 from astra_sim_systems.queues import Lane, LaneRule, all_lanes
 

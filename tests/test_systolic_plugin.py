@@ -14,11 +14,11 @@ from astra_sim import InputError
 from astra_sim.command.cli import astra
 from astra_sim.compute import MissingWork, Work
 from astra_sim.shapes import Convolution, Gemm
-from astra_sim.testing.contracts import ComputeContract
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.compute import Systolic, SystolicOptions
 from astra_sim_compute_systolic.report import fold_averages
 from astra_sim_compute_systolic.scale_sim_files import read_configuration, read_topology
+from astra_sim_devkit.testing.contracts import ComputeContract
 from click.testing import CliRunner
 
 CONFIGURATION = """[general]
@@ -178,7 +178,7 @@ def test_a_configuration_is_read() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("ArrayHeight: 4", "ArrayHeight: 0", "a.cfg: ArrayHeight is '0'; expected a whole number from 1"),
+        ("ArrayHeight: 4", "ArrayHeight: 0", "a.cfg: ArrayHeight is 0; expected a whole number from 1 to 1048576"),
         ("ArrayWidth: 8", "ArrayWidth: many", "a.cfg: ArrayWidth is 'many'"),
         ("ArrayWidth: 8\n", "", r"a.cfg: ArrayWidth is missing in \[architecture_presets\]"),
         ("Dataflow : ws", "Dataflow : rs", "a.cfg: Dataflow is 'rs'; expected os, ws or is"),
@@ -210,7 +210,7 @@ def test_a_topology_is_read() -> None:
         ("Layer,M,N,K,\na,1,2,\n", True, "t.csv:2: 2 numbers follow the name; expected 3: M, N, K"),
         ("Layer,M,N,K,\na,1,2,3,\n", False, "t.csv:1: the columns are M, N, K; expected IFMAP height.*with --gemm"),
         ("Layer,M,N,K,\n\na,1,x,3,\n", True, "t.csv:3: N is 'x'; expected a whole number from 1"),
-        ("Layer,M,N,K,\na,1,0,3,\n", True, "t.csv:2: N is '0'"),
+        ("Layer,M,N,K,\na,1,0,3,\n", True, "t.csv:2: N is 0; expected a whole number from 1 to 999999999"),
         ("h\na,3,3,4,1,1,1,1,\n", False, "t.csv:2: filter_height is 4; expected at most the input_height, which is 3"),
         ("Layer,M,N,K,\n", True, "t.csv: no layer follows the heading"),
     ],

@@ -135,3 +135,9 @@ def test_options_that_do_not_fit_each_other_are_refused(case: str) -> None:
 def test_a_compute_model_that_does_not_price_a_kernel_names_it(compute: dict[str, Any], plugin: str) -> None:
     with pytest.raises(InputError, match="kernel '"):
         run(arguments={"compute": compute})
+
+
+def test_an_option_that_is_gone_says_what_to_do_without_it() -> None:
+    said = _said({"rank_order": "tp-cp-ep-dp-pp"})
+    assert said is not None
+    assert said.endswith("the option rank_order is gone: ranks are always numbered tp-cp-ep-dp-pp, the first fastest")

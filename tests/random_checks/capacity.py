@@ -26,13 +26,13 @@ from astra_sim.fabric import UniformLinks, Wire
 from astra_sim.fabric import both_ways as in_pairs
 from astra_sim.graph import ExecutionGraph
 from astra_sim.platform import Dimension, Platform
-from astra_sim.run.flows import Flow, run_flows
 from astra_sim.schedule import Collective, Peer, Request, Schedule
 from astra_sim.setup.components import build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim.setup.specs import component_of
 from astra_sim.units import PS_PER_NS
+from astra_sim_flows.running import Flow, run_flows
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 from support.link_bounds import SPARE, distances, link_needs
 

@@ -37,7 +37,7 @@ def check(seed: int, folder: Path) -> list[str]:
     except astra_sim.InputError:
         return []
     options = plan.options
-    keys = (options.kv_length or plan.sequence) + options.decode_tokens if options.mode == "decode" else None
+    keys = (options.kv_length or plan.setup.sequence) + options.decode_tokens if options.mode == "decode" else None
     found = []
     kinds = {plan.model.kind(layer) for layer in range(plan.model.layers)}
     for kind in sorted(kinds):
@@ -74,7 +74,7 @@ def _forms(plan: Plan, keys: int | None, kind: LayerKind) -> list[tuple[str, flo
     runs = [step for step in plan.block(keys).forward(kind) if isinstance(step, Run)]
     heads, key_heads = model.heads // parallel.tensor, max(1, model.key_heads // parallel.tensor)
     cores = [run.shape for run in runs if isinstance(run.shape, Attention)]
-    queries = options.micro_batch * (1 if keys else plan.sequence // parallel.context)
+    queries = options.micro_batch * (1 if keys else plan.setup.sequence // parallel.context)
     size = 1 if options.fp8_attention else 2
     mla = model.mla
     found: list[tuple[str, float, float]] = []
@@ -90,11 +90,11 @@ def _forms(plan: Plan, keys: int | None, kind: LayerKind) -> list[tuple[str, flo
         found.append(
             ("operations of attention", sum(core.operations for core in cores), heads * widths * (2 * tokens - options.micro_batch))
         )
-        micro_batches = plan.micro_batches
+        micro_batches = plan.setup.micro_batches
         found.append(("cache of a layer", key_value_bytes(plan.setup), cache * micro_batches))
     elif options.attention == "flash" and parallel.context == 1:
         widths = model.head_size + model.value_size
-        expanded = size * options.micro_batch * plan.sequence * widths * (heads + key_heads)
+        expanded = size * options.micro_batch * plan.setup.sequence * widths * (heads + key_heads)
         found.append(("bytes of attention", sum(core.count_bytes(ELEMENT_BYTES[core.element_type or "bf16"]) for core in cores), expanded))
     # Products: those of attention read each of its weights once, and multiply each with each token.
     names = {"qkv", "latent down", "query up", "key value up", "query absorb", "value up", "projection"}
@@ -126,10 +126,10 @@ def _timed(arguments: dict[str, Any], plan: Plan) -> list[str]:
         matrices = sum(
             block_parameters(plan.model, plan.model.kind(layer), plan.parallel).block_matrices for layer in plan.layers_of_stage(stage)
         )
-        started = plan.options.kv_length or plan.sequence
+        started = plan.options.kv_length or plan.setup.sequence
         cache = use.key_value_cache * started // (started + plan.options.decode_tokens)
         size = 1 if plan.setup.fp8 else 2
-        least.append(plan.options.decode_tokens * (cache + plan.micro_batches * size * matrices) / bandwidth)
+        least.append(plan.options.decode_tokens * (cache + plan.setup.micro_batches * size * matrices) / bandwidth)
     spent = sum(least) / len(least)
     if result.breakdown["compute"] * 1e9 < spent * (1 - 1e-9):
         return [f"kernels take {result.breakdown['compute'] * 1e9:.0f} ns; weights and cache alone need {spent:.0f} ns ({workload})"]

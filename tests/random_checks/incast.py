@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from astra_sim.errors import DeadlockError
-from astra_sim.run.flows import Flow, run_flows
+from astra_sim_flows.running import Flow, run_flows
 from astra_sim_network_flow.network import FlowNetwork
 from astra_sim_network_flow.options import FlowOptions
 from support.links import numbered

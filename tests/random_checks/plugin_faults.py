@@ -24,11 +24,12 @@ from typing import Any
 import astra_sim
 import attrs
 from astra_sim import AstraError, CollectiveProvider, PluginError, Provider, SchedulerProvider, hookimpl, write_reports
-from astra_sim.engine import RuleOrder, has_compiled
+from astra_sim.engine import RuleOrder
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph
 from astra_sim.platform import Preset
 from astra_sim.providers import options_of
+from astra_sim.setup.engines import compiled_engine
 from astra_sim.setup.plugins import KINDS, Plugins, shared_plugins
 
 IN_TESTS = 300
@@ -120,7 +121,7 @@ def check(seed: int, folder: Path) -> list[str]:
     base = random.choice(_BASES[kind])
     state = random.getstate()
     said = []
-    for engine in ("python", "compiled") if has_compiled() else ("python",):
+    for engine in ("python", "compiled") if compiled_engine() is not None else ("python",):
         random.setstate(state)
         fault = _Fault(random)
         outcome, wrong = _run(kind, base, fault, engine, random, folder)

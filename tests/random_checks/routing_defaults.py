@@ -11,10 +11,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from astra_sim.run.flows import Flow, run_flows
 from astra_sim.setup.components import build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
+from astra_sim_flows.running import Flow, run_flows
 
 IN_TESTS = 12
 IN_NIGHTLY = 600

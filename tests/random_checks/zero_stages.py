@@ -43,7 +43,7 @@ def check(seed: int, folder: Path) -> list[str]:
     for stage in range(plan.parallel.pipeline):
         units = _units(plan, stage)
         for what, counted_bytes, least, most in _forms(plan, graph, stage, units):
-            slack = 1e-6 * most + 8 * plan.micro_batches * sum(map(len, units)) * plan.parallel.shards  # of bytes that are rounded
+            slack = 1e-6 * most + 8 * plan.setup.micro_batches * sum(map(len, units)) * plan.parallel.shards  # of bytes that are rounded
             if not least - slack <= counted_bytes <= most + slack:
                 found.append(f"stage {stage}: {what}: {counted_bytes:.0f} bytes; expected {least:.0f} to {most:.0f} ({workload})")
     if seed % SIMULATED == 0:
@@ -84,7 +84,7 @@ def _forms(plan: Plan, graph: ExecutionGraph, stage: int, units: list[list[Param
     """What is counted, and the least and the most that the closed form allows."""
     options, parallel, use = plan.options, plan.parallel, memory_of(plan.setup, stage)
     g = 4 if options.gradients == "fp32" else 2
-    micro_batches = plan.micro_batches // (2 if plan.schedule == "dualpipe" else 1)
+    micro_batches = plan.setup.micro_batches // (2 if plan.setup.schedule == "dualpipe" else 1)
     kept_whole = options.zero < 2 or options.accumulation == "whole"
     reductions = 1 if kept_whole else micro_batches
     found = []
@@ -115,7 +115,8 @@ def _forms(plan: Plan, graph: ExecutionGraph, stage: int, units: list[list[Param
         sizes["weights"] += 2 * total / (shards if options.zero == 3 else 1)
         sizes["gradients"] += g * total / (1 if kept_whole else shards)
         sizes["optimizer"] += 12 * total / (shards if options.zero else 1)
-    if parallel.pipeline == 1 and (plan.schedule != "gpipe" or plan.micro_batches == 1):  # each backward pass follows its forward pass
+    one_by_one = plan.setup.schedule != "gpipe" or plan.setup.micro_batches == 1
+    if parallel.pipeline == 1 and one_by_one:  # each backward pass follows its forward pass
         gathered_most = gathered_least
     found.append(("reduced", _moved(graph, stage, "gradients"), reduced, reduced))
     found.append(("gathered", _moved(graph, stage, "parameters"), gathered_least, gathered_most))

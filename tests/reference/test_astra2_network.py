@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from astra_sim.engine import COLLECTIVE, Job, PhaseStep, Task, choose_engine
+from astra_sim.engine import COLLECTIVE, Job, PhaseStep, Task
 from astra_sim.network import EventNetwork
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective, Request, Schedule, lower
 from astra_sim.setup.components import build
+from astra_sim.setup.engines import find_engine
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
 from support.references import reference_cases
@@ -136,7 +137,7 @@ def run(case: dict[str, Any], made: Any, name: str) -> Any:
 
     if isinstance(made.network, EventNetwork):
         made.network.begin()
-    engine = choose_engine(name)(platform.npus, made.network, system["endpoint-delay"] * 1000, reduce_ps, False, None)
+    engine = find_engine(name)(platform.npus, made.network, system["endpoint-delay"] * 1000, reduce_ps, False, None)
     slots = system.get("active-chunks-per-dimension", 1)
     engine.add_queues([(slots, lambda jobs, running, job: len(jobs)) for _ in platform.dimensions])
     groups: dict[LogicalDimension, int] = {}

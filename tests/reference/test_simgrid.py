@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from astra_sim.network import Message
 from astra_sim.platform import Dimension, Platform
-from astra_sim.testing.deliveries import Batch, deliver
 from astra_sim.units import PS_PER_NS
+from astra_sim_devkit.testing.deliveries import Batch, deliver
 
 graph = pytest.importorskip("astra_sim_platforms.graph")
 pytest.importorskip("astra_sim_network_flow")

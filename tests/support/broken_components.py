@@ -18,7 +18,8 @@ import attrs
 import click
 from astra_sim import CollectiveProvider, FileFormat, Provider, SchedulerProvider
 from astra_sim.compute import Compute, MissingWork, Work
-from astra_sim.engine import Job
+from astra_sim.engine import Job, columns
+from astra_sim.engine.reference import ReferenceEngine
 from astra_sim.fabric import UniformLinks, Wire
 from astra_sim.graph import Communicate, ExecutionGraph, Pass
 from astra_sim.graph import Compute as ComputeOperation
@@ -28,7 +29,7 @@ from astra_sim.network import EventNetwork, LinkLoad, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, GroupShape, LogicalDimension, Platform
 from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
 from astra_sim.system import ChunkPlan, DimensionOrder, Place, System, SystemSession
-from astra_sim.testing import bench
+from astra_sim_devkit.testing import bench
 
 HANG_S = 3600.0
 
@@ -664,6 +665,29 @@ COMMANDS = {
     "not a command": Broken(provider(lambda: None), "which is not a click command"),
 }
 
+
+class LateEngine(ReferenceEngine):
+    """Every message and token takes a picosecond longer."""
+
+    def __init__(self, npus: int, network: Any = None, endpoint_ps: int = 0, **options: Any) -> None:
+        super().__init__(npus, network, endpoint_ps + 1, **options)
+
+
+class CountsTwice(ReferenceEngine):
+    """It counts the time of tasks twice."""
+
+    @staticmethod
+    def computing(rows: Any, durations: Sequence[int], ended: Sequence[int]) -> tuple[int, int]:
+        taken, covered = columns.computing(rows, durations, ended)
+        return 2 * taken, covered
+
+
+ENGINES = {
+    "other times": Broken(provider(LateEngine), "differs from the engine in Python"),
+    "counts twice": Broken(provider(CountsTwice), "expected"),
+    "no engine": Broken(provider(int), "has no function computing"),
+}
+
 BROKEN: dict[str, dict[str, Broken]] = {
     "network": NETWORKS,
     "collective": COLLECTIVES,
@@ -677,4 +701,5 @@ BROKEN: dict[str, dict[str, Broken]] = {
     "report": REPORTS,
     "format": FORMATS,
     "command": COMMANDS,
+    "engine": ENGINES,
 }

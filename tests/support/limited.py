@@ -36,7 +36,7 @@ class Ended(NamedTuple):
         last = self.errors.strip().rpartition("\n")[2]
         if self.status < 0:
             return f"ended by signal {-self.status} (time, memory or a crash)"
-        if "Traceback" in self.errors or "ASTRA_TRACEBACK" in self.errors or "more memory than" in self.errors:
+        if "Traceback" in self.errors or "ASTRA_TRACEBACK" in self.errors or "more memory" in self.errors:
             return self.errors[-400:]
         return None if self.status in (0, 1) or "rror: " in last else f"status {self.status}: {last}"
 
@@ -48,14 +48,14 @@ def _server() -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, __file__], stdin=pipe, stdout=pipe, text=True, env=environment)
 
 
-def ended(folder: Path, *arguments: str) -> Ended:
-    """Run `astra` in a folder."""
+def ended(folder: Path, *arguments: str, memory: int = BYTES) -> Ended:
+    """Run `astra` in a folder, with so many bytes of memory beside what is imported."""
     if not hasattr(os, "fork"):
         pytest.skip("no processes to fork here")
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
-    print(json.dumps([str(folder), arguments]), file=server.stdin, flush=True)
+    print(json.dumps([str(folder), arguments, memory]), file=server.stdin, flush=True)
     return Ended(*json.loads(server.stdout.readline()))
 
 
@@ -69,13 +69,13 @@ def _import_everything() -> None:
                         importlib.import_module(module.name)
 
 
-def _in_child(folder: str, arguments: Sequence[str], own: int) -> Any:
+def _in_child(folder: str, arguments: Sequence[str], most: int) -> Any:
     """The command, in the process that has been forked for it."""
     os.chdir(folder)
     for number, name in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (own + BYTES, own + BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     sys.argv = ["astra", *arguments]
     from astra_sim.command.cli import main
 
@@ -86,12 +86,12 @@ def _serve() -> None:
     _import_everything()
     own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if os.path.exists("/proc/self/statm") else 1 << 32
     for line in sys.stdin:
-        folder, arguments = json.loads(line)
+        folder, arguments, memory = json.loads(line)
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                _in_child(folder, arguments, own)
+                _in_child(folder, arguments, own + memory)
                 status = 0
             except SystemExit as stop:
                 status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)

@@ -8,32 +8,11 @@ from collections.abc import Sequence
 
 import attrs
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
-from astra_sim.platform import Platform
 from astra_sim.schedule import Peer
+from astra_sim_devkit.testing.engine_graphs import OneWire, Replayed
 from astra_sim_network_analytical.topologies import Ring
 
-
-class Replayed(EventNetwork):
-    """An event network that delivers messages just when a network without contention would."""
-
-    def __init__(self, inner: RouteDelayNetwork) -> None:
-        super().__init__(inner.platform)
-        self._inner = inner
-        self._heap: list[tuple[int, int]] = []
-
-    def inject(self, time: int, messages: Sequence[Message]) -> None:
-        for message in messages:
-            delay = self._inner.message_delay(message.source, message.destination, message.bytes)
-            heapq.heappush(self._heap, (time + delay, message.number))
-
-    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
-        if not self._heap or (until is not None and self._heap[0][0] > until):
-            return None
-        time = self._heap[0][0]
-        numbers = []
-        while self._heap and self._heap[0][0] == time:
-            numbers.append(heapq.heappop(self._heap)[1])
-        return time, numbers
+__all__ = ["Later", "Lossy", "OneWire", "Overtaking", "PicosecondHops", "Replayed", "ScatteredRing"]
 
 
 @attrs.frozen
@@ -56,26 +35,6 @@ class PicosecondHops(RouteDelayNetwork):
 
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
         return hops
-
-
-class OneWire(EventNetwork):
-    """All messages share one wire: each takes size picoseconds, one after another."""
-
-    def __init__(self, platform: Platform) -> None:
-        super().__init__(platform)
-        self._free_at = 0
-        self._under_way: list[tuple[int, int]] = []
-
-    def inject(self, time: int, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self._free_at = max(self._free_at, time) + message.bytes
-            self._under_way.append((self._free_at, message.number))
-
-    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
-        if not self._under_way or (until is not None and self._under_way[0][0] > until):
-            return None
-        time, number = self._under_way.pop(0)
-        return time, [number]
 
 
 class Overtaking(Replayed):

@@ -21,15 +21,16 @@ PLUGIN = PREVIOUS / "plugin"
 TORUS = "plugin:torus?sizes=4,2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 ALL_REDUCE = "plugin:collective?bytes=1000000"
 RINGS = [f"system.{kind}=ring" for kind in ("all_reduce", "all_gather", "reduce_scatter")]
-"""What `auto` was in that version; what it picks may change."""
+HALVINGS = [rule.replace("ring", "halving_doubling") for rule in RINGS]
+"""What `auto` was in that version, on a torus and on a switch; what it picks may change."""
 CASES: tuple[dict[str, Any], ...] = (
     *(
         {"experiment": "experiment.toml", "workload": "layers.csv", "network": f"plugin:{network}"}
         for network in ("before_network", "before_wires", "before_bus", "analytical", "analytical?congestion=aware")
     ),
     {"workload": "plugin:before_workload?steps=3&overlap=true", "platform": TORUS},
-    {"experiment": "loop.toml"},
-    {"experiment": "loop.toml", "set": ["workload.loop_options.overlap=false"]},
+    {"experiment": "loop.toml", "set": HALVINGS},
+    {"experiment": "loop.toml", "set": ["workload.loop_options.overlap=false", *HALVINGS]},
     *(
         {"experiment": "loop.toml", "platform": TORUS, "set": ["system.splits=8", *RINGS, f"system.{order}"]}
         for order in (

@@ -10,7 +10,7 @@ from typing import Any
 from astra_sim.commands import Experiment, build_platform, shared_plugins
 from astra_sim.options import structure
 from astra_sim.platform import Platform
-from astra_sim.run.flows import Flow, FlowTimes, run_flows
+from astra_sim_flows.running import Flow, FlowTimes, run_flows
 from astra_sim_network_roce import ns3_config
 from astra_sim_network_roce.network import RoceNetwork
 from astra_sim_network_roce.options import RoceOptions

@@ -49,6 +49,7 @@ __all__ = [
 
 PUBLIC_MODULES = (
     "schedule",
+    "schedule_bytes",
     "graph",
     "platform",
     "fabric",
@@ -76,6 +77,7 @@ PUBLIC_MODULES = (
     "toml_text",
     "processors",
     "function_table",
+    "engines",
     "testing",
     "testing.contracts",
     "starting",

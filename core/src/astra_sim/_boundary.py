@@ -43,11 +43,11 @@ def call(what: str | Lazily, function: Callable[..., Any], *arguments: Any) -> A
     except (AstraError, MemoryError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise PluginError(f"{what} failed: {in_words(error)}") from error
+        raise PluginError(f"{what} failed: {describe_exception(error)}") from error
 
 
 @contextlib.contextmanager
-def staying() -> Iterator[None]:
+def contain_exits() -> Iterator[None]:
     """What plugin code raises becomes a PluginError that names its place, also what is raised to leave Python (SystemExit and others).
 
     This is for what is called too often, or in too many places, to `call` each. KeyboardInterrupt passes, and what no plugin has part in.
@@ -62,7 +62,7 @@ def staying() -> Iterator[None]:
         place = _place(error)
         if isinstance(error, Exception) and not place:
             raise
-        raise PluginError(f"a plugin failed{place}: {in_words(error)}") from error
+        raise PluginError(f"a plugin failed{place}: {describe_exception(error)}") from error
 
 
 _to_errors: list[bool] = []
@@ -102,7 +102,7 @@ def _place(error: BaseException) -> str:
     return place
 
 
-def in_words(error: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """What a plugin raised: its type and its message."""
     return f"{type(error).__name__}: {_text(str, error)}"
 
@@ -245,7 +245,7 @@ def _answering(method: FunctionType, name: str, expected: Expected) -> Callable[
         except (AstraError, MemoryError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise PluginError(f"{_named(self)}: {name} failed: {in_words(error)}") from error
+            raise PluginError(f"{_named(self)}: {name} failed: {describe_exception(error)}") from error
         if not expected.is_right(answer, self):
             raise PluginError(f"{_named(self)}: {name} returned {shown(answer)}; expected {expected.words}")
         return answer

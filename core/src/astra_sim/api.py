@@ -9,16 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import attrs
-
-from astra_sim._boundary import staying
+from astra_sim._boundary import contain_exits
 from astra_sim.errors import InputError, RunError
 from astra_sim.report.result import Result, make_result
 from astra_sim.run.simulation import Explain, TimelineKind, simulate_graph
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import SECTIONS, Experiment, load_experiment
 from astra_sim.setup.plugins import Plugins, shared_plugins
-from astra_sim.setup.run_options import RunOptions
 
 if TYPE_CHECKING:
     from astra_sim.report.what_if import WhatIf
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 Component = str | os.PathLike[str] | Mapping[str, Any] | object
 
 
-@staying()
+@contain_exits()
 def simulate(
     experiment: Experiment | str | os.PathLike[str] | None = None,
     *,
@@ -47,6 +44,7 @@ def simulate(
     engine: str | None = None,
     groups: Mapping[str, Sequence[int]] | str | os.PathLike[str] | None = None,
     slow_npus: str | None = None,
+    run: Mapping[str, Any] | None = None,
     run_name: str | None = None,
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
@@ -59,6 +57,7 @@ def simulate(
 
     `experiment` is an Experiment or the path of its file; the other arguments replace its parts, or stand alone. Each
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
+    `run` is the options of a run in one table, as the section `run` of an experiment; those that are named beside it count more.
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
     has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
     only they tell; "ranges" makes more runs, which say how far what the path tells stays true. With `timelines` it has a timeline of the
@@ -70,8 +69,28 @@ def simulate(
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
     and the result is faster than the wires allow (`Result.audit`).
     """
-    given = dict(locals())  # components and options of the run, by the names of their sections and fields
     started = time.perf_counter()
+    components = {
+        "workload": workload,
+        "system": system,
+        "platform": platform,
+        "network": network,
+        "compute": compute,
+        "memory": memory,
+    }
+    options = _table(run) | _given(
+        passes=passes,
+        compute_scale=compute_scale,
+        comm_scale=comm_scale,
+        injection_scale=injection_scale,
+        queues_per_dim=queues_per_dim,
+        rendezvous=rendezvous,
+        symmetry=symmetry,
+        strict=strict,
+        engine=engine,
+        groups=groups,
+        slow_npus=slow_npus,
+    )
     plugins = plugins or shared_plugins()
     if not isinstance(experiment, (Experiment, type(None))):
         experiment = load_experiment(experiment, plugins)
@@ -85,16 +104,34 @@ def simulate(
     made.check()
     made = made.copied()
     for kind in SECTIONS:
-        if given[kind] is not None:
-            made.use(kind, given[kind], plugins, where=kind)
-    for field in attrs.fields(RunOptions):
-        if given[field.name] is not None:
-            made.choose(field.name, given[field.name])
+        if components[kind] is not None:
+            made.use(kind, components[kind], plugins, where=kind)
+    for name, value in options.items():
+        made.choose(name, value)
     for assignment in set:
         made.set(assignment)
     with _without_collection():
         what_if = _what_if(made, plugins, explain, progress) if explain else None
-        return run_components(build(made, plugins), run_name or made.name or "run", started, progress, what_if, timelines, npu_times)
+        return run_components(
+            build(made, plugins),
+            run_name or made.name or "run",
+            started,
+            progress=progress,
+            what_if=what_if,
+            timelines=timelines,
+            npu_times=npu_times,
+        )
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _table(run: Mapping[str, Any] | None) -> dict[str, Any]:
+    if run is not None and not isinstance(run, Mapping):
+        raise InputError(f"run is {run!r}; expected a table of options of a run")
+    return {} if run is None else dict(run)
 
 
 @contextlib.contextmanager
@@ -118,7 +155,7 @@ def _what_if(
     return WhatIf(experiment, plugins, reruns=explain != "path", ranges=explain == "ranges", progress=progress)
 
 
-@staying()
+@contain_exits()
 def run_components(
     components: Components,
     name: str,
@@ -130,17 +167,17 @@ def run_components(
 ) -> Result:
     """Run what `build` made; with `what_if` explain the run. `started` is the `time.perf_counter()` from which the wall time counts."""
     record = simulate_graph(
-        components.graph,
-        components.system,
-        components.network,
-        components.memory,
-        components.run.symmetry,
-        components.run.engine,
-        progress,
-        None if what_if is None else Explain(lambda: what_if.network_again(components)),
-        timelines,
-        npu_times,
-        components.npu_ps,
+        graph=components.graph,
+        system=components.system,
+        network=components.network,
+        memory=components.memory,
+        symmetry=components.run.symmetry,
+        engine=components.engine,
+        progress=progress,
+        explain=None if what_if is None else Explain(lambda: what_if.network_again(components)),
+        timelines=timelines,
+        npu_times=npu_times,
+        npu_ps=components.npu_ps,
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     if what_if is not None:

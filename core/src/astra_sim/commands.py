@@ -6,10 +6,11 @@ A command names the components of an experiment as `astra` does (`component_opti
 says on standard error how far it is, but for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command that runs many
 numbers their combinations with `Grid`, makes each of `Change`s with `changed`, and its row with `row_of`; `check_options` refuses unknown
 options without a run, `versions` and `binaries` identify the code that runs, `version_differences` names the packages that differ, and
-`write_document` writes the result.json of a run (`Result.document`, with the `invocation`). A command writes its files before it prints
-(`write_then_show`), since whoever reads may stop. What reads a file otherwise than by `astra_sim.files.read_text` calls `note_input` there,
-so that no output replaces it. Communicator groups are read with `read_groups` and `check_groups`. What is wrong in an input is an
-InputError, which `astra` turns into one message.
+`write_document` writes the result.json of a run (`Result.document`, with the `invocation`), `network_files` the files of a network.
+`run_components` runs what `build` made, and `contain_exits` keeps what a plugin raises from ending the process. A command writes its files
+before it prints (`write_then_show`), since whoever reads may stop. What reads a file otherwise than by `astra_sim.files.read_text` calls
+`note_input` there, so that no output replaces it. Communicator groups are read with `read_groups` and `check_groups`. What is wrong in an
+input is an InputError, which `astra` turns into one message.
 
 Every name is imported when it is first used, so that a command costs nothing until somebody runs it.
 """
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING
 from astra_sim._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from astra_sim._boundary import contain_exits
+    from astra_sim.api import run_components
     from astra_sim.command.options import (
         all_option,
         candidates,
@@ -36,17 +39,29 @@ if TYPE_CHECKING:
     from astra_sim.report.folding import Folded, fold
     from astra_sim.report.frames import frame_of
     from astra_sim.report.layout import Column, Table
+    from astra_sim.report.network_files import network_files
     from astra_sim.report.screen import Screen
     from astra_sim.report.tables import print_result
     from astra_sim.report.writing import write_document
-    from astra_sim.setup.components import Components, build, build_compute, build_platform, check_options, component, workload_options
-    from astra_sim.setup.experiment import Experiment, experiment_of, load_experiment
+    from astra_sim.setup.components import (
+        Components,
+        build,
+        build_compute,
+        build_platform,
+        check_options,
+        component,
+        dimensions_of,
+        workload_options,
+    )
+    from astra_sim.setup.experiment import SECTIONS, Experiment, experiment_of, load_experiment
     from astra_sim.setup.groups import check_groups, read_groups
     from astra_sim.setup.plugins import Plugins, shared_plugins
     from astra_sim.setup.points import Change, Grid, changed, row_of
     from astra_sim.setup.provenance import binaries, invocation, version_differences, versions
+    from astra_sim.setup.run_options import RunOptions
 
 __all__ = [
+    "SECTIONS",
     "Change",
     "Column",
     "Components",
@@ -55,6 +70,7 @@ __all__ = [
     "Grid",
     "Plugins",
     "Progress",
+    "RunOptions",
     "Screen",
     "Table",
     "all_option",
@@ -68,6 +84,8 @@ __all__ = [
     "check_options",
     "component",
     "component_options",
+    "contain_exits",
+    "dimensions_of",
     "experiment_of",
     "fold",
     "frame_of",
@@ -75,10 +93,12 @@ __all__ = [
     "json_option",
     "json_output",
     "load_experiment",
+    "network_files",
     "print_result",
     "quiet_option",
     "read_groups",
     "row_of",
+    "run_components",
     "say_json",
     "shared_plugins",
     "table_options",
@@ -92,6 +112,8 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "_boundary": ("contain_exits",),
+        "api": ("run_components",),
         "command.options": (
             "all_option",
             "candidates",
@@ -107,14 +129,25 @@ __getattr__ = lazy_names(
         "report.folding": ("Folded", "fold"),
         "report.frames": ("frame_of",),
         "report.layout": ("Column", "Table"),
+        "report.network_files": ("network_files",),
         "report.screen": ("Screen",),
         "report.tables": ("print_result",),
         "report.writing": ("write_document",),
-        "setup.components": ("Components", "build", "build_compute", "build_platform", "check_options", "component", "workload_options"),
-        "setup.experiment": ("Experiment", "experiment_of", "load_experiment"),
+        "setup.components": (
+            "Components",
+            "build",
+            "build_compute",
+            "build_platform",
+            "check_options",
+            "component",
+            "dimensions_of",
+            "workload_options",
+        ),
+        "setup.experiment": ("SECTIONS", "Experiment", "experiment_of", "load_experiment"),
         "setup.groups": ("check_groups", "read_groups"),
         "setup.plugins": ("Plugins", "shared_plugins"),
         "setup.points": ("Change", "Grid", "changed", "row_of"),
         "setup.provenance": ("binaries", "invocation", "version_differences", "versions"),
+        "setup.run_options": ("RunOptions",),
     },
 )

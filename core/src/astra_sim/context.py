@@ -10,13 +10,14 @@ import attrs
 from astra_sim._boundary import call, shown
 from astra_sim.compute import Compute
 from astra_sim.errors import AstraError, PluginError, ScheduleError, located
+from astra_sim.fabric import RouteRules
 from astra_sim.graph import Communicate
 from astra_sim.memo import cached
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider, Provider
 from astra_sim.schedule import Request, Schedule
+from astra_sim.schedule_bytes import check_bytes
 from astra_sim.setup.groups import members_of
-from astra_sim.setup.schedule_bytes import check_bytes
 from astra_sim.setup.specs import component_of
 from astra_sim.units import PS_PER_NS
 
@@ -73,7 +74,7 @@ class Context:
     `run` has the options of the run, `groups` the NPUs of each communicator group by name, in the order of ranks. `tick_ps` is the clock of
     the system in picoseconds; `replay_only` and `node_algorithms` are the system's, too (see `System`), so a system's own factory has
     the defaults of these three. `messages_wait` says whether messages wait for each other on the network, as links and NICs make them do,
-    and `held_bytes` how much of a message its nodes receive before they pass it on (see `EventNetwork`).
+    `held_bytes` how much of a message its nodes receive before they pass it on, and `route_rules` how it routes (see `EventNetwork`).
     """
 
     plugins: Plugins
@@ -89,6 +90,7 @@ class Context:
     _algorithms: dict[str, Algorithm] = attrs.field(factory=dict)
     messages_wait: bool = True
     held_bytes: float = 0.0
+    route_rules: RouteRules = attrs.field(factory=RouteRules)
 
     def scaled_ps(self, nanoseconds: float) -> int:
         """A compute time with the run's compute scale, in picoseconds, cut to the clock of the system."""

@@ -174,6 +174,14 @@ def is_whole(text: str) -> bool:
     return text.isdecimal() and text.isascii() and len(text) < 20
 
 
+def whole_number(value: Any, where: str, least: int = 0, most: int = 1 << 62) -> int:
+    """A number from a file: plain digits in a cell of CSV, a number in JSON. Raises InputError that begins with `where`."""
+    number = int(value) if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) <= 20 else value
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise InputError(f"{where} is {number!r}; expected a whole number from {least} to {most}")
+    return number
+
+
 def csv_rows(text: str, path: str, plain: bool = False) -> Iterator[tuple[int, list[str]]]:
     """The rows of CSV, each with the number of its last line. Raises InputError naming file and line.
 
@@ -195,6 +203,21 @@ def csv_rows(text: str, path: str, plain: bool = False) -> Iterator[tuple[int, l
             cells = [cell.strip() for cell in cells]
         if cells and (plain or (any(cells) and not cells[0].startswith("#"))):
             yield rows.line_num, cells
+
+
+class _Lines:
+    """What a writer of csv takes for a file: its `writerow` then returns the line."""
+
+    @staticmethod
+    def write(line: str) -> str:
+        return line
+
+
+def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:
+    """Each row as a line of CSV with its end. None is an empty cell; a text is quoted where it has to be."""
+    import csv
+
+    return map(csv.writer(_Lines(), lineterminator="\n").writerow, rows)
 
 
 def csv_table(text: str, path: str, needed: Sequence[str], optional: Sequence[str] | None = ()) -> Iterator[tuple[str, dict[str, str]]]:

@@ -193,7 +193,9 @@ class NpuProgram:
     """
 
     operations: Sequence[Operation] = attrs.field(validator=_OPERATIONS)
-    npus: Sequence[int] = attrs.field(validator=Expected("numbers of NPUs", lambda npus, program: set(map(type, npus)) <= {int}))
+    npus: Sequence[int] = attrs.field(
+        validator=Expected("numbers of NPUs", lambda npus, program: isinstance(npus, range) or set(map(type, npus)) <= {int})
+    )
 
 
 @attrs.frozen(eq=False)
@@ -324,7 +326,9 @@ class ProgramBuilder:
 
     def access(self, bytes: int, layer: int, *, write: bool = False, remote: bool = False) -> None:
         """Read or `write` bytes of the NPU's own or of `remote` memory for a layer."""
-        self._control = (self._add(MemoryAccess(self._control, bytes, write, remote, layer, self.iteration)),)
+        self._control = (
+            self._add(MemoryAccess(after=self._control, bytes=bytes, write=write, remote=remote, layer=layer, iteration=self.iteration)),
+        )
 
     def communicate(
         self,
@@ -341,7 +345,16 @@ class ProgramBuilder:
         """Issue a collective; go on at once, or when it has ended if it is `blocking`. For the arguments see `Communicate`."""
         index = self._add(
             Communicate(
-                self._control, collective, bytes, tuple(dimensions), layer, training_pass, self.iteration, update_ps, blocking, urgent
+                after=self._control,
+                collective=collective,
+                bytes=bytes,
+                dimensions=tuple(dimensions),
+                layer=layer,
+                training_pass=training_pass,
+                iteration=self.iteration,
+                update_ps=update_ps,
+                blocking=blocking,
+                urgent=urgent,
             )
         )
         if blocking:
@@ -353,7 +366,14 @@ class ProgramBuilder:
         """Wait for the collectives issued for this pass of the layer. For `until_first` see `Wait`."""
         pending = self._outstanding.pop((layer, training_pass), None)
         if pending:
-            wait = Wait(self._control, tuple(pending), layer, training_pass, self.iteration, until_first)
+            wait = Wait(
+                after=self._control,
+                pending=tuple(pending),
+                layer=layer,
+                training_pass=training_pass,
+                iteration=self.iteration,
+                until_first=until_first,
+            )
             self._control = (self._add(wait),)
 
     def build(self, dimensions: Sequence[LogicalDimension], layers: Sequence[str], footprint_bytes: int | None = None) -> ExecutionGraph:

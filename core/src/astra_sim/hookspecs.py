@@ -80,6 +80,17 @@ def astra_memories() -> Sequence[Provider]:  # type: ignore[empty-body]
     """Memory models: factory([options]) -> Memory."""
 
 
+# -- Engine ------------------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def astra_engines() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Engines: the factory is a class as `astra_sim.engines.EngineType` says, the same object each time; it has no options.
+
+    One runs where `--engine` names it. Public, but provisional: its package requires exactly the version of the kernel.
+    """
+
+
 # -- Files, reports and commands ------------------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,12 @@ MAX_CELL = 131_072
 """Characters of a cell of CSV."""
 MAX_NPUS = 1 << 31
 """NPUs of a platform; where they are not alike, memory is the limit."""
+MAX_SIMULATED_NPUS = 1 << 20
+"""NPUs that are simulated one by one."""
+MAX_EVENT_NPUS = 1 << 18
+"""NPUs on a network whose messages wait for each other: each NPU and each link is simulated."""
+MAX_MESSAGES = 1 << 32
+"""Messages of a collective that are simulated one by one; where they wait for each other, times the links that each crosses."""
 MAX_LAYERS = 100_000
 """Layers of a model."""
 MAX_PORTS = 1 << 16

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from astra_sim._boundary import (
     FIGURES,
     FLAG,
+    MAX_PICOSECONDS,
     NOT_NEGATIVE,
     TEXT,
     TEXTS,
@@ -24,8 +25,11 @@ from astra_sim._boundary import (
     each,
     of_type,
     picoseconds,
+    shown,
 )
-from astra_sim.errors import AstraError, PluginError
+from astra_sim.errors import AstraError, InputError, PluginError
+from astra_sim.fabric import RouteRules
+from astra_sim.limits import MAX_EVENT_NPUS
 from astra_sim.platform import GroupShape, Platform, Route
 from astra_sim.schedule import Collective
 
@@ -281,10 +285,16 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
     A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the
     one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. `held_bytes`: how
-    much of a message a node receives before it passes it on (infinity: all of it), by which system layers foretell times.
+    much of a message a node receives before it passes it on (infinity: all of it), and `route_rules` how it routes: by these system layers
+    foretell times.
     """
 
-    _attributes: ClassVar = {**_OnPlatform._attributes, "tells_sent": FLAG, "held_bytes": _BYTES_OR_ALL}
+    _attributes: ClassVar = {
+        **_OnPlatform._attributes,
+        "tells_sent": FLAG,
+        "held_bytes": _BYTES_OR_ALL,
+        "route_rules": of_type("RouteRules", RouteRules),
+    }
     _answers: ClassVar = {
         **_OnPlatform._answers,
         "failure": of_type("an AstraError", AstraError),
@@ -296,8 +306,18 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
     tells_sent: bool = False
     held_bytes: float = 0.0
+    route_rules: RouteRules = RouteRules()
     symmetry: bool = True
     """Whether the run that begins may simulate once what is the same: set by the kernel. Without, every part is simulated by itself."""
+
+    def __init__(self, platform: Platform) -> None:
+        """Raises InputError where the platform has more than `MAX_EVENT_NPUS`."""
+        super().__init__(platform)
+        if platform.npus > MAX_EVENT_NPUS:
+            raise InputError(
+                f"the platform has {platform.npus} NPUs; expected at most {MAX_EVENT_NPUS} where messages wait for each other, for each is"
+                " simulated (a network that is a formula takes more)"
+            )
 
     def begin(self) -> int:
         """Begin a run at time 0, and clear the state of earlier runs. Returns an offset for all times of the result (picoseconds)."""
@@ -364,3 +384,41 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
 
 Network = RouteDelayNetwork | EventNetwork
+
+
+# -- Asking an event network -------------------------------------------------------------------------------------------
+
+
+def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None:
+    """Hand messages to a network."""
+    call(f"network {type(network).__name__}: inject", network.inject, now, messages)
+
+
+def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int], Sequence[int]] | None:
+    """Take the next delivery from a network, not before `since`: time, numbers that have arrived, and those whose senders know that.
+
+    Raises PluginError for any other answer, `not_under_way` for a message that the network does not have.
+    """
+    what = f"network {type(network).__name__}"
+    delivery = call(f"{what}: advance", network.advance, until)
+    if delivery is None:
+        return None
+    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
+        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
+    time, numbers = delivery
+    if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
+        right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
+        raise PluginError(f"{what}: advance returned the time {shown(time)}; {right}")
+    sent = call(f"{what}: take_sent", network.take_sent) if network.tells_sent else ()
+    if not numbers and not sent:
+        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
+    for number in (*numbers, *sent):
+        if type(number) is not int:
+            raise not_under_way(network, number)
+    return time, numbers, sent
+
+
+def not_under_way(network: object, number: object) -> PluginError:
+    """The error where a network delivers what it does not have."""
+    why = "which is not under way: it was never sent, or has arrived before"
+    return PluginError(f"network {type(network).__name__}: message {shown(number)} was delivered, {why}")

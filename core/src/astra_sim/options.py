@@ -390,7 +390,10 @@ def missing_keys(cls: Any, table: Any, prefix: str = "") -> list[str]:
 
 
 def _explain(error: BaseException, where: str) -> str:
-    """The first error, with the path of keys that leads to it."""
+    """The first error, with the path of keys that leads to it.
+
+    A key in `removed_options` of a class, a table of what to use instead, had a meaning in an earlier version.
+    """
     from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
     absent: list[str] = []
@@ -408,6 +411,9 @@ def _explain(error: BaseException, where: str) -> str:
     if isinstance(error, ForbiddenExtraKeysError):
         known = [field.name for field in attrs.fields(error.cl)]
         key = min(error.extra_fields)
+        instead = getattr(error.cl, "removed_options", {}).get(key)
+        if instead is not None:
+            return f"{where}: the option {key} is gone: {instead}"
         return f"{where}: unknown key {key!r}; {suggestion(key, known)}"
     if isinstance(error, KeyError):
         several = f"{', '.join(absent[:-1])} and {absent[-1]} are" if len(absent) > 1 else f"{error.args[0]} is"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from astra_sim._boundary import FLAG, TEXT, Lazily, call, checked, each, in_words, whole
+from astra_sim._boundary import FLAG, TEXT, Lazily, call, checked, describe_exception, each, whole
 from astra_sim.errors import InputError, PluginError, located, suggestion
 from astra_sim.fabric.topology import completed
 from astra_sim.memo import cached
@@ -32,6 +32,7 @@ __all__ = [
     "Reference",
     "SchedulerProvider",
     "call",
+    "describe_exception",
     "load",
     "named_function",
     "options_of",
@@ -199,7 +200,7 @@ def load(reference: Reference, what: str) -> Callable[..., Any]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise PluginError(f"{what} cannot be loaded from {reference}: {in_words(error)}") from error
+            raise PluginError(f"{what} cannot be loaded from {reference}: {describe_exception(error)}") from error
     if not callable(found):
         raise PluginError(f"{what} is {found!r}, which cannot be called")
     return found  # type: ignore[no-any-return]

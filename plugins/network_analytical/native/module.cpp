@@ -7,11 +7,10 @@
 
 #include <algorithm>
 #include <astra_sim/core_class.hpp>
-#include <functional>
+#include <astra_sim/radix_queue.hpp>
 #include <memory>
 #include <new>
 #include <optional>
-#include <queue>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -47,27 +46,31 @@ class DelayNetwork {
     for (const astra_message& each : messages) {
       const std::int64_t delay = formula_.delay(each.source, each.destination, each.bytes);
       if (delay < 0 || delay > ASTRA_NEVER - 1 - time) throw std::invalid_argument(kNoDelay);
-      under_way_.emplace(time + delay, each.number);
+      under_way_.push(time + delay, each.number);
     }
   }
 
   bool advance(std::int64_t until) {
     delivered_.clear();
-    if (under_way_.empty() || under_way_.top().first > until) return false;
-    delivered_at_ = under_way_.top().first;
-    for (; !under_way_.empty() && under_way_.top().first == delivered_at_; under_way_.pop()) delivered_.push_back(under_way_.top().second);
+    if (under_way_.empty() || under_way_.next_time() > until) return false;
+    delivered_at_ = under_way_.next_time();
+    under_way_.take([this](const Arrival& arrival) { delivered_.push_back(arrival.number); });
+    if (!std::is_sorted(delivered_.begin(), delivered_.end())) std::sort(delivered_.begin(), delivered_.end());
     return true;
   }
 
-  std::int64_t next_event() const { return under_way_.empty() ? ASTRA_NEVER : under_way_.top().first; }
+  std::int64_t next_event() { return under_way_.empty() ? ASTRA_NEVER : under_way_.next_time(); }
   std::int64_t delivered_at() const { return delivered_at_; }
   const std::vector<std::uint64_t>& delivered() const { return delivered_; }
 
  private:
-  using Arrival = std::pair<std::int64_t, std::uint64_t>;
+  struct Arrival {
+    std::int64_t time;
+    std::uint64_t number;
+  };
 
   Formula formula_;
-  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> under_way_;
+  astra::RadixQueue<Arrival> under_way_;
   std::int64_t delivered_at_ = 0;
   std::vector<std::uint64_t> delivered_;
 };

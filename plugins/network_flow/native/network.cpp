@@ -89,7 +89,7 @@ void Network::send(std::int64_t at_time, std::uint64_t number, int source, int d
   }
   const bool around = goes_around(source, destination);
   const double latency = rules_.latency_factor * routes_.path(source, destination, around).latency_ns * kPsPerNs;
-  sent_.push({later(at_time, std::nearbyint(latency), "a latency"), 0, number, bytes, source, destination, around});
+  sent_.push(later(at_time, std::nearbyint(latency), "a latency"), number, bytes, source, destination, around);
   if (bytes > 0) load(source, destination, around, 1);
 }
 
@@ -130,9 +130,9 @@ std::int64_t Network::next_event() {
   return next_time();
 }
 
-std::int64_t Network::next_time() const {
+std::int64_t Network::next_time() {
   if (completions_.empty() && sent_.empty()) return ASTRA_NEVER;
-  const std::int64_t begin = sent_.empty() ? ASTRA_NEVER : sent_.next().time;
+  const std::int64_t begin = sent_.empty() ? ASTRA_NEVER : sent_.next_time();
   const std::int64_t end = completions_.empty() ? ASTRA_NEVER : completions_.time();
   return std::min({begin, end, due_});
 }
@@ -143,10 +143,7 @@ bool Network::step(std::int64_t until) {
   if (next == ASTRA_NEVER || next > until) return false;
   now_ = next;
   while (!completions_.empty() && completions_.time() == now_) end(completions_.flow());
-  while (!sent_.empty() && sent_.next().time == now_) {
-    begin(sent_.next());
-    sent_.pop();
-  }
+  if (!sent_.empty() && sent_.next_time() == now_) sent_.take([this](const Sent& sent) { begin(sent); });
   return true;
 }
 

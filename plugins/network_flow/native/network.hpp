@@ -4,14 +4,15 @@
 #include <astra_sim/network.h>
 
 #include <astra_sim/interrupt.hpp>
+#include <astra_sim/radix_queue.hpp>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "completions.hpp"
+#include "deliveries.hpp"
 #include "fabric.hpp"
-#include "queues.hpp"
 #include "routes.hpp"
 #include "rules.hpp"
 #include "sharing.hpp"
@@ -54,7 +55,14 @@ class Network {
   const std::vector<LinkFigures>& figures() const { return figures_; }
 
  private:
-  void send(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes);
+  // A message until its latency is over.
+  struct Sent {
+    std::int64_t time = 0;  // when it is over
+    std::uint64_t number = 0;
+    std::int64_t bytes = 0;
+    int source = 0, destination = 0;
+    bool around = false;  // not on a path of least cost
+  };
 
   // A message on its links. What was left of it at a time, since when its rate has not changed.
   struct Flow {
@@ -67,10 +75,11 @@ class Network {
     bool around = false;
   };
 
+  void send(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes);
   // Lets happen what comes next, if that is not after `until`. Returns whether it is.
   bool step(std::int64_t until);
   void settle();
-  std::int64_t next_time() const;
+  std::int64_t next_time();
   // Whether a message goes around. With ugal where less is in the way there than on the shortest: the messages of its fullest link, in
   // bandwidths of it, times its links. Around a message takes many ways, so there the mean of the links counts.
   bool goes_around(int source, int destination);
@@ -90,7 +99,7 @@ class Network {
   double shortest_trip_ns_;  // whose weight is the highest
   Sharing sharing_;
   bool weighted_;  // whether flows, or the links of a flow, may have different weights
-  SentMessages sent_;
+  RadixQueue<Sent> sent_;
   std::vector<Flow> flows_;  // by the numbers that `sharing_` gives
   Completions completions_;
   Deliveries delivered_;

@@ -73,13 +73,6 @@ def any_component(ctx: click.Context, param: click.Parameter, incomplete: str) -
     return [found[value] for value in sorted(found)]
 
 
-def kind_of_package(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
-    """Candidates for KIND of `astra plugins new`."""
-    from astra_sim.plugin_templates import KINDS
-
-    return [CompletionItem(name, help=f"{kind.words}: {kind.about}") for name, kind in KINDS.items() if name.startswith(incomplete)]
-
-
 def table_of_result(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
     """Candidates for a table of the result that the argument `run` names."""
     from astra_sim.results import read_results, tables_of
@@ -152,6 +145,11 @@ def _keys(cls: type | None, incomplete: str, taken: set[str]) -> Iterator[Comple
     for option in describe_options(cls):
         if option.name.startswith(key) and option.name not in taken and ".N." not in option.name and option.type != "table":
             yield CompletionItem(f"{option.name}=", OPEN, option.help)
+
+
+def listed(names: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]:
+    """Completes a value from the names that a function, "module:function", lists."""
+    return lambda ctx, param, incomplete: list(_beginning(_named(names), incomplete))
 
 
 def _values(cls: type | None, key: str, incomplete: str) -> Iterator[CompletionItem[str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_sim._boundary import in_words, printing_to_errors
+from astra_sim._boundary import describe_exception, printing_to_errors
 from astra_sim.command.options import (
     all_option,
     candidates,
@@ -89,12 +89,10 @@ class Commands(click.Group):
         return sorted([*rows, *self._offered().items()])
 
     _LAZY = {  # noqa: RUF012
-        "collective": ("astra_sim.command.collective:collective", "Simulate collectives by themselves: what nccl-tests prints."),
         "completion": ("astra_sim.command.completion:completion", "Print a script with which bash, zsh or fish completes commands."),
         "doctor": ("astra_sim.command.doctor:doctor", "Say what is installed, what is missing, and what is broken."),
         "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
-        "flows": ("astra_sim.command.flows:flows", "Let messages run by themselves on any network: a file of flows, or a pattern."),
         "rerun": ("astra_sim.command.rerun:rerun", "Run a result again, and compare it with what it has recorded."),
         "show": ("astra_sim.command.show:show", "Print a table of a result that was written."),
     }
@@ -115,6 +113,8 @@ class Commands(click.Group):
         found: dict[str, str] = {}
         for name, summary in sorted(_offered().items()):
             first, _, second = name.partition(" ")
+            if first in self.commands:
+                continue
             found[first] = summary if not second else f"{found[first]}, {second}" if first in found else f"Commands: {second}"
         return found
 
@@ -157,31 +157,41 @@ def _read_and_written(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 class PluginGroup(click.Group):
-    """Commands of plugins whose names have two words, of which the first is that of the group: any plugin may add one."""
+    """Commands whose names have two words, of which the first is that of the group: its own, if any, and those that any plugin may add."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The second words."""
-        return sorted(self._offered())
+        return sorted(self._summaries())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by its second word; it is imported now."""
-        return _command_of_plugins(f"{self.name} {cmd_name}")
+        """A command by its second word; that of a plugin is imported now."""
+        return super().get_command(ctx, cmd_name) or _command_of_plugins(f"{self.name} {cmd_name}")
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the words name. Raises InputError, which says what to install, where its package is absent."""
+        if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            from astra_sim.setup.plugins import shared_plugins
+
+            if hint := shared_plugins().install_hint("command", f"{self.name} {args[0]}"):
+                raise InputError(f"there is no command {self.name} {args[0]}; {hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by their summaries, so that none is imported."""
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(self._offered().items()))
+            formatter.write_dl(sorted(self._summaries().items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Its commands, of which none is imported, and its options."""
         from click.shell_completion import CompletionItem
 
-        found = [CompletionItem(name, help=summary) for name, summary in sorted(self._offered().items()) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=summary) for name, summary in sorted(self._summaries().items()) if name.startswith(incomplete)]
         return found if not incomplete.startswith("-") else super().shell_complete(ctx, incomplete)
 
-    def _offered(self) -> dict[str, str]:
+    def _summaries(self) -> dict[str, str]:
         within = f"{self.name} "
-        return {name.removeprefix(within): summary for name, summary in _offered().items() if name.startswith(within)}
+        offered = {name.removeprefix(within): summary for name, summary in _offered().items() if name.startswith(within)}
+        return offered | {name: command.get_short_help_str(limit=80) for name, command in self.commands.items()}
 
 
 def _offered() -> dict[str, str]:
@@ -312,13 +322,13 @@ def run(
 
 def _say_if_slow(engine: str | None, quiet: bool) -> None:
     """Say on a terminal that there is no compiled engine, where it was not chosen so."""
-    from astra_sim.engine import has_compiled
+    from astra_sim.setup.engines import compiled_engine
 
-    if sys.stderr.isatty() and not quiet and engine is None and not has_compiled():
+    if sys.stderr.isatty() and not quiet and engine is None and compiled_engine() is None:
         click.echo("astra: the compiled engine is not installed; the engine in Python gives the same answers, slower", err=True)
 
 
-@astra.group(invoke_without_command=True)
+@astra.group(cls=PluginGroup, invoke_without_command=True)
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -356,48 +366,6 @@ def show(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> Non
     from astra_sim.command import plugin_commands
 
     plugin_commands.show_components(names, as_json or outer[0])
-
-
-@plugins.command()
-@click.argument("names", metavar="[NAME...]", nargs=-1, shell_complete=candidates("any_component"))
-@click.option(
-    "--timeout",
-    "timeout_s",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
-    default=120.0,
-    show_default=True,
-    help="Seconds after which the check of a component is ended, which has then failed.",
-)
-@_json_option
-@click.pass_obj
-def check(outer: tuple[bool, bool], names: tuple[str, ...], timeout_s: float, as_json: bool) -> None:
-    """Check that components load and keep their contract; exit status 1 if one does not.
-
-    NAME is a plugin's, a component's, or KIND:NAME (training-loop:ring); without one all that is installed is checked, each component in a
-    process of its own.
-    """
-    from astra_sim.command import plugin_commands
-
-    if not plugin_commands.check_components(names, as_json or outer[0], timeout_s):
-        sys.exit(1)
-
-
-@plugins.command()
-@click.argument("kind", shell_complete=candidates("kind_of_package"))
-@click.argument("name")
-@click.option("-o", "--output", metavar="DIR", type=click.Path(), help="The new folder.  [default: NAME]")
-@_json_option
-@click.pass_obj
-def new(outer: tuple[bool, bool], kind: str, name: str, output: str | None, as_json: bool) -> None:
-    """Write a new plugin package, which works and passes its tests as it is.
-
-    KIND is collective, scheduler, training-loop, workload, system, platform (a topology), network (in Python), network-cpp (in C++),
-    compute, memory, format, report or command. NAME is that of the component.
-    """
-    from astra_sim.command import plugin_commands
-
-    plugin_commands.write_package(kind, name, output, as_json or outer[0])
 
 
 def main() -> None:
@@ -460,7 +428,7 @@ def _outcome(error: BaseException) -> tuple[int, str]:
             return 1, f"{error.filename or 'output'}: {error.strerror or error}"
     if os.environ.get("ASTRA_TRACEBACK"):
         raise error
-    return 1, f"{' '.join(sys.argv[1:2])} failed: {in_words(error)} (ASTRA_TRACEBACK=1 shows where)"
+    return 1, f"{' '.join(sys.argv[1:2])} failed: {describe_exception(error)} (ASTRA_TRACEBACK=1 shows where)"
 
 
 def _tell(error: BaseException, message: str) -> None:

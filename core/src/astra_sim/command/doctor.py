@@ -43,7 +43,7 @@ def doctor(as_json: bool) -> None:
 
 def examine() -> dict[str, Any]:
     """What `--json` prints: versions, engine, cache folder, packages, missing ones, extras, broken plugins, and problems in words."""
-    from astra_sim.engine import has_compiled
+    from astra_sim.setup.engines import AUTO, engine_name
 
     installed = {name: version for name in sorted({KERNEL, *BUILT_IN}) if (version := _version(name)) is not None}
     broken = [attrs.asdict(info) for info in shared_plugins().infos() if info.error is not None]
@@ -66,7 +66,7 @@ def examine() -> dict[str, Any]:
         "python": platform.python_version(),
         "executable": sys.executable,
         "system": platform.platform(),
-        "engine": "compiled" if has_compiled() else "python",
+        "engine": engine_name(AUTO, shared_plugins()),
         "cache": {"folder": folder or None, "writable": writable if folder else None},
         "packages": installed,
         "missing": sorted(BUILT_IN - installed.keys()),

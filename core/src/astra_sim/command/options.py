@@ -157,5 +157,7 @@ def _run_option(field: attrs.Attribute[Any], kind: Any) -> Callable[[_Command], 
     if kind in (int, float):
         return click.option(f"--{name}", type=kind, help=text)
     if kind is str:
-        return click.option(f"--{name}", metavar="TEXT", help=text)
+        names = field.metadata["names"]
+        completes = None if names is None else candidates("listed", names)
+        return click.option(f"--{name}", metavar="TEXT", help=text, shell_complete=completes)
     return click.option(f"--{name}", metavar="FILE", type=click.Path(), help=text)

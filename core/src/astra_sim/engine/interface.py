@@ -1,4 +1,4 @@
-"""What an engine is given and what it answers. Two engines have this interface: `reference` and `compiled`.
+"""What an engine is given and what it answers. `reference` has this interface, and so have the engines of packages.
 
 A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is of one of these kinds: `JOIN` ends at once,
 `TIMER` after its delay, `COMPUTE` after its delay, too, or a time that is asked for when it begins (`Engine.set_compute_times`), on the
@@ -15,17 +15,20 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import attrs
 
-from astra_sim._boundary import LONGEST_TIME, MAX_PICOSECONDS, call, in_seconds, shown
+from astra_sim._boundary import LONGEST_TIME, MAX_PICOSECONDS, in_seconds
 from astra_sim.engine.orders import Job, Order
-from astra_sim.errors import InputError, PluginError, RunError
-from astra_sim.network import EventNetwork, Message
+from astra_sim.errors import InputError, RunError
+from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
-from astra_sim.rows import Dependencies, Rows, column, first_like
+from astra_sim.rows import Column, Dependencies, Rows, column, first_like
 from astra_sim.schedule import LoweredProgram, Peer
+
+if TYPE_CHECKING:
+    from astra_sim.engine.columns import Use
 
 JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE, COMPUTE = range(7)
 CONTROL_BYTES = 8192
@@ -340,39 +343,32 @@ class Engine(Protocol):
         """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
 
 
-def inject(network: EventNetwork, now: int, messages: Sequence[Message]) -> None:
-    """Hand messages to a network."""
-    call(f"network {type(network).__name__}: inject", network.inject, now, messages)
+class EngineType(Protocol):
+    """A class of engines, which the hook `astra_engines` offers: how one is created, and what it counts over the columns of a run.
 
-
-def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, Sequence[int], Sequence[int]] | None:
-    """Take the next delivery from a network, not before `since`: time, numbers that have arrived, and those whose senders know that.
-
-    Raises PluginError for any other answer.
+    It is the same object each time that it is asked for: phase costs are cached by it. `astra_sim.engine.columns` has the three functions
+    in Python.
     """
-    what = f"network {type(network).__name__}"
-    delivery = call(f"{what}: advance", network.advance, until)
-    if delivery is None:
-        return None
-    if not isinstance(delivery, tuple) or len(delivery) != 2 or not isinstance(delivery[1], (list, tuple)):
-        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
-    time, numbers = delivery
-    if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
-        right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
-        raise PluginError(f"{what}: advance returned the time {shown(time)}; {right}")
-    sent = call(f"{what}: take_sent", network.take_sent) if network.tells_sent else ()
-    if not numbers and not sent:
-        raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
-    for number in (*numbers, *sent):
-        if type(number) is not int:
-            raise not_under_way(network, number)
-    return time, numbers, sent
 
+    def __call__(
+        self,
+        npus: int,
+        network: RouteDelayNetwork | EventNetwork | None = None,
+        endpoint_ps: int = 0,
+        memory_ps: Callable[[int], int] | None = None,
+        rendezvous: bool = False,
+        bus: BusOptions | None = None,
+    ) -> Engine:
+        """An engine for so many NPUs; for the arguments see `reference.ReferenceEngine`."""
 
-def not_under_way(network: object, number: object) -> PluginError:
-    """The error where a network delivers what it does not have."""
-    why = "which is not under way: it was never sent, or has arrived before"
-    return PluginError(f"network {type(network).__name__}: message {shown(number)} was delivered, {why}")
+    def computing(self, rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], /) -> tuple[int, int]:
+        """How long tasks take in all, and how much time they cover (`columns.computing`)."""
+
+    def uses_of(self, records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], groups: int, /) -> tuple[list[int], list[Use]]:
+        """How often there is each phase step, and the use of each group of steps (`columns.uses_of`)."""
+
+    def repeated(self, parts: Sequence[bytes], numbers: Column, offsets: Column, /) -> bytes:
+        """Columns one after another, each with an offset added to its members (`columns.repeated`)."""
 
 
 def too_long(now: int) -> RunError:

@@ -20,9 +20,10 @@ Every group of NPUs that differ in one dimension alone has links and switches of
 switches: dimension by dimension, group by group (in the order of the first NPU of each), as the topology numbers them.
 """
 
-from astra_sim.fabric.destination_order import Turns, turns_of
+from astra_sim.fabric.destination_order import DestinationOrder, destination_order_of
 from astra_sim.fabric.graph import (
     LARGEST_FABRIC,
+    DimensionGraph,
     Fabric,
     fabric_of,
     names_routes,
@@ -34,12 +35,13 @@ from astra_sim.fabric.graph import (
     wires_of,
 )
 from astra_sim.fabric.links import LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire, both_ways
-from astra_sim.fabric.paths import NO_WAY, shortest_paths, ways_to
+from astra_sim.fabric.paths import UNREACHABLE, paths_to, shortest_paths
 from astra_sim.fabric.routes import (
     DestinationRoutes,
-    DimensionGraph,
     HostForwarding,
     NextLinkOrder,
+    RouteChoice,
+    RouteRules,
     Routes,
     TieRule,
     check_connected,
@@ -52,7 +54,8 @@ from astra_sim.fabric.topology import Topology, completed
 __all__ = [
     "LARGEST_COST",
     "LARGEST_FABRIC",
-    "NO_WAY",
+    "UNREACHABLE",
+    "DestinationOrder",
     "DestinationRoutes",
     "DimensionGraph",
     "Fabric",
@@ -60,29 +63,30 @@ __all__ = [
     "HostForwarding",
     "NextLinkOrder",
     "Pattern",
+    "RouteChoice",
+    "RouteRules",
     "Routes",
     "TieRule",
     "Topology",
-    "Turns",
     "UniformLinks",
     "Wire",
     "both_ways",
     "check_connected",
     "completed",
+    "destination_order_of",
     "dimension_graph",
     "fabric_of",
     "first_links",
     "names_routes",
     "next_links_of",
     "node_number",
+    "paths_to",
     "pattern_of",
     "shortest_paths",
     "stripes_over_directions",
     "tie_by_destination",
     "tie_by_hash",
     "tie_first",
-    "turns_of",
     "uniform_links_of",
-    "ways_to",
     "wires_of",
 ]

@@ -8,7 +8,7 @@ collectives*, JPDC 2012).
 
 Where destinations have several links, to planes, these go by the sum of what the digits leave, the digits, and the number of the sender's
 leaf (at one leaf the sender's own number). So what goes from one leaf to another still never meets, and what a destination gets from all
-leaves comes over all of its links. `include/astra_sim/turns.hpp` is the same in C++.
+leaves comes over all of its links. `include/astra_sim/fabric/destination_order.hpp` is the same in C++.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from collections.abc import Sequence
 
 from astra_sim.fabric.topology import completed
 
-__all__ = ["Turns", "turns_of"]
+__all__ = ["DestinationOrder", "destination_order_of"]
 
 
-def turns_of(topology: object) -> Sequence[int] | None:
+def destination_order_of(topology: object) -> Sequence[int] | None:
     """The numbers by which the NPUs of a dimension take turns at equal ways; None where its topology says none."""
     turns = completed(topology).turns()
     return None if turns is None else tuple(turns)
 
 
-class Turns:
+class DestinationOrder:
     """The turns of the destinations of a graph: nodes 0 to `len(turns)` - 1, whose numbers `turns` has; `ends` are those of its links."""
 
     def __init__(self, nodes: int, ends: Sequence[tuple[int, int]], turns: Sequence[int]) -> None:

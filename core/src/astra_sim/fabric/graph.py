@@ -10,12 +10,15 @@ import attrs
 
 from astra_sim.errors import InputError
 from astra_sim.fabric.links import LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire
-from astra_sim.fabric.paths import NO_WAY, ways_to
+from astra_sim.fabric.paths import UNREACHABLE, paths_to
 
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension, Platform
 
 LARGEST_FABRIC = 1 << 22
+
+EnteringLinks = list[list[tuple[int, int, int]]]
+"""For each node the links that lead to it: where they begin, their cost, and their number."""
 
 
 def uniform_links_of(dimension: Dimension) -> UniformLinks | None:
@@ -38,6 +41,58 @@ def stripes_over_directions(dimension: Dimension) -> bool:
     The delay formula and the packet network follow this. The links themselves are no wider: see `Dimension.topology.wires()`.
     """
     return dimension.topology.both_ways is True
+
+
+@attrs.frozen(eq=False)
+class DimensionGraph:
+    """The graph of one group of a dimension: positions 0 to `size` - 1, then switches; links one way; what the topology says of routes.
+
+    `named` are the links by node * `size` + destination where the topology names its routes. `turns` are the numbers of its positions where
+    destinations spread by them over paths of equal cost.
+    """
+
+    size: int
+    nodes: int
+    links: tuple[FabricLink, ...] = attrs.field(repr=False)
+    named: list[tuple[int, ...]] | None = attrs.field(default=None, repr=False)
+    turns: Sequence[int] | None = attrs.field(default=None, repr=False)
+
+    @property
+    def ends(self) -> list[tuple[int, int]]:
+        """The source and target of each link."""
+        return [(link.source, link.target) for link in self.links]
+
+    @functools.cached_property
+    def leaving(self) -> list[list[int]]:
+        """For each node, the numbers of the links that leave it."""
+        leaving: list[list[int]] = [[] for _ in range(self.nodes)]
+        for number, link in enumerate(self.links):
+            leaving[link.source].append(number)
+        return leaving
+
+    @functools.cached_property
+    def entering(self) -> EnteringLinks:
+        """For each node, the links that lead to it: where they begin, their cost, and their number."""
+        entering: EnteringLinks = [[] for _ in range(self.nodes)]
+        for number, link in enumerate(self.links):
+            entering[link.target].append((link.source, link.cost, number))
+        return entering
+
+    def is_switch(self, node: int) -> bool:
+        """Whether a node is a switch."""
+        return node >= self.size
+
+    def paths_to(self, destination: int, through_npus: bool, entering: EnteringLinks | None = None) -> dict[int, tuple[int, int]]:
+        """For each node with a path to a destination, nearest first: the cost of the cheapest, and the number of its first link.
+
+        `through_npus`: whether NPUs forward; `entering`: the links that may be used (default: all).
+        """
+        links = self.entering if entering is None else entering
+
+        def usable(node: int) -> Sequence[tuple[int, int, int]]:
+            return links[node] if through_npus or node == destination or self.is_switch(node) else ()
+
+        return paths_to(destination, usable)
 
 
 @attrs.frozen
@@ -78,40 +133,28 @@ class Fabric:
 
     def ports(self) -> list[list[int]]:
         """For each node, the numbers of the links that leave it, in order."""
-        leaving: list[list[int]] = [[] for _ in range(self.nodes)]
-        for number, link in enumerate(self.links):
-            leaving[link.source].append(number)
-        return leaving
+        return self.graph.leaving
 
     def reverses(self) -> list[int]:
-        """For each link, the number of the one back: of several between two nodes the k-th belongs to the k-th. `NO_WAY`: there is none."""
+        """For each link, the number of the one back: of several between two nodes the k-th belongs to the k-th (`UNREACHABLE`: none)."""
         between: dict[tuple[int, int], list[int]] = {}
         for number, link in enumerate(self.links):
             between.setdefault((link.source, link.target), []).append(number)
-        reverse = [NO_WAY] * len(self.links)
+        reverse = [UNREACHABLE] * len(self.links)
         for (source, target), numbers in between.items():
             for number, back in zip(numbers, between.get((target, source), ()), strict=False):
                 reverse[number] = back
         return reverse
 
     def distances(self, destination: int, through_npus: bool) -> list[int]:
-        """The cost of the cheapest way from each node to a destination, where links cost 1 the number of links; `NO_WAY`: there is none.
+        """The cost of the cheapest path from each node to a destination, where links cost 1 the number of links; or `UNREACHABLE`.
 
         `through_npus`: whether NPUs forward.
         """
-        distance = [NO_WAY] * self.nodes
-        for node, (cost, _) in self.ways_to(destination, through_npus).items():
+        distance = [UNREACHABLE] * self.nodes
+        for node, (cost, _) in self.graph.paths_to(destination, through_npus).items():
             distance[node] = cost
         return distance
-
-    def ways_to(self, destination: int, through_npus: bool) -> dict[int, tuple[int, int]]:
-        """For each node with a way to a destination, nearest first: the cost of the cheapest way, and the number of its first link."""
-        entering = self._entering
-
-        def entering_of(node: int) -> Sequence[tuple[int, int, int]]:
-            return entering[node] if through_npus or node == destination or self.is_switch(node) else ()
-
-        return ways_to(destination, entering_of)
 
     def scaled(self, bandwidth: float, latency: float) -> Fabric:
         """The fabric with links of `bandwidth` and `latency` times their own."""
@@ -119,11 +162,9 @@ class Fabric:
         return attrs.evolve(self, links=tuple(links))
 
     @functools.cached_property
-    def _entering(self) -> list[list[tuple[int, int, int]]]:
-        entering: list[list[tuple[int, int, int]]] = [[] for _ in range(self.nodes)]
-        for number, link in enumerate(self.links):
-            entering[link.target].append((link.source, link.cost, number))
-        return entering
+    def graph(self) -> DimensionGraph:
+        """The graph by which routes are found, of NPUs and switches as those of one dimension."""
+        return DimensionGraph(self.npus, self.nodes, self.links)
 
 
 def node_number(name: str, npus: int) -> int:

@@ -1,4 +1,4 @@
-"""Shortest paths in directed graphs: those of the least sum of costs. `include/astra_sim/shortest_ways.hpp` searches in C++."""
+"""Shortest paths in directed graphs: those of the least sum of costs. `include/astra_sim/fabric/paths.hpp` is the same in C++."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from astra_sim.errors import InputError
-from astra_sim.fabric.destination_order import Turns
 
-NO_WAY = -1
+UNREACHABLE = -1
 LARGEST_TABLE = 1 << 24
 
 Entering = Callable[[int], Iterable[tuple[int, int, int]]]
 """Of a node, the links into it that may be used: where they begin, their cost, and their number."""
 
 
-def ways_to(destination: int, entering: Entering) -> dict[int, tuple[int, int]]:
-    """For each node with a way to a destination, nearest first: the cost of the cheapest way, and its first link (`NO_WAY`: it has none).
+def paths_to(destination: int, entering: Entering) -> dict[int, tuple[int, int]]:
+    """For each node with a path to a destination, nearest first: the cost of the cheapest, and its first link (`UNREACHABLE`: none).
 
     Of several such links the one that was found first. Where all links cost the same, the search goes breadth first (else it is Dijkstra's
     algorithm with a bucket for each distance: Dial 1969).
     """
     found: dict[int, tuple[int, int]] = {}
-    known = {destination: (0, NO_WAY)}
+    known = {destination: (0, UNREACHABLE)}
     buckets = {0: deque([destination])}
     while buckets:
         distance = min(buckets)
@@ -42,14 +41,13 @@ def shortest_paths(
     destinations: int,
     ends: Sequence[tuple[int, int]],
     where: str,
-    turns: Sequence[int] | None = None,
     costs: Sequence[int] | None = None,
 ) -> tuple[list[int], list[int]]:
     """For every node and destination, at node * destinations + destination: the link on which to leave, and the distance.
 
     Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link, and `costs` what each adds to the
     distance (default: 1, so that distances count links). The path is a shortest one; of several, the one whose next node has the lowest
-    number, or with `turns` (a number for each destination) the one whose turn it is: see `destination_order.py`.
+    number.
     Raises InputError, beginning with `where`, if there is no path from a destination to another, or there are too many nodes.
     """
     if nodes * destinations > LARGEST_TABLE:
@@ -58,7 +56,7 @@ def shortest_paths(
     for number, (source, target) in enumerate(ends):
         into[target].append((source, number))
     # All destinations at once, one distance after another: sets of destinations are bits of integers.
-    links, distances = [NO_WAY] * (nodes * destinations), [NO_WAY] * (nodes * destinations)
+    links, distances = [UNREACHABLE] * (nodes * destinations), [UNREACHABLE] * (nodes * destinations)
     reached = [1 << node if node < destinations else 0 for node in range(nodes)]
     for destination in range(destinations):
         distances[destination * destinations + destination] = 0
@@ -85,32 +83,7 @@ def shortest_paths(
                             links[node * destinations + destination] = link
                             distances[node * destinations + destination] = distance
     _check(reached[:destinations], where)
-    if turns is not None:
-        _take_turns(links, distances, nodes, ends, costs, turns)
     return links, distances
-
-
-def _take_turns(
-    links: list[int], distances: Sequence[int], nodes: int, ends: Sequence[tuple[int, int]], costs: Sequence[int], turns: Sequence[int]
-) -> None:
-    """Give each destination the way whose turn it is, instead of the first."""
-    destinations, choice = len(turns), Turns(nodes, ends, turns)
-    leaving: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
-    for number, (source, target) in enumerate(ends):
-        leaving[source].append((target, number))
-    for node, ways in enumerate(leaving):
-        if len(ways) < 2:
-            continue
-        ways.sort()
-        own = distances[node * destinations : (node + 1) * destinations]
-        further = [distances[following * destinations : (following + 1) * destinations] for following, _ in ways]
-        for destination, distance in enumerate(own):
-            if distance > 0:
-                left = [(way, rest[destination]) for way, rest in zip(ways, further, strict=True)]
-                equal = [way for way, rest in left if rest != NO_WAY and rest == distance - costs[way[1]]]
-                if len(equal) > 1:
-                    place = choice.choose(node, destination, equal[0][0], equal[-1][0], len(equal))
-                    links[node * destinations + destination] = equal[place][1]
 
 
 def _bits(number: int) -> Iterator[int]:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from astra_sim.errors import InputError
-from astra_sim.fabric.destination_order import turns_of
-from astra_sim.fabric.graph import next_links_of, wires_of
-from astra_sim.fabric.links import FabricLink
-from astra_sim.fabric.paths import NO_WAY, shortest_paths, ways_to
+from astra_sim.fabric.destination_order import destination_order_of
+from astra_sim.fabric.graph import DimensionGraph, next_links_of, wires_of
+from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.fabric.ties import tie_by_destination
 
 if TYPE_CHECKING:
@@ -31,52 +30,38 @@ HostForwarding = Literal["always", "if_needed", "never"]
 NextLinkOrder = Literal["listed", "target"]
 """The order of next links: that of the topology's list, or of the nodes they lead to (of one node: of the list)."""
 
+RouteChoice = Literal["destination", "first", "all"]
+"""Of several next links a message takes that of its destination (`tie_by_destination`, where the topology numbers destinations; else all),
+the first that the topology lists, or all: any of them by a hash, by queues or at random, or each a part of it.
+"""
+
 TieRule = Callable[[int, int, Sequence[int]], int]
 """Of a node, a destination and the links of a set in order, two at least: the place of the link that a message takes."""
 
 
-@attrs.frozen(eq=False)
-class DimensionGraph:
-    """The graph of one group of a dimension: positions 0 to `size` - 1, then switches; links one way; what the topology says of routes.
+@attrs.frozen
+class RouteRules:
+    """How a network routes: whether NPUs forward, and which of several next links a message takes. System layers foretell loads by it."""
 
-    `named` are the links by node * `size` + destination where the topology names its routes. `turns` are the numbers of its positions where
-    destinations spread by them over paths of equal cost.
-    """
-
-    size: int
-    nodes: int
-    links: tuple[FabricLink, ...] = attrs.field(repr=False)
-    named: list[tuple[int, ...]] | None = attrs.field(default=None, repr=False)
-    turns: Sequence[int] | None = attrs.field(default=None, repr=False)
-
-    @property
-    def ends(self) -> list[tuple[int, int]]:
-        """The source and target of each link."""
-        return [(link.source, link.target) for link in self.links]
-
-    def is_switch(self, node: int) -> bool:
-        """Whether a node is a switch."""
-        return node >= self.size
+    forwarding: HostForwarding = "always"
+    choice: RouteChoice = "destination"
 
 
 def dimension_graph(dimension: Dimension, where: str) -> DimensionGraph:
     """The graph of a dimension. Raises InputError, which begins with `where`, where its topology says no links, or impossible ones."""
     links = wires_of(dimension, where)
     nodes = max([dimension.size, *(max(link.source, link.target) + 1 for link in links)])
-    return DimensionGraph(dimension.size, nodes, tuple(links), next_links_of(dimension, where), turns_of(dimension.topology))
+    return DimensionGraph(dimension.size, nodes, tuple(links), next_links_of(dimension, where), destination_order_of(dimension.topology))
 
 
 def first_links(graph: DimensionGraph, where: str) -> list[int]:
-    """For all nodes and destinations at once, at node * `size` + destination: the link on which a message leaves (`NO_WAY`: there is none).
+    """For all nodes and destinations at once, at node * `size` + destination: the link on which a message leaves: see `DestinationRoutes`.
 
-    NPUs forward. Of several links it is that of the destination's turn, where the topology numbers destinations, and the first by target
-    where it does not; of named ones it is the first. The same as `Routes` with `tie_by_destination`, and faster where all destinations are
-    asked for. Raises InputError, which begins with `where`, where an NPU cannot reach another.
+    Raises InputError, which begins with `where`, where an NPU cannot reach another.
     """
-    if graph.named is not None:
-        return [entry[0] if entry else NO_WAY for entry in graph.named]
-    links, _ = shortest_paths(graph.nodes, graph.size, graph.ends, where, graph.turns, [link.cost for link in graph.links])
-    return links
+    check_connected(graph, where)
+    routes = DestinationRoutes(graph)
+    return [routes.next_link(node, destination) for node in range(graph.nodes) for destination in range(graph.size)]
 
 
 def check_connected(graph: DimensionGraph, where: str) -> None:
@@ -93,15 +78,12 @@ def check_connected(graph: DimensionGraph, where: str) -> None:
 
 def _reached(graph: DimensionGraph, back: bool) -> set[int]:
     """The nodes that can be reached from NPU 0, or from which it can be reached."""
-    onwards: dict[int, list[int]] = {}
-    for link in graph.links:
-        source, target = (link.target, link.source) if back else (link.source, link.target)
-        onwards.setdefault(source, []).append(target)
     reached, waiting = {0}, [0]
     while waiting:
-        fresh = [node for node in onwards.get(waiting.pop(), ()) if node not in reached]
-        reached.update(fresh)
-        waiting += fresh
+        at = waiting.pop()
+        onwards = [source for source, _, _ in graph.entering[at]] if back else [graph.links[number].target for number in graph.leaving[at]]
+        waiting += (fresh := set(onwards) - reached)
+        reached |= fresh
     return reached
 
 
@@ -125,12 +107,8 @@ class Routes:
         self.graph = graph
         self._forwarding = forwarding
         self._named = graph.named if not failed else None
-        self._leaving: list[list[int]] = [[] for _ in range(graph.nodes)]
-        self._entering: list[list[tuple[int, int, int]]] = [[] for _ in range(graph.nodes)]
-        for number, link in enumerate(graph.links):
-            if number not in failed:
-                self._leaving[link.source].append(number)
-                self._entering[link.target].append((link.source, link.cost, number))
+        self._leaving = [[number for number in numbers if number not in failed] for numbers in graph.leaving]
+        self._entering = [[link for link in links if link[2] not in failed] for links in graph.entering] if failed else graph.entering
         if order == "target":
             for leaving in self._leaving:
                 leaving.sort(key=lambda number: graph.links[number].target)
@@ -145,14 +123,10 @@ class Routes:
             through_npus = self._may_pass_npus()
         key = destination, through_npus
         if key not in self._distances:
-            graph, entering = self.graph, self._entering
-
-            def usable(node: int) -> Sequence[tuple[int, int, int]]:
-                return entering[node] if through_npus or node == destination or graph.is_switch(node) else ()
-
-            if len(self._distances) * graph.nodes > _MOST_DISTANCES:  # what is cached of a large graph is bounded
+            if len(self._distances) * self.graph.nodes > _MOST_DISTANCES:  # what is cached of a large graph is bounded
                 self._distances.clear()
-            self._distances[key] = {node: cost for node, (cost, _) in ways_to(destination, usable).items()}
+            paths = self.graph.paths_to(destination, through_npus, self._entering)
+            self._distances[key] = {node: cost for node, (cost, _) in paths.items()}
         return self._distances[key]
 
     def next_links(self, node: int, destination: int, source: int | None = None) -> list[int]:
@@ -164,17 +138,19 @@ class Routes:
             return []
         if self._named is not None:
             return list(self._named[node * self.graph.size + destination])
-        through_npus = self._passes_npus(node if source is None else source, destination)
-        distance, links = self.distances(destination, through_npus), self.graph.links
-        if node not in distance:
-            return []
+        return self.cheapest_links(node, destination, self.passes_npus(node if source is None else source, destination))
 
-        def leads_on(link: FabricLink) -> bool:
+    def cheapest_links(self, node: int, destination: int, through_npus: bool) -> list[int]:
+        """The links with which paths of least cost leave a node, in order, whatever the topology names."""
+        distance, links, found = self.distances(destination, through_npus), self.graph.links, []
+        left = distance.get(node, UNREACHABLE)
+        for number in self._leaving[node]:
+            link = links[number]
             # An NPU that does not forward has a distance, too: that of its own messages.
             forwards = through_npus or link.target == destination or self.graph.is_switch(link.target)
-            return forwards and distance.get(link.target) == distance[node] - link.cost
-
-        return [number for number in self._leaving[node] if leads_on(links[number])]
+            if forwards and distance.get(link.target, left) == left - link.cost:
+                found.append(number)
+        return found
 
     def reaches(self, source: int, destination: int) -> bool:
         """Whether there is a route."""
@@ -222,7 +198,7 @@ class Routes:
     def _steps(self, node: int, destination: int, source: int) -> int:
         """How far a node is from a destination: by cost, or by the most links of named routes."""
         if self._named is None:
-            return self.distances(destination, self._passes_npus(source, destination))[node]
+            return self.distances(destination, self.passes_npus(source, destination))[node]
         if node == destination:
             return 0
         links = self.next_links(node, destination)
@@ -231,7 +207,7 @@ class Routes:
     def _may_pass_npus(self) -> bool:
         return self._forwarding != "never"
 
-    def _passes_npus(self, source: int, destination: int) -> bool:
+    def passes_npus(self, source: int, destination: int) -> bool:
         """Whether a message passes NPUs: "if_needed" those alone do whose source has no route over switches."""
         if self._forwarding != "if_needed" or self.graph.nodes == self.graph.size:
             return self._may_pass_npus()
@@ -247,10 +223,10 @@ class DestinationRoutes:
         self._links: dict[int, int] = {}
 
     def next_link(self, node: int, destination: int) -> int:
-        """The link on which a message leaves a node for a position; `NO_WAY`: there is none."""
+        """The link on which a message leaves a node for a position; `UNREACHABLE`: there is none."""
         key = node * self._size + destination
         link = self._links.get(key)
         if link is None:
-            links = self._routes.next_links(node, destination) or [NO_WAY]
+            links = self._routes.next_links(node, destination) or [UNREACHABLE]
             link = self._links[key] = links[self._tie(node, destination, links) if len(links) > 1 else 0]
         return link

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from astra_sim.fabric.destination_order import Turns
+from astra_sim.fabric.destination_order import DestinationOrder
 
 if TYPE_CHECKING:
-    from astra_sim.fabric.routes import DimensionGraph, TieRule
+    from astra_sim.fabric.graph import DimensionGraph
+    from astra_sim.fabric.routes import TieRule
 
 _MASK = (1 << 64) - 1
 
@@ -28,7 +29,7 @@ def tie_by_destination(graph: DimensionGraph, upwards: bool = False) -> TieRule:
         return tie_first
     if graph.turns is None:
         return _upwards(graph) if upwards else tie_first
-    turns = Turns(graph.nodes, graph.ends, graph.turns)
+    turns = DestinationOrder(graph.nodes, graph.ends, graph.turns)
 
     def turn(node: int, destination: int, links: Sequence[int]) -> int:
         ends = graph.links[links[0]].target, graph.links[links[-1]].target

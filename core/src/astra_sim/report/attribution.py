@@ -62,5 +62,12 @@ def share_of_first(
         return shares_of(npu_times, npus, rank, only_first=True)[0]
     if any(isinstance(kind, Receive) for kind in operation_rows(first.operations).kinds):
         return None
-    own = NpuTimes((0,), first.operations, first.begin_ps, first.end_ps, first.sends.operation, first.sends.begun_ps)
+    own = NpuTimes(
+        members=(0,),
+        operations=first.operations,
+        ready_ps=first.begin_ps,
+        ended_ps=first.end_ps,
+        sends=first.sends.operation,
+        sent_ps=first.sends.begun_ps,
+    )
     return shares_of([own], npus, rank)[0]

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import attrs
 
 from astra_sim._boundary import call
+from astra_sim.engine.columns import Spans
 from astra_sim.errors import InputError
 from astra_sim.fabric import stripes_over_directions, uniform_links_of, wires_of
 from astra_sim.graph import accounting_dimensions
 from astra_sim.memo import cached
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Group, LogicalDimension, Route
-from astra_sim.report.spans import Spans, uses_of
 from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.record import RunRecord
 from astra_sim.run.routes import Routes
@@ -264,8 +264,26 @@ def _of_phases(components: Components, run: RunRecord, loads: _Loads) -> Iterato
         remedy = network.price_remedy if priced else network.remedy
         for number, load in loads.of(plan).items():
             longest_ps = time_ps + (0 if priced else load.slowest_ps) + load.messages * ROUNDED_PS
-            yield from _finding(components, number, load.bytes, time_ps, longest_ps, "phase", str(plan.collective), remedy)
-            yield from _fabric_finding(components, number, load.link_bytes, time_ps, longest_ps, "phase", str(plan.collective), remedy)
+            yield from _finding(
+                components=components,
+                number=number,
+                size=load.bytes,
+                time_ps=time_ps,
+                longest_ps=longest_ps,
+                scope="phase",
+                collective=str(plan.collective),
+                remedy=remedy,
+            )
+            yield from _fabric_finding(
+                components=components,
+                number=number,
+                size=load.link_bytes,
+                time_ps=time_ps,
+                longest_ps=longest_ps,
+                scope="phase",
+                collective=str(plan.collective),
+                remedy=remedy,
+            )
 
 
 def _times(run: RunRecord) -> Iterator[tuple[PlannedPhase, int]]:
@@ -284,7 +302,7 @@ def _times(run: RunRecord) -> Iterator[tuple[PlannedPhase, int]]:
         assert phase.cost is not None
         yield phase, phase.cost.duration_ps
     if kinds:
-        steps, uses = uses_of(run.phases.records, kind_of, len(kinds))
+        steps, uses = run.engine.uses_of(run.phases.records, kind_of, len(kinds))
         counts = [0] * len(kinds)
         for groups, count in zip(kind_of, steps, strict=True):
             for kind in groups:
@@ -315,7 +333,16 @@ def _of_dimensions(
         longest_ps = min(time_ps + under_way_ps, run_ps) + rounded_ps
         scope = "dimension" if time_ps < run_ps else "run"
         remedy = components.network.remedy
-        yield from _finding(components, number, run.payload[number], min(time_ps, run_ps), longest_ps, scope, None, remedy)
+        yield from _finding(
+            components=components,
+            number=number,
+            size=run.payload[number],
+            time_ps=min(time_ps, run_ps),
+            longest_ps=longest_ps,
+            scope=scope,
+            collective=None,
+            remedy=remedy,
+        )
 
 
 def _spans_of(components: Components, run: RunRecord, busy: Sequence[Spans], counted: Sequence[int], number: int) -> Sequence[Spans]:
@@ -342,9 +369,27 @@ def _of_run(components: Components, run: RunRecord, loads: _Loads) -> Iterator[F
     time_ps, remedy = run.finish_ps - run.start_ps, components.network.remedy
     longest_ps = time_ps + run.messages * ROUNDED_PS
     for number, size in enumerate(run.payload):
-        yield from _finding(components, number, size, time_ps, longest_ps, "run", None, remedy)
+        yield from _finding(
+            components=components,
+            number=number,
+            size=size,
+            time_ps=time_ps,
+            longest_ps=longest_ps,
+            scope="run",
+            collective=None,
+            remedy=remedy,
+        )
     for number, on_links in enumerate(_link_bytes(run, loads)):
-        yield from _fabric_finding(components, number, on_links, time_ps, longest_ps, "run", None, remedy)
+        yield from _fabric_finding(
+            components=components,
+            number=number,
+            size=on_links,
+            time_ps=time_ps,
+            longest_ps=longest_ps,
+            scope="run",
+            collective=None,
+            remedy=remedy,
+        )
 
 
 def link_bytes(components: Components, run: RunRecord) -> list[float]:
@@ -380,7 +425,16 @@ def _finding(
     if _exceeds(size, bandwidth, longest_ps):
         bandwidth = max(bandwidth, link_bandwidth(dimension).of_npu)
         if _exceeds(size, bandwidth, longest_ps):
-            yield _made(number, dimension, size, bandwidth, time_ps, scope, collective, remedy)
+            yield _made(
+                number=number,
+                dimension=dimension,
+                size=size,
+                bandwidth=bandwidth,
+                time_ps=time_ps,
+                scope=scope,
+                collective=collective,
+                remedy=remedy,
+            )
 
 
 def _fabric_finding(
@@ -392,7 +446,16 @@ def _fabric_finding(
     dimension = components.platform.dimensions[number]
     bandwidth = link_bandwidth(dimension).of_fabric
     if bandwidth and _exceeds(size, bandwidth, longest_ps):
-        finding = _made(number, dimension, round(size), bandwidth, time_ps, scope, collective, remedy)
+        finding = _made(
+            number=number,
+            dimension=dimension,
+            size=round(size),
+            bandwidth=bandwidth,
+            time_ps=time_ps,
+            scope=scope,
+            collective=collective,
+            remedy=remedy,
+        )
         yield attrs.evolve(finding, of_fabric=True)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra_sim.errors import InputError, suggestion
-from astra_sim.files import FilePath, FileSet
+from astra_sim.files import FilePath, FileSet, csv_lines
 
 LIBRARIES = ("pandas", "polars")
 FILE_ENDINGS = (".csv", ".json", ".parquet")
@@ -61,11 +61,8 @@ def write_rows(rows: Rows, path: FilePath) -> None:
 
 def write_csv(rows: Rows, file: Any) -> None:
     """Write a table with a line of headings; a cell without a value is empty."""
-    import csv
-
-    writer = csv.DictWriter(file, columns_of(rows), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    names = columns_of(rows)
+    file.writelines(csv_lines([names, *([row.get(name) for name in names] for row in rows)]))
 
 
 def columns_of(rows: Rows) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
 from astra_sim._boundary import call
@@ -30,8 +28,6 @@ def link_loads(network: Network) -> Sequence[LinkLoad]:
 
 def links_csv(loads: Sequence[LinkLoad]) -> str:
     """A table of loads, with the fields of `LinkLoad` as its header. What is not known is empty."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(LinkLoad._fields)
-    rows.writerows(loads)
-    return text.getvalue()
+    from astra_sim.files import csv_lines
+
+    return "".join(csv_lines([LinkLoad._fields, *loads]))

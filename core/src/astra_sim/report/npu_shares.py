@@ -149,7 +149,17 @@ def _shares(own: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], int])
         else:
             accessing += change
     finish, exposed = max(own.ended_ps, default=0), sum(exposed_by.values())
-    return NpuShares(own.members, own.operations, spans, finish, compute, communication, exposed, memory, exposed_by)
+    return NpuShares(
+        members=own.members,
+        operations=own.operations,
+        spans=spans,
+        finish_ps=finish,
+        compute_ps=compute,
+        communication_ps=communication,
+        exposed_ps=exposed,
+        memory_ps=memory,
+        exposed_by=exposed_by,
+    )
 
 
 class _Messages:

@@ -68,8 +68,8 @@ class _Line:
                 components.system,
                 components.network,
                 components.memory,
+                components.engine,
                 run.symmetry,
-                run.engine,
                 explain=Explain(),
                 npu_ps=components.npu_ps,
             )

@@ -12,6 +12,7 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecord, PhaseStepRecords
+from astra_sim.engine.columns import Spans
 from astra_sim.errors import InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, accounting_dimensions
 from astra_sim.report.audit import Finding, audit
@@ -27,7 +28,6 @@ from astra_sim.report.details import (
 )
 from astra_sim.report.frames import choose, frame_of, write_rows
 from astra_sim.report.labels import group_names
-from astra_sim.report.spans import Spans, computing, uses_of
 from astra_sim.report.units import units_of
 from astra_sim.results import run_row, tables_of
 from astra_sim.rows import packed, view
@@ -399,7 +399,7 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
     layers = _layers(graph, run)
     rows = run.rows
     durations = [kind.duration_ps if isinstance(kind, Compute) and computes(kind) else -1 for kind in rows.kinds]
-    compute_ps, computing_ps = computing(rows, durations, run.end_ps)
+    compute_ps, computing_ps = run.engine.computing(rows, durations, run.end_ps)
     dimensions, busy = _dimensions(components, run)
     network = {
         "plugin": components.names["network"],
@@ -408,24 +408,24 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         **call(f"network {type(components.network).__name__}: statistics", components.network.statistics),
     }
     return Result(
-        name,
-        to_ns(run.finish_ps),
-        to_ns(min(run.npu_end_ps)),
-        to_ns(compute_ps),
-        to_ns(run.finish_ps - computing_ps),
-        components.platform.npus,
-        run.simulated_npus,
-        run.messages,
-        run.events,
-        wall_s,
-        network,
-        layers,
-        dimensions,
-        {name: figure.value if isinstance(figure, Figure) else figure for name, figure in run.figures.items()},
-        {name: figure for name, figure in run.figures.items() if isinstance(figure, Figure) and figure.value is not None},
-        components.provenance,
-        busy,
-        RunDetails(
+        run_name=name,
+        finish_ns=to_ns(run.finish_ps),
+        earliest_finish_ns=to_ns(min(run.npu_end_ps)),
+        compute_ns=to_ns(compute_ps),
+        exposed_comm_ns=to_ns(run.finish_ps - computing_ps),
+        npus=components.platform.npus,
+        simulated_npus=run.simulated_npus,
+        messages=run.messages,
+        events=run.events,
+        wall_s=wall_s,
+        network=network,
+        layers=layers,
+        dimensions=dimensions,
+        figures={name: figure.value if isinstance(figure, Figure) else figure for name, figure in run.figures.items()},
+        shown={name: figure for name, figure in run.figures.items() if isinstance(figure, Figure) and figure.value is not None},
+        provenance=components.provenance,
+        busy=busy,
+        details=RunDetails(
             graph,
             run,
             components.network,
@@ -523,7 +523,7 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
 def _dimensions(components: Components, run: RunRecord) -> tuple[list[DimensionFigures], list[Spans]]:
     dimensions = accounting_dimensions(components.graph, components.platform)
     sent = [*(phase.sent for phase in run.phases.planned), *run.sends.sent]
-    counts, uses = uses_of(_with_sends(components.graph, run), [tuple(each) for each in sent], len(dimensions))
+    counts, uses = run.engine.uses_of(_with_sends(components.graph, run), [tuple(each) for each in sent], len(dimensions))
     number, total = [0] * len(dimensions), [0] * len(dimensions)
     for each, count in zip(sent, counts, strict=True):
         for dimension, size in each.items():

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
+from astra_sim.engine.columns import Spans
 from astra_sim.errors import RunError
 from astra_sim.report.details import Details, NpuTables, PathInterval, RunTimeline, Timeline
-from astra_sim.report.spans import Spans
 from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 
 if TYPE_CHECKING:

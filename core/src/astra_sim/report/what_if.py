@@ -131,7 +131,7 @@ class WhatIf:
                 return None
             graph, run = components.graph, components.run
             inputs = graph, components.system, components.network, components.memory
-            record = simulate_graph(*inputs, run.symmetry, run.engine, self._progress, npu_ps=components.npu_ps)
+            record = simulate_graph(*inputs, components.engine, run.symmetry, self._progress, npu_ps=components.npu_ps)
             times.append(record.finish_ps)
         return times
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from astra_sim._boundary import staying
+from astra_sim._boundary import contain_exits
 from astra_sim.errors import InputError, located
 from astra_sim.files import FileSet
 
@@ -52,7 +52,7 @@ class Reports:
                 raise InputError(f"report {spec!r} is given twice")
             self._chosen[spec] = component_of(plugins or shared_plugins(), "report", spec, "report")
 
-    @staying()
+    @contain_exits()
     def write(
         self,
         results: Result | Sequence[Result],

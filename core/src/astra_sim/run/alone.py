@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from astra_sim.engine import EngineType
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.memory import Memory
 from astra_sim.network import Network
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 class AloneRuns:
     """The records of collectives that run alone on some components. Each kind is simulated once."""
 
-    def __init__(self, system: System, network: Network, memory: Memory, engine: str) -> None:
+    def __init__(self, system: System, network: Network, memory: Memory, engine: EngineType) -> None:
+        self.engine = engine
         self._inputs = system, network, memory
-        self._engine = engine
         self._records: dict[Hashable, RunRecord] = {}
 
     def record(self, operation: Communicate, dimensions: Sequence[LogicalDimension], path: bool = False, explain: Any = None) -> RunRecord:
@@ -41,7 +42,7 @@ class AloneRuns:
             alone = attrs.evolve(operation, after=())
             graph = ExecutionGraph([alone], tuple(dimensions), ())
             found = self._records[key] = simulate_graph(
-                graph, *self._inputs, engine=self._engine, explain=explain, timelines="path" if path else False
+                graph, *self._inputs, self.engine, explain=explain, timelines="path" if path else False
             )
         return found
 

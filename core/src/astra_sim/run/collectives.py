@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
-from astra_sim.engine import Engine, Job, Link, MakeEngine, PhaseStep
+from astra_sim.engine import Engine, Job, Link, PhaseStep
 from astra_sim.errors import DeadlockError, InputError, ScheduleError, located
 from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
-from astra_sim.network import RouteDelayNetwork
+from astra_sim.limits import MAX_MESSAGES
+from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.described_plans import DescribedPlan, DescribedPlanCache, PlannedPhase, Traffic
@@ -44,16 +45,15 @@ class CollectiveLowering:
         communicators: Communicators,
         names: OperationNames,
         engine: Engine,
-        make_engine: MakeEngine,
     ) -> None:
         self._inputs = inputs
         self._session = session
         self._scope = choice.scope
         self._schedules = schedules
         self._routes = Routes(inputs.network)
-        self._timer = self._make_timer(make_engine) if choice.times_phases(inputs.system) else None
+        self._timer = self._make_timer() if choice.times_phases(inputs.system) else None
         timed = self._timer is not None and choice.scope is Scope.PHASES
-        self._cache = DescribedPlanCache(inputs, (choice.scope, session.later_first, make_engine) if timed else None)
+        self._cache = DescribedPlanCache(inputs, (choice.scope, session.later_first, inputs.engine) if timed else None)
         self._programs = programs
         self._communicators = communicators
         self._names = names
@@ -63,11 +63,19 @@ class CollectiveLowering:
         self.planned: list[PlannedPhase] = []
         self.traffic: list[Traffic] = []
 
-    def _make_timer(self, make_engine: MakeEngine) -> PhaseTimer:
+    def _make_timer(self) -> PhaseTimer:
         system, network = self._inputs.system, self._inputs.network
         assert isinstance(network, RouteDelayNetwork)
         reduce_ps = self._inputs.reduce_ps
-        return PhaseTimer(network, self._routes, self._schedules, system.endpoint_ps, reduce_ps, system.rendezvous, make_engine)
+        return PhaseTimer(
+            network=network,
+            routes=self._routes,
+            symmetry=self._schedules,
+            endpoint_ps=system.endpoint_ps,
+            reduce_ps=reduce_ps,
+            rendezvous=system.rendezvous,
+            engine_type=self._inputs.engine,
+        )
 
     def issue(self, program: int, index: int, now: int) -> list[list[PhaseStep]]:
         """The chunks of a collective, planned when the first NPU of its group issues it.
@@ -108,7 +116,25 @@ class CollectiveLowering:
                 known[key] = self._steps(chunk, phases, communicator)
             steps.append(known[key][0])
             traffic.add(known[key][1])
+        if self._scope is Scope.ALL_NPUS:
+            self._check_messages(traffic.messages, planned)
         return DescribedPlan(tuple(chain.from_iterable(planned)), steps, traffic)
+
+    def _check_messages(self, messages: int, planned: Sequence[Sequence[PlannedPhase]]) -> None:
+        """Raise ScheduleError where a collective has more messages than can be simulated one by one."""
+        npus = self._inputs.platform.npus
+        waits = isinstance(self._inputs.network, EventNetwork)
+        if messages <= (MAX_MESSAGES // npus if waits else MAX_MESSAGES):  # no message crosses more links than there are NPUs
+            return
+        if messages > MAX_MESSAGES:
+            raise ScheduleError(f"it has {messages} messages on {npus} NPUs; expected at most {MAX_MESSAGES} that are simulated one by one")
+        phases = {(plan.schedule, id(plan.logical)): plan for chunk in planned for plan in (phase.plan for phase in chunk)}
+        hops = max(self._routes.mean_hops(plan.schedule, plan.logical) for plan in phases.values())
+        if messages * hops > MAX_MESSAGES:
+            raise ScheduleError(
+                f"its {messages} messages on {npus} NPUs cross {hops:.6g} links each, on a network where messages wait for each other;"
+                f" expected at most {MAX_MESSAGES} crossings"
+            )
 
     def phase_links(self, plan: PhasePlan) -> Counter[Link]:
         """The links of the critical path of a phase that was timed beforehand, and how many there are like each."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from astra_sim.engine import PhaseStepRecord, PhaseStepRecords, has_compiled
+from astra_sim.engine import EngineType, PhaseStepRecord, PhaseStepRecords
 from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, Operation, Wait, graph_kinds, operation_rows
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Column, Dependencies, Rows, column, packed, view
@@ -89,7 +89,17 @@ class CompositeTimes:
             kinds = before.kinds if len(before.kinds) == before.stop else before.kinds[: before.stop]
         kinds.extend(map(rows.kinds.__getitem__, rows.kind_of))
         one = self._alike[key][1]
-        return ChainTimes(kinds, one.waits, one.begins, one.ends, one.first, one.stop, one.begin, one.end, one.last)
+        return ChainTimes(
+            kinds=kinds,
+            waits=one.waits,
+            begins=one.begins,
+            ends=one.ends,
+            first=one.first,
+            stop=one.stop,
+            begin=one.begin,
+            end=one.end,
+            last=one.last,
+        )
 
     def _made(self, rows: Rows[Operation], own: Mapping[int, int], until: Sequence[int], before: ChainTimes | None) -> ChainTimes:
         """The times of rows after those of another composite, of which the kinds are left out."""
@@ -110,7 +120,7 @@ class CompositeTimes:
         if before is not None and last >= 0 and ends[last] < begin:
             last = before.last
         end = max(begin, ends[last] if last >= 0 else 0)
-        return ChainTimes([], waits, begins, ends, first, len(ends), begin, end, last)
+        return ChainTimes(kinds=[], waits=waits, begins=begins, ends=ends, first=first, stop=len(ends), begin=begin, end=end, last=last)
 
     def _duration_ps(self, operation: Operation) -> int:
         match operation:
@@ -130,6 +140,11 @@ class _Collectives:
         self._path = path
         self._explain = explain
         self._records: dict[int, RunRecord] = {}
+
+    @property
+    def engine(self) -> EngineType:
+        """What runs them."""
+        return self._alone.engine
 
     def record(self, operation: Communicate) -> RunRecord:
         """The run of a collective alone."""
@@ -313,10 +328,10 @@ class ExpandedProgram:
         """When rows were ready and ended, of those of the program."""
         if not self._found:
             return ready, ended
-        begins = self._begins(ended)
+        begins, engine = self._begins(ended), self._runs.engine
         return (
-            _continued(ready, [part.begins for part in self._parts], self._numbers, begins),
-            _continued(ended, [part.ends for part in self._parts], self._numbers, begins),
+            _continued(engine, ready, [part.begins for part in self._parts], self._numbers, begins),
+            _continued(engine, ended, [part.ends for part in self._parts], self._numbers, begins),
         )
 
     def phases(
@@ -332,25 +347,12 @@ class ExpandedProgram:
         begins, nothing = self._begins(ended), column(repeat(0, len(self._found)), "q")
         offsets = places, nothing, begins, begins, begins, nothing, nothing
         columns = (
-            _continued(getattr(records, name), [getattr(part, name) for part in parts], self._numbers, offset)
+            _continued(self._runs.engine, getattr(records, name), [getattr(part, name) for part in parts], self._numbers, offset)
             for name, offset in zip(PhaseStepRecord._fields, offsets, strict=True)
         )
         return PhaseStepRecords(*columns), everything
 
 
-def _continued(own: Sequence[int], parts: Sequence[Sequence[int]], numbers: Column, offsets: Column) -> Column:
+def _continued(engine: EngineType, own: Sequence[int], parts: Sequence[Sequence[int]], numbers: Column, offsets: Column) -> Column:
     """A column, and after it parts of others as `numbers` say, each with an offset added to its members."""
-    return view(packed(own, "q") + repeated([packed(part, "q") for part in parts], numbers, offsets), "q")
-
-
-def repeated(parts: Sequence[bytes], numbers: Column, offsets: Column, compiled: bool = True) -> bytes:
-    """Columns of 64 bits one after another, as `numbers` say, each with an offset added to its members."""
-    if compiled and has_compiled():
-        from astra_sim.engine import _compiled
-
-        return _compiled.repeated(parts, numbers.tobytes(), offsets.tobytes())
-    columns = [view(part, "q") for part in parts]
-    found = array("q")
-    for number, offset in zip(numbers, offsets, strict=True):
-        found.extend(map(offset.__add__, columns[number]))
-    return found.tobytes()
+    return view(packed(own, "q") + engine.repeated([packed(part, "q") for part in parts], numbers, offsets), "q")

@@ -15,9 +15,8 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine import Link, LinkKind
-from astra_sim.engine.interface import advance, inject
 from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, NpuProgram, Operation, Unit
-from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork
+from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork, advance, inject
 from astra_sim.platform import Group, LogicalDimension, Route
 from astra_sim.run.collectives import CollectiveLowering
 from astra_sim.run.described_plans import PlannedPhase
@@ -228,7 +227,18 @@ def make_path(
             parts += made.parts_of_composite(ends[number], link, place, start_ps)
             continue
         for kind, ps, dimension, latency, bandwidth in made.pieces(link, place, phase):
-            parts.append(Part(kind, begin, ps, link.npu, place, dimension, latency, bandwidth))
+            parts.append(
+                Part(
+                    kind=kind,
+                    begin=begin,
+                    ps=ps,
+                    npu=link.npu,
+                    place=place,
+                    dimension=dimension,
+                    latency_ps=latency,
+                    bandwidth_ps=bandwidth,
+                )
+            )
             begin += ps
     within = [made.alone(operation) for operation in made.in_composites.values()]
     # What computing takes on an NPU may depend on when it starts.

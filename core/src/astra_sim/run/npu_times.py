@@ -72,5 +72,15 @@ def times_of_npus(
             operations = program.operations if whole else expanded.rows
             operations = operations if durations is None else durations.rows(npu)
             units = [unit_of(kind, inputs.system) if whole else -1 for kind in expanded.rows.kinds]
-            found.append(NpuTimes(members[npu], operations, ready, ended, sends, later(sent), units))
+            found.append(
+                NpuTimes(
+                    members=members[npu],
+                    operations=operations,
+                    ready_ps=ready,
+                    ended_ps=ended,
+                    sends=sends,
+                    sent_ps=later(sent),
+                    units=units,
+                )
+            )
     return sorted(found, key=lambda each: each.npu)

@@ -16,7 +16,7 @@ from itertools import repeat
 
 import attrs
 
-from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, Engine, History, Job, Link, LinkKind, MakeEngine, PhaseStep, Task
+from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, Engine, EngineType, History, Job, Link, LinkKind, PhaseStep, Task
 from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
@@ -55,12 +55,12 @@ class PhaseTimer:
         endpoint_ps: int,
         reduce_ps: Callable[[int], int],
         rendezvous: bool,
-        make_engine: MakeEngine,
+        engine_type: EngineType,
     ) -> None:
         self._network = network
         self._routes = routes
         self._symmetry = symmetry
-        self._make_engine = make_engine
+        self._engine_type = engine_type
         self._endpoint_ps = endpoint_ps
         self._reduce_ps = reduce_ps
         self._rendezvous = rendezvous
@@ -169,7 +169,7 @@ class PhaseTimer:
     def _engine(self, dimension: LogicalDimension, ranks: int, endpoint_ps: int) -> Engine:
         """An engine for the first `ranks` ranks of the group of NPU 0."""
         last = dimension.group(0)[ranks - 1]
-        return self._make_engine(last + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
+        return self._engine_type(last + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
 
 
 def _is_chain(schedule: Schedule) -> bool:

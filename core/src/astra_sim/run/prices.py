@@ -41,7 +41,16 @@ class Prices:
         dimension = 0 if isinstance(logical, Group) else min(self._involved(operation))
         queue, priority = call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
         waiting, counted = self._schedules(operation, logical)
-        phase = PhasePlan(dimension, logical, operation.collective, operation.bytes, waiting, queue, time, counted)
+        phase = PhasePlan(
+            dimension=dimension,
+            logical=logical,
+            collective=operation.collective,
+            bytes=operation.bytes,
+            schedule=waiting,
+            queue=queue,
+            endpoint_ps=time,
+            counted=counted,
+        )
         return ChunkPlan(priority, (phase,))
 
     def _involved(self, operation: Communicate) -> list[int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from astra_sim._boundary import FIGURES, call, function_name, shown
-from astra_sim.engine import CONTROL_BYTES, Engine, Link, LinkKind, PhaseStepRecords
+from astra_sim.engine import CONTROL_BYTES, Engine, EngineType, Link, LinkKind, PhaseStepRecords
 from astra_sim.errors import PluginError
 from astra_sim.graph import Figure, NpuProgram, Operation, ProgramTimes, Receive, Send, counts_by_platform, peer_of
 from astra_sim.rows import Rows, column
@@ -120,7 +120,8 @@ class RunRecord:
     have a timeline (`timeline_npus`), that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `planned` are the phases
     that any NPU has planned; those of collectives in composites come last. `npu_times` are those of every simulated NPU, `path` is the
     critical path, and `carried` are the messages of collectives that observed NPUs send or receive, where they were asked for.
-    `durations` are the times of computing, where they differ between NPUs; the operations of all that is here have them.
+    `durations` are the times of computing, where they differ between NPUs; the operations of all that is here have them. `engine` is what
+    ran.
     """
 
     start_ps: int
@@ -142,6 +143,7 @@ class RunRecord:
     path: CriticalPath | None = None
     carried: list[CarriedMessage] | None = None
     durations: NpuDurations | None = None
+    engine: EngineType = attrs.field(kw_only=True)
 
 
 def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
@@ -229,25 +231,32 @@ def make_record(
     expanded = inputs.expanded(operations)
     alone = any(count for _, count in shown)
     own = NpuProgram(operations, (0,)), choice.stands_for(0) if alone else 0
-    first, *rest = _npu_records(inputs, [own, *shown], collectives, engine, start_ps, durations)
+    first, *rest = _npu_records(
+        inputs=inputs, programs=[own, *shown], collectives=collectives, engine=engine, start_ps=start_ps, durations=durations
+    )
     return RunRecord(
-        start_ps,
-        start_ps + engine.now,
-        expanded.rows if durations is None else durations.rows(0),
-        first.begin_ps,
-        first.end_ps,
-        first.phases,
-        first.sends,
-        _ends(choice, engine, start_ps),
-        list(map(add, payload, more_payload)),
-        choice.messages(planned_messages, engine.messages) + more_messages,
-        choice.simulated(npus),
-        engine.events,
-        _figures(inputs, engine, observed, start_ps),
-        [first, *rest],
-        [*collectives.planned, *inputs.composites.planned()],
-        times_of_npus(inputs, engine, choice, every_npu, partial(_later, by=start_ps), durations) if every_npu else None,
+        start_ps=start_ps,
+        finish_ps=start_ps + engine.now,
+        rows=expanded.rows if durations is None else durations.rows(0),
+        begin_ps=first.begin_ps,
+        end_ps=first.end_ps,
+        phases=first.phases,
+        sends=first.sends,
+        npu_end_ps=_ends(choice, engine, start_ps),
+        payload=list(map(add, payload, more_payload)),
+        messages=choice.messages(planned_messages, engine.messages) + more_messages,
+        simulated_npus=choice.simulated(npus),
+        events=engine.events,
+        figures=_figures(inputs, engine, observed, start_ps),
+        observed=[first, *rest],
+        planned=[*collectives.planned, *inputs.composites.planned()],
+        npu_times=times_of_npus(
+            inputs=inputs, engine=engine, choice=choice, programs=every_npu, later=partial(_later, by=start_ps), durations=durations
+        )
+        if every_npu
+        else None,
         durations=durations,
+        engine=inputs.engine,
     )
 
 

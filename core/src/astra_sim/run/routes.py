@@ -69,6 +69,17 @@ class Routes:
             for dimension, count in Counter(self.columns(run, logical).dimensions).items():
                 sums[dimension] += size * count
 
+    def mean_hops(self, schedule: Schedule, logical: LogicalDimension | Group) -> float:
+        """The links that a message of NPU 0 crosses in a phase, on average; 0 where it sends none."""
+        if isinstance(logical, Group) and 0 not in logical.members:
+            return 0.0
+        messages = hops = 0
+        for step in schedule.program(logical.index(0)).steps:
+            if step.targets is not None:
+                messages += step.times
+                hops += sum(self.columns(step.targets, logical).hops) * step.times // step.targets.length
+        return hops / messages if messages else 0.0
+
     def sent_in_group(self, schedule: Schedule, group: Group, dimensions: Sequence[LogicalDimension]) -> dict[int, int]:
         """The dimensions of a program over which NPU 0 sends or receives in a phase of a group, with the bytes it sends there."""
         sent: dict[int, int] = {}

@@ -11,9 +11,10 @@ import attrs
 
 from astra_sim._boundary import call, of_user, picoseconds
 from astra_sim.compute import NpuPs
-from astra_sim.engine import Engine, MakeEngine, UnlikeCollectivesError, choose_engine
-from astra_sim.errors import InputError, PluginError, warn
+from astra_sim.engine import Engine, EngineType, UnlikeCollectivesError
+from astra_sim.errors import InputError, PluginError, RunError, warn
 from astra_sim.graph import ExecutionGraph, NpuProgram
+from astra_sim.limits import MAX_SIMULATED_NPUS
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network
 from astra_sim.run.alone import AloneRuns
@@ -31,7 +32,6 @@ from astra_sim.run.words import OperationNames
 from astra_sim.system import System, SystemSession
 
 EVENTS_PER_REPORT = 100_000
-MAX_NPUS = 1 << 20
 
 TimelineKind = bool | Literal["path", "messages"]
 """Whether there are timelines of the first NPU of each program, with the critical path, and with every message of these NPUs."""
@@ -52,8 +52,8 @@ def simulate_graph(
     system: System,
     network: Network,
     memory: Memory,
+    engine: EngineType,
     symmetry: bool = True,
-    engine: str = "auto",
     progress: Progress | None = None,
     explain: Explain | None = None,
     timelines: TimelineKind = False,
@@ -62,27 +62,29 @@ def simulate_graph(
 ) -> RunRecord:
     """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
 
-    Without `symmetry` every NPU and every message is simulated. `engine` is "python", "compiled" or "auto" (compiled where it is
-    installed). With `timelines` the record has what happened on the first NPU of each program ("path": and the critical path; "messages":
-    and every message of theirs), with `explain` the critical path and what happened on all that were simulated, with `npu_times` the
-    moments of these. `npu_ps` says what computing takes on each NPU; None: the same on all, at all times. Raises DeadlockError if the run
-    cannot finish.
+    Without `symmetry` every NPU and every message is simulated. With `timelines` the record has what happened on the first NPU of each
+    program ("path": and the critical path; "messages": and every message of theirs), with `explain` the critical path and what happened on
+    all that were simulated, with `npu_times` the moments of these. `npu_ps` says what computing takes on each NPU; None: the same on all,
+    at all times. Raises DeadlockError if the run cannot finish.
     """
-    make_engine = choose_engine(engine)
     if isinstance(network, EventNetwork):
         call(f"network {type(network).__name__}: symmetry", setattr, network, "symmetry", symmetry)
     composites = Composites(graph, AloneRuns(system, network, memory, engine), _keeps_path(explain, timelines), explain)
-    inputs = RunInputs(graph, system, network, memory, composites, npu_ps)
+    inputs = RunInputs(graph=graph, system=system, network=network, memory=memory, composites=composites, engine=engine, npu_ps=npu_ps)
     schedules = ScheduleSymmetry(network, system.rendezvous)
-    choice = choose(inputs, schedules) if symmetry else EVERY_NPU
-    if choice.scope is not Scope.ALL_NPUS:
-        # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
-        with contextlib.suppress(NotSymmetricError):
-            return _run(inputs, choice, schedules, make_engine, progress, explain, timelines, npu_times)
+    run = partial(_run, schedules=schedules, progress=progress, explain=explain, timelines=timelines, npu_times=npu_times)
     npus = inputs.platform.npus
-    if npus > MAX_NPUS:
-        raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_NPUS} can")
-    return _run(inputs, EVERY_NPU, schedules, make_engine, progress, explain, timelines, npu_times)
+    try:
+        choice = choose(inputs, schedules) if symmetry else EVERY_NPU
+        if choice.scope is not Scope.ALL_NPUS:
+            # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
+            with contextlib.suppress(NotSymmetricError):
+                return run(inputs=inputs, choice=choice)
+        if npus > MAX_SIMULATED_NPUS:
+            raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_SIMULATED_NPUS} can")
+        return run(inputs=inputs, choice=EVERY_NPU)
+    except MemoryError:
+        raise RunError(f"memory ran out: the run has {npus} NPUs on network {type(network).__name__}; expected more memory") from None
 
 
 def _keeps_path(explain: Explain | None, timelines: TimelineKind) -> bool:
@@ -94,7 +96,6 @@ def _run(
     inputs: RunInputs,
     choice: Choice,
     schedules: ScheduleSymmetry,
-    make_engine: MakeEngine,
     progress: Progress | None,
     explain: Explain | None,
     timelines: TimelineKind,
@@ -105,14 +106,23 @@ def _run(
     session = inputs.session()
     start_ps = _begin(network)
     npus = choice.npu_numbers(inputs.platform.npus)
-    engine = make_engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
+    engine = inputs.engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
     keeps_path = _keeps_path(explain, timelines)
     if keeps_path:
         engine.keep_causes(timelines == "messages")
     programs = choice.programs(inputs.graph, inputs.platform.npus)
     communicators = Communicators(inputs.graph.dimensions, choice, programs, inputs.platform.npus)
     names = OperationNames(inputs.graph, programs)
-    collectives = CollectiveLowering(inputs, session, choice, schedules, programs, communicators, names, engine, make_engine)
+    collectives = CollectiveLowering(
+        inputs=inputs,
+        session=session,
+        choice=choice,
+        schedules=schedules,
+        programs=programs,
+        communicators=communicators,
+        names=names,
+        engine=engine,
+    )
 
     engine.add_queues([(queue.slots, queue.order) for queue in session.queues])
     engine.set_traffic_classes(*_traffic_classes(system, session, network))
@@ -143,16 +153,38 @@ def _run(
                     tell(start_ps + engine.now)
     except UnlikeCollectivesError as error:
         raise InputError(_unlike(error, programs, names)) from None
+    except MemoryError:
+        raise RunError(_out_of_memory(inputs, choice, engine)) from None
     check_finished(inputs, programs, names, engine, start_ps)
     path = None
     if keeps_path:
         from astra_sim.run.critical_path import make_path
 
         empty = explain.empty_network() if explain is not None and isinstance(network, EventNetwork) else None
-        path = make_path(inputs, session, engine.critical_path(), programs, collectives, start_ps, empty, durations)
+        path = make_path(
+            inputs=inputs,
+            session=session,
+            links=engine.critical_path(),
+            programs=programs,
+            collectives=collectives,
+            start_ps=start_ps,
+            empty=empty,
+            durations=durations,
+        )
     shown = timeline_npus(programs, observed if timelines or keeps_path else (), path if explain is not None else None, choice)
     every_npu = programs if npu_times else ()
-    record = make_record(inputs, choice, programs[0].operations, collectives, engine, start_ps, observed, shown, every_npu, durations)
+    record = make_record(
+        inputs=inputs,
+        choice=choice,
+        operations=programs[0].operations,
+        collectives=collectives,
+        engine=engine,
+        start_ps=start_ps,
+        observed=observed,
+        shown=shown,
+        every_npu=every_npu,
+        durations=durations,
+    )
     record.path = path
     if timelines == "messages":
         record.carried = carried_by({each.npu for each in record.observed}, engine.carried(), programs, collectives.planned, start_ps)
@@ -219,6 +251,15 @@ def _watching(network: Network, tell: Callable[[int], None] | None) -> Iterator[
         raise
     finally:
         call(what, watch, None)
+
+
+def _out_of_memory(inputs: RunInputs, choice: Choice, engine: Engine) -> str:
+    """What had been simulated when memory ran out, in words."""
+    npus = inputs.platform.npus
+    return (
+        f"memory ran out: {choice.simulated(npus)} of {npus} NPUs are simulated on network {type(inputs.network).__name__},"
+        f" and {engine.messages} messages had been sent; expected more memory"
+    )
 
 
 def _unlike(error: UnlikeCollectivesError, programs: Sequence[NpuProgram], names: OperationNames) -> str:

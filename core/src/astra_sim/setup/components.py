@@ -7,10 +7,12 @@ from typing import Any
 
 import attrs
 
-from astra_sim._boundary import COUNT, call, checked, shown, staying
+from astra_sim._boundary import COUNT, call, checked, contain_exits, shown
 from astra_sim.compute import Compute, NpuPs
 from astra_sim.context import Context
-from astra_sim.errors import AstraError, InputError, PluginError, located, reworded, warn
+from astra_sim.engine import EngineType
+from astra_sim.errors import AstraError, InputError, PluginError, RunError, located, reworded, warn
+from astra_sim.fabric import RouteRules
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.memory import Memory
@@ -19,6 +21,7 @@ from astra_sim.platform import Dimension, Platform, Preset, Topology, with_logic
 from astra_sim.providers import options_of
 from astra_sim.run.alone import AloneRuns
 from astra_sim.setup.defaults import dotted, taken_defaults, with_defaults
+from astra_sim.setup.engines import find_engine
 from astra_sim.setup.experiment import DEFAULTS, Experiment
 from astra_sim.setup.groups import check_groups
 from astra_sim.setup.mismatches import Mismatch, mismatches
@@ -35,7 +38,7 @@ class Components:
     """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one.
 
     `stated` is the platform as the experiment has it, before the compute model's `collective_share` slows what lies between nodes.
-    `npu_ps` says what computing takes on each NPU; None: the same on all.
+    `engine` is what runs. `npu_ps` says what computing takes on each NPU; None: the same on all.
     `taken` are the options of the workload that come from the compute model's software, by name; `mismatches` what contradicts each other.
     """
 
@@ -52,13 +55,15 @@ class Components:
     mismatches: Sequence[Mismatch] = ()
     stated: Platform | None = None
     npu_ps: NpuPs | None = None
+    engine: EngineType = attrs.field(factory=find_engine)
 
 
-@staying()
+@contain_exits()
 def build(experiment: Experiment, plugins: Plugins) -> Components:
     """Build everything that an experiment names. Raises InputError, naming where, if something does not fit."""
     plugins.tell()
     run = experiment.run_options()
+    engine = find_engine(run.engine, plugins, f"{experiment.where('run')}: engine")
     if "workload" not in experiment.sections:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     names: dict[str, str] = {}
@@ -88,15 +93,15 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     npu_ps = npu_times(compute, run.slow_npus, platform.npus, f"{experiment.where('run')}: slow_npus")
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     waits = isinstance(network, EventNetwork)
-    held_bytes = network.held_bytes if isinstance(network, EventNetwork) else 0.0
-    context = Context(plugins, platform, run, compute, groups=groups, messages_wait=waits, held_bytes=held_bytes)
+    held_bytes, rules = (network.held_bytes, network.route_rules) if isinstance(network, EventNetwork) else (0.0, RouteRules())
+    context = Context(plugins, platform, run, compute, groups=groups, messages_wait=waits, held_bytes=held_bytes, route_rules=rules)
     system = maker.given("system", System) or maker.make("system", System, context)
     context = attrs.evolve(
         context,
         tick_ps=system.tick_ps,
         replay_only=system.replay_only,
         node_algorithms=system.node_algorithms,
-        time_alone=AloneRuns(system, network, memory, run.engine).duration_ps,
+        time_alone=AloneRuns(system, network, memory, engine).duration_ps,
     )
     graph = maker.given("workload", ExecutionGraph)
     taken: Table = {}
@@ -109,11 +114,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         raise InputError(f"{experiment.where('workload')}: {error}") from None
     if system.one_at_a_time_unless_ordered:
         call(f"system {type(system).__name__}: one_at_a_time", setattr, system, "one_at_a_time", not graph.keeps_order)
-    if system.node_algorithms and not chooses_algorithms(graph):
-        ids = ", ".join(map(str, system.node_algorithms))
-        warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
-    if groups and not context.groups_in_use and isinstance(experiment.sections.get("workload"), Mapping):
-        warn(f"{experiment.where('groups')}: has no effect: no operation of the workload names one of these communicator groups")
+    _warn_of_unread(experiment, system, graph, context)
     if graph.footprint_bytes is not None:
         memory.require(graph.footprint_bytes, experiment.where("workload"))
     found = mismatches(platform, compute, network, graph)
@@ -122,7 +123,31 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     origin = provenance(experiment, plugins, maker.options, taken, compute.workload_defaults.get(names["workload"], {}))
     for difference in origin.changed_inputs():
         warn(f"{difference}: the result may be another")
-    return Components(graph, platform, system, network, compute, memory, run, names, origin, dict(dotted(taken)), found, stated, npu_ps)
+    return Components(
+        graph=graph,
+        platform=platform,
+        system=system,
+        network=network,
+        compute=compute,
+        memory=memory,
+        run=run,
+        engine=engine,
+        names=names,
+        provenance=origin,
+        taken=dict(dotted(taken)),
+        mismatches=found,
+        stated=stated,
+        npu_ps=npu_ps,
+    )
+
+
+def _warn_of_unread(experiment: Experiment, system: System, graph: ExecutionGraph, context: Context) -> None:
+    """Warn of algorithms of nodes and of communicator groups that no operation of the graph asks for."""
+    if system.node_algorithms and not chooses_algorithms(graph):
+        ids = ", ".join(map(str, system.node_algorithms))
+        warn(f"{experiment.where('system')}: the algorithms of single nodes have no effect: no collective of the workload has the id {ids}")
+    if context.groups and not context.groups_in_use and isinstance(experiment.sections.get("workload"), Mapping):
+        warn(f"{experiment.where('groups')}: has no effect: no operation of the workload names one of these communicator groups")
 
 
 def check_options(experiment: Experiment, plugins: Plugins) -> None:
@@ -249,6 +274,8 @@ class _Maker:
             made = provider.made(options, *context)
         except AstraError as error:
             raise located(_with_origin(error, defaults or {}), where) from None
+        except MemoryError:
+            raise RunError(f"{where}: memory ran out when {kind} {provider.name!r} was made; expected more memory") from None
         if not isinstance(made, classes):
             raise PluginError(f"{kind} plugin {provider.name!r} returned {shown(made)}, which is not a {kind}")
         return made

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from astra_sim._boundary import staying
+from astra_sim._boundary import contain_exits
 from astra_sim.errors import InputError, suggestion
 from astra_sim.files import Table, parse_toml, read_text
 from astra_sim.options import Typed, structure
@@ -151,7 +151,7 @@ def assigned(assignment: str) -> tuple[str, Typed]:
     return path.strip(), Typed(value.strip())
 
 
-@staying()
+@contain_exits()
 def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None) -> Experiment:
     """Read an experiment file (TOML), whose paths are relative to it, or the experiment of a result: its result.json or the folder of it.
 

@@ -33,6 +33,15 @@ _KNOWN: dict[str, dict[str, str]] = {
         "compute": "systolic",
         "command": "generate, systolic",
     },
+    "astra-sim-devkit": {
+        "command": "plugins check, plugins new",
+    },
+    "astra-sim-engine": {
+        "engine": "compiled",
+    },
+    "astra-sim-flows": {
+        "command": "collective, flows",
+    },
     "astra-sim-llm": {
         "workload": "llm",
         "command": "memory",

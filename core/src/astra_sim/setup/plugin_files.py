@@ -9,7 +9,7 @@ import types
 
 import attrs
 
-from astra_sim._boundary import call, in_words
+from astra_sim._boundary import call, describe_exception
 from astra_sim.errors import InputError, PluginError
 
 OFF = "no:"
@@ -73,5 +73,5 @@ class PluginChoice:
             raise
         except BaseException as error:
             del sys.modules[name]
-            raise PluginError(f"plugin file {self.path} failed: {in_words(error)}") from error
+            raise PluginError(f"plugin file {self.path} failed: {describe_exception(error)}") from error
         return module

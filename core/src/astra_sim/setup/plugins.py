@@ -9,14 +9,14 @@ import operator
 import os
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
 import pluggy
 
 from astra_sim import hookspecs
-from astra_sim._boundary import call, in_words
+from astra_sim._boundary import call, describe_exception
 from astra_sim.errors import InputError, PluginError, suggestion, warn
 from astra_sim.providers import FileFormat, Provider, SchedulerProvider
 from astra_sim.setup.entry_points import EntryPoint, entry_points
@@ -36,6 +36,7 @@ KINDS = {
     "format": "astra_formats",
     "report": "astra_reports",
     "command": "astra_commands",
+    "engine": "astra_engines",
 }
 """Kinds of components and the hooks that offer them."""
 
@@ -57,6 +58,11 @@ class PluginInfo:
     error: str | None = None
     details: str = ""
     file: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name, with the distribution and its version."""
+        return f"{self.name} ({self.distribution} {self.version})".replace(" )", ")")
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -81,7 +87,12 @@ def _normal(distribution: str) -> str:
 
 
 class Plugins:
-    """The plugins of this process. Modules are imported when a component is first asked for, implementations when used."""
+    """The plugins of this process. Modules are imported when a component is first asked for, implementations when used.
+
+    `OWN_DISTRIBUTIONS` are those of astra, whose components go before others of the same name.
+    """
+
+    OWN_DISTRIBUTIONS = BUILT_IN
 
     def __init__(self, load_entry_points: bool = True) -> None:
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
@@ -180,6 +191,27 @@ class Plugins:
         """All components of a kind by name, one of each name. A plugin that fails is left out; `infos` says why."""
         return {name: offers[0].component for name, offers in self._offers_of(kind).items()}
 
+    def every_component(self) -> Iterator[tuple[str, Any]]:
+        """The kind and the component of all that there is, kind by kind."""
+        for kind in KINDS:
+            for component in self.components(kind).values():
+                yield kind, component
+
+    def named(self, names: Sequence[str]) -> list[tuple[str, Any]]:
+        """The kind and the component of all that have one of some names, or KIND:NAME, each once. Raises PluginError for other names."""
+        found = [entry for name in names for entry in self._named(name)]
+        return list({(kind, component.name): (kind, component) for kind, component in found}.values())
+
+    def _named(self, name: str) -> list[tuple[str, Any]]:
+        kind, colon, plain = name.rpartition(":")
+        found = [(k, c) for k, c in self.every_component() if c.name == plain and (not colon or k == kind.replace("-", "_"))]
+        if not found:
+            for info in self.infos():
+                if info.error is not None and info.name == name:
+                    raise PluginError(f"plugin {info.title} is broken: {info.error}\n{info.details}")
+            raise PluginError(f"there is no component {name!r}; {suggestion(plain, {c.name for _, c in self.every_component()})}")
+        return found
+
     def get(self, kind: str, name: str) -> Any:
         """The component of that kind and name, which may be `NAME@DISTRIBUTION`.
 
@@ -262,7 +294,7 @@ class Plugins:
             except KeyboardInterrupt:
                 raise
             except BaseException as problem:
-                self._report(name, in_words(problem), _frames(problem))
+                self._report(name, describe_exception(problem), _frames(problem))
 
     def _check_hooks(self, plugin: object, name: str) -> None:
         """Report functions that are meant as hooks and are none: of an unknown name, or without `hookimpl`."""
@@ -291,7 +323,7 @@ class Plugins:
         except KeyboardInterrupt:
             raise
         except BaseException as problem:
-            self._report(implementation.plugin_name, f"{KINDS[kind]}: {in_words(problem)}", _frames(problem))
+            self._report(implementation.plugin_name, f"{KINDS[kind]}: {describe_exception(problem)}", _frames(problem))
             return []
         return answer
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from astra_sim.engine import has_compiled
 from astra_sim.errors import AstraError
 from astra_sim.files import Table
-from astra_sim.memo import Cache, cached, is_hashable
+from astra_sim.memo import Cache, is_hashable
 from astra_sim.options import Typed
 from astra_sim.providers import options_of
+from astra_sim.setup.engines import engine_name
 from astra_sim.setup.experiment import DEFAULTS, SECTIONS, Experiment
 from astra_sim.setup.inputs import InputFiles, changed_inputs, input_files
 from astra_sim.setup.plugins import Plugins
@@ -99,7 +99,16 @@ def provenance(
         folder = ""
     named = dict.fromkeys(_named_paths(experiment, plugins, options, folder))
     inputs = [files for files in (input_files(option, path) for option, path in named) if files is not None]
-    return Provenance(experiment, plugins, options, folder, inputs, time.time(), taken or {}, offered or {})
+    return Provenance(
+        experiment=experiment,
+        plugins=plugins,
+        options=options,
+        folder=folder,
+        inputs=inputs,
+        time=time.time(),
+        taken=taken or {},
+        offered=offered or {},
+    )
 
 
 def _as_given(table: Mapping[str, Any], given: Mapping[str, Any], taken: Mapping[str, Any], offered: Mapping[str, Any]) -> Table:
@@ -145,7 +154,7 @@ def versions(plugins: Plugins, engine: str, edited: bool = False) -> Table:
     return {
         "astra": _version(_KERNEL),
         "python": platform.python_version(),
-        "engine": "compiled" if engine != "python" and has_compiled() else "python",
+        "engine": engine_name(engine, plugins),
         "plugins": {info.distribution: info.version for info in plugins.infos() if info.module},
         "sources": dict(_sources(_modules(plugins))) | {each.name: each.digest for each in plugins.choices if each.source is not None},
     }
@@ -168,8 +177,9 @@ def _modules(plugins: Plugins) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((distribution, tuple(sorted(modules))) for distribution, modules in sorted(found.items()))
 
 
-@cached("sources", 16)
+@functools.cache
 def _sources(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, str]:
+    """The digests of the code that this process has loaded: no cache of `memo`, for files that changed since do not count."""
     return source_digests(dict(modules))
 
 

@@ -31,5 +31,7 @@ class RunOptions:
         "", help="NPUs whose compute takes so many times as long, always or in a window: 3:1.5, 8-15:2@10ms-20ms (all: every NPU)"
     )
     engine: str = option(
-        "auto", choices=("auto", "python", "compiled"), help="which engine runs; auto: the compiled one where it is installed"
+        "auto",
+        names="astra_sim.setup.engines:engine_names",
+        help="which engine runs: auto (the compiled one where it is installed), python, compiled, or one of a plugin",
     )

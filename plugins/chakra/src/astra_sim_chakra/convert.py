@@ -252,6 +252,7 @@ def _from_toml(request: Request, files: FileSet) -> Iterable[str]:
 
 
 def _from_json(request: Request, files: FileSet) -> Iterable[str]:
+    """Write the trace or the workload that a file of JSON holds; what was left out, in lines. Raises InputError."""
     document = parse_document(read_text(request.source), request.source)
     if is_trace(document):
         trace = from_json(document, request.source)
@@ -283,6 +284,7 @@ def _workload(experiment: Experiment, request: Request, files: FileSet) -> Itera
 
 
 def _write_workload(table: dict[str, Any], request: Request, files: FileSet) -> Iterable[str]:
+    """Write a workload as text of ASTRA-sim 1.0, TOML or JSON; what was left out, in lines. Raises InputError."""
     notes: list[str] = []
     if request.target_format == "text":
         text, notes = to_text(table, request.source)
@@ -365,6 +367,7 @@ def _from_flexflow(request: Request, files: FileSet) -> Iterable[str]:
 
 
 def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
+    """Write the trace of a rank from files of PyTorch, which are linked first where two are given; notes, in lines. Raises InputError."""
     if request.target_format != "chakra":
         raise _impossible(request, "a trace of PyTorch")
     table = read_json(request.source)

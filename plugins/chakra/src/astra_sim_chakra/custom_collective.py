@@ -17,7 +17,7 @@ from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Trace
 
 PIECES = ("unnamed",)
-"""Traces do not say which data a message carries, see `astra_sim.testing.pieces`."""
+"""Traces do not say which data a message carries, see `astra_sim_devkit.testing.pieces`."""
 
 _INSTANT = (NodeType.METADATA_NODE, NodeType.COMP_NODE)
 
@@ -98,6 +98,7 @@ class _Rank:
         return ScheduleError(f"{self.trace.path}: {self.trace.label(row)} {what}; a schedule cannot express that")
 
     def _check(self, row: int) -> None:
+        """Raise InputError for a node that has no place in a schedule; a time of computing is attached to a message."""
         trace = self.trace
         kind = NodeType(trace.type[row])
         if kind in _INSTANT:
@@ -134,6 +135,7 @@ class _Rank:
         return needs
 
     def _order(self) -> list[int]:
+        """The nodes in an order in which each comes after those it waits for. Raises InputError."""
         followers: dict[int, list[int]] = defaultdict(list)
         waiting = [len(waits) for waits in self.waits]
         for row, waits in enumerate(self.waits):

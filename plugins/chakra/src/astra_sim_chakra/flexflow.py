@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 
 import attrs
 from astra_sim import InputError
-from astra_sim.files import read_text
+from astra_sim.files import read_text, whole_number
 
 from astra_sim_chakra.schema import MAX_32, NodeType
 from astra_sim_chakra.trace import Node
@@ -39,11 +40,32 @@ class _Task:
 
 def read_flexflow(path: str, time_unit: str = "s") -> list[list[Node]]:
     """The nodes of every rank. `time_unit`: that of `simulated_run_time`. Raises InputError with the line."""
-    tasks: dict[int, _Task] = {}
-    edges: list[tuple[int, int, int]] = []
     text = read_text(path)
     if "digraph" not in text:
         raise InputError(f"{path}: not a task graph of FlexFlow; expected a file that begins with digraph")
+    tasks, edges = _parsed(text, path, time_unit)
+    before = _dependencies(tasks, edges, path)
+    ranks: list[list[Node]] = [[] for _ in range(max((rank for task in tasks.values() for rank in task.nodes), default=-1) + 1)]
+    for id_ in sorted(tasks):
+        for rank, node in tasks[id_].nodes.items():
+            waits = tuple(other for other in dict.fromkeys(before.get(id_, ())) if rank in tasks[other].nodes)
+            ranks[rank].append(attrs.evolve(node, data=waits))
+    if not ranks:
+        raise InputError(f"{path}: the task graph has no nodes")
+    for rank, nodes in enumerate(ranks):
+        if not nodes:
+            raise InputError(f"{path}: no node runs on device {rank}, of {len(ranks)}")
+    return ranks
+
+
+_Edge = tuple[int, int, int]
+"""The tasks at its begin and end, and its line."""
+
+
+def _parsed(text: str, path: str, time_unit: str) -> tuple[dict[int, _Task], list[_Edge]]:
+    """The tasks by number, and the edges. Raises InputError for a line that is neither."""
+    tasks: dict[int, _Task] = {}
+    edges: list[_Edge] = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip().removeprefix("digraph taskgraph {").strip()
         where = f"{path}:{number}"
@@ -58,6 +80,11 @@ def read_flexflow(path: str, time_unit: str = "s") -> list[list[Node]]:
             tasks[task] = _Task(number, _task(task, match[2], where, time_unit))
         elif line not in ("", "}", "{"):
             raise InputError(f"{where}: {line[:80]!r} is neither a node nor an edge of a task graph")
+    return tasks, edges
+
+
+def _dependencies(tasks: Mapping[int, _Task], edges: Iterable[_Edge], path: str) -> dict[int, list[int]]:
+    """The tasks that each waits for. Raises InputError where an edge leads from or to nothing, or between devices without a message."""
     before: dict[int, list[int]] = {}
     for source, target, number in edges:
         for end in (source, target):
@@ -66,20 +93,11 @@ def read_flexflow(path: str, time_unit: str = "s") -> list[list[Node]]:
         if not tasks[source].nodes.keys() & tasks[target].nodes.keys():
             raise InputError(f"{path}:{number}: node{source} and node{target} run on different devices, with no communication between them")
         before.setdefault(target, []).append(source)
-    ranks: list[list[Node]] = [[] for _ in range(max((rank for task in tasks.values() for rank in task.nodes), default=-1) + 1)]
-    for id_ in sorted(tasks):
-        for rank, node in tasks[id_].nodes.items():
-            waits = tuple(other for other in dict.fromkeys(before.get(id_, ())) if rank in tasks[other].nodes)
-            ranks[rank].append(attrs.evolve(node, data=waits))
-    if not ranks:
-        raise InputError(f"{path}: the task graph has no nodes")
-    for rank, nodes in enumerate(ranks):
-        if not nodes:
-            raise InputError(f"{path}: no node runs on device {rank}, of {len(ranks)}")
-    return ranks
+    return before
 
 
 def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, Node]:
+    """The nodes of a task by device: one that computes, or a send and its receive. Raises InputError."""
     label = _LABEL.search(attributes)
     parts = [part.strip() for part in label[1].split("|")] if label else []
     if len(parts) < 5:
@@ -91,10 +109,10 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
         if duration >= 2.0**62:
             raise InputError(f"{where}: simulated_run_time is too long")
         made = Node(id=id_, name=f"{name} {kind}", type=NodeType.COMP_NODE, duration_ns=round(duration), is_cpu_op=False)
-        return {_whole(values, "device_id", where, 2**16): made}
+        return {whole_number(values.get("device_id", ""), f"{where}: device_id", most=2**16 - 1): made}
     if node_type != "COMM_SEND_RECV_NODE":
         raise InputError(f"{where}: node{id_} has the type {node_type!r}; expected COMP_NODE or COMM_SEND_RECV_NODE")
-    source, target = (_whole(values, key, where, 2**16) for key in ("src_device_id", "dst_device_id"))
+    source, target = (whole_number(values.get(key, ""), f"{where}: {key}", most=2**16 - 1) for key in ("src_device_id", "dst_device_id"))
     if source == target:
         raise InputError(f"{where}: node{id_} sends from device {source} to itself")
     shared = Node(
@@ -102,19 +120,12 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
         name=name,
         type=NodeType.COMM_SEND_NODE,
         is_cpu_op=False,
-        comm_size=_whole(values, "comm_size", where, 2**62),
+        comm_size=whole_number(values.get("comm_size", ""), f"{where}: comm_size", most=2**62 - 1),
         comm_src=source,
         comm_dst=target,
         comm_tag=id_ % (MAX_32 + 1),
     )
     return {source: shared, target: attrs.evolve(shared, type=NodeType.COMM_RECV_NODE)}
-
-
-def _whole(values: dict[str, str], key: str, where: str, limit: int) -> int:
-    value = values.get(key, "")
-    if not value.isascii() or not value.isdecimal() or len(value) > 20 or int(value) >= limit:
-        raise InputError(f"{where}: {key} is {value!r}; expected a whole number from 0 to {limit - 1}")
-    return int(value)
 
 
 def _seconds(values: dict[str, str], where: str) -> float:

@@ -165,6 +165,7 @@ class _Writer:
         return (id_,)
 
     def _collective(self, operation: Communicate, before: tuple[int, ...]) -> tuple[int, ...]:
+        """Add the node of a collective, with its group, or with the dimensions of the platform that it spans."""
         logical = self._graph.dimensions
         dimensions = tuple(d for d in sorted(operation.dimensions) if logical[d].size > 1)
         if operation.group is None and not dimensions:

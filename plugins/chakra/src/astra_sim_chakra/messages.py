@@ -36,6 +36,7 @@ _WIRE_TYPES = {0: "a varint", 1: "64 bits", 2: "bytes with a length", 5: "32 bit
 
 
 def _file() -> FileDescriptorProto:
+    """The descriptor of Chakra's schema, as protobuf's compiler would make it."""
     file = FileDescriptorProto(name="astra/chakra.proto", package=_PACKAGE, syntax="proto3")
     file.enum_type.add(name="NodeType", value=[{"name": kind.name, "number": kind.value} for kind in NodeType])
     for name, fields in _MESSAGES.items():

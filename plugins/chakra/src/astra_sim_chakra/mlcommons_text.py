@@ -174,6 +174,7 @@ class MlcommonsText:
                 self._send(layer, _WEIGHT, weight)
 
     def _dlrm(self) -> None:
+        """Issue the passes of a recommendation model: the exchange of embeddings meets the last layer of the bottom part."""
         layers, embedding = self._layers, self._layers[0]
         before: int | None = None
         for place, layer in enumerate(layers):

@@ -57,13 +57,13 @@ def program_columns(trace: Trace, computing: bytes, apart: Sequence[Column] = ()
         trace.id.tobytes(), *(each.tobytes() for each in dependencies), order, *alike, computing
     )
     return ProgramColumns(
-        view(rows, "I") if rows else range(len(trace)),
-        view(kinds, "I"),
-        view(kind_of, "I"),
-        view(works, "I"),
-        view(work_of, "I"),
-        Dependencies(view(after_end, "Q"), view(after, "I")),
-        view(priorities, "I") if priorities else None,
+        rows=view(rows, "I") if rows else range(len(trace)),
+        kinds=view(kinds, "I"),
+        kind_of=view(kind_of, "I"),
+        works=view(works, "I"),
+        work_of=view(work_of, "I"),
+        after=Dependencies(view(after_end, "Q"), view(after, "I")),
+        priorities=view(priorities, "I") if priorities else None,
     )
 
 
@@ -74,6 +74,7 @@ def _alike(trace: Trace, apart: Sequence[Column]) -> list[list[Column]]:
 
 
 def _in_python(trace: Trace, computing: bytes, apart: Sequence[Column]) -> ProgramColumns:
+    """The columns of a program, where nodes that are alike share a kind. Ids count as priorities where the order is not theirs."""
     waits = trace.all_dependencies()
     rows, ids = trace.order, trace.id
     place = _places(rows)
@@ -90,7 +91,15 @@ def _in_python(trace: Trace, computing: bytes, apart: Sequence[Column]) -> Progr
         work_of.append(works.of(work[row], row) if does else -1)
     work_of = [len(works.firsts) if number < 0 else number for number in work_of]
     after = Dependencies.of([[place[other] for other in waits[row]] for row in rows])
-    return ProgramColumns(rows, kinds.firsts, column(kind_of, "I"), works.firsts, column(work_of, "I"), after, priorities)
+    return ProgramColumns(
+        rows=rows,
+        kinds=kinds.firsts,
+        kind_of=column(kind_of, "I"),
+        works=works.firsts,
+        work_of=column(work_of, "I"),
+        after=after,
+        priorities=priorities,
+    )
 
 
 class _Numbers:

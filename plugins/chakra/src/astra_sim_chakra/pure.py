@@ -125,6 +125,7 @@ class Reader:
         return {**arrays, "names": bytes(self._names), "others": bytes(self._others)}
 
     def _node(self, data: bytes) -> None:
+        """Add the node in some bytes as a row. Raises Broken."""
         try:
             node = self._messages.parsed(self._messages.NodeMessage, data)
         except Broken as broken:
@@ -165,6 +166,7 @@ class Reader:
             columns["other_end"].append(len(self._others))
 
     def _attribute(self, row: int, name: str, attribute: Any) -> None:
+        """Put the value of an attribute into its column. Raises Broken for a member or value that it cannot have."""
         member = attribute.WhichOneof("value")
         value: Any = getattr(attribute, member) if member else None
         if name in ("pg_name", "involved_dim"):
@@ -193,6 +195,7 @@ class Reader:
         self._columns["duration_ns"][row] = duration + value
 
     def _rows(self) -> dict[int, int]:
+        """The row of each id. Raises Broken for the smallest id that is there twice."""
         rows: dict[int, int] = {}
         first: tuple[int, int] | None = None
         for row, id_ in enumerate(self._columns["id"]):
@@ -205,6 +208,7 @@ class Reader:
         return rows
 
     def _resolved(self, name: str, ids: array[int], rows: dict[int, int]) -> array[int]:
+        """Dependencies as rows. Raises Broken for one on no node; of control they are left out where that is allowed."""
         resolved = array("I")
         ends = self._columns[f"{name}_end"]
         begin = 0

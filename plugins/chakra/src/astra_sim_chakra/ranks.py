@@ -108,7 +108,9 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
             by_bytes[of_bytes] = trace
         program_of.append(places[key])
         groups_of.append(trace.groups)
-    return RankTraces(prefix, count, tuple(programs), tuple(program_of), tuple(groups_of), extension)
+    return RankTraces(
+        prefix=prefix, ranks=count, programs=tuple(programs), program_of=tuple(program_of), groups_of=tuple(groups_of), extension=extension
+    )
 
 
 def find_ranks(prefix: str, extension: str = PROTOBUF) -> set[int]:
@@ -131,6 +133,7 @@ def _file_digest(path: str) -> bytes:
 
 
 def _relative(trace: Trace, rank: int, ranks: int, path: str) -> Trace:
+    """A trace with peers relative to its rank, so that ranks that do the same have equal ones. Raises InputError for other peers."""
     if not trace.has_peers:
         return trace.with_peers(trace.comm_src, trace.comm_dst, relative=True)
     columns: list[Column] = []

@@ -103,6 +103,7 @@ def compiled_part() -> Any:
 
 
 def _read(stream: IO[bytes], name: str, keep: bool, dependencies: str, compiled: bool | None) -> Trace:
+    """A trace from a file, by the compiled reader or in Python. Raises InputError."""
     core = compiled_part() if compiled is not False else None
     if compiled and core is None:
         raise InputError("astra-sim-chakra is installed without its compiled reader")
@@ -115,7 +116,14 @@ def _read(stream: IO[bytes], name: str, keep: bool, dependencies: str, compiled:
     while piece := stream.read(_PIECE):
         reader.feed(piece)
     reader.finish()
-    return make_trace(name, metadata, reader.columns(), reader.groups, reader.involved_dims, reader.left_out)
+    return make_trace(
+        path=name,
+        metadata=metadata,
+        columns=reader.columns(),
+        groups=reader.groups,
+        involved=reader.involved_dims,
+        left_out=reader.left_out,
+    )
 
 
 @contextmanager

@@ -49,6 +49,7 @@ def to_text(workload: dict[str, Any], where: str) -> tuple[str, list[str]]:
 
 
 def _head(loop: str, options: Any, grouped: bool, where: str) -> str:
+    """The first line: the loop, and what it has besides. Raises InputError for a loop that the text cannot name."""
     if not isinstance(options, dict):
         raise InputError(f"{where}: loop_options is {options!r}; expected a table")
     words = [loop.upper()]
@@ -69,6 +70,7 @@ def _head(loop: str, options: Any, grouped: bool, where: str) -> str:
 
 
 def _layer(layer: dict[str, Any], loop: str, where: str) -> str:
+    """The line of a layer. Raises InputError for what the text cannot say."""
     name = str(layer.get("name", ""))
     if not name or name.split() != [name]:
         raise InputError(f"{where}: the layer name {name!r} cannot be written as text of ASTRA-sim 1.0; a word without spaces can")
@@ -108,6 +110,7 @@ def _whole(value: Any, what: str, where: str) -> str:
 
 
 def _left_out(workload: dict[str, Any], layers: list[dict[str, Any]]) -> list[str]:
+    """What the workload has and the text cannot say, in words."""
     notes = []
     if workload.get("name"):
         notes.append(f"the name {workload['name']!r}")

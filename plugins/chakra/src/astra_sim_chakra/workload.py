@@ -54,7 +54,9 @@ def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
         alike.setdefault((number, tuple(traces.groups_of[rank])), []).append(rank)
     programs = []
     for (number, groups), members in alike.items():
-        operations = _Builder(traces, number, groups, members, options.dependencies, context).operations()
+        operations = _Builder(
+            traces=traces, program=number, groups=groups, members=members, dependencies=options.dependencies, context=context
+        ).operations()
         programs.append(NpuProgram(operations, tuple(members)))
     first, *others = programs
     keeps_order = all(program.metadata.keeps_order for program in traces.programs)
@@ -196,6 +198,7 @@ class _Builder:
         return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row], group=group)
 
     def _collective(self, row: int) -> Communicate:
+        """The operation of a collective, over its group or its dimensions. Raises InputError."""
         trace = self._trace
         if trace.comm_type[row] >= 0 and trace.comm_type[row] not in _COLLECTIVES:
             kind = CollectiveType(trace.comm_type[row])
@@ -215,7 +218,16 @@ class _Builder:
         if not dimensions:
             raise self._error(row, "involved_dim names no dimension of the platform; expected at least one")
         algorithm = self._context.node_algorithms.get(trace.id[row], "")
-        return Communicate((), _COLLECTIVES[CollectiveType(number)], scaled, dimensions, -1, Pass.FORWARD, group=group, algorithm=algorithm)
+        return Communicate(
+            after=(),
+            collective=_COLLECTIVES[CollectiveType(number)],
+            bytes=scaled,
+            dimensions=dimensions,
+            layer=-1,
+            training_pass=Pass.FORWARD,
+            group=group,
+            algorithm=algorithm,
+        )
 
     def _durations(self, rows: Sequence[int]) -> list[int]:
         """Picoseconds that nodes take: the recorded time (0 counts as 1 ns), or for nodes that compute the time of the compute model."""

@@ -205,7 +205,16 @@ class _Reader:
         if (waits_for[0] < 0) != (waits_for[1] < 0):
             given = f"depid is {waits_for[0]} and deps is {waits_for[1]}"
             raise self._error(f"step: {given}; expected a thread block and a step of it, or -1 twice")
-        block.steps.append(XmlStep(kind, source, target, count, waits_for if waits_for[0] >= 0 else None, self.parser.CurrentLineNumber))
+        block.steps.append(
+            XmlStep(
+                type=kind,
+                source=source,
+                target=target,
+                count=count,
+                waits_for=waits_for if waits_for[0] >= 0 else None,
+                line=self.parser.CurrentLineNumber,
+            )
+        )
 
     def _place(self, attributes: Mapping[str, str], end: str, count: int) -> Place:
         assert self._algorithm is not None

@@ -7,7 +7,6 @@ and at the same time: who adds rows holds a lock on the folder.
 from __future__ import annotations
 
 import contextlib
-import csv
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import ClassVar
 
 import astra_sim
 from astra_sim import InputError
-from astra_sim.files import FileSet, read_text
+from astra_sim.files import FileSet, csv_rows, read_text
 
 _LINES_BELOW = 19
 """Empty lines below the layers of all runs."""
@@ -104,7 +103,7 @@ def filled(name: str, before: Lines, own: Lines, row: int, total: int) -> Lines:
     place, least, below = _PLACES[name]
     heading, *rows = own
     each = least or len(rows) - below
-    empty = "," * (len(next(csv.reader([heading]))) - 1)
+    empty = "," * (len(next(csv_rows(heading, name))[1]) - 1)
     lines = before + [empty] * (1 + each * total + below - len(before))
     if row == 0 or not lines[0].strip(","):
         lines[0] = heading

@@ -46,7 +46,14 @@ def fit_gemm(device: Device, element_type: str, rows: Sequence[Measurement]) -> 
         assert isinstance(row.shape, Gemm)
         numbers = {name: value for name, value in values.items() if not name.startswith("cast_")}
         gemm_fit = GemmFit(**{**given, **numbers})
-        took = gemm_fit.start_us + gemm_us(row.shape, element_type, gemm_fit, peak, device.multiprocessors, bytes_per_us)
+        took = gemm_fit.start_us + gemm_us(
+            gemm=row.shape,
+            element_type=element_type,
+            fit=gemm_fit,
+            ops_per_us=peak,
+            multiprocessors=device.multiprocessors,
+            bytes_per_us=bytes_per_us,
+        )
         if not cast:
             return took
         size = Cast(elements=row.shape.input_elements, to_type=element_type).count_bytes(0)
@@ -69,7 +76,14 @@ def fit_attention(device: Device, element_type: str, rows: Sequence[Measurement]
     def predict(values: dict[str, float], row: Measurement) -> float:
         assert isinstance(row.shape, Attention)
         attention_fit = AttentionFit(**values, **others)
-        return attention_fit.start_us + flash_us(row.shape, element_type, attention_fit, 1.0, device.multiprocessors, bytes_per_us)
+        return attention_fit.start_us + flash_us(
+            attention=row.shape,
+            element_type=element_type,
+            fit=attention_fit,
+            share=1.0,
+            multiprocessors=device.multiprocessors,
+            bytes_per_us=bytes_per_us,
+        )
 
     rate = Parameter("peak_tera_ops_per_s", (0.6 * peak, 0.4 * peak, 0.8 * peak), 0.01 * peak, 1.2 * peak)
     lengths = Parameter("half_length", (500, 200, 1000), 1, 20000), Parameter("tail", (0.5, 0.3, 0.8), 0.01, 1)

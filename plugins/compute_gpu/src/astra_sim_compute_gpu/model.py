@@ -156,14 +156,28 @@ class Gpu(Compute):
         element_type = self._type_of(gemm)
         fit, bytes_per_us = self.profile.gemm_fit(element_type), self.profile.memory_bandwidth_gb_per_s * 1e3
         ops_per_us = self.profile.peak(element_type) * 1e6 * self.stack.gemm_share
-        return fit.start_us + gemm_us(gemm, element_type, fit, ops_per_us, self.profile.multiprocessors, bytes_per_us)
+        return fit.start_us + gemm_us(
+            gemm=gemm,
+            element_type=element_type,
+            fit=fit,
+            ops_per_us=ops_per_us,
+            multiprocessors=self.profile.multiprocessors,
+            bytes_per_us=bytes_per_us,
+        )
 
     def _flash_us(self, shape: Attention) -> float:
         element_type = self._type_of(shape)
         fit = self.profile.attention_fit(element_type)
         bytes_per_us = self._memory_bytes_per_us(self.profile.elementwise)
         share = self.stack.attention_rate
-        return fit.start_us + flash_us(shape, element_type, fit, share, self.profile.multiprocessors, bytes_per_us)
+        return fit.start_us + flash_us(
+            attention=shape,
+            element_type=element_type,
+            fit=fit,
+            share=share,
+            multiprocessors=self.profile.multiprocessors,
+            bytes_per_us=bytes_per_us,
+        )
 
     def _unfused_us(self, shape: Attention) -> float:
         scores = shape.score_bytes(ELEMENT_BYTES[self._type_of(shape)])

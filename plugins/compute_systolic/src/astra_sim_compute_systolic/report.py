@@ -39,13 +39,13 @@ def report_layer(name: str, shape: Shape, array: SystolicArray, srams: Srams, ba
     timing = simulate_without_stalls(array, shape, srams) if bandwidth is None else simulate_stalls(array, shape, srams, bandwidth)
     mapping_efficiency, compute_utilisation = fold_averages(array, gemm)
     return LayerReport(
-        name,
-        gemm,
-        timing,
-        100 * gemm.m * gemm.n * gemm.k / (max(1, timing.total) * array.rows * array.columns),
-        mapping_efficiency,
-        compute_utilisation,
-        array.sram_accesses(gemm.m, gemm.n, gemm.k),
+        name=name,
+        gemm=gemm,
+        timing=timing,
+        overall_utilisation=100 * gemm.m * gemm.n * gemm.k / (max(1, timing.total) * array.rows * array.columns),
+        mapping_efficiency=mapping_efficiency,
+        compute_utilisation=compute_utilisation,
+        accesses=array.sram_accesses(gemm.m, gemm.n, gemm.k),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn, warn_of_unknown
-from astra_sim.files import csv_rows
+from astra_sim.files import csv_rows, whole_number
 from astra_sim.limits import MAX_LAYERS
 from astra_sim.shapes import Convolution, Gemm, Shape
 
@@ -117,7 +117,7 @@ class _Keys:
 
     def number(self, section: str, key: str, maximum: int = _MAX_NUMBER) -> int:
         """A whole number of at least 1; the first of a list."""
-        return _number(self.text(section, key).split(",")[0].strip(), f"{self._path}: {key}", maximum)
+        return whole_number(self.text(section, key).split(",")[0].strip(), f"{self._path}: {key}", least=1, most=maximum)
 
 
 @attrs.frozen
@@ -162,7 +162,7 @@ def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
         if given < len(needed):
             other = " (without --gemm a convolution is expected, with it a product of matrices)" if given == 3 or gemm else ""
             raise InputError(f"{where}: {given} numbers follow the name; expected {len(needed)}: {', '.join(needed)}{other}")
-        values = [_number(row[column], f"{where}: {column}") for column in needed]
+        values = [whole_number(row[column], f"{where}: {column}", least=1, most=_MAX_NUMBER) for column in needed]
         layers += _gemm(row["name"], values) if gemm else _convolutions(row, values, where)
         if len(layers) > MAX_LAYERS:
             raise InputError(f"{where}: more than {MAX_LAYERS} layers; expected at most so many")
@@ -195,7 +195,9 @@ def _gemm(name: str, values: Sequence[int]) -> list[NamedShape]:
 def _convolutions(row: Mapping[str, str], values: Sequence[int], where: str) -> list[NamedShape]:
     name = row["name"]
     height, width, filter_height, filter_width, channels, filters, stride = values
-    stride_width = _number(row["column stride"], f"{where}: column stride") if row.get("column stride") else None
+    stride_width = (
+        whole_number(row["column stride"], f"{where}: column stride", least=1, most=_MAX_NUMBER) if row.get("column stride") else None
+    )
     depth_wise = "DP" in name
     if depth_wise and channels > _MAX_CHANNELS:
         raise InputError(f"{where}: channels is {channels}, each a layer of its own; expected at most {_MAX_CHANNELS}")
@@ -213,9 +215,3 @@ def _convolutions(row: Mapping[str, str], values: Sequence[int], where: str) -> 
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     return [NamedShape(f"{name}Channel_{channel}", shape) for channel in range(channels)] if depth_wise else [NamedShape(name, shape)]
-
-
-def _number(text: str, where: str, maximum: int = _MAX_NUMBER) -> int:
-    if not text.isdecimal() or not text.isascii() or len(text) > 9 or not 1 <= int(text) <= maximum:
-        raise InputError(f"{where} is {text!r}; expected a whole number from 1 to {maximum}")
-    return int(text)

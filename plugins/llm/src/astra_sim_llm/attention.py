@@ -113,6 +113,7 @@ class AttentionHalf:
             )
 
     def _latent_back(self) -> Iterator[Step]:
+        """The gradients of the products of latent attention, from the last to the first."""
         m, mla = self._products.model, self._products.model.mla
         assert mla is not None
         low = mla.query_rank + mla.key_value_rank + mla.rope
@@ -168,6 +169,7 @@ class AttentionHalf:
         yield Run("attention", self._kernel(self._products.queries, seen // c, False, backward))
 
     def _kernel(self, queries: int, keys: int, causal: bool, backward: bool, share: int = 1) -> Attention:
+        """The kernel of attention over so many queries and keys; `share` ranks have its heads."""
         w, m = self._products.work, self._products.model
         heads = max(1, self._products.heads // share)
         return Attention(

@@ -58,8 +58,7 @@ class LeastTime:
 
     def _passes(self, work: TrainingSetup) -> Block:
         if work not in self._blocks:
-            options = attrs.evolve(self._plan.options, micro_batch=work.micro_batch)
-            self._blocks[work] = attrs.evolve(self._plan, options=options, parallel=work.parallel).block()
+            self._blocks[work] = attrs.evolve(self._plan, setup=work).block()
         return self._blocks[work]
 
     def _block(self, work: TrainingSetup, kind: BlockKind, recompute: str) -> int:

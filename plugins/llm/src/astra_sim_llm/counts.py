@@ -99,6 +99,7 @@ def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOL
 
 
 def _norms_and_biases(model: Model, kind: LayerKind, parallel: Parallelism) -> int:
+    """Parameters of a block that are no matrices."""
     per_norm = 2 if model.biases else 1
     vectors = 2 * per_norm * model.hidden
     if model.mla is not None:

@@ -12,7 +12,8 @@ from typing import Literal
 from astra_sim.schedule import Collective
 
 from astra_sim_llm.counts import block_kind
-from astra_sim_llm.iteration import Iteration
+from astra_sim_llm.memory import units_on
+from astra_sim_llm.plan import Plan
 from astra_sim_llm.steps import Exchange, Run, Step, join
 from astra_sim_llm.templates import FREE
 
@@ -29,18 +30,18 @@ Part = tuple[list[Step], Unit]
 class DataParallel:
     """The exchanges of the data parallelism of a stage."""
 
-    def __init__(self, iteration: Iteration, stage: int) -> None:
-        self._iteration = iteration
-        self._parameters_of = iteration.unit_parameters[stage]
+    def __init__(self, plan: Plan, stage: int) -> None:
+        self._plan = plan
+        self._parameters_of = {kind: (own.experts, own.shared) for kind, own in units_on(plan.setup, stage).items()}
 
     def _parameters(self, unit: Unit) -> tuple[int, int]:
         """Parameters of a unit on a rank, of experts and others."""
-        return self._parameters_of[block_kind(self._iteration.model, unit) if isinstance(unit, int) else unit]
+        return self._parameters_of[block_kind(self._plan.model, unit) if isinstance(unit, int) else unit]
 
     def gathered(self, unit: Unit) -> list[tuple[str, int]]:
         """The axes over which the 16-bit weights of a unit are gathered, with the bytes that each rank has."""
         experts, others = self._parameters(unit)
-        return [("edp", 2 * experts // self._iteration.parallel.expert_shards), ("dp", 2 * others // self._iteration.parallel.shards)]
+        return [("edp", 2 * experts // self._plan.parallel.expert_shards), ("dp", 2 * others // self._plan.parallel.shards)]
 
     def _gathers(self, unit: Unit, beside: int) -> list[Step]:
         return [Exchange("parameters", axis, Collective.ALL_GATHER, size, beside) for axis, size in self.gathered(unit) if size]
@@ -51,19 +52,20 @@ class DataParallel:
 
     def reductions(self, experts: int, others: int, beside: int) -> list[Step]:
         """The reduction of the gradients of so many parameters, of experts and others, over their replicas."""
-        it = self._iteration
-        scatters = it.parallel.zero and not it.reduces_to_all
+        to_all = self._plan.options.reduction == "all"
+        scatters = self._plan.parallel.zero and not to_all
         collective = Collective.REDUCE_SCATTER if scatters else Collective.ALL_REDUCE
-        whole = "all_" if it.reduces_to_all else ""
+        whole = "all_" if to_all else ""
         return [
-            Exchange("gradients", axis, collective, size * it.gradient_bytes, beside)
+            Exchange("gradients", axis, collective, size * self._plan.gradient_bytes, beside)
             for axis, size in ((f"{whole}edp", experts), (f"{whole}dp", others))
             if size
         ]
 
     def _buckets(self, units: Sequence[Unit]) -> list[list[Unit]]:
         """Units whose gradients are reduced together, in the order given."""
-        least = max(BUCKET, 1_000_000 * self._iteration.parallel.data)
+        # Small reductions are bound by latency, which grows with the ring: so a bucket grows with the replicas.
+        least = max(BUCKET, 1_000_000 * self._plan.parallel.data)
         buckets: list[list[Unit]] = []
         size = least
         for unit in units:
@@ -100,7 +102,7 @@ class DataParallel:
     @property
     def gathers_ahead(self) -> bool:
         """Whether weights are gathered beside forward passes (ZeRO-1 and 2)."""
-        return self._iteration.training and self._iteration.gather_overlap and self._iteration.parallel.zero in (1, 2)
+        return self._plan.gathers_overlap and self._plan.parallel.zero in (1, 2)
 
     def sharded(self, parts: Sequence[Part]) -> list[Step]:
         """Weights are gathered unit by unit (ZeRO-3), each beside the unit before it."""
@@ -111,6 +113,7 @@ class DataParallel:
 
         `kept`: the weights of the first unit are still there, for the forward pass of the same micro-batch came just before.
         """
+        # FSDP reshards after a forward pass; the unit that the backward pass begins with is the one that it has used last.
         there = parts[0][1] if kept and parts else None
         gather = (lambda unit, beside: self._gathers(unit, beside) if unit != there else []) if gathers else _nothing
         return self._around(parts, gather, self._reduces if reduces else _nothing)
@@ -120,10 +123,11 @@ class DataParallel:
     ) -> list[Step]:
         """Parts, where the next weights are gathered and the last gradients reduced beside each, or before and after it."""
         steps: list[Step] = []
-        if not self._iteration.dp_overlap:
+        if not self._plan.options.overlap.dp:
             for part, unit in parts:
                 steps += join(gather(unit, 0), part, reduce(unit, 0))
             return steps
+        # One gather ahead and one reduction behind, as FSDP limits what is whole at a time (arXiv 2304.11277, section 3.4).
         for place, (part, unit) in enumerate(parts):
             kernels = sum(isinstance(step, Run) for step in part)
             if place == 0:

@@ -17,6 +17,7 @@ import numpy as np
 from astra_sim.graph import Composite, Figure, ProgramTimes, Receive, Send
 from astra_sim.rows import Rows
 
+from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.templates import Kinds
 
 PARALLELISMS = ("tp", "ep", "cp", "dp", "pp")
@@ -27,11 +28,10 @@ _PS_PER_S = 1e12
 
 
 @attrs.frozen(eq=False)
-class Facts:
+class RunFacts:
     """What is known before the run: ranks, iterations of the run, tokens and model FLOPs of one, peak of a rank, memory."""
 
-    ranks: int
-    stage_ranks: int
+    parallel: Parallelism
     iterations: int
     tokens: int
     model_flops: float
@@ -45,7 +45,7 @@ class Facts:
 class Figures:
     """Makes the figures of a run; a `graph.Figures`."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: RunFacts) -> None:
         self._facts = facts
 
     def __call__(self, times: Sequence[ProgramTimes], finish_ps: int) -> Mapping[str, Any]:
@@ -64,10 +64,10 @@ class Figures:
         return {
             "iteration_s": Figure(iteration, "iteration", "s"),
             "tokens_per_s": Figure(tokens_per_s, "tokens/s"),
-            "tokens_per_s_per_gpu": Figure(tokens_per_s / facts.ranks, "tokens/s per GPU"),
+            "tokens_per_s_per_gpu": Figure(tokens_per_s / facts.parallel.ranks, "tokens/s per GPU"),
             "model_flops_per_s": flops_per_s,
-            "model_flops_per_s_per_gpu": Figure(flops_per_s / facts.ranks, "model FLOP/s per GPU", "FLOP/s"),
-            "mfu": Figure(flops_per_s / facts.ranks / peak if peak else None, "MFU", "share", facts.counted),
+            "model_flops_per_s_per_gpu": Figure(flops_per_s / facts.parallel.ranks, "model FLOP/s per GPU", "FLOP/s"),
+            "mfu": Figure(flops_per_s / facts.parallel.ranks / peak if peak else None, "MFU", "share", facts.counted),
             "mfu_flops": facts.counted,
             "bubble_share": Figure(breakdown["bubble"] / iteration if iteration else 0.0, "bubble", "share"),
             "memory_bytes": Figure(facts.memory_bytes, "memory", "bytes", facts.memory_words),
@@ -89,13 +89,13 @@ class Figures:
         spans = [stage.sent()]
         for _, kind in stage.kinds_of(Receive):
             assert isinstance(kind, Receive)
-            sender = stages[place_of[self._first(kind.source.of(stage.npu, self._facts.ranks))]]
+            sender = stages[place_of[self._first(kind.source.of(stage.npu, self._facts.parallel.ranks))]]
             spans.append(sender.sent_to(stage.npu, kind, self._facts))
         return np.concatenate(spans, axis=1)
 
     def _first(self, npu: int) -> int:
         """The first NPU of the stage of an NPU."""
-        return npu // self._facts.stage_ranks * self._facts.stage_ranks
+        return npu // self._facts.parallel.stage_ranks * self._facts.parallel.stage_ranks
 
 
 class _Stage:
@@ -157,12 +157,12 @@ class _Stage:
         """When messages of this stage were under way."""
         return np.stack([self._begun, self.ended[self._sends]])
 
-    def sent_to(self, receiver: int, receive: Receive, facts: Facts) -> Any:
+    def sent_to(self, receiver: int, receive: Receive, facts: RunFacts) -> Any:
         """When the messages were under way that receives like one of another stage's first NPU meet."""
         numbers = [
             number
             for number, kind in self.kinds_of(Send)
-            if (kind.tag, kind.bytes, kind.to.of(self.npu, facts.ranks)) == (receive.tag, receive.bytes, receiver)
+            if (kind.tag, kind.bytes, kind.to.of(self.npu, facts.parallel.ranks)) == (receive.tag, receive.bytes, receiver)
         ]
         return self.sent()[:, np.isin(self._kind_of[self._sends], numbers)]
 

@@ -212,6 +212,7 @@ def _qwen3_moe(config: _Config) -> Model:
 
 
 def _deepseek(config: _Config) -> Model:
+    """A model with latent attention, and experts after some dense layers."""
     config.only("attention_bias", False, "biases of latent attention are not modelled")
     config.only("moe_layer_freq", 1, "all layers after the dense ones have experts")
     latent = LatentAttention(
@@ -234,6 +235,7 @@ def _deepseek(config: _Config) -> Model:
 
 
 def _llama4(config: _Config) -> Model:
+    """A model of which every so many layers have experts, one of them shared, with the defaults of its configuration."""
     config = config.otherwise(
         num_key_value_heads=8,
         head_dim=128,
@@ -303,6 +305,7 @@ def _phi3(config: _Config) -> Model:
 
 
 def _gpt2(config: _Config) -> Model:
+    """A model with biases, learned positions and dropout, in the names of GPT-2."""
     hidden = config.count("n_embd")
     return Model(
         layers=config.count("n_layer"),

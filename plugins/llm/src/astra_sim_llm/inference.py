@@ -33,13 +33,13 @@ class TokenWriter:
         for _ in range(passes):
             for token in range(tokens):
                 template = self._pass(token, tokens)
-                rows.write([template] * self._plan.micro_batches)
+                rows.write([template] * self._plan.setup.micro_batches)
         return rows.rows()
 
     def _pass(self, token: int, tokens: int) -> Template:
         """A pass of a micro-batch for one token, between the messages that it waits for and those that it sends."""
         plan, p = self._plan, self._plan.parallel
-        keys = (plan.options.kv_length or plan.sequence) + token + 1 if plan.options.mode == "decode" else None
+        keys = (plan.options.kv_length or plan.setup.sequence) + token + 1 if plan.options.mode == "decode" else None
         block = plan.block(keys)
         first, last = self._stage == 0, self._stage == p.pipeline - 1
         steps: list[Step] = block.ends.embedding() if first else []

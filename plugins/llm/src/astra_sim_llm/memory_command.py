@@ -33,7 +33,7 @@ from astra_sim_llm.in_flight import chunks_of_stages, even_stages
 from astra_sim_llm.layout import split_layers
 from astra_sim_llm.memory import Capacity, capacity_of, memory_of
 from astra_sim_llm.options import LlmOptions
-from astra_sim_llm.plan import Plan, chunks_per_stage, make_plan
+from astra_sim_llm.plan import Plan, make_plan
 from astra_sim_llm.schedules import virtual_stage
 from astra_sim_llm.search import Candidate, search
 from astra_sim_llm.suggestions import suggestions
@@ -138,10 +138,19 @@ def read_case(path: str | None, components: dict[str, str | None], assignments: 
         capacity = capacity_of(compute, options.memory_margin, None if capacity_gib is None else capacity_gib * GIB)
     except InputError as error:
         raise located(error, where) from None
-    return Case(made, options, plan, platform.npus, capacity, platform.dimensions[0].size, durations)
+    return Case(
+        experiment=made,
+        options=options,
+        plan=plan,
+        npus=platform.npus,
+        capacity=capacity,
+        node=platform.dimensions[0].size,
+        durations=durations,
+    )
 
 
 def _show(case: Case, as_json: bool, quiet: bool) -> None:
+    """Print what ranks of each stage need, and what would make it fit."""
     with Progress(enabled=not quiet):
         uses = [memory_of(case.plan.setup, stage) for stage in range(case.plan.parallel.pipeline)]
         most = max(use.total for use in uses)
@@ -162,6 +171,7 @@ def _show(case: Case, as_json: bool, quiet: bool) -> None:
 
 
 def _search(case: Case, limit: int, keep: Sequence[str], as_json: bool, quiet: bool) -> None:
+    """Search for combinations that fit, simulate the fastest, and print them. Raises InputError."""
     if case.capacity is None:
         raise InputError("the compute model does not say how much memory an NPU has; expected --capacity GIB")
     if case.options.mode != "train":
@@ -292,7 +302,7 @@ def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
         table = {key: value for key, value in table.items() if key not in ("node_limit", "dispatch")}
         if "overlap" in table:
             table["overlap"] = {key: value for key, value in table["overlap"].items() if key != "ep"}
-    several = chunks_per_stage(setup.schedule, parallel)
+    several = setup.chunks
     chunks = chunks_of_stages(setup.layers_of_stage, setup.schedule, several)
     counts = {
         virtual_stage(setup.schedule, stage, number, parallel.pipeline): len(layers)

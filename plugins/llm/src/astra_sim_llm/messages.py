@@ -13,12 +13,16 @@ from astra_sim_llm.templates import BEFORE, Kinds, Template
 
 def send(kinds: Kinds, to: Peer, size: int, tag: int, name: str = "activations") -> int:
     """The kind of a message of so many bytes to a peer; it needs no unit, for kernels and exchanges go on beside it."""
-    return kinds.number(("send", tag, size, to), "pp", lambda: Send((), to, size, tag, -1, name, Unit.NONE, "pp"))
+    return kinds.number(
+        ("send", tag, size, to), "pp", lambda: Send(after=(), to=to, bytes=size, tag=tag, layer=-1, name=name, unit=Unit.NONE, group="pp")
+    )
 
 
 def receive(kinds: Kinds, source: Peer, size: int, tag: int, name: str = "activations") -> int:
     """The kind of a message of so many bytes from a peer."""
-    return kinds.number(("receive", tag, size, source), "pp", lambda: Receive((), source, size, tag, -1, name, "pp"))
+    return kinds.number(
+        ("receive", tag, size, source), "pp", lambda: Receive(after=(), source=source, bytes=size, tag=tag, layer=-1, name=name, group="pp")
+    )
 
 
 def between(kinds: Kinds, inner: Template, receives: Sequence[int], sends: Sequence[int], blocking: bool) -> Template:

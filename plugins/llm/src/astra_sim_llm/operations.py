@@ -61,6 +61,7 @@ class Block:
         return list(self._attention.core()) if how == "selective" and not self._products.work.flash else []
 
     def _feed_forward(self, kind: LayerKind) -> Iterator[Step]:
+        """The second half of a block: norm, products or experts, residual."""
         m, t = self._products.model, self._products.parallel.tensor
         yield self._products.elements("norm", 4, self._products.local * m.hidden)
         if kind == "moe":
@@ -73,6 +74,7 @@ class Block:
         yield self._products.residual()
 
     def _feed_forward_back(self, kind: LayerKind) -> Iterator[Step]:
+        """The gradients of `_feed_forward`, from the last step to the first."""
         m, t = self._products.model, self._products.parallel.tensor
         yield from self._products.residual_back()
         if kind == "moe":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import attrs
 from astra_sim import option
 
@@ -49,6 +51,8 @@ class RecomputeLayers:
 class LlmOptions:
     """Training or inference of a large language model. `docs/llm.md` has the sources of defaults."""
 
+    removed_options: ClassVar[dict[str, str]] = {"rank_order": "ranks are always numbered tp-cp-ep-dp-pp, the first fastest"}
+
     model: str | Model = option(help="a model by name (gpt3-175b, megatron-1t, llama3-405b, mixtral-8x7b, qwen3-235b-a22b, deepseek-v3,"
                                 " ...), the path of a Hugging Face config.json or of its folder, or a table of its dimensions",
                                 path="name or path", names="astra_sim_llm.models:names")  # fmt: skip
@@ -94,7 +98,6 @@ class LlmOptions:
     fp8_attention: bool = option(False, help="queries, keys and values of fused attention are cast to fp8, where products have it")
     context: str = option("ring", choices=("ring", "ulysses"), help="context parallelism: keys and values go round, or heads are exchanged")
     overlap: Overlap = option(Overlap(), help="what runs beside compute")
-    rank_order: str = option("tp-cp-ep-dp-pp", choices=("tp-cp-ep-dp-pp",), help="order of ranks, the first fastest")
     detail: str = option(
         "layer",
         choices=("kernel", "layer", "pass"),

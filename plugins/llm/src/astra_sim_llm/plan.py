@@ -24,25 +24,48 @@ from astra_sim_llm.unused import check_all_used
 
 @attrs.frozen
 class Plan:
-    """What a run does, before it is known how long kernels take. `chunks` are the layers of all virtual stages."""
+    """What a run does, before it is known how long kernels take.
+
+    An option is in one place: `options` are what the user chose, `setup` is what was derived of it and decides about memory, too. `chunks`
+    are the layers of all virtual stages. What writes programs reads all three; only `Work`, what kernels depend on, is copied.
+    """
 
     options: LlmOptions
-    model: Model
-    parallel: Parallelism
-    sequence: int
-    micro_batches: int
-    schedule: str
-    recompute: str
-    recompute_layers: int | None
-    chunks: tuple[Chunk, ...]
     setup: TrainingSetup
+    chunks: tuple[Chunk, ...] = ()
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self.setup.model
+
+    @property
+    def parallel(self) -> Parallelism:
+        """The sizes of all groups."""
+        return self.setup.parallel
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient."""
+        return 4 if self.options.gradients == "fp32" else 2
+
+    @property
+    def optimizer_bytes(self) -> float:
+        """Bytes that the optimizer moves for a parameter."""
+        return self.options.optimizer_bytes or (58.0 if self.options.precision == "fp16" else 46.0)
+
+    @property
+    def gathers_overlap(self) -> bool:
+        """Whether weights are gathered beside forward passes: as reductions run on, unless the option says otherwise."""
+        overlap = self.options.overlap
+        return overlap.dp if overlap.gathers is None else overlap.gathers
 
     def work(self, keys: int | None = None) -> Work:
         """What a rank works on in a pass; decoding has one token of each sequence, and `keys` in the cache."""
         o = self.options
         return Work(
-            o.micro_batch,
-            1 if o.mode == "decode" else self.sequence,
+            self.setup.micro_batch,
+            1 if o.mode == "decode" else self.setup.sequence,
             precision=o.precision,
             fp32_gradients=o.gradients == "fp32",
             fused_gradients=o.fused_gradients,
@@ -71,8 +94,8 @@ class Plan:
 
     def chunks_of_stage(self, stage: int) -> list[Chunk]:
         """The chunks of a stage in order."""
-        count = chunks_per_stage(self.schedule, self.parallel)
-        return [self.chunks[schedules.virtual_stage(self.schedule, stage, number, self.parallel.pipeline)] for number in range(count)]
+        schedule, stages = self.setup.schedule, self.parallel.pipeline
+        return [self.chunks[schedules.virtual_stage(schedule, stage, number, stages)] for number in range(self.setup.chunks)]
 
 
 def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], float] | None = None) -> Plan:
@@ -89,15 +112,10 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], f
     if options.mode != "train":
         _check_inference(options)
     recompute, layers = _recompute(options)
-    plan = Plan(options, model, parallel, sequence, micro_batches, schedule, recompute, layers, (), _NO_SETUP)
-    plan.block()  # checks that ranks divide what they share
-    count = parallel.pipeline * (1 if schedule == "dualpipe" else chunks_per_stage(schedule, parallel))
-    chunks = split_layers(model, count, options.stages, lambda kind: weight_of(plan, kind) if weight_of else 1.0)
-    plan = attrs.evolve(plan, chunks=tuple(chunks))
     setup = TrainingSetup(
         model,
         parallel,
-        tuple(tuple(plan.layers_of_stage(stage)) for stage in range(parallel.pipeline)),
+        layers_of_stage=((),) * parallel.pipeline,
         sequence=sequence,
         micro_batch=options.micro_batch,
         micro_batches=micro_batches,
@@ -113,10 +131,14 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], f
         mode=options.mode,
         kv_length=(options.kv_length or sequence) + (options.decode_tokens if options.mode == "decode" else 0),
     )
-    return attrs.evolve(plan, setup=setup)
-
-
-_NO_SETUP = TrainingSetup(MODELS["llama2-7b"], Parallelism(), ((),), sequence=1)
+    plan = Plan(options, setup)
+    plan.block()  # checks that ranks divide what they share
+    # Stages are cut by how long layers take, which the kernels of a plan without stages say.
+    count = parallel.pipeline * (1 if schedule == "dualpipe" else setup.chunks)
+    chunks = split_layers(model, count, options.stages, lambda kind: weight_of(plan, kind) if weight_of else 1.0)
+    plan = attrs.evolve(plan, chunks=tuple(chunks))
+    layers_of_stage = tuple(tuple(plan.layers_of_stage(stage)) for stage in range(parallel.pipeline))
+    return attrs.evolve(plan, setup=attrs.evolve(setup, layers_of_stage=layers_of_stage))
 
 
 def read_model(named: str | Model) -> Model:
@@ -130,11 +152,6 @@ def read_model(named: str | Model) -> Model:
     hint = suggestion(named.lower(), MODELS)
     close = f"{hint} " if hint.startswith("did") else ""
     raise InputError(f"model is {named!r}; {close}known: {', '.join(MODELS)}, or the path of a config.json or of its folder")
-
-
-def chunks_per_stage(schedule: str, parallel: Parallelism) -> int:
-    """Chunks of layers of a stage."""
-    return 2 if schedule in ("zb-v", "dualpipe") else parallel.virtual_stages if schedule == "interleaved" else 1
 
 
 def parallelism_of(options: LlmOptions, npus: int) -> Parallelism:
@@ -192,6 +209,7 @@ def _schedule(options: LlmOptions, parallel: Parallelism) -> str:
 
 
 def _micro_batches(options: LlmOptions, parallel: Parallelism) -> int:
+    """Micro-batches of an iteration and replica. Raises InputError where the batch is no multiple, or there are too many."""
     micro_batches, rest = divmod(options.global_batch, options.micro_batch * parallel.data)
     if rest or not micro_batches:
         raise InputError(
@@ -237,7 +255,8 @@ def order_of(plan: Plan, times_of: Callable[[Plan], schedules.PassTimes]) -> Seq
     stages = plan.parallel.pipeline
     if plan.options.mode != "train":
         rounds = plan.options.decode_tokens if plan.options.mode == "decode" else 1
-        passes = range(rounds * plan.micro_batches)
+        passes = range(rounds * plan.setup.micro_batches)
         return [[schedules.Step(schedules.PassKind.FORWARD, number) for number in passes]] * stages
-    times = times_of(plan) if plan.schedule == "zb-v" else schedules.EQUAL_TIMES
-    return schedules.order_of(plan.schedule, stages, plan.micro_batches, plan.parallel.virtual_stages, plan.setup.extra_ahead, times)
+    setup = plan.setup
+    times = times_of(plan) if setup.schedule == "zb-v" else schedules.EQUAL_TIMES
+    return schedules.order_of(setup.schedule, stages, setup.micro_batches, plan.parallel.virtual_stages, setup.extra_ahead, times)

@@ -12,9 +12,10 @@ from astra_sim.shapes import OptimizerStep
 
 from astra_sim_llm import messages, schedules
 from astra_sim_llm.data_parallel import DataParallel, Part, Unit
-from astra_sim_llm.iteration import Iteration
 from astra_sim_llm.layout import Chunk
+from astra_sim_llm.memory import stage_parameters_of
 from astra_sim_llm.operations import Block
+from astra_sim_llm.plan import Plan
 from astra_sim_llm.schedules import PassKind
 from astra_sim_llm.steps import Exchange, Run, Step, join, weight_steps
 from astra_sim_llm.templates import BEFORE, FREE, Compiler, Kinds, ProgramRows, Template
@@ -28,27 +29,25 @@ class StageWriter:
     """Writes the program of one stage."""
 
     def __init__(
-        self, iteration: Iteration, stage: int, chunks: Sequence[Chunk], block: Block, compiler: Compiler, kinds: Kinds
+        self, plan: Plan, stage: int, block: Block, compiler: Compiler, kinds: Kinds
     ) -> None:  # fmt: skip
-        self._iteration = iteration
+        self._plan = plan
         self._stage = stage
-        self._chunks = chunks  # of all virtual stages
         self._block = block
         self._compiler = compiler
         self._kinds = kinds
         # Passes with reductions that run on follow each other, or end together (DualPipe): replicas out of step would begin them in
         # different orders.
-        self._rows = ProgramRows(kinds, in_turn=iteration.schedule == "dualpipe" or iteration.reduces_each_pass)
-        self._data_parallel = DataParallel(iteration, stage)
+        self._rows = ProgramRows(kinds, in_turn=plan.setup.schedule == "dualpipe" or plan.setup.shards_gradients)
+        self._data_parallel = DataParallel(plan, stage)
         self._templates: dict[object, Template] = {}
-        self._virtual_stages = len(chunks)
+        self._virtual_stages = len(plan.chunks)
 
-    def write(self, order: Sequence[schedules.Step]) -> Rows[Operation]:
-        """The program of as many iterations as the run has."""
-        for _ in range(self._iteration.passes):
+    def write(self, order: Sequence[schedules.Step], iterations: int) -> Rows[Operation]:
+        """The program of so many iterations."""
+        for _ in range(iterations):
             self._write_passes(order)
-            if self._iteration.training:
-                self._finish()
+            self._finish()
         return self._rows.rows()
 
     def _write_passes(self, order: Sequence[schedules.Step]) -> None:
@@ -81,7 +80,7 @@ class StageWriter:
             first = not found  # a forward pass
             firsts.setdefault(step.chunk, len(found))
             after = order[place + 1] if place + 1 < len(order) else None
-            if step.joined and self._iteration.ep_overlap:
+            if step.joined and self._plan.options.overlap.ep:
                 assert after is not None
                 last = lasts[after.chunk] == place + 1
                 found.append(self._template((step.kind, step.chunk, first, False), (after.kind, after.chunk, last, False)))
@@ -90,7 +89,7 @@ class StageWriter:
             edge = first if step.kind is PassKind.FORWARD else lasts.get(step.chunk) == place
             before = order[place - 1] if place else None
             turns = before is not None and before.kind is PassKind.FORWARD and before.chunk == step.chunk and step.kind is not before.kind
-            found.append(self._template((step.kind, step.chunk, edge, turns and self._iteration.parallel.zero == 3)))
+            found.append(self._template((step.kind, step.chunk, edge, turns and self._plan.parallel.zero == 3)))
             place += 1
         return found, list(firsts.items())
 
@@ -115,83 +114,86 @@ class StageWriter:
         return self._templates[passes]
 
     def _virtual(self, chunk: int) -> int:
-        return schedules.virtual_stage(self._iteration.schedule, self._stage, chunk, self._iteration.parallel.pipeline)
+        return schedules.virtual_stage(self._plan.setup.schedule, self._stage, chunk, self._plan.parallel.pipeline)
 
     def _chunk(self, chunk: int) -> Chunk:
-        return self._chunks[self._virtual(chunk)]
+        return self._plan.chunks[self._virtual(chunk)]
 
     def _steps(self, kind: PassKind, chunk: int, edge: bool, turns: bool) -> list[Step]:
         """The kernels and exchanges of a pass."""
-        p = self._iteration.parallel
+        p = self._plan.parallel
         at, forward = self._virtual(chunk), kind is PassKind.FORWARD
         comes = at > 0 if forward else at + 1 < self._virtual_stages and kind is not PassKind.WEIGHT
         if comes and p.tensor > 1 and not p.sequence:  # each tensor rank has received a part
-            size = 2 * self._block.tokens * self._iteration.model.hidden // p.tensor
+            # Megatron-LM's scatter-gather: between stages each tensor rank sends its part, over its own NIC; without sequence parallelism
+            # every rank computes on all of it (arXiv 2104.04473, section 4.1).
+            size = 2 * self._block.tokens * self._plan.model.hidden // p.tensor
             gathering = self._compiler.shared(Exchange("activations", "tp", Collective.ALL_GATHER, size))
             return [gathering, *self._own_steps(kind, chunk, edge, turns)]
         return self._own_steps(kind, chunk, edge, turns)
 
     def _own_steps(self, kind: PassKind, chunk: int, edge: bool, turns: bool) -> list[Step]:
+        """The kernels of a pass, with the exchanges of data parallelism in or beside them."""
         if kind is PassKind.FORWARD:
             return self._forward(chunk, edge)
+        # Zero-bubble schedules cut a backward pass in two: only gradients of inputs are waited for by other stages (arXiv 2401.10241).
         inputs, weights = [], []
         for part, unit in self._backward_parts(chunk):
             first, second = (part, []) if kind is PassKind.BACKWARD else weight_steps(part)
             inputs.append((first, unit))
             weights.append((second, unit))
         parts = weights if kind is PassKind.WEIGHT else inputs
-        it = self._iteration
-        reduces = (edge or it.reduces_each_pass) and kind is not PassKind.INPUT
-        if it.parallel.zero == 3:
+        each = self._plan.setup.shards_gradients  # a rank cannot keep whole gradients for a later pass to add to
+        reduces = (edge or each) and kind is not PassKind.INPUT
+        if self._plan.parallel.zero == 3:
             return self._data_parallel.sharded_backward(parts, kind is not PassKind.WEIGHT, turns, reduces)
-        if reduces and it.dp_overlap:
+        if reduces and self._plan.options.overlap.dp:
             return self._data_parallel.with_reduction(parts)
-        if reduces and it.reduces_each_pass:
+        if reduces and each:
             return self._data_parallel.sharded_backward(parts, False, False, True)
         return join(*(part for part, _ in parts))
 
     def _forward(self, chunk: int, first: bool) -> list[Step]:
         """Embedding, layers, and head."""
-        own, block = self._chunk(chunk), self._block
+        own, block, model = self._chunk(chunk), self._block, self._plan.model
         parts: list[Part] = [(block.ends.embedding(), "embedding")] if own.embedding else []
-        parts += [(block.forward(self._iteration.model.kind(layer)), layer) for layer in own.layers]
+        parts += [(block.forward(model.kind(layer)), layer) for layer in own.layers]
         if own.head:
             parts.append((block.ends.head(), "head"))
-            if self._iteration.training:
-                for number in range(self._iteration.model.mtp_layers):
-                    layer = self._iteration.model.layers + number
-                    parts.append((join(block.ends.predictor(), block.forward(self._iteration.model.kind(layer)), block.ends.head()), layer))
-        it = self._iteration
-        if it.training and it.parallel.zero == 3:
+            # Each module of multi-token prediction has the shared head once more, behind the model's own (arXiv 2412.19437, 2.2).
+            for layer in range(model.layers, model.layers + model.mtp_layers):
+                parts.append((join(block.ends.predictor(), block.forward(model.kind(layer)), block.ends.head()), layer))
+        if self._plan.parallel.zero == 3:
             return self._data_parallel.sharded(parts)
+        # Only the first pass of the first virtual stage waits for nobody, so that nothing hides its gather but itself.
         if first and self._data_parallel.gathers_ahead and self._virtual(chunk) == 0:
             return self._data_parallel.with_gather(parts)
         return join(*(part for part, _ in parts))
 
     def _backward_parts(self, chunk: int) -> list[Part]:
         """The gradients of head, layers and embedding, each with its unit."""
-        own, block, it = self._chunk(chunk), self._block, self._iteration
+        own, block, model = self._chunk(chunk), self._block, self._plan.model
         parts: list[Part] = []
         if own.head:
-            for number in reversed(range(it.model.mtp_layers)):
-                layer = it.model.layers + number
-                kind = it.model.kind(layer)
+            for layer in reversed(range(model.layers, model.layers + model.mtp_layers)):
+                kind = model.kind(layer)
                 parts.append(
                     (join(block.ends.head_back(), self._again(layer, 0), block.backward(kind), block.ends.predictor_back()), layer)
                 )
             parts.append((block.ends.head_back(), "head"))
         for place, layer in reversed(list(enumerate(own.layers))):
-            parts.append((join(self._again(layer, place), block.backward(it.model.kind(layer))), layer))
+            parts.append((join(self._again(layer, place), block.backward(model.kind(layer))), layer))
         if own.embedding:
             parts.append((block.ends.embedding_back(), "embedding"))
         return parts
 
     def _again(self, layer: int, place: int) -> list[Step]:
         """What is computed again for the backward pass of a layer, which is so many after the first of its chunk."""
-        it = self._iteration
-        if it.recompute_layers is not None:
-            return self._block.recompute(it.model.kind(layer), "full" if place < it.recompute_layers else "none")
-        return self._block.recompute(it.model.kind(layer), it.recompute)
+        setup = self._plan.setup
+        # As Megatron-LM's method `block`: the first layers of a chunk in full, of the others all is kept.
+        if setup.recompute_layers is not None:
+            return self._block.recompute(setup.model.kind(layer), "full" if place < setup.recompute_layers else "none")
+        return self._block.recompute(setup.model.kind(layer), setup.recompute)
 
     def _gather_ahead(self, chunk: int) -> list[int]:
         """Begin to gather the weights of a chunk; the rows that do."""
@@ -208,32 +210,38 @@ class StageWriter:
 
     def _finish(self) -> None:
         """Reduce what has not been reduced, exchange tied embeddings, and update the parameters."""
-        it, p = self._iteration, self._iteration.parallel
+        plan, p = self._plan, self._plan.parallel
         self._rows.wait_for_free()
-        experts, others = it.stage_parameters[self._stage]
+        own = stage_parameters_of(plan.setup, self._stage)
+        experts, others = own.experts, own.shared
         steps: list[Step] = []
-        if not (p.zero == 3 or it.reduces_each_pass or it.dp_overlap):
+        # In the three other cases backward passes have reduced already.
+        if not (p.zero == 3 or plan.setup.shards_gradients or plan.options.overlap.dp):
             steps += self._data_parallel.reductions(experts, others, 0)
         shard = (experts // p.expert_shards, others // p.shards) if p.zero else (experts, others)
-        if p.zero and not it.reduces_to_all:
+        # Where shards are those of a group of ranks (HSDP), replicas of the shard add theirs; elsewhere this axis has one rank.
+        if p.zero and plan.options.reduction != "all":
             steps += (
-                Exchange("gradients", axis, Collective.ALL_REDUCE, size * it.gradient_bytes)
+                Exchange("gradients", axis, Collective.ALL_REDUCE, size * plan.gradient_bytes)
                 for axis, size in zip(("expert_replicas", "replicas"), shard, strict=True)
             )
         self._write(steps, "gradients")
-        if it.schedule == "dualpipe":
+        # DualPipe has each layer on two ranks, which train on different micro-batches (arXiv 2412.19437, table 2).
+        if plan.setup.schedule == "dualpipe":
             self._add_with(p.pipeline - 1 - self._stage, sum(shard), "copies of parameters")
         self._tied_embeddings()
+        # Gradients are clipped by their norm, for which all ranks of a model replica add one number.
         norm: list[Step] = [Exchange("gradient norm", axis, Collective.ALL_REDUCE, 4) for axis in ("tp", "dp")]
-        update = Run("optimizer", OptimizerStep(parameters=max(1, sum(shard)), bytes_per_parameter=it.optimizer_bytes))
+        update = Run("optimizer", OptimizerStep(parameters=max(1, sum(shard)), bytes_per_parameter=plan.optimizer_bytes))
         self._write([*norm, update], "optimizer")
-        if p.zero in (1, 2) and not it.gather_overlap:
+        # ZeRO-3 gathers weights where they are used; ZeRO-1 and 2 after the update, unless the next passes hide it.
+        if p.zero in (1, 2) and not plan.gathers_overlap:
             gather = (("edp", 2 * experts // p.expert_shards), ("dp", 2 * others // p.shards))
             self._write([Exchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
 
     def _units_of(self, chunk: Chunk) -> list[Unit]:
         """The units of a chunk; blocks of multi-token prediction are with the head."""
-        model = self._iteration.model
+        model = self._plan.model
         ends: list[Unit] = ["head", *range(model.layers, model.layers + model.mtp_layers)] if chunk.head else []
         begin: list[Unit] = ["embedding"] if chunk.embedding else []
         return [*begin, *chunk.layers, *ends]
@@ -244,16 +252,17 @@ class StageWriter:
 
     def _tied_embeddings(self) -> None:
         """The first and the last stage add their gradients of the embedding that they share."""
-        it, p = self._iteration, self._iteration.parallel
+        model, p = self._plan.model, self._plan.parallel
         ends = {0: p.pipeline - 1, p.pipeline - 1: 0}
-        if it.schedule in ("zb-v", "dualpipe") or not it.model.tied or p.pipeline == 1 or self._stage not in ends:
+        # ZB-V and DualPipe have both ends of the model on one stage, which shares the matrix without a message.
+        if self._plan.setup.schedule in ("zb-v", "dualpipe") or not model.tied or p.pipeline == 1 or self._stage not in ends:
             return
-        self._add_with(ends[self._stage], -(-it.model.vocab // p.tensor) * it.model.hidden, "tied embedding")
+        self._add_with(ends[self._stage], -(-model.vocab // p.tensor) * model.hidden, "tied embedding")
 
     def _add_with(self, stage: int, parameters: int, name: str) -> None:
         """Add the gradients of parameters with those that another stage has of the same: each sends half, and half of the sum."""
-        size = max(1, parameters * self._iteration.gradient_bytes // 2)
-        far = shift((stage - self._stage) * self._iteration.parallel.stage_ranks)
+        size = max(1, parameters * self._plan.gradient_bytes // 2)
+        far = shift((stage - self._stage) * self._plan.parallel.stage_ranks)
         kinds = [make(self._kinds, far, size, TIED_TAG, name) for make in (messages.send, messages.receive)]
         half = Template([*kinds, self._kinds.join()], [[BEFORE], [BEFORE], [0, 1]], 2, [])
         self._rows.write([half, half])
@@ -264,24 +273,25 @@ class StageWriter:
         """A pass between the message that it waits for and the one that it sends; both of each of two that are joined."""
         receives = [kind for one in passes for kind in self._messages(*one, sends=False)]
         sends = [kind for one in passes for kind in self._messages(*one, sends=True)]
-        return messages.between(self._kinds, inner, receives, sends, blocking=not self._iteration.p2p_overlap)
+        return messages.between(self._kinds, inner, receives, sends, blocking=not self._plan.options.overlap.p2p)
 
     def _messages(self, kind: PassKind, chunk: int, sends: bool) -> list[int]:
         """The kinds of the messages that a pass sends, or waits for."""
         if kind is PassKind.WEIGHT:
             return []
-        it, p = self._iteration, self._iteration.parallel
+        schedule, p = self._plan.setup.schedule, self._plan.parallel
         at, forward = self._virtual(chunk), kind is PassKind.FORWARD
         other = at + 1 if forward == sends else at - 1
         if not 0 <= other < self._virtual_stages:
             return []
-        stage = stage_of(it.schedule, other, chunk, p.pipeline)
+        stage = stage_of(schedule, other, chunk, p.pipeline)
         if stage == self._stage:
             return []
-        way = chunk if it.schedule == "dualpipe" else 0
+        # The n-th send of a tag meets the n-th receive: passes of another direction or virtual stage may overtake, so they have their own.
+        way = chunk if schedule == "dualpipe" else 0
         tag = 4 * (other if sends else at) + 2 * way + (not forward)
         # Tensor ranks hold the same: each sends its part, and those of a stage gather them where each needs all.
-        size = max(1, 2 * self._block.tokens * it.model.hidden // p.tensor)
+        size = max(1, 2 * self._block.tokens * self._plan.model.hidden // p.tensor)
         far = shift((stage - self._stage) * p.stage_ranks)
         return [(messages.send if sends else messages.receive)(self._kinds, far, size, tag)]
 

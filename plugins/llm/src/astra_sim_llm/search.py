@@ -89,7 +89,15 @@ def search(
     layouts = (
         layout
         for context, expert in groups
-        for layout in _parallelisms(template, npus, most_tensor, context, expert, any_expert_tensor, fixed)
+        for layout in _parallelisms(
+            template=template,
+            npus=npus,
+            most_tensor=most_tensor,
+            context=context,
+            expert=expert,
+            any_expert_tensor=any_expert_tensor,
+            fixed=fixed,
+        )
     )
     chunks = virtual_stages or (template.parallel.virtual_stages,)
     for layout, number, size in itertools.product(layouts, chunks, sizes):
@@ -97,7 +105,7 @@ def search(
             continue
         parallel = attrs.evolve(layout, virtual_stages=number if layout.pipeline > 1 else 1)
         start = _scheduled(template, number) if virtual_stages else template
-        base = _setup(start, parallel, global_batch, size, layers_of, end_layers)
+        base = _setup(template=start, parallel=parallel, global_batch=global_batch, size=size, layers_of=layers_of, end_layers=end_layers)
         if base is None:
             continue
         for level, again in itertools.product(_levels(parallel, zero_levels), _recomputations(base, recompute)):

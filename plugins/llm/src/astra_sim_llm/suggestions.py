@@ -34,6 +34,7 @@ def suggestions(setup: TrainingSetup, capacity_bytes: int, most_tensor: int | No
 
 
 def _changes(setup: TrainingSetup) -> list[tuple[str, TrainingSetup]]:
+    """Single changes of a setup that may need less memory, each in words."""
     parallel = setup.parallel
     changes = []
     if setup.recompute == "none" and setup.attention == "unfused":

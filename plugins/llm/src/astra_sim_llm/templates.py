@@ -367,7 +367,17 @@ def _joined(rows: _Rows, current: Sequence[int], join: Callable[[], int]) -> int
 def communicate(step: Exchange, dimensions: tuple[int, ...], training_pass: Pass = Pass.FORWARD) -> Communicate:
     """An exchange as an operation of a graph; it needs no unit, for exchanges of several parallelisms run beside each other."""
     group = GROUPS[step.axis]
-    return Communicate((), step.collective, step.bytes, dimensions, -1, training_pass, name=step.name, unit=Unit.NONE, parallelism=group)
+    return Communicate(
+        after=(),
+        collective=step.collective,
+        bytes=step.bytes,
+        dimensions=dimensions,
+        layer=-1,
+        training_pass=training_pass,
+        name=step.name,
+        unit=Unit.NONE,
+        parallelism=group,
+    )
 
 
 class _Rows:
@@ -442,6 +452,7 @@ class ProgramRows:
             place += period * times
 
     def _write(self, templates: Sequence[Template], times: int) -> None:
+        """Append templates so many times, one after the other: whole columns at once, unless something runs on from one to the next."""
         key = tuple(templates)
         if key not in self._columns:
             self._columns[key] = _Columns.of(templates)

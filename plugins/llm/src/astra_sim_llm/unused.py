@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import attrs
 from astra_sim import InputError
@@ -11,8 +11,10 @@ from astra_sim_llm.models import Model
 from astra_sim_llm.options import LlmOptions, Overlap
 from astra_sim_llm.parallelism import Parallelism
 
-_OF_TRAINING = ("schedule", "zero", "accumulation", "reduction", "recompute", "gradients", "fused_gradients", "optimizer_bytes")
-_OF_TRAINING_OVERLAP = ("dp", "gathers", "p2p", "ep", "contention")
+_OF_TRAINING = (
+    *("schedule", "zero", "accumulation", "reduction", "recompute", "gradients", "fused_gradients", "optimizer_bytes"),
+    *("overlap.dp", "overlap.gathers", "overlap.p2p", "overlap.ep", "overlap.contention"),
+)
 _OF_DECODING = ("decode_tokens", "kv_length")
 _OF_EXPERTS = ("expert_tensor_parallel", "expert_skew", "capacity_factor", "node_limit", "dispatch", "fused_experts")
 
@@ -26,39 +28,69 @@ def check_all_used(options: LlmOptions, model: Model, parallel: Parallelism) -> 
         raise InputError(f"{name} is {str(value).lower() if isinstance(value, bool) else value}, which has no effect {needs}")
 
 
-def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Iterator[tuple[str, str]]:
-    """Options without effect, with the reason."""
-    given = set(_set(LlmOptions, options))
-    overlap = set(_set(Overlap, options.overlap))
+Unused = Iterator[tuple[str, str]]
+"""Options without effect, each with what it would need."""
+
+
+def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Unused:
+    """Options without effect, those that a mode or a model rules out first: what else they lack does not matter then."""
+    given = {*_set(LlmOptions, options), *(f"overlap.{name}" for name in _set(Overlap, options.overlap))}
+    yield from _beside_the_mode(options, given)
+    if not model.experts:
+        yield from _without_experts(options, given)
+    yield from _of_fp8_attention(options)
+    yield from _of_one_rank(options, parallel)
+    yield from _beside_others(options, given)
+
+
+def _beside_the_mode(options: LlmOptions, given: Container[str]) -> Unused:
+    """Options of training in inference, and those of decoding elsewhere."""
+    why = f"where mode is {options.mode}; expected mode = "
     if options.mode != "train":
-        why = f"where mode is {options.mode}; expected mode = train"
-        yield from ((name, why) for name in _OF_TRAINING if name in given)
-        yield from ((f"overlap.{name}", why) for name in _OF_TRAINING_OVERLAP if name in overlap)
+        yield from ((name, f"{why}train") for name in _OF_TRAINING if name in given)
         if options.overlap.tp == "backward":
-            yield "overlap.tp", why
+            yield "overlap.tp", f"{why}train"
         if options.fused_loss:
-            yield "fused_loss", why
+            yield "fused_loss", f"{why}train"
     if options.mode != "decode":
-        yield from ((name, f"where mode is {options.mode}; expected mode = decode") for name in _OF_DECODING if name in given)
+        yield from ((name, f"{why}decode") for name in _OF_DECODING if name in given)
     elif options.sequence_parallel:
         yield "sequence_parallel", "where mode is decode: a token cannot be shared; expected false"
-    if not model.experts:
-        why = "on a model without experts"
-        yield from ((name, why) for name in _OF_EXPERTS if name in given)
-        if options.overlap.ep:
-            yield "overlap.ep", why
-        if options.cuda_graphs == "router":
-            yield "cuda_graphs", why
+
+
+def _without_experts(options: LlmOptions, given: Container[str]) -> Unused:
+    """Options of experts on a model that has none."""
+    why = "on a model without experts"
+    yield from ((name, why) for name in _OF_EXPERTS if name in given)
+    if options.overlap.ep:
+        yield "overlap.ep", why
+    if options.cuda_graphs == "router":
+        yield "cuda_graphs", why
+
+
+def _of_fp8_attention(options: LlmOptions) -> Unused:
+    """Attention in fp8 beside products or kernels that cannot have it."""
     if options.fp8_attention and options.precision not in ("fp8", "mxfp8"):
         yield "fp8_attention", f"with precision {options.precision}; expected fp8 or mxfp8"
     if options.fp8_attention and options.attention == "unfused":
         yield "fp8_attention", "with attention unfused; expected flash"
-    if options.node_limit is not None and parallel.expert == 1:
-        yield "node_limit", "where expert_parallel is 1; expected several ranks"
-    if options.dispatch == "ranks" and parallel.expert == 1:
-        yield "dispatch", "where expert_parallel is 1; expected several ranks"
-    if options.overlap.ep and parallel.expert == 1:
-        yield "overlap.ep", "where expert_parallel is 1; expected several ranks"
+
+
+def _of_one_rank(options: LlmOptions, parallel: Parallelism) -> Unused:
+    """Options of exchanges over an axis that has one rank."""
+    used = {
+        "node_limit": options.node_limit is not None,
+        "dispatch": options.dispatch == "ranks",
+        "overlap.ep": options.overlap.ep,
+    }
+    if parallel.expert == 1:
+        yield from ((name, "where expert_parallel is 1; expected several ranks") for name, is_chosen in used.items() if is_chosen)
+    if options.context == "ulysses" and parallel.context == 1:
+        yield "context", "where context_parallel is 1; expected several ranks"
+
+
+def _beside_others(options: LlmOptions, given: Container[str]) -> Unused:
+    """Options that others leave without effect."""
     if options.capacity_factor is not None and "expert_skew" in given:
         yield "expert_skew", "beside capacity_factor, which drops what is over it; expected one of them"
     if options.reduction == "all" and options.zero not in (1, 2):
@@ -67,8 +99,6 @@ def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Iterato
         yield "accumulation", f"where zero is {options.zero}; expected 2 or 3"
     if options.overlap.gathers is not None and options.zero not in (1, 2):
         yield "overlap.gathers", f"where zero is {options.zero}; expected 1 or 2"
-    if options.context == "ulysses" and parallel.context == 1:
-        yield "context", "where context_parallel is 1; expected several ranks"
     if options.overlap.contention and not (options.overlap.dp or options.overlap.ep):
         yield "overlap.contention", "where neither overlap.dp nor overlap.ep is true"
 

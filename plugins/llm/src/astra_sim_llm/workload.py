@@ -16,9 +16,8 @@ from astra_sim.shapes import Kernel
 from astra_sim.units import GIB, PS_PER_NS, picoseconds
 
 from astra_sim_llm import counts, memory
-from astra_sim_llm.figures import PARALLELISMS, Facts, Figures
+from astra_sim_llm.figures import PARALLELISMS, Figures, RunFacts
 from astra_sim_llm.inference import TokenWriter
-from astra_sim_llm.iteration import Iteration
 from astra_sim_llm.layout import Axes
 from astra_sim_llm.options import LlmOptions
 from astra_sim_llm.plan import Plan, make_plan, order_of
@@ -47,40 +46,45 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
         axes.dimensions.extend(context.platform.logical_dimensions())
     exchanges = ExchangeTimes(context, axes)
     kinds = [Kinds() for _ in range(parallel.pipeline)]
-    iteration = iteration_of(plan, context.run.passes)
     launch_ps = _launch_ps(options, context)
     order, block = order_of(plan, lambda plan: pass_times(plan, durations, exchanges)), plan.block()
     programs, layouts = [], Layouts()
     for stage in range(parallel.pipeline):
         npus = range(stage * parallel.stage_ranks, (stage + 1) * parallel.stage_ranks)
         compiler = Compiler(
-            kinds[stage], durations.of_run, exchanges.of, axes.__getitem__, options.detail, options.overlap.contention, launch_ps, layouts
+            kinds=kinds[stage],
+            duration_ps=durations.of_run,
+            exchange_ps=exchanges.of,
+            dimensions_of=axes.__getitem__,
+            detail=options.detail,
+            contention=options.overlap.contention,
+            launch_ps=launch_ps,
+            layouts=layouts,
         )
         if options.mode == "train":
-            writer = StageWriter(iteration, stage, plan.chunks, block, compiler, kinds[stage])
-            programs.append(NpuProgram(writer.write(order[stage]), npus))
+            writer = StageWriter(plan, stage, block, compiler, kinds[stage])
+            programs.append(NpuProgram(writer.write(order[stage], context.run.passes), npus))
         else:
-            programs.append(NpuProgram(TokenWriter(plan, stage, compiler, kinds[stage]).write(iteration.passes), npus))
-    facts = Facts(
-        parallel.ranks,
-        parallel.stage_ranks,
-        iteration.passes,
-        _tokens(plan),
-        _model_flops(plan),
-        _counted(plan),
-        context.compute.peak_ops_per_s("fp8" if options.precision in ("fp8", "mxfp8") else options.precision),
-        use[1].total,
-        _memory_words(use[0], capacity),
-        kinds,
+            programs.append(NpuProgram(TokenWriter(plan, stage, compiler, kinds[stage]).write(context.run.passes), npus))
+    facts = RunFacts(
+        parallel=parallel,
+        iterations=context.run.passes,
+        tokens=_tokens(plan),
+        model_flops=_model_flops(plan),
+        counted=_counted(plan),
+        peak_flops_per_s=context.compute.peak_ops_per_s("fp8" if plan.setup.fp8 else options.precision),
+        memory_bytes=use[1].total,
+        memory_words=_memory_words(use[0], capacity),
+        kinds=kinds,
     )
     first, *others = programs
     return ExecutionGraph(
         first.operations,
-        tuple(axes.dimensions),
-        (),
-        use[1].total,
-        tuple(others),
-        Figures(facts),
+        dimensions=tuple(axes.dimensions),
+        layers=(),
+        footprint_bytes=use[1].total,
+        others=tuple(others),
+        figures=Figures(facts),
         exposed_first=PARALLELISMS,
         precision=options.precision,
     )
@@ -110,8 +114,8 @@ class Durations:
         """The kernels of a dense or moe layer, of the embedding, or of the head, forward and backward (picoseconds)."""
         block = plan.block()
         passes: dict[str, Callable[[], list[Step]]] = {
-            "dense": lambda: [*block.forward("dense"), *block.recompute("dense", plan.recompute), *block.backward("dense")],
-            "moe": lambda: [*block.forward("moe"), *block.recompute("moe", plan.recompute), *block.backward("moe")],
+            "dense": lambda: [*block.forward("dense"), *block.recompute("dense", plan.setup.recompute), *block.backward("dense")],
+            "moe": lambda: [*block.forward("moe"), *block.recompute("moe", plan.setup.recompute), *block.backward("moe")],
             "embedding": lambda: [*block.ends.embedding(), *block.ends.embedding_back()],
             "head": lambda: [*block.ends.head(), *block.ends.head_back()],
         }
@@ -141,40 +145,11 @@ def pass_times(plan: Plan, durations: Durations, exchanges: ExchangeTimes) -> Pa
     """How long passes of a chunk take, by its mean layers (picoseconds)."""
     block, model, times = plan.block(), plan.model, [0, 0, 0]
     for kind, layers in Counter(map(model.kind, range(model.layers))).items():
-        inputs, weights = weight_steps([*block.recompute(kind, plan.recompute), *block.backward(kind)])
+        inputs, weights = weight_steps([*block.recompute(kind, plan.setup.recompute), *block.backward(kind)])
         for number, steps in enumerate((block.forward(kind), inputs, weights)):
             waits = (exchanges.of(step) for step in steps if isinstance(step, Exchange) and not step.beside)
             times[number] += layers * (sum(map(durations.of_run, _runs(steps))) + sum(waits))
     return PassTimes(*(time // len(plan.chunks) for time in times))
-
-
-def iteration_of(plan: Plan, passes: int) -> Iteration:
-    """What the programs of stages are written from."""
-    options, model, parallel = plan.options, plan.model, plan.parallel
-    stages = [memory.stage_parameters_of(plan.setup, stage) for stage in range(parallel.pipeline)]
-    return Iteration(
-        model,
-        parallel,
-        plan.schedule,
-        plan.micro_batches,
-        plan.recompute,
-        plan.recompute_layers,
-        4 if options.gradients == "fp32" else 2,
-        options.optimizer_bytes or (58.0 if options.precision == "fp16" else 46.0),
-        options.reduction == "all",
-        plan.setup.shards_gradients,
-        options.overlap.dp,
-        options.overlap.dp if options.overlap.gathers is None else options.overlap.gathers,
-        options.overlap.p2p,
-        options.overlap.ep,
-        options.mode == "train",
-        [(own.experts, own.shared) for own in stages],
-        [
-            {kind: (own.experts, own.shared) for kind, own in memory.units_on(plan.setup, stage).items()}
-            for stage in range(parallel.pipeline)
-        ],
-        passes,
-    )
 
 
 def _launch_ps(options: LlmOptions, context: Context) -> int:
@@ -210,19 +185,19 @@ def _memory_words(stage: int, capacity: memory.Capacity | None) -> str:
 def _tokens(plan: Plan) -> int:
     """Tokens of an iteration: those that are trained on, read, or made."""
     options = plan.options
-    return options.global_batch * (options.decode_tokens if options.mode == "decode" else plan.sequence)
+    return options.global_batch * (options.decode_tokens if options.mode == "decode" else plan.setup.sequence)
 
 
 def _model_flops(plan: Plan) -> float:
     """Model FLOPs of an iteration."""
     options, model = plan.options, plan.model
     if options.mode == "train":
-        return counts.iteration_flops(model, plan.sequence, options.global_batch, options.causal_flops)
+        return counts.iteration_flops(model, plan.setup.sequence, options.global_batch, options.causal_flops)
     trained = attrs.evolve(model, mtp_layers=0)
     if options.mode == "prefill":
         heads = counts.head_flops(model) * options.global_batch
-        return plan.sequence * options.global_batch * counts.blocks_flops(trained, plan.sequence, options.causal_flops) + heads
-    keys = (options.kv_length or plan.sequence) + options.decode_tokens / 2
+        return plan.setup.sequence * options.global_batch * counts.blocks_flops(trained, plan.setup.sequence, options.causal_flops) + heads
+    keys = (options.kv_length or plan.setup.sequence) + options.decode_tokens / 2
     return _tokens(plan) * counts.forward_flops(trained, round(keys), causal=False)
 
 

@@ -163,13 +163,13 @@ def _table(dimension: Dimension, where: str) -> DimensionLinks:
     check_connected(graph, f"{where}: topology {dimension.topology.name!r}")
     links = graph.links
     return DimensionLinks(
-        TABLE,
-        dimension.size,
-        len(links),
-        tuple(link.bandwidth for link in links) or (dimension.link_bandwidth,),
-        tuple(link.latency_ns for link in links) or (float(dimension.link_latency_ns),),
-        dimension.nic_latency_ns,
-        dimension.router_latency_ns,
-        graph,
-        DestinationRoutes(graph),
+        shape=TABLE,
+        size=dimension.size,
+        links=len(links),
+        bandwidth=tuple(link.bandwidth for link in links) or (dimension.link_bandwidth,),
+        latency_ns=tuple(link.latency_ns for link in links) or (float(dimension.link_latency_ns),),
+        nic_latency_ns=dimension.nic_latency_ns,
+        router_latency_ns=dimension.router_latency_ns,
+        graph=graph,
+        routes=DestinationRoutes(graph),
     )

@@ -172,15 +172,15 @@ def _dimension(topology: Ring | FullyConnected | Switch, options: DimensionOptio
         raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")
     bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
     return Dimension(
-        topology,
-        options.size,
-        options.links,
-        bandwidth,
-        options.link_latency_ns,
-        options.nic_latency_ns,
-        options.router_latency_ns,
-        options.hbm_latency_ns,
-        options.hbm_bandwidth_bytes_per_ns,
-        options.hbm_scale,
-        options.packaging,
+        topology=topology,
+        size=options.size,
+        links=options.links,
+        link_bandwidth=bandwidth,
+        link_latency_ns=options.link_latency_ns,
+        nic_latency_ns=options.nic_latency_ns,
+        router_latency_ns=options.router_latency_ns,
+        hbm_latency_ns=options.hbm_latency_ns,
+        hbm_bandwidth=options.hbm_bandwidth_bytes_per_ns,
+        hbm_scale=options.hbm_scale,
+        packaging=options.packaging,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, cast
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError
-from astra_sim.fabric import dimension_graph
+from astra_sim.fabric import HostForwarding, RouteChoice, RouteRules, dimension_graph
 from astra_sim.function_table import CompiledNetwork
 from astra_sim.network import LinkLoad
 from astra_sim.platform import Platform
@@ -22,6 +22,8 @@ turns of positions (none where they take none), and the links on which messages 
 them.
 """
 
+_CHOICES: Mapping[str, RouteChoice] = {"destination": "destination", "first": "first"}
+
 
 class FlowNetwork(CompiledNetwork[_core.Network]):
     """Messages as flows: each waits for the latency of its route, and then takes its max-min fair share of every link on it.
@@ -34,6 +36,7 @@ class FlowNetwork(CompiledNetwork[_core.Network]):
     def __init__(self, options: FlowOptions, platform: Platform) -> None:
         super().__init__(platform)
         self._options = options.resolved()
+        self.route_rules = RouteRules(cast(HostForwarding, options.npus_forward), _CHOICES.get(options.routing, "all"))
         self._wired = platform.wired()
         self._fabric = platform.fabric()
         self._groups = [self._group(number) for number in range(len(self._wired.dimensions))]

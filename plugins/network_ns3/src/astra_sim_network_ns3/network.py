@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, PluginError, warn
-from astra_sim.fabric import NO_WAY, Fabric, FabricLink
+from astra_sim.fabric import UNREACHABLE, Fabric, FabricLink, RouteRules
 from astra_sim.function_table import CompiledNetwork
 from astra_sim.network import LinkLoad, MessageFigures
 from astra_sim.platform import Platform
@@ -40,7 +40,8 @@ class Ns3Network(CompiledNetwork["_core.Network"]):
         super().__init__(platform)
         self.options = options
         self.fabric = platform.fabric()
-        self._plan = _plan(options, self.fabric)
+        self._plan, through_npus = _plan(options, self.fabric)
+        self.route_rules = RouteRules("always" if through_npus else "never", "all")
         self._counts = False
 
     def make_core(self) -> _core.Network:
@@ -105,11 +106,13 @@ class _Load(NamedTuple):
     sum_of_queues: int
 
 
-def _plan(options: Ns3Options, fabric: Fabric) -> _core.Plan:
-    """The graph as the core takes it, on which all NPUs reach each other. Raises InputError where they cannot."""
+def _plan(options: Ns3Options, fabric: Fabric) -> tuple[_core.Plan, bool]:
+    """The graph as the core takes it, on which all NPUs reach each other, and whether they forward. Raises InputError where they cannot."""
     reverse = fabric.reverses()
-    if NO_WAY in reverse:
-        raise InputError(f"the link {fabric.link_name(reverse.index(NO_WAY))} has no link back; expected links both ways, as TCP answers")
+    if UNREACHABLE in reverse:
+        raise InputError(
+            f"the link {fabric.link_name(reverse.index(UNREACHABLE))} has no link back; expected links both ways, as TCP answers"
+        )
     rows = [_row(options, fabric, link, back) for link, back in zip(fabric.links, reverse, strict=True)]
     for through_npus in (False, True):
         plan = _core.Plan(fabric.npus, fabric.nodes, through_npus, rows)
@@ -125,7 +128,7 @@ def _plan(options: Ns3Options, fabric: Fabric) -> _core.Plan:
             )
         if unreachable is None:
             break
-    return plan
+    return plan, through_npus
 
 
 def _row(options: Ns3Options, fabric: Fabric, link: FabricLink, back: int) -> tuple[int, int, int, int, float, int, int]:

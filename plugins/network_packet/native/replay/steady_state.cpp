@@ -33,18 +33,28 @@ bool SteadyState::snapshot(Parts& parts, bool compares, Cycle now) {
   return snapshot.complete();
 }
 
+namespace {
+
+std::vector<int> lane_pointers(const Parts& parts) {
+  std::vector<int> found(parts.shape->lane.size());
+  for (std::size_t l = 0; l < found.size(); ++l) found[l] = parts.interfaces.pointer(static_cast<int>(l));
+  return found;
+}
+
+}  // namespace
+
 std::vector<std::int64_t> SteadyState::signature(Parts& parts, Cycle now) {
   SteadyState state;
   state.snapshot(parts, false, now);
   std::vector<std::int64_t> found = std::move(state.snapshot_);
-  for (int pointer : parts.interfaces.pointers()) found.push_back(pointer);
+  for (int pointer : lane_pointers(parts)) found.push_back(pointer);
   for (int pointer : parts.combined.pointers()) found.push_back(pointer);
   return found;
 }
 
 bool SteadyState::same_pointers(const Parts& parts) const {
   if (!parts.combined.same_choices(pointers_, taken_at_)) return false;
-  const std::vector<int> pointers = parts.interfaces.pointers();
+  const std::vector<int> pointers = lane_pointers(parts);
   for (std::size_t l = 0; l < pointers.size(); ++l) {
     if (pointers[l] != lane_pointers_[l] && parts.combined.chose(parts.shape->lane[l].out, taken_at_)) return false;
   }
@@ -61,7 +71,7 @@ void SteadyState::start(Parts& parts, Cycle now) {
   snapshot(parts, false, now);
   counters_ = parts.statistics.counters;
   unmade_ = parts.messages.unmade();
-  lane_pointers_ = parts.interfaces.pointers();
+  lane_pointers_ = lane_pointers(parts);
   pointers_ = parts.combined.pointers();
   sprayed_ = parts.routes.sprayed();
   packets_ = parts.messages.packets_under_way();

@@ -6,7 +6,8 @@ import collections
 from collections.abc import Iterator, Sequence
 
 from astra_sim import InputError
-from astra_sim.fabric import Wire, next_links_of, turns_of
+from astra_sim.fabric import Wire, destination_order_of, next_links_of
+from astra_sim.limits import MAX_EVENT_NPUS
 from astra_sim.platform import Dimension, Platform
 
 from astra_sim_network_packet import folding
@@ -16,13 +17,12 @@ from astra_sim_network_packet.options import Settings
 
 MAX_CLOCK_RATIO = 1_000_000
 MAX_CHANNELS = 2_000_000
-MAX_NPUS = 1 << 20
 
 
 def check_size(platform: Platform) -> None:
     """Raise InputError if a platform has too many NPUs or links for flits. Only the sizes of its dimensions are used."""
-    if platform.npus > MAX_NPUS:
-        raise InputError(f"the platform has {platform.npus} NPUs, too many for flits; expected at most {MAX_NPUS}")
+    if platform.npus > MAX_EVENT_NPUS:
+        raise InputError(f"the platform has {platform.npus} NPUs, too many for flits; expected at most {MAX_EVENT_NPUS}")
     links = sum(link_count(dimension) * (platform.npus // dimension.size) for dimension in platform.dimensions)
     if links > MAX_CHANNELS:
         raise InputError(f"the platform has {links} links, too many for flits; expected at most {MAX_CHANNELS}")
@@ -159,7 +159,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
         named = next_links_of(dimension, f"dimension {d}")
         if named is not None:
             shape.name_ways(d, layout.named(d, named, channels[d]))
-        turns = turns_of(dimension.topology)
+        turns = destination_order_of(dimension.topology)
         # On irregular graphs destinations are spread so that links carry as much as each other.
         if turns is not None and not dimension.topology.irregular:
             shape.take_turns(d, turns)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError
+from astra_sim.fabric import RouteRules
 from astra_sim.function_table import CompiledNetwork
 from astra_sim.network import LinkLoad
 from astra_sim.platform import Platform
@@ -36,6 +37,8 @@ class PacketNetwork(CompiledNetwork[Core]):
         super().__init__(platform)
         self.settings = options.settings()
         self.held_bytes = self.settings.packet_bytes if options.flow_control == "cut_through" else self.settings.flit_bytes
+        is_fixed = options.routing == "dimension_order" and self.settings.allocation == "combined"
+        self.route_rules = RouteRules("always", "destination" if is_fixed else "all")
         self._start_ps = GARNET_START_PS if options.preset == "garnet" else 0
         self._builder = _builder(self.settings, platform.wired())
         self.core  # noqa: B018 - a platform that cannot be is an error now

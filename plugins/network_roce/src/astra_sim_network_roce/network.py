@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, warn
-from astra_sim.fabric import NO_WAY, Fabric, FabricLink, dimension_graph, first_links, names_routes
+from astra_sim.fabric import UNREACHABLE, Fabric, FabricLink, RouteRules, dimension_graph, first_links, names_routes
 from astra_sim.network import EventNetwork, LinkLoad, Message, MessageFigures
 from astra_sim.platform import Platform
 
 from astra_sim_network_roce import _core, reports
 from astra_sim_network_roce.options import RoceOptions
 from astra_sim_network_roce.settings import LinkRows, addresses, clock_of, failures_of, settings_of
+
+MAX_FORWARDING_ENTRIES = 1 << 29
+"""Of all nodes: each has one for each NPU."""
 
 
 class RoceNetwork(EventNetwork):
@@ -27,8 +30,13 @@ class RoceNetwork(EventNetwork):
         super().__init__(platform)
         self.options = options
         self.held_bytes = options.chosen("payload_bytes")
+        self.route_rules = RouteRules(
+            "if_needed" if options.chosen("npu_forwarding") else "never",
+            "destination" if options.chosen("load_balancing") == "destination" else "all",
+        )
         self.fabric = fabric_for(options, platform)
         self._nodes = platform.fabric().nodes
+        _check_size(self.fabric)
         self._named = named_routes(options, platform, self.fabric)
         self._tell: Callable[[int], None] | None = None
         self._keeps_flows = options.fct
@@ -236,7 +244,7 @@ def named_routes(options: RoceOptions, platform: Platform, fabric: Fabric) -> li
     for number, (graph, stride) in enumerate(zip(graphs, wired.strides, strict=True)):
         size, nodes, table = graph.size, graph.nodes, graph.named
         if table is None:
-            table = [() if link == NO_WAY else (link,) for link in first_links(graph, wheres[number])]
+            table = [() if link == UNREACHABLE else (link,) for link in first_links(graph, wheres[number])]
         for first in (npu for npu in range(npus) if npu // stride % size == 0):
             place = [first + at * stride for at in range(size)] + [first_switch + at for at in range(nodes - size)]
             for at, node in enumerate(place):
@@ -293,7 +301,7 @@ def _unreachable(fabric: Fabric) -> tuple[int, int] | None:
     for target in range(fabric.npus):
         distances = fabric.distances(target, through_npus=False)
         for source in range(fabric.npus):
-            if distances[source] == NO_WAY:
+            if distances[source] == UNREACHABLE:
                 return source, target
     return None
 
@@ -303,8 +311,17 @@ def _one_side(fabric: Fabric) -> bool:
     if not fabric.switches or not fabric.npus:
         return False
     distances = fabric.distances(0, through_npus=False)
-    joined = {link.source for link in fabric.links if fabric.is_switch(link.target) and distances[link.target] != NO_WAY}
+    joined = {link.source for link in fabric.links if fabric.is_switch(link.target) and distances[link.target] != UNREACHABLE}
     return all(npu in joined for npu in range(fabric.npus))
+
+
+def _check_size(fabric: Fabric) -> None:
+    """Raise InputError where the forwarding tables of all nodes are too large."""
+    if fabric.nodes * fabric.npus > MAX_FORWARDING_ENTRIES:
+        raise InputError(
+            f"the platform has {fabric.npus} NPUs and {fabric.nodes} nodes, each with a forwarding entry for each NPU;"
+            f" expected at most {MAX_FORWARDING_ENTRIES} entries in all"
+        )
 
 
 def _within_servers(platform: Platform, fabric: Fabric) -> list[int]:
@@ -316,7 +333,7 @@ def _within_servers(platform: Platform, fabric: Fabric) -> list[int]:
 def _reverses(fabric: Fabric) -> list[int]:
     reverse = fabric.reverses()
     for number, back in enumerate(reverse):
-        if back == NO_WAY:
+        if back == UNREACHABLE:
             raise InputError(
                 f"the link {fabric.link_name(number)} has no link back; expected links both ways, for acknowledgements and pauses"
             )

@@ -180,5 +180,14 @@ def _dimensions(topology: str, o: Torus3dOptions | NvSwitchOptions, vertical_rin
         width = o.tile_link_width_bits if index == 0 else o.package_link_width_bits
         latency = o.local_link_latency_ns if index == 0 else o.package_link_latency_ns
         shape = GarnetDimension(network, index)
-        made.append(Dimension(shape, size, shape.links_per_npu(), width / 8, latency, o.local_link_latency_ns))
+        made.append(
+            Dimension(
+                topology=shape,
+                size=size,
+                links=shape.links_per_npu(),
+                link_bandwidth=width / 8,
+                link_latency_ns=latency,
+                nic_latency_ns=o.local_link_latency_ns,
+            )
+        )
     return made

@@ -118,7 +118,14 @@ class LinkOptions:
 
     def dimension(self, graph: Any, size: int) -> Dimension:
         """A dimension with these links. Raises InputError."""
-        return Dimension(graph, size, graph.links_per_npu(), self.bandwidth(), self.link_latency_ns, self.nic_latency_ns)
+        return Dimension(
+            topology=graph,
+            size=size,
+            links=graph.links_per_npu(),
+            link_bandwidth=self.bandwidth(),
+            link_latency_ns=self.link_latency_ns,
+            nic_latency_ns=self.nic_latency_ns,
+        )
 
 
 def check_size(name: str, size: int) -> None:
@@ -129,7 +136,7 @@ def check_size(name: str, size: int) -> None:
 
 def pair(a: int, b: int, length: float = 1.0, cost: int = 1, order: int = -1) -> list[Wire]:
     """Two links, one in each direction."""
-    return both_ways([Wire(a, b, 1.0, length, cost, order)])
+    return both_ways([Wire(source=a, target=b, width=1.0, length=length, cost=cost, order=order)])
 
 
 # -- Torus ---------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def plot(
             raise InputError(f"{tables[0]} is a table of results, which has no figure {kind!r}; expected {', '.join(TABLE_KINDS)}")
         if labels:
             raise InputError(f"--label is for runs; expected none with the table {tables[0]}")
-        drawn = _of_table(tables[0], kind or "line", form, title, where, quiet, **of_table)
+        drawn = _of_table(path=tables[0], kind=kind or "line", form=form, title=title, where=where, quiet=quiet, **of_table)
     else:
         given = [f"--{name}" for name, value in {**of_table, "where": where}.items() if value]
         if given:

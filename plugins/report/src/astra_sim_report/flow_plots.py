@@ -53,6 +53,7 @@ def draw_flows(kind: str, runs: Sequence[FlowRun], form: str, title: str | None 
 
 
 def _load(path: str) -> FlowRun:
+    """The flows of a folder, with the depth of queues where it was written. Raises InputError."""
     folder = Path(path)
     file = folder / "flows.csv"
     if not file.is_file():
@@ -68,7 +69,14 @@ def _load(path: str) -> FlowRun:
             raise InputError(f"{where}: {row!r:.100}; expected a flow, as astra flows --output writes it") from None
     if not taken:
         raise InputError(f"{file}: there is no flow")
-    return FlowRun(folder.name or str(folder.resolve().name), path, taken, slowdown, finish, _queues(folder / "qlen.csv"))
+    return FlowRun(
+        name=folder.name or str(folder.resolve().name),
+        folder=path,
+        taken_ns=taken,
+        slowdown=slowdown,
+        finish_ns=finish,
+        queues=_queues(folder / "qlen.csv"),
+    )
 
 
 def _time(text: str) -> float:
@@ -79,6 +87,7 @@ def _time(text: str) -> float:
 
 
 def _queues(file: Path) -> dict[str, tuple[list[float], list[float]]]:
+    """The depth of each queue in time, from its file."""
     if not file.is_file():
         return {}
     queues: dict[str, tuple[list[float], list[float]]] = {}
@@ -130,6 +139,7 @@ def _slowdown(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
 
 
 def _queue_lines(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
+    """Draw the depth of queues in time, a panel for each run."""
     if len(runs) > MOST_PANELS:
         raise InputError(f"{len(runs)} folders would be as many panels; expected at most {MOST_PANELS}")
     for run in runs:

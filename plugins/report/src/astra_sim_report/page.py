@@ -137,6 +137,7 @@ def _in_script(value: Any) -> str:
 
 
 def _section(run: Run, number: int, colours: Colours) -> _Section:
+    """The section of a run: its figures, tables, charts and files."""
     timeline = charts.timeline(run, f"timeline-{number}", colours)
     drawn = {
         f"path-{number}": charts.path(run, "kind", f"path-{number}", colours),
@@ -149,7 +150,14 @@ def _section(run: Run, number: int, colours: Colours) -> _Section:
     }
     figures_of = {name: figure for name, figure in drawn.items() if figure is not None}
     known = {key: run.result[key] for key in ("experiment", "versions") if run.result.get(key)}
-    return _Section(run.name, figures_of, _notes(run), _tables(run), _as_text(known) if known else "", _as_text(run.result))
+    return _Section(
+        name=run.name,
+        charts=figures_of,
+        notes=_notes(run),
+        tables=_tables(run),
+        configuration=_as_text(known) if known else "",
+        json=_as_text(run.result),
+    )
 
 
 def _differences(runs: Sequence[Run], colours: Colours) -> list[_Section]:
@@ -219,6 +227,7 @@ def _notes_of_timeline(timeline: TimelineFile) -> list[str]:
 
 
 def _tables(run: Run) -> list[_Table]:
+    """The tables of a run: the layers that expose most, the dimensions, and what it knows besides."""
     tables = []
     worst = sorted(layer_rows(run), key=lambda row: -sum(row[key] for key in EXPOSED))[:_WORST_LAYERS]
     exposing = [(row["layer"], sum(row[key] for key in EXPOSED)) for row in worst]

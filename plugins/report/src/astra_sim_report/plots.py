@@ -88,9 +88,12 @@ def _head_room(axes: Any, tops: Sequence[float]) -> None:
 
 
 def _layers(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    """Draw what each layer computes and exposes, a panel for each run."""
     has = "has no layers, as runs of traces and of collectives; expected a run of a layered workload"
     widest = max(len(run.result["layers"]) for run in runs)
-    figure, panels = _panels(runs, names, min(14, max(6, 3 + 0.28 * widest)), 3.2, lambda run: bool(run.result["layers"]), has)
+    figure, panels = _panels(
+        runs=runs, names=names, width=min(14, max(6, 3 + 0.28 * widest)), height=3.2, has=lambda run: bool(run.result["layers"]), what=has
+    )
     colours = Colours()
     for run, axes in zip(runs, panels, strict=True):
         rows = layer_rows(run)
@@ -113,6 +116,7 @@ def _layers(runs: Sequence[Run], names: Sequence[str]) -> Any:
 
 
 def _bars(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    """Draw where the time of each run goes, a bar for each."""
     figure = Figure(figsize=(max(4.6, 2.8 + 0.75 * len(runs)), 3.2), layout="constrained")
     axes = figure.subplots()
     each = [breakdown(run) for run in runs]
@@ -158,11 +162,12 @@ def _by_compute_power(runs: Sequence[Run], names: Sequence[str]) -> Any:
 
 
 def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    """Draw the utilisation of each dimension in time, a panel for each run."""
     has = (
         "has no utilisation in time beside its result.json; expected a folder with the report timeline, or with astra1, which has it for "
         "runs of 10 us or longer"
     )
-    figure, panels = _panels(runs, names, 6.5, 2.4, lambda run: bool(run.utilisation), has)
+    figure, panels = _panels(runs=runs, names=names, width=6.5, height=2.4, has=lambda run: bool(run.utilisation), what=has)
     colours = Colours()
     for run, axes in zip(runs, panels, strict=True):
         unit = unit_of(run.result["finish_ns"])
@@ -178,8 +183,9 @@ def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
 
 
 def _links(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    """Draw how busy links are, from router to router; a cell shows the busiest of several where there are many."""
     has = "has no loads of links beside its result.json; expected a folder of a run on a network that knows its links"
-    figure, panels = _panels(runs, names, 5.0, 4.2, lambda run: bool(run.links), has)
+    figure, panels = _panels(runs=runs, names=names, width=5.0, height=4.2, has=lambda run: bool(run.links), what=has)
     for run, axes in zip(runs, panels, strict=True):
         routers = 1 + max(max(link.source, link.target) for link in run.links)
         width = -(-routers // _MOST_CELLS)  # routers of a cell, which shows the busiest of their links
@@ -195,6 +201,7 @@ def _links(runs: Sequence[Run], names: Sequence[str]) -> Any:
 
 
 def _scaling(runs: Sequence[Run], names: Sequence[str]) -> Any:
+    """Draw how runs scale with NPUs, beside the proportion. Raises InputError where all have as many."""
     if len({run.result["npus"] for run in runs}) < 2:
         raise InputError(f"all runs have {runs[0].result['npus']} NPUs; expected runs on different numbers of them")
     chosen = sorted(runs, key=lambda run: run.result["npus"])

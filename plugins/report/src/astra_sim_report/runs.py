@@ -196,6 +196,7 @@ class _TimelineReader:
             series.percent.append(event.double_counter_value)  # type: ignore[attr-defined]
 
     def _slice(self, row: _Row, began: Any, end: int) -> None:
+        """Add a slice of a trace to its row."""
         event = began.track_event
         told = {self._arguments[each.name_iid]: each for each in event.debug_annotations}
         things = told[MEMBERS].int_value if MEMBERS in told else 1
@@ -232,7 +233,7 @@ class _TimelineReader:
             pixel = self._draw(number, self._rows[row], most, slices)
             coarsest = max(coarsest, pixel)
         groups = len({group for group, _ in self._rows if group != PATH})
-        return TimelineFile(rows, slices, self._of_first, coarsest, groups, len(self._rows))
+        return TimelineFile(rows=rows, slices=slices, utilisation=self._of_first, joined_ns=coarsest, groups=groups, lanes=len(self._rows))
 
     def _draw(self, number: int, row: _Row, most: int, slices: list[Slice]) -> float:
         """Add the slices of a row; returns the pixel that this takes (ns)."""

@@ -116,6 +116,7 @@ def _legend(panel: Any, figure: Figure, hue: str | None) -> None:
 
 
 def _lines(table: Table, axes: Axes) -> Figure:
+    """Draw a line for each value of a column. Raises InputError."""
     x, y = axes.needed("x", "line"), axes.needed("y", "line")
     if "hue" in axes.log:
         raise InputError("--log hue has no effect on line; expected it with heat alone")
@@ -134,6 +135,7 @@ def _lines(table: Table, axes: Axes) -> Figure:
 
 
 def _heat(table: Table, axes: Axes) -> Figure:
+    """Draw a cell for each pair of values. Raises InputError."""
     x, y, hue = axes.needed("x", "heat"), axes.needed("y", "heat"), axes.needed("hue", "heat")
     if {"x", "y"} & set(axes.log):
         raise InputError("--log x and --log y have no effect on heat, whose cells are side by side; expected --log hue")
@@ -170,6 +172,7 @@ def _name_at(cells: Sequence[Cell]) -> Callable[[float, Any], str]:
 
 
 def _pareto(table: Table, axes: Axes) -> Figure:
+    """Draw points and the front of those that no other beats in both. Raises InputError."""
     x, y = axes.needed("x", "pareto"), axes.needed("y", "pareto")
     if "hue" in axes.log:
         raise InputError("--log hue has no effect on pareto; expected it with heat alone")

@@ -130,6 +130,7 @@ def _cell(text: str) -> Cell:
 
 
 def _read_sqlite(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
+    """The columns and rows of a database, which may be hostile: its time and size are limited. Raises InputError."""
     try:
         database = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
         try:
@@ -159,6 +160,7 @@ def _no_table(path: str, error: Exception) -> InputError:
 
 
 def _read_parquet(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
+    """The columns and rows of a file in Parquet. Raises InputError."""
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")

@@ -170,6 +170,7 @@ class _Table:
                 lane.sort()
 
     def _add(self, lanes: dict[str, _Lane], each: Interval, message: int, begin: float, end: float) -> None:
+        """Add an interval to its lane, under a label that those like it share."""
         lane = lanes.get(each.lane)
         if lane is None:
             lane = lanes[each.lane] = _Lane(each.lane)
@@ -227,6 +228,7 @@ class _Marks:
 
 
 def _write_trace(result: Result, writer: TraceWriter, limit: int | None) -> None:
+    """Write all tracks; slices that are shorter than a pixel become one where there are more than `limit`."""
     table = _Table(result.timelines())
     path = list(result.critical_path()) if result.has_critical_path else []
     lanes = [(npu, lanes[name]) for npu, _, lanes in table.npus for name in sorted(lanes, key=lane_order)]
@@ -332,6 +334,7 @@ class _Flows:
 
 
 def _write_slices(drawn: _Drawn, labels: Sequence[Label], writer: TraceWriter, flows: _Flows, marks: _Marks) -> None:
+    """Write the slices of a track, with what they are and the arrows through them."""
     lane = drawn.lane
     for row, ((places, begin, end), track) in enumerate(zip(drawn.rows, drawn.tracks, strict=True)):
         more: Arguments = {}
@@ -386,6 +389,7 @@ def _write_path(path: Sequence[PathInterval], writer: TraceWriter, finish_ns: fl
 
 
 def _path_label(part: PathInterval) -> Label:
+    """What a part of the critical path is called."""
     passes = PASSES.get(part.training_pass, "") if part.layer else PASSES.get(part.training_pass, "").partition(" (")[0]
     what = part.collective or ("" if part.kind == "compute" and part.name else part.kind)
     spends = part.kind if part.collective else ""

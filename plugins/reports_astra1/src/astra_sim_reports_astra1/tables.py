@@ -8,13 +8,12 @@ Each result is looked at once, and nothing of it is kept: `runs` may be read fro
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
+from astra_sim.files import csv_lines
 from astra_sim.reports import LayerFigures, Result
 from astra_sim.units import MIB
 
@@ -35,9 +34,7 @@ _IN_MEMORY = 1 << 20
 
 def _quoted(text: str) -> str:
     """A cell of text in CSV. Numbers are written as they are."""
-    row = io.StringIO()
-    csv.writer(row, lineterminator="\n").writerow((text, ""))
-    return row.getvalue()[:-2]  # without the comma before the second cell, and the end of the line
+    return next(csv_lines([(text, "")]))[:-2]  # without the comma before the second cell, and the end of the line
 
 
 def _line(cells: Sequence[str], columns: int) -> str:

@@ -36,7 +36,9 @@ class Span:
         if self.whole and not self.logarithmic:
             return int(self.low) + int(share * (int(self.high) - int(self.low) + 1))
         value = _between(self.low, self.high, share) if self.logarithmic else self.low + (self.high - self.low) * share
-        return min(max(round(value), int(self.low)), int(self.high)) if self.whole else value
+        if self.whole:
+            return min(max(round(value), int(self.low)), int(self.high))
+        return min(max(value, self.low), self.high)  # a power is rounded, and may lie outside
 
     @property
     def steps(self) -> int:
@@ -174,6 +176,29 @@ def _is_axis(table: Mapping[str, Any]) -> bool:
 
 
 def _axis(key: str, value: Any, where: str) -> Axis:
+    """The axis of a key, from a list of values or a table that has them in one of the forms. Raises InputError."""
+    table, form, given = _described_form(value, where)
+    name, zipped, whole, labels = table.get("name", key), table.get("zip"), table.get("whole", False), table.get("labels", [])
+    if not isinstance(name, str) or not name:
+        raise InputError(f"{where}: name is {name!r}; expected text")
+    if zipped is not None and not isinstance(zipped, str):
+        raise InputError(f"{where}: zip is {zipped!r}; expected the name of another axis")
+    if not isinstance(whole, bool):
+        raise InputError(f"{where}: whole is {whole!r}; expected true or false")
+    if whole and form in ("values", "range"):
+        raise InputError(f"{where}: whole = true has no effect on {form}, whose values are as they are given")
+    if form in _DRAWN:
+        return Axis(key, name, span=_span(form, given, whole, table, where))
+    for each in given:
+        _check_value(each, where)
+    values = given if form == "values" else _range(given, where) if form == "range" else _logspace(given, whole, where)
+    if labels and (not isinstance(labels, list) or len(labels) != len(values) or not all(isinstance(label, str) for label in labels)):
+        raise InputError(f"{where}: labels is {labels!r}; expected a list of text, one for each of the {len(values)} values")
+    return Axis(key=key, name=name, values=values, span=None, labels=labels, zip=zipped)
+
+
+def _described_form(value: Any, where: str) -> tuple[Mapping[str, Any], str, list[Any]]:
+    """The table of an axis, the one of the forms that it has, and what it has there. Raises InputError."""
     if isinstance(value, list):
         value = {"values": value}
     if not isinstance(value, Mapping):
@@ -187,23 +212,7 @@ def _axis(key: str, value: Any, where: str) -> Axis:
     form, given = forms[0], value[forms[0]]
     if not isinstance(given, list) or not given:
         raise InputError(f"{where}: {form} is {given!r}; expected a list of at least one value")
-    name, zipped, whole, labels = value.get("name", key), value.get("zip"), value.get("whole", False), value.get("labels", [])
-    if not isinstance(name, str) or not name:
-        raise InputError(f"{where}: name is {name!r}; expected text")
-    if zipped is not None and not isinstance(zipped, str):
-        raise InputError(f"{where}: zip is {zipped!r}; expected the name of another axis")
-    if not isinstance(whole, bool):
-        raise InputError(f"{where}: whole is {whole!r}; expected true or false")
-    if whole and form in ("values", "range"):
-        raise InputError(f"{where}: whole = true has no effect on {form}, whose values are as they are given")
-    if form in _DRAWN:
-        return Axis(key, name, span=_span(form, given, whole, value, where))
-    for value in given:
-        _check_value(value, where)
-    values = given if form == "values" else _range(given, where) if form == "range" else _logspace(given, whole, where)
-    if labels and (not isinstance(labels, list) or len(labels) != len(values) or not all(isinstance(label, str) for label in labels)):
-        raise InputError(f"{where}: labels is {labels!r}; expected a list of text, one for each of the {len(values)} values")
-    return Axis(key, name, values, None, labels, zipped)
+    return value, form, given
 
 
 def _check_value(value: Any, where: str) -> None:
@@ -265,6 +274,7 @@ def _between(first: float, last: float, share: float) -> float:
 
 
 def _span(form: str, given: Sequence[Any], whole: bool, table: Mapping[str, Any], where: str) -> Span:
+    """The span of numbers that an axis is drawn from. Raises InputError."""
     for key in ("labels", "zip"):
         if key in table:
             raise InputError(f"{where}: {key} and {form} are given; {key} is for axes with a list of values")

@@ -80,6 +80,7 @@ def read_budgets(path: str | os.PathLike[str], plugins: Plugins | None = None) -
 
 
 def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugins) -> Expectation:
+    """What an entry expects of its experiment: a condition, or a figure with its value and tolerance. Raises InputError."""
     own = {key: value for key, value in entry.items() if key in _OWN}
     rest = {key: value for key, value in entry.items() if key not in _OWN}
     experiment = read_base(rest, where, os.path.dirname(file), plugins, _OWN)
@@ -103,7 +104,15 @@ def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugi
     value, tolerance, figure = own["value"], own.get("tolerance", 0), own["figure"].strip()
     margin = _margin(value, tolerance, f"{where}: tolerance")
     expected = f"{figure} = {shown(value)}" + (f" ± {tolerance}" if tolerance else "")
-    return Expectation(title, experiment, expected, None, Expression(figure, f"{where}: figure"), value, margin)
+    return Expectation(
+        name=title,
+        experiment=experiment,
+        expected=expected,
+        condition=None,
+        figure=Expression(figure, f"{where}: figure"),
+        value=value,
+        margin=margin,
+    )
 
 
 def _margin(value: float, tolerance: Any, where: str) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from astra_sim.commands import json_option, json_output, say_json, write_then_show
 from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
+from astra_sim.files import csv_lines
 
 from astra_sim_sweep.words import counted
 
@@ -206,9 +205,7 @@ def _print_points_as_json(file: str, axes: Sequence[str], shard: str | None, _: 
 
 
 def _line(cells: list[object]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(cells)
-    return text.getvalue()
+    return next(csv_lines([cells])).removesuffix("\n")
 
 
 @click.command("assert")

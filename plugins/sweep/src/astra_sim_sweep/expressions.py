@@ -98,12 +98,19 @@ class Expression:
                 return lambda scope: [code(scope) for code in codes]
             case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _BINARY:
                 return _binary(_BINARY[type(operation)], self._read(left), self._read(right))
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
-                code = self._read(operand)
-                return (lambda scope: -_number(code(scope))) if isinstance(sign, ast.USub) else (lambda scope: _number(code(scope)))
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                code = self._read(operand)
-                return lambda scope: not _truth(code(scope))
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Not() as sign, operand=operand):
+                return _unary(sign, self._read(operand))
+            case ast.BoolOp() | ast.IfExp() | ast.Compare():
+                return self._read_condition(node)
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS and arguments:
+                return _call(name, [self._read(argument) for argument in arguments])
+            case ast.Call(func=ast.Name(id=name)):
+                raise ValueError(f"{name}() is not one of the functions {', '.join(_FUNCTIONS)} of numbers")
+        raise ValueError(f"{ast.unparse(node)!r} has no place in an expression")
+
+    def _read_condition(self, node: ast.expr) -> _Code:
+        """What evaluates a node of true and false. Raises ValueError for a comparison of another kind."""
+        match node:
             case ast.BoolOp(op=operation, values=parts):
                 codes = [self._read(part) for part in parts]
                 whole = all if isinstance(operation, ast.And) else any
@@ -112,16 +119,12 @@ class Expression:
                 condition, then, otherwise = self._read(test), self._read(body), self._read(other)
                 return lambda scope: then(scope) if _truth(condition(scope)) else otherwise(scope)
             case ast.Compare(left=left, ops=operations, comparators=others) if all(type(each) in _COMPARISONS for each in operations):
-                return _comparison(
-                    [self._read(left), *(self._read(other) for other in others)], [_COMPARISONS[type(each)] for each in operations]
-                )
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS and arguments:
-                return _call(name, [self._read(argument) for argument in arguments])
-            case ast.Call(func=ast.Name(id=name)):
-                raise ValueError(f"{name}() is not one of the functions {', '.join(_FUNCTIONS)} of numbers")
+                codes = [self._read(part) for part in (left, *others)]
+                return _comparison(codes, [_COMPARISONS[type(each)] for each in operations])
         raise ValueError(f"{ast.unparse(node)!r} has no place in an expression")
 
     def _name(self, node: ast.expr) -> _Code:
+        """What looks up a name: as a whole (`a.b.0` may be a column), else step by step through tables and lists."""
         path: list[str | int] = []
         part = node
         while not isinstance(part, ast.Name):
@@ -143,6 +146,12 @@ class Expression:
         self._names[whole] = ast.unparse(node), look_up
         self._names[whole] = ast.unparse(node), look_up
         return look_up
+
+
+def _unary(sign: ast.unaryop, code: _Code) -> _Code:
+    if isinstance(sign, ast.Not):
+        return lambda scope: not _truth(code(scope))
+    return (lambda scope: -_number(code(scope))) if isinstance(sign, ast.USub) else (lambda scope: _number(code(scope)))
 
 
 def shown(value: Any) -> str:
@@ -182,6 +191,8 @@ def _truth(value: Any) -> bool:
 
 
 def _binary(operation: Callable[[Any, Any], Any], left: _Code, right: _Code) -> _Code:
+    """What evaluates an operation on two numbers; its value must be real and not too large."""
+
     def evaluate(scope: Scope) -> Any:
         one, other = _number(left(scope)), _number(right(scope))
         value = operation(one, other)
@@ -210,6 +221,8 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _comparison(codes: Sequence[_Code], operations: Sequence[Callable[[Any, Any], bool]]) -> _Code:
+    """What evaluates a chain such as a < b < c, from the left to the first comparison that does not hold."""
+
     def evaluate(scope: Scope) -> bool:
         left = codes[0](scope)
         for code, operation in zip(codes[1:], operations, strict=True):

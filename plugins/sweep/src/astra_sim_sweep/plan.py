@@ -224,6 +224,7 @@ class PlanReader:
         return Plan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, found, contents)
 
     def _check_key(self, key: str, table: str) -> None:
+        """Raise InputError where a key names nothing that a sweep can change."""
         if key == "run":
             raise InputError(
                 f"{self.where}: {table}: run is the section of all options of the run; expected one of them, such as run.passes"

@@ -140,6 +140,7 @@ def make_points(axes: Sequence[Axis], sample: Mapping[str, Any] | None, where: s
 
 
 def _groups(axes: Sequence[Axis], where: str) -> list[Group]:
+    """The axes that go together: those that are zipped, and each other by itself. Raises InputError."""
     leaders = {axis.name: [axis] for axis in axes if axis.zip is None}
     for axis in axes:
         if axis.zip is None:

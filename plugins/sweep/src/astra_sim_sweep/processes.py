@@ -176,6 +176,7 @@ class Processes:
         return max(0.01, min([_TURN_S, *(place.since + self._timeout - now for place in self._places if place.is_ready)]))
 
     def _receive(self, place: _Place) -> Iterator[Outcome]:
+        """Take what a worker has sent; one that has ended is replaced, and what it was at is its failure."""
         try:
             while place.worker.connection.poll():
                 message: Any = place.worker.receive()

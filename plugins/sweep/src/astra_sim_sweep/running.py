@@ -207,6 +207,7 @@ class Sweep(Rows):
         return self.counts
 
     def _run(self) -> Generator[Row]:
+        """Run what the journal lacks, and write the table when all is there."""
         with Journal(self._files.journal) as journal:
             if self._retry_errors:
                 journal.drop_errors()
@@ -262,6 +263,7 @@ class Merge(Sweep):
             )
 
     def _run(self) -> Generator[Row]:
+        """Merge the journals of shards, and write the table. Raises RunError where points are missing."""
         with Journal(self._files.journal) as journal:
             journal.add_packages(self.plan.versions)
             merged = 0
@@ -354,6 +356,7 @@ class Flow:
         yield None
 
     def _is_wanted(self, point: Point) -> bool:
+        """Whether a point is to be run: not if it is skipped, has an error already, or its key is in the journal or under way."""
         if point.skipped_by is not None:
             self._counts.skipped += 1
             self._counts.skipped_by[point.skipped_by] = self._counts.skipped_by.get(point.skipped_by, 0) + 1
@@ -494,4 +497,4 @@ def choose_scheduler(
 
     batch = 1 if one_at_a_time else dask_workers.LARGEST_BATCH
     seconds = dask_workers.WORKER_TIMEOUT_S if worker_timeout is None else worker_timeout
-    return dask_workers.Dask(packed(plan), timeout, address, client, batch, seconds)
+    return dask_workers.Dask(plan=packed(plan), timeout=timeout, address=address, client=client, batch=batch, worker_timeout=seconds)

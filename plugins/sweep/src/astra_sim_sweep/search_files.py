@@ -75,6 +75,7 @@ def read_search(source: str | os.PathLike[str] | Mapping[str, Any], axes: Sequen
 
 
 def _search(tables: Mapping[str, Any], where: str, folder: str) -> SearchPlan:
+    """The search in tables: its goal, the plan of its points, and whether all of them are run. Raises InputError."""
     known = [*(name for name in TABLES if name != "sample"), "search"]
     for name in tables:
         if name == "sample":
@@ -96,16 +97,22 @@ def _search(tables: Mapping[str, Any], where: str, folder: str) -> SearchPlan:
     spans = [axis.key for axis in plan.axes if axis.span is not None]
     if options.method == "exhaustive" and spans:
         raise InputError(f"{at}: method is 'exhaustive', and {spans[0]} is a span of numbers; expected a list, or method = 'optuna'")
+    _check_method(options.method, tables["search"], at)
     is_exhaustive = options.method == "exhaustive" or (options.method == "auto" and not spans and _are_few(plan, options.exhaustive_up_to))
-    for name in ("sampler", "trials", "seed", "storage"):
-        if options.method == "exhaustive" and name in tables["search"]:
-            raise InputError(f"{at}: {name} is for method optuna, and has no effect on 'exhaustive'")
-    if "exhaustive_up_to" in tables["search"] and options.method != "auto":
-        raise InputError(f"{at}: exhaustive_up_to is for method auto, and has no effect on {options.method!r}")
     return SearchPlan(plan, goal, options, is_exhaustive)
 
 
+def _check_method(method: str, given: Mapping[str, Any], at: str) -> None:
+    """Raise InputError for an option that has no effect on a method."""
+    for name in ("sampler", "trials", "seed", "storage"):
+        if method == "exhaustive" and name in given:
+            raise InputError(f"{at}: {name} is for method optuna, and has no effect on 'exhaustive'")
+    if "exhaustive_up_to" in given and method != "auto":
+        raise InputError(f"{at}: exhaustive_up_to is for method auto, and has no effect on {method!r}")
+
+
 def _goal(options: SearchOptions, at: str) -> Goal:
+    """The objectives and constraints of a search. Raises InputError."""
     objectives = [
         Objective(_expression(text, f"{at}: {key}"), key == "maximize")
         for key, texts in (("minimize", options.minimize), ("maximize", options.maximize))

@@ -84,6 +84,7 @@ class Search(Rows):
         return self.found
 
     def _run(self) -> Generator[Row]:
+        """Ask for points, run them, and tell what came of each, until the trials or the points are over."""
         with Journal(self._files.journal) as journal:
             others: list[Row] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import itertools
 import os
@@ -12,7 +11,7 @@ from typing import Any
 
 from astra_sim import InputError, RunError
 from astra_sim.commands import row_of
-from astra_sim.files import FileSet
+from astra_sim.files import FileSet, csv_lines
 
 ENDINGS = (".parquet", ".csv", ".sqlite")
 LAST = ("audit", "error", "wall_s")
@@ -86,10 +85,9 @@ def write_table(path: str, columns: Columns, rows: Iterable[Row]) -> None:
 
 def _write_csv(temporary: str, columns: Columns, rows: Iterable[Row], _: str) -> None:
     with open(temporary, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns.names)
         names = columns.names
-        writer.writerows([cell_text(row.get(name)) for name in names] for row in rows)
+        file.writelines(csv_lines([names]))
+        file.writelines(csv_lines([cell_text(row.get(name)) for name in names] for row in rows))
 
 
 def cell_text(value: Any) -> Any:
@@ -98,6 +96,7 @@ def cell_text(value: Any) -> Any:
 
 
 def _write_sqlite(temporary: str, columns: Columns, rows: Iterable[Row], path: str) -> None:
+    """Write a table as a database of SQLite, without a journal: it takes its name when it is whole."""
     kinds = {bool: "BOOLEAN", int: "INTEGER", float: "REAL", str: "TEXT"}
     names = columns.names
     try:
@@ -150,6 +149,7 @@ def _whole(value: int) -> int | float:
 
 
 def _write_parquet(temporary: str, columns: Columns, rows: Iterable[Row], path: str) -> None:
+    """Write a table in Parquet, a group of rows at a time."""
     pyarrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
     kinds = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
     names = columns.names

@@ -91,6 +91,7 @@ def _listen(connection: Connection, tasks: queue.SimpleQueue[tuple[bytes | None,
 
 
 def _serve(connection: Connection, tasks: queue.SimpleQueue[tuple[bytes | None, list[int]]]) -> None:
+    """Run what comes, and send each outcome as soon as it is there: the parent then knows what this process is at."""
     from astra_sim_sweep.outcomes import run_points
     from astra_sim_sweep.packing import unpacked
 

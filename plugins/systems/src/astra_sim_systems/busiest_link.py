@@ -1,8 +1,8 @@
 """What patterns of messages take of the links of any graph: the bottleneck that `auto` compares algorithms by.
 
-Messages take the ways of networks with one route for each pair: where destinations take turns at equal ways, those of their turns, else
-they are spread evenly over all of them. NPUs that hang on the same switches are alike: what goes from such NPUs to others is one flow, so a
-Clos fabric of a thousand NPUs is a graph of its switches.
+Messages take the routes that the network says (`RouteRules`): of several links the first, that of the destination where the topology
+numbers destinations, or all in equal parts. NPUs that hang on the same switches are alike: what goes from such NPUs to others is one flow,
+so a Clos fabric of a thousand NPUs is a graph of its switches.
 """
 
 from __future__ import annotations
@@ -13,7 +13,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 from astra_sim import InputError
-from astra_sim.fabric import FabricLink, Turns, turns_of, uniform_links_of, ways_to, wires_of
+from astra_sim.fabric import (
+    DimensionGraph,
+    FabricLink,
+    NextLinkOrder,
+    RouteRules,
+    Routes,
+    TieRule,
+    destination_order_of,
+    tie_by_destination,
+    tie_first,
+    uniform_links_of,
+    wires_of,
+)
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
 from astra_sim.schedule import PeerRun
 
@@ -27,6 +39,8 @@ MOST_PAIRS = 1 << 20
 """Of ranks that send to each other at once."""
 MOST_NPUS = 1 << 10
 """Of a platform whose dimensions are looked at together."""
+
+_USUAL = RouteRules()
 
 
 @attrs.frozen(eq=False)
@@ -44,25 +58,20 @@ class Pattern:
 class Wiring:
     """The graph of a dimension, or of a physical one on which it lies, with a number for the class of each NPU.
 
-    `members` are the NPUs of each class, `links` those of one NPU of each class and of switches (latencies with those of the switches that
-    they leave), `leaving` their numbers by node, and `entering` by node where they begin, their cost and number. `out` and `into` are the
-    bandwidths of all links of an NPU. `turns` are those of its destinations, where they take some.
+    `graph` has all links (latencies with those of the switches that they leave). `members` are the NPUs of each class, of which the first
+    stands for all: `links` are the numbers of the links of these and of switches, and `routes` those over them. `out` and `into` are the
+    bandwidths of all links of an NPU. `tie` is which of several links a message takes; None: all, in equal parts.
     """
 
+    graph: DimensionGraph
     class_of: tuple[int, ...]
     members: tuple[tuple[int, ...], ...]
-    links: tuple[FabricLink, ...]
-    entering: Mapping[int, list[tuple[int, int, int]]]
-    leaving: Mapping[int, list[int]]
+    links: tuple[int, ...]
+    routes: Routes
+    tie: TieRule | None
     out: Sequence[float]
     into: Sequence[float]
-    turns: Turns | None = None
-    _nearer: dict[int, _Nearer] = attrs.field(factory=dict)
-
-    @property
-    def work(self) -> int:
-        """How much there is to look at: classes times links."""
-        return len(self.members) * len(self.links)
+    _next: dict[tuple[int, int, bool], list[int]] = attrs.field(factory=dict)
 
     def pattern(self, pairs: Pairs) -> Pattern:
         """The pattern of messages between some pairs of NPUs."""
@@ -85,19 +94,17 @@ class Wiring:
         carried: dict[int, _Carried] = {}
         ways = Counter[Way]()
         for number, members in enumerate(self.members):
-            flows = list(self._flows(pattern, number))
-            if not flows:
-                continue
-            if number not in self._nearer:
-                self._nearer[number] = _Nearer(self, members[0])
+            flows = self._flows(pattern, number)
             for target, sources in flows:
                 beside = sources.get(number, 0)
                 if beside:
                     ways[self._beside(members[0])] += beside
-                others = {each: count for each, count in sources.items() if each != number}
-                for way, count in self._send(target, others, self._nearer[number], carried):
-                    ways[way] += count
-        inner = [self._of_link(link, carried.get(number)) for number, link in enumerate(self.links)]
+                over_npus = {each: self.routes.passes_npus(self.members[each][0], members[0]) for each in sources if each != number}
+                for through_npus in set(over_npus.values()):
+                    part = {each: sources[each] for each, passes in over_npus.items() if passes == through_npus}
+                    for way, count in self._send(target, part, through_npus, carried):
+                        ways[way] += count
+        inner = [self._of_link(self.graph.links[number], carried.get(number)) for number in self.links]
         shortest, total = min(ways), sum(ways.values())
         own_ns = max(self._own_ns(pattern.most, npu) for npu in pattern.senders)
         own = LinkLoad(own_ns, shortest.latency_ns, shortest.ns_per_byte - shortest.slowest_ns_per_byte)
@@ -105,9 +112,9 @@ class Wiring:
         return Load([*inner, own], max(ways), mean)
 
     def _flows(self, pattern: Pattern, number: int) -> Iterator[tuple[int, Mapping[int, int]]]:
-        """What goes to the NPUs of a class: to each of them where they take turns, else to the first for all."""
+        """What goes to the NPUs of a class: to each of them where routes are by destination, else to the first for all."""
         own = [(npu, pattern.senders[npu]) for npu in self.members[number] if npu in pattern.senders]
-        if self.turns is not None or len(own) < 2:
+        if self.tie not in (None, tie_first) or len(own) < 2:
             yield from own
             return
         together = Counter[int]()
@@ -117,13 +124,14 @@ class Wiring:
 
     def _beside(self, npu: int) -> Way:
         """The way between NPUs of a class."""
-        out = min((self.links[number] for number in self.leaving.get(npu, ())), key=lambda link: link.latency_ns)
-        into = min((self.links[number] for _, _, number in self.entering.get(npu, ())), key=lambda link: link.latency_ns)
+        links = self.graph.links
+        out = min((links[number] for number in self.graph.leaving[npu]), key=lambda link: link.latency_ns)
+        into = min((links[number] for _, _, number in self.graph.entering[npu]), key=lambda link: link.latency_ns)
         return Way(0.0, 0.0, 0.0).longer(into.latency_ns, 1 / into.bandwidth).longer(out.latency_ns, 1 / out.bandwidth)
 
     def _own_ns(self, messages: int, npu: int) -> float:
         """The time for which an NPU's links are busy with so many messages of a byte, of which each takes one link."""
-        widest = max(self.links[number].bandwidth for number in self.leaving[self.members[self.class_of[npu]][0]])
+        widest = max(self.graph.links[number].bandwidth for number in self.graph.leaving[npu])
         return max(messages / min(self.out[npu], self.into[npu]), 1 / widest)
 
     def _of_link(self, link: FabricLink, carried: _Carried | None) -> LinkLoad | None:
@@ -137,15 +145,21 @@ class Wiring:
         npus = len(self.class_of)
         return any(end < npus and len(self.members[self.class_of[end]]) > 1 for end in (link.source, link.target))
 
-    def _send(self, target: int, sources: Mapping[int, int], to: _Nearer, load: dict[int, _Carried]) -> Iterator[tuple[Way, int]]:
-        """Add what goes to an NPU to the links. Gives the way from each class, and how many messages take it."""
+    def _send(self, target: int, sources: Mapping[int, int], through_npus: bool, load: dict[int, _Carried]) -> Iterator[tuple[Way, int]]:
+        """Add what goes to an NPU to the links. Gives the way from each class, and how many messages take it.
+
+        Raises InputError where there is no route.
+        """
+        distance, links = self.routes.distances(self.members[self.class_of[target]][0], through_npus), self.graph.links
         flow: dict[int, float] = {}
         by_distance: dict[int, list[int]] = {}
 
         def add(node: int, amount: float) -> None:
+            if node not in distance:
+                raise InputError(f"there is no route from NPU {node} to NPU {target}")
             if node not in flow:
                 flow[node] = 0.0
-                by_distance.setdefault(to.distance[node], []).append(node)
+                by_distance.setdefault(distance[node], []).append(node)
             flow[node] += amount
 
         for source, count in sources.items():
@@ -154,31 +168,31 @@ class Wiring:
         before = {self.members[source][0]: (0.0, 0.0) for source in sources}
         for steps in range(max(by_distance, default=0), 0, -1):
             for node in by_distance.get(steps, ()):
-                ways[node] = self._ways(node, target, to)
+                ways[node] = self._next_links(node, target, through_npus)
                 latency, held = before[node]
                 for number in ways[node]:
-                    link = self.links[number]
+                    link = links[number]
                     add(link.target, flow[node] / len(ways[node]))
                     there = latency + link.latency_ns, held + 1 / link.bandwidth
                     before[link.target] = min(before.get(link.target, there), there)
         found = {self.members[self.class_of[target]][0]: Way(0.0, 0.0, 0.0)}
         for node in reversed(ways):
             for number in ways[node]:
-                link = self.links[number]
+                link = links[number]
                 after = found[link.target]
                 carried = load.setdefault(number, _Carried())
                 carried.add(flow[node] / len(ways[node]), before[node], (after.latency_ns, after.ns_per_byte))
-            found[node] = max(_over(self.links[number], found) for number in ways[node])
+            found[node] = max(_over(links[number], found) for number in ways[node])
         for source, count in sources.items():
             yield found[self.members[source][0]], count
 
-    def _ways(self, node: int, target: int, to: _Nearer) -> list[int]:
+    def _next_links(self, node: int, target: int, through_npus: bool) -> list[int]:
         """The links on which messages to an NPU leave a node."""
-        ways = to.ways(node)
-        if self.turns is None or len(ways) < 2:
-            return ways
-        first, last = (self.links[ways[place]].target for place in (0, -1))
-        return [ways[self.turns.choose(node, target, first, last, len(ways))]]
+        key = node, self.members[self.class_of[target]][0], through_npus
+        links = self._next.get(key)
+        if links is None:
+            links = self._next[key] = self.routes.cheapest_links(*key)
+        return links if self.tie is None or len(links) < 2 else [links[self.tie(node, target, links)]]
 
 
 def _over(link: FabricLink, found: Mapping[int, Way]) -> Way:
@@ -201,37 +215,16 @@ class _Carried:
         self.after = min(self.after, after)
 
 
-class _Nearer:
-    """The links that lead nearer to an NPU: of each node, in order of the nodes they lead to."""
-
-    def __init__(self, wiring: Wiring, destination: int) -> None:
-        self._wiring = wiring
-        self._ways: dict[int, list[int]] = {}
-        self.distance = {node: far for node, (far, _) in ways_to(destination, lambda node: wiring.entering.get(node, ())).items()}
-
-    def ways(self, node: int) -> list[int]:
-        """Those of a node, found when they are first asked for."""
-        if node not in self._ways:
-            left, links = self.distance[node], self._wiring.links
-            ways = [
-                number
-                for number in self._wiring.leaving[node]
-                if self.distance.get(links[number].target, left) == left - links[number].cost
-            ]
-            self._ways[node] = sorted(ways, key=lambda number: (links[number].target, number))
-        return self._ways[node]
-
-
-def wiring_of(dimension: Dimension) -> Wiring | None:
+def wiring_of(dimension: Dimension, rules: RouteRules = _USUAL) -> Wiring | None:
     """The graph of a dimension; None where it is too large to look at. Raises InputError where its topology does not say its links."""
     if (dimension.topology.link_count() or 0) > MOST_LINKS:
         return None
     size, router_ns = dimension.size, dimension.router_latency_ns
     links = [link._replace(latency_ns=link.latency_ns + router_ns) if link.source >= size else link for link in wires_of(dimension, "auto")]
-    return _wiring(size, links, turns_of(dimension.topology))
+    return _wiring(size, links, destination_order_of(dimension.topology), rules)
 
 
-def _wiring_of_platform(platform: Platform) -> Wiring | None:
+def _wiring_of_platform(platform: Platform, rules: RouteRules) -> Wiring | None:
     """The graph of all dimensions; None where it is too large to look at. Raises InputError where a topology does not say its links."""
     if platform.npus > MOST_NPUS:
         return None
@@ -242,10 +235,10 @@ def _wiring_of_platform(platform: Platform) -> Wiring | None:
         else link
         for link in fabric.links
     ]
-    return _wiring(platform.npus, links, None)
+    return _wiring(platform.npus, links, None, rules)
 
 
-def _wiring(size: int, links: Sequence[FabricLink], turns: Sequence[int] | None) -> Wiring | None:
+def _wiring(size: int, links: Sequence[FabricLink], turns: Sequence[int] | None, rules: RouteRules) -> Wiring | None:
     """The graph of some links between so many NPUs, and switches; None where it is too large to look at."""
     if len(links) > MOST_LINKS:
         return None
@@ -267,19 +260,16 @@ def _wiring(size: int, links: Sequence[FabricLink], turns: Sequence[int] | None)
         for npu in members:
             class_of[npu] = number
     first = {members[0] for members in classes.values()}
-    kept = tuple(link for link in links if all(end >= size or end in first for end in (link.source, link.target)))
-    entering: dict[int, list[tuple[int, int, int]]] = {}
-    leaving: dict[int, list[int]] = {}
-    for number, link in enumerate(kept):
-        entering.setdefault(link.target, []).append((link.source, link.cost, number))
-        leaving.setdefault(link.source, []).append(number)
-    made = Wiring(tuple(class_of), tuple(map(tuple, classes.values())), kept, entering, leaving, out, into)
-    if made.work > MOST_WORK:
+    kept = [number for number, link in enumerate(links) if all(end >= size or end in first for end in (link.source, link.target))]
+    if len(classes) * len(kept) > MOST_WORK:
         return None
-    if turns is None:
-        return made
-    ends = [(link.source, link.target) for link in links]
-    return attrs.evolve(made, turns=Turns(max(map(max, ends)) + 1, ends, turns))
+    graph = DimensionGraph(size, max([size, *(max(link.source, link.target) + 1 for link in links)]), tuple(links), None, turns)
+    order: NextLinkOrder = "listed" if rules.choice == "first" else "target"
+    routes = Routes(graph, rules.forwarding, order, set(range(len(links))).difference(kept))
+    tie: TieRule | None = tie_first if rules.choice == "first" else None
+    if rules.choice == "destination" and turns is not None:
+        tie = tie_by_destination(graph)
+    return Wiring(graph, tuple(class_of), tuple(map(tuple, classes.values())), tuple(kept), routes, tie, out, into)
 
 
 def are_switched(dimension: Dimension) -> bool:
@@ -308,13 +298,16 @@ class GraphLoads:
     @property
     def links_of_npu(self) -> int:
         """The links of the NPU that has fewest."""
-        return min(len(self.wiring.leaving.get(members[0], ())) for members in self.wiring.members)
+        return min(len(self.wiring.graph.leaving[members[0]]) for members in self.wiring.members)
 
     def load(self, pattern: PeerRun | Pairs) -> Load | None:
-        """What messages of a byte each take in a pattern; None where it has too many messages to look at."""
+        """What messages of a byte each take in a pattern; None where it has too many messages to look at, or one without a route."""
         if pattern not in self._known:
             found = self._pattern(pattern)
-            self._known[pattern] = None if found is None else self.wiring.load(found)
+            try:
+                self._known[pattern] = None if found is None else self.wiring.load(found)
+            except InputError:
+                self._known[pattern] = None
         return self._known[pattern]
 
     def _pattern(self, pattern: PeerRun | Pairs) -> Pattern | None:
@@ -327,28 +320,31 @@ class GraphLoads:
         return self.wiring.pattern(tuple((group[a], group[b]) for group in self.groups for a, b in pairs))
 
 
-def loads_of(platform: Platform, logical: LogicalDimension | Group) -> Loads | None:
-    """The links on which the groups of a dimension, or a group, meet; None where they are too many to look at, or not known."""
+def loads_of(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules = _USUAL) -> Loads | None:
+    """The links on which the groups of a dimension, or a group, meet, on a network with these rules of routes.
+
+    None where they are too many to look at, or not known.
+    """
     try:
-        return _loads_of(platform, logical)
+        return _loads_of(platform, logical, rules)
     except InputError:
         return None
 
 
-def _loads_of(platform: Platform, logical: LogicalDimension | Group) -> Loads | None:
+def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules) -> Loads | None:
     number = 0 if len(platform.dimensions) == 1 else logical.physical
     if platform.physical is not None:
-        wiring = wiring_of(platform.physical)
+        wiring = wiring_of(platform.physical, rules)
         return None if wiring is None else GraphLoads(wiring, _complete(logical.groups(platform.npus), platform.npus))
     if number is None:
-        wiring = _wiring_of_platform(platform)
+        wiring = _wiring_of_platform(platform, rules)
         return None if wiring is None else GraphLoads(wiring, _complete(logical.groups(platform.npus), platform.npus))
     own = platform.dimensions[number]
     uniform = uniform_links_of(own)
     is_whole = logical.size == own.size and isinstance(logical, LogicalDimension)
     if uniform is not None and (is_whole or uniform.pattern in ("switch", "fully_connected")):
         return UniformLoads(own, uniform, logical.size)
-    wiring = wiring_of(own)
+    wiring = wiring_of(own, rules)
     if wiring is None:
         return None
     if isinstance(logical, Group):

@@ -377,5 +377,14 @@ class Session(SystemSession):
         # A schedule may do another collective than it is asked for; queues go by what it does.
         collective = schedule.collective or kind
         return PhasePlan(
-            stage.dimension, stage.logical, collective, size, schedule, queue, endpoint_ps, None, pick.algorithm.name, pick.reason
+            dimension=stage.dimension,
+            logical=stage.logical,
+            collective=collective,
+            bytes=size,
+            schedule=schedule,
+            queue=queue,
+            endpoint_ps=endpoint_ps,
+            counted=None,
+            algorithm=pick.algorithm.name,
+            reason=pick.reason,
         )

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import attrs
 from astra_sim.fabric import UniformLinks, stripes_over_directions
-from astra_sim.platform import Dimension
+from astra_sim.platform import Dimension, is_power_of_two
 from astra_sim.schedule import PeerRun
 
 from astra_sim_systems.loads import LinkLoad, Load, Way
@@ -70,12 +70,19 @@ class UniformLoads:
             right = [far for far in ahead if 2 * far <= n]
             left = [n - far for far in ahead if 2 * far > n]
             return sum(right), sum(left), max(right + left), sum(right + left) / len(ahead)
+        if isinstance(pattern, PeerRun) and pattern.length == 1 and _swaps_blocks(far := pattern.first.value, n):
+            return far, far if 2 * far < n else 0, far, far  # opposite ranks all go to the right
         pairs = pairs_of(pattern, n)
         ahead = [(target - source) % n for source, target in pairs]
         to_right = _most(n, ((source, far) for (source, _), far in zip(pairs, ahead, strict=True) if 2 * far <= n))
         to_left = _most(n, ((target, n - far) for (_, target), far in zip(pairs, ahead, strict=True) if 2 * far > n))
         hops = [min(far, n - far) for far in ahead]
         return to_right, to_left, max(hops), sum(hops) / len(hops)
+
+
+def _swaps_blocks(distance: int, ranks: int) -> bool:
+    """Whether rank XOR distance swaps blocks of so many ranks with those beside them, all around the ring."""
+    return is_power_of_two(distance) and ranks % (2 * distance) == 0
 
 
 def pairs_of(pattern: PeerRun | Pairs, ranks: int) -> Pairs:

@@ -1,6 +1,6 @@
 """The engine in readable Python. This is what simulated time means; the compiled engine gives the same answers.
 
-One file for each part, in the order in which they use each other. `core/native` has the same parts, with the same names, in C++.
+One file for each part, in the order in which they use each other. `plugins/engine/native` has the same parts, with the same names, in C++.
 
     events           what happens, and in which order
     transport        messages on their way through the network

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from astra_sim.engine import columns
 from astra_sim.engine.interface import BusOptions, ComputePs, History, Issue, Link, LinkKind, OverheadPs, PhaseStepRecords, RankState, Task
 from astra_sim.engine.orders import Order
 from astra_sim.engine.reference.agreement import Agreements
@@ -52,6 +53,10 @@ class ReferenceEngine:
     `memory_ps` the time it needs to reduce so many received bytes. With `rendezvous` a message waits for a request from its receiver.
     With a `bus`, endpoints share it instead of taking `endpoint_ps`.
     """
+
+    computing = staticmethod(columns.computing)
+    uses_of = staticmethod(columns.uses_of)
+    repeated = staticmethod(columns.repeated)
 
     def __init__(
         self,

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from astra_sim.engine.interface import History, advance, inject, not_under_way
+from astra_sim.engine.interface import History
 from astra_sim.engine.reference.events import Departure, Events, Happening, Landing, Reception
 from astra_sim.engine.reference.processors import Processors
-from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork, advance, inject, not_under_way
 
 
 class HandledMessage(NamedTuple):

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -50,6 +51,14 @@ class Interruptible {
   std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
 };
 
+// Memory ran out in a function through which nothing may be thrown: MemoryError is set, if this thread is one of Python's.
+inline void set_out_of_memory() {
+  if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyErr_NoMemory();
+  PyGILState_Release(state);
+}
+
 // Runs `action` for a function of a network function table. Returns 0, or -1 where it throws: what it throws becomes the error text.
 template <class Action>
 int guarded(std::string& error, Action&& action) {
@@ -58,6 +67,10 @@ int guarded(std::string& error, Action&& action) {
     return 0;
   } catch (const Interrupted&) {
     error = "interrupted";  // and the Python exception is set
+    return -1;
+  } catch (const std::bad_alloc&) {
+    error = "memory ran out";
+    set_out_of_memory();
     return -1;
   } catch (const std::exception& thrown) {
     error = thrown.what();

@@ -63,6 +63,7 @@ _Boxes = dict[tuple[object, ...], list[Place]]
 
 
 def _peers(opened: Opened, rank: int, examined: Examined) -> Iterator[Finding]:
+    """Messages to the rank itself, and to ranks that are not there."""
     for attribute in ("comm_dst", "comm_src"):
         kind = NodeType.COMM_SEND_NODE if attribute == "comm_dst" else NodeType.COMM_RECV_NODE
         named = [node for node in examined.trace.nodes if getattr(node, attribute) is not None and not opened.single]
@@ -100,6 +101,7 @@ def _messages(opened: Opened, examined: Mapping[int, Examined], matched: Matched
 
 
 def _unmatched(kind: str, key: tuple[object, ...], left: Sequence[Place], others: _Boxes, examined: Mapping[int, Examined]) -> Finding:
+    """The finding for messages without a counterpart, with what is nearest to them."""
     source, destination, tag, size = key
     there = [each for each in others if each[:2] == key[:2]]
     names = {2: "tag", 3: "bytes"}
@@ -179,6 +181,7 @@ def collectives_of(opened: Opened, examined: Mapping[int, Examined]) -> tuple[di
 
 
 def _collectives(opened: Opened, examined: Mapping[int, Examined], matched: Matched) -> None:
+    """Match the collectives of each group, in the order of issue, or by kind where only timing decides the order."""
     groups, findings = collectives_of(opened, examined)
     matched.findings += findings
     for group, issued in groups.items():

@@ -238,6 +238,7 @@ def _without_workload(metadata: Metadata) -> Metadata:
 
 
 def _print_findings(checked: Checked, screen: Screen) -> None:
+    """Print findings by kind, each with what it breaks."""
     by_kind: dict[str, list[Finding]] = {}
     for finding in checked.findings:
         by_kind.setdefault(finding.kind, []).append(finding)
@@ -260,6 +261,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _print_repairs(repairs: dict[int, Repair], unread: Sequence[int], prefix: str, screen: Screen) -> None:
+    """Print what was repaired, on which ranks, and what was not written."""
     by_what: dict[str, dict[int, int]] = {}
     for rank, repaired in repairs.items():
         for what, count in repaired.done.items() if rank not in unread else ():
@@ -277,6 +279,7 @@ def _print_repairs(repairs: dict[int, Repair], unread: Sequence[int], prefix: st
 
 
 def _print_figures(found: Figures, screen: Screen) -> None:
+    """Print tables of operations, groups and ranks."""
     time = screen.time_unit(max((kind.duration_ns for kind in found.kinds), default=0))
     of_kinds = (Column("operations", "word"), Column("nodes"), Column("bytes"), Column(f"recorded time\n({time.name})"))
     sizes = (Column("least\nbytes", rank=1), Column("median\nbytes", rank=1), Column("most\nbytes", rank=1))

@@ -158,12 +158,23 @@ def _add(kind: KindFigures, node: Node) -> None:
 
 
 def _rank(rank: int, nodes: Sequence[Node], weights: Sequence[int], chain: int) -> RankFigures:
+    """The totals of a rank; `chain` is the time of its longest chain."""
+
     def sized(*types: NodeType) -> int:
         return sum(node.comm_size or 0 for node in nodes if node.type in types)
 
     on_cpu = sum(weight for node, weight in zip(nodes, weights, strict=True) if node.is_cpu_op)
     sent, received = sized(NodeType.COMM_SEND_NODE), sized(NodeType.COMM_RECV_NODE)
-    return RankFigures(rank, len(nodes), sum(weights) - on_cpu, on_cpu, sized(NodeType.COMM_COLL_NODE), sent, received, chain)
+    return RankFigures(
+        rank=rank,
+        nodes=len(nodes),
+        compute_ns=sum(weights) - on_cpu,
+        cpu_ns=on_cpu,
+        collective_bytes=sized(NodeType.COMM_COLL_NODE),
+        sent_bytes=sent,
+        received_bytes=received,
+        chain_ns=chain,
+    )
 
 
 def _groups(checked: Checked) -> Iterator[GroupFigures]:

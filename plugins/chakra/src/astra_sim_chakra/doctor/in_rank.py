@@ -88,6 +88,7 @@ def labelled(nodes: Sequence[Node]) -> list[tuple[int, str]]:
 
 
 def _ids(trace: LooseTrace) -> Iterator[Finding]:
+    """Ids that are there twice, and dependencies on nodes that are not there."""
     by_id: dict[int, list[Node]] = {}
     for node in trace.nodes:
         by_id.setdefault(node.id, []).append(node)
@@ -106,6 +107,7 @@ def _ids(trace: LooseTrace) -> Iterator[Finding]:
 
 
 def _circles(trace: LooseTrace, graph: Graph) -> Iterator[Finding]:
+    """Nodes that wait for each other; of dependencies of control alone it is another kind."""
     circle = graph.circle()
     if not circle:
         return
@@ -132,6 +134,7 @@ _NEEDS: tuple[tuple[str, _Test], ...] = (
 
 
 def _fields(nodes: Sequence[Node]) -> Iterator[Finding]:
+    """Nodes with a field that is missing or has no meaning."""
     for kind, text, test in (
         ("invalid_node", "its type is INVALID_NODE", lambda node: node.type == NodeType.INVALID_NODE),
         ("empty_collective", "comm_size is 0", lambda node: is_collective(node) and node.comm_size == 0),
@@ -157,6 +160,7 @@ def _is_of(node: Node, collective: CollectiveType) -> bool:
 
 
 def _times(trace: LooseTrace) -> Iterator[Finding]:
+    """Nodes without time or work, and times that seem to be in another unit."""
     computing = [node for node in trace.nodes if node.type == NodeType.COMP_NODE]
     idle = [node for node in computing if not node.duration_ns and not node.num_ops]
     if idle:

@@ -74,7 +74,17 @@ def open_traces(name: str, groups: str | None = None, platform: str | None = Non
     ranks = 1 + max([*paths, *_ranks_of(table)])
     named = check_groups(table, ranks, str(file))
     sizes = None if platform is None else _sizes(platform, ranks, single)
-    return Opened(name, prefix, extension, traces, ranks, single, named, file, sizes)
+    return Opened(
+        name=name,
+        prefix=prefix,
+        extension=extension,
+        traces=traces,
+        ranks=ranks,
+        single=single,
+        groups=named,
+        groups_file=file,
+        sizes=sizes,
+    )
 
 
 def _given(name: str) -> str:

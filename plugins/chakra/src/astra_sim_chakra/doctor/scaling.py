@@ -81,6 +81,7 @@ class Scaling:
     # -- What can be scaled --------------------------------------------------------------------------------------------
 
     def _check(self, npus: int) -> None:
+        """Raise InputError where traces cannot be continued on so many ranks."""
         old, traces = self._old, self._traces
         if npus < old:
             raise InputError(f"--npus {npus}: there are {old} ranks already; expected more")
@@ -97,6 +98,7 @@ class Scaling:
             )
 
     def _rule(self, name: str) -> GroupRule:
+        """How a process group continues: it grows with the ranks, or there are more like it. Raises InputError."""
         members = self._groups.get(name)
         if members is None:
             raise InputError(
@@ -119,6 +121,7 @@ class Scaling:
         return ", ".join(map(repr, self._rules)) or "none"
 
     def _tell(self) -> None:
+        """Note which groups grow and what is assumed."""
         notes = self.result.notes
         growing = [name for name, rule in self._rules.items() if rule.grows]
         staying = [name for name, rule in self._rules.items() if not rule.grows]
@@ -142,6 +145,7 @@ class Scaling:
     # -- Nodes ---------------------------------------------------------------------------------------------------------
 
     def _node(self, node: Node, rank: int) -> Node:
+        """A node as a further rank has it: its peers, its group, and the shard of an all-gather whose group grows."""
         changes: dict[str, object] = {}
         for peer in ("comm_src", "comm_dst"):
             if getattr(node, peer) is not None:

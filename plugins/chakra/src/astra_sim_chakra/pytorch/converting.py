@@ -77,6 +77,7 @@ def convert(host: HostTrace) -> Converted:
 
 
 def _timed(node: HostNode, path: str) -> Timed | None:
+    """When a node ran and what it waits for; None for one without times. Raises InputError."""
     fields = node.fields
     begin, length = fields.get("ts"), fields.get("inclusive_dur", fields.get("exclusive_dur"))
     if begin is None or length is None:
@@ -95,7 +96,9 @@ def _timed(node: HostNode, path: str) -> Timed | None:
             raise InputError(f"{path}: node {node.id}: {name} is {str(fields[name])[:80]!r}; expected a whole number")
     first = round(begin * 1000)
     launch = node.parent if on_gpu and "launch" not in fields else launch
-    return Timed(node, first, first + round(length * 1000), on_gpu, thread, launch, tuple(waits))
+    return Timed(
+        node=node, begin=first, end=first + round(length * 1000), on_gpu=on_gpu, thread=thread, launch=launch, wait_for=tuple(waits)
+    )
 
 
 class _Converter:
@@ -138,6 +141,7 @@ class _Converter:
         return {thread: _slices(operators) for thread, operators in by_thread.items()}
 
     def _host_nodes(self, threads: Mapping[Any, Sequence[Slice]]) -> None:
+        """Make the nodes of host threads: each slice follows the one before, or what ended last elsewhere after an idle time."""
         ends = sorted((part.end, number, thread) for number, thread in enumerate(threads) for part in threads[thread])
         for slices in threads.values():
             for part in slices:
@@ -183,6 +187,7 @@ class _Converter:
     # -- The GPU -------------------------------------------------------------------------------------------------------
 
     def _gpu_nodes(self, threads: Mapping[Any, Sequence[Slice]]) -> None:
+        """Make the nodes of GPU work: each follows its stream, what it waits for, and the host's call that launched it."""
         streams: dict[Any, Timed] = {}
         slices_of: dict[int, tuple[Sequence[Slice], Sequence[int]]] = {}
         for slices in threads.values():
@@ -219,6 +224,7 @@ class _Converter:
         return node
 
     def _kernel(self, kernel: Timed, after: list[int]) -> Node:
+        """The node of a kernel: computing, or the communication that it was."""
         others = _attributes(kernel.node, {"stream": kernel.thread[1]}, kernel.begin)
         common: dict[str, Any] = {"id": self._gpu_id[kernel.node.id], "name": kernel.node.name, "duration_ns": kernel.end - kernel.begin}
         common |= {"data": tuple(after), "is_cpu_op": False, "others": others}

@@ -107,6 +107,7 @@ def host_of(table: dict[str, Any], path: str) -> HostTrace:
 
 
 def _node(fields: Any, where: str) -> HostNode:
+    """A node of an execution trace. Raises InputError."""
     if not isinstance(fields, dict) or type(fields.get("id")) is not int or not isinstance(fields.get("name"), str):
         raise InputError(f"{where}: expected a table with id, a whole number, and name")
     listed = fields.get("attrs", [])
@@ -120,7 +121,7 @@ def _node(fields: Any, where: str) -> HostNode:
     tid = attributes.get("tid", fields.get("tid")) or 0
     if type(tid) is not int or not isinstance(rf_id, (int, type(None))):
         raise InputError(f"{where}: rf_id is {rf_id!r} and tid is {tid!r}; expected whole numbers")
-    return HostNode(fields["id"], fields["name"], parent, rf_id, tid, attributes, fields)
+    return HostNode(id=fields["id"], name=fields["name"], parent=parent, rf_id=rf_id, tid=tid, attributes=attributes, fields=fields)
 
 
 def _is_attribute(table: Any) -> bool:
@@ -128,6 +129,7 @@ def _is_attribute(table: Any) -> bool:
 
 
 def _groups(inputs: Any) -> Iterator[tuple[str, list[int]]]:
+    """The process groups that a node lists, each with its ranks; what is damaged is left out."""
     values = inputs.get("values") if isinstance(inputs, dict) else inputs
     text = values[0] if isinstance(values, list) and values and isinstance(values[0], str) else "[]"
     try:

@@ -117,7 +117,16 @@ def kineto_of(table: Mapping[str, Any], path: str) -> Kineto:
     distributed = table.get("distributedInfo", {})
     operators, calls, kernels, syncs = (kinds.get(kind, []) for kind in ("operators", "calls", "kernels", "syncs"))
     about = distributed if isinstance(distributed, dict) else {}
-    return Kineto(path, operators, calls, kernels, syncs, about, frozenset(processes), steps)
+    return Kineto(
+        path=path,
+        operators=operators,
+        calls=calls,
+        kernels=kernels,
+        syncs=syncs,
+        distributed=about,
+        processes=frozenset(processes),
+        steps=steps,
+    )
 
 
 _NAMES = {
@@ -129,6 +138,7 @@ _NAMES = {
 
 
 def _event(event: dict[str, Any], where: str) -> Event:
+    """An event with its times. Raises InputError."""
     begin, length = event.get("ts"), event.get("dur", 0)
     for name, value in (("ts", begin), ("dur", length)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e18 < value < 1e18:

@@ -104,7 +104,15 @@ def _operators_as_host(kineto: Kineto) -> HostTrace:
             stack.pop()
         parent = stack[-1][1] if stack else 1
         stack.append((event, id_))
-        nodes[id_] = HostNode(id_, event.name, parent, None, 0, {}, {"id": id_, "name": event.name, "ctrl_deps": parent})
+        nodes[id_] = HostNode(
+            id=id_,
+            name=event.name,
+            parent=parent,
+            rf_id=None,
+            tid=0,
+            attributes={},
+            fields={"id": id_, "name": event.name, "ctrl_deps": parent},
+        )
     return HostTrace(kineto.path, {}, nodes)
 
 
@@ -175,6 +183,7 @@ class _Linker:
     # -- Operators -----------------------------------------------------------------------------------------------------
 
     def _match_operators(self) -> None:
+        """Match operators of both traces by the number of their call, and what is left in other ways; with one trace, each with itself."""
         if self._alone:
             for node, event in zip(self._host.nodes.values(), self._kineto.operators, strict=True):
                 self._join(node, event)
@@ -301,6 +310,7 @@ class _Linker:
         return {"wait_for": [self._id(kernel) for kernel in kernels]} if kernels else {}
 
     def _kernel_table(self, kernel: Event, calls: dict[int, Event], waits: Waits, groups: dict[str, list[int]]) -> dict[str, Any]:
+        """The fields of a kernel in the linked trace."""
         node, call = self._operator_of(kernel, calls), calls.get(kernel.number("correlation") or 0)
         self._counts.with_operator += node is not None
         does = communication_of(kernel.name, kernel.args, self._host.record_above(node.id) if node is not None else None)

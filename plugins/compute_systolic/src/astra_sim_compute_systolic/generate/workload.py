@@ -61,7 +61,9 @@ def generate_workload(
         layer_policy = layer.policy if policy == CUSTOMIZED else policy
         if layer_policy is None:
             raise InputError(f"layer {layer.name}: it names no parallelisation, which {CUSTOMIZED} needs for every layer")
-        share = share_of(layer.name, layer.shape, layer.weights, layer_policy, machine, element_bytes)
+        share = share_of(
+            name=layer.name, shape=layer.shape, weights=layer.weights, policy=layer_policy, machine=machine, element_bytes=element_bytes
+        )
         shapes: tuple[Shape, Shape, Shape] = (share.forward, share.input_gradient, share.weight_gradient)
         times = [_time(compute, shape, f"layer {layer.name}, {name}") for shape, name in zip(shapes, PASSES, strict=True)]
         passes = tuple(GeneratedPass(*made) for made in zip(shapes, times, share.exchanges, strict=True))

@@ -92,7 +92,7 @@ class Graph {
   class Rows {
    public:
     Rows() = default;
-    Rows(const Graph& graph, int Link::*end) : first_(index(graph.nodes_) + 1, 0), links_(graph.links_.size()) {
+    Rows(const Graph& graph, int Link::* end) : first_(index(graph.nodes_) + 1, 0), links_(graph.links_.size()) {
       for (const Link& link : graph.links_) ++at(first_, link.*end + 1);
       for (int node = 0; node < graph.nodes_; ++node) at(first_, node + 1) += at(first_, node);
       std::vector<int> next(first_.begin(), first_.end() - 1);

@@ -1,0 +1,109 @@
+"""What an engine is made of: for packages with an engine of their own (hook `astra_engines`). Public, but provisional.
+
+An engine follows the kernel's tasks, queues and phases step by step, so these names change with it. A package with an engine requires
+exactly the version of `astra-sim-core` for which it was written (`astra-sim-core==...`). `simulate_graph` runs a graph on an engine, which
+`find_engine` names, and returns its record. The meaning of a run stands in the engine that the
+kernel has itself, `astra_sim.engine.reference`, which `astra_sim.testing` compares others with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from astra_sim._boundary import MAX_PICOSECONDS
+from astra_sim._lazy import lazy_names
+from astra_sim.engine.columns import Spans, Use
+from astra_sim.engine.interface import (
+    ACCESS,
+    COLLECTIVE,
+    COMPUTE,
+    CONTROL_BYTES,
+    HISTORY_LENGTH,
+    JOIN,
+    RECEIVE,
+    SEND,
+    TIMER,
+    BusOptions,
+    ComputePs,
+    Engine,
+    EngineType,
+    History,
+    Issue,
+    Link,
+    LinkKind,
+    OverheadPs,
+    PhaseStep,
+    PhaseStepRecord,
+    PhaseStepRecords,
+    RankState,
+    Task,
+    UnlikeCollectivesError,
+    check_groups,
+    check_ports,
+    check_program,
+    task_rows,
+    too_long,
+)
+from astra_sim.engine.orders import Job, Order, Rule, RuleOrder, Standing, place_of
+
+if TYPE_CHECKING:
+    from astra_sim.engine.reference import ReferenceEngine
+    from astra_sim.run.record import RunRecord
+    from astra_sim.run.simulation import simulate_graph
+    from astra_sim.setup.engines import engine_of, find_engine
+
+__getattr__ = lazy_names(  # what an engine in C++ need not import
+    __name__,
+    {
+        "engine.reference": ("ReferenceEngine",),
+        "run.record": ("RunRecord",),
+        "run.simulation": ("simulate_graph",),
+        "setup.engines": ("engine_of", "find_engine"),
+    },
+)
+
+__all__ = [
+    "ACCESS",
+    "COLLECTIVE",
+    "COMPUTE",
+    "CONTROL_BYTES",
+    "HISTORY_LENGTH",
+    "JOIN",
+    "MAX_PICOSECONDS",
+    "RECEIVE",
+    "SEND",
+    "TIMER",
+    "BusOptions",
+    "ComputePs",
+    "Engine",
+    "EngineType",
+    "History",
+    "Issue",
+    "Job",
+    "Link",
+    "LinkKind",
+    "Order",
+    "OverheadPs",
+    "PhaseStep",
+    "PhaseStepRecord",
+    "PhaseStepRecords",
+    "RankState",
+    "ReferenceEngine",
+    "Rule",
+    "RuleOrder",
+    "RunRecord",
+    "Spans",
+    "Standing",
+    "Task",
+    "UnlikeCollectivesError",
+    "Use",
+    "check_groups",
+    "check_ports",
+    "check_program",
+    "engine_of",
+    "find_engine",
+    "place_of",
+    "simulate_graph",
+    "task_rows",
+    "too_long",
+]

@@ -1,0 +1,332 @@
+"""The compiled engine, with the interface `astra_sim.engines.Engine`: hands its parts to the machine in C++ and asks the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import attrs
+from astra_sim.engines import (
+    MAX_PICOSECONDS,
+    RECEIVE,
+    SEND,
+    BusOptions,
+    ComputePs,
+    History,
+    Issue,
+    Link,
+    LinkKind,
+    Order,
+    OverheadPs,
+    PhaseStepRecords,
+    RankState,
+    Task,
+    UnlikeCollectivesError,
+    check_groups,
+    check_ports,
+    check_program,
+    task_rows,
+    too_long,
+)
+from astra_sim.errors import AstraError, PluginError
+from astra_sim.memo import ObjectCaches
+from astra_sim.network import EventNetwork, Message, RouteDelayNetwork, advance, inject, not_under_way
+from astra_sim.platform import LogicalDimension
+from astra_sim.providers import call
+from astra_sim.rows import Rows, packed, view
+from astra_sim.schedule import LoweredProgram
+
+from astra_sim_engine import _compiled, columns
+from astra_sim_engine.queues import Queues, StepRow
+from astra_sim_engine.schedules import Groups, Schedules, peer_numbers
+
+_MOST_TASKS = 4096
+_programs: ObjectCaches[tuple[int, tuple[int, ...] | None], _Program] = ObjectCaches("programs of the compiled engine", 64)
+"""Programs of one NPU as the machine takes them, by their tasks, which runs may share, how many NPUs there are, and which runs them."""
+
+
+class _Program(NamedTuple):
+    """A program as the machine takes it, and whether its tasks send or receive messages."""
+
+    columns: tuple[list[bytes], bytes, bytes, bytes, bytes, bytes]
+    has_messages: bool
+
+    @classmethod
+    def of(cls, tasks: Rows[Task], npus: int) -> _Program:
+        """That of tasks that have been checked."""
+        peers = [peer_numbers(task.peer, npus) for task in tasks.kinds]
+        of_tasks = [each for place, each in enumerate(zip(*tasks.kinds, strict=True)) if Task._fields[place] not in ("after", "peer")]
+        fields = [packed(numbers, "q") for numbers in [*of_tasks, *zip(*peers, strict=True)]]
+        after = tasks.after
+        times, priorities = (b"" if each is None else each.tobytes() for each in (tasks.times, tasks.priorities))
+        columns = fields, tasks.kind_of.tobytes(), times, priorities, after.end.tobytes(), after.rows.tobytes()
+        return cls(columns, any(task.kind in (SEND, RECEIVE) for task in tasks.kinds))
+
+
+class CompiledEngine:
+    """Runs tasks, queues and messages; for the arguments see `ReferenceEngine`.
+
+    It follows rules of queues itself. Orders that are functions are asked; what they answer for a short queue is remembered, whichever NPU
+    it belongs to. Networks with a function table are spoken to through it, others in Python.
+    """
+
+    computing = staticmethod(columns.computing)
+    uses_of = staticmethod(columns.uses_of)
+    repeated = staticmethod(columns.repeated)
+
+    def __init__(
+        self,
+        npus: int,
+        network: RouteDelayNetwork | EventNetwork | None = None,
+        endpoint_ps: int = 0,
+        memory_ps: Callable[[int], int] | None = None,
+        rendezvous: bool = False,
+        bus: BusOptions | None = None,
+    ) -> None:
+        options = None if bus is None else attrs.astuple(bus)
+        for time in (endpoint_ps, *(options or ())):
+            if time > MAX_PICOSECONDS:
+                raise too_long(0)
+        events = isinstance(network, EventNetwork)
+        tells_sent = isinstance(network, EventNetwork) and network.tells_sent
+        self._machine = _compiled.Machine(npus, events, endpoint_ps, rendezvous, options, tells_sent)
+        self._machine.observe(0)
+        self._npus = npus
+        self._network = network
+        self._has_table = False
+        self._endpoint_ps = endpoint_ps
+        self._queues = Queues()
+        self._schedules = Schedules(network, memory_ps, bus is not None, rendezvous)
+        self._issuers: list[Issue] = []
+        self._compute_ps: ComputePs | None = None
+        self._overhead_ps: OverheadPs | None = None
+
+    @property
+    def now(self) -> int:
+        """Picoseconds since the start."""
+        return self._machine.now
+
+    @property
+    def events(self) -> int:
+        """Events that have happened."""
+        return self._machine.events
+
+    @property
+    def messages(self) -> int:
+        """Messages that were sent."""
+        return self._machine.messages
+
+    @property
+    def ended(self) -> int:
+        """Tasks that have ended, of all NPUs."""
+        return self._machine.ended
+
+    @property
+    def undelivered(self) -> int:
+        """Messages that an event network was given and has not delivered."""
+        return self._machine.undelivered
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
+        """Give every NPU queues: the slots and the order of each."""
+        self._machine.add_queues(self._queues.add(queues))
+
+    def set_traffic_classes(self, without_queue: int, of_queues: Sequence[int]) -> None:
+        """Say which traffic class messages in no queue, and those of each queue, ask for (-1: the network chooses)."""
+        self._machine.set_traffic_classes(without_queue, list(of_queues))
+
+    def add_ports(self, ports: Sequence[int]) -> None:
+        """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
+        check_ports(ports, self._npus)
+        self._machine.add_ports(list(ports))
+
+    def set_compute_times(self, compute_ps: ComputePs) -> None:
+        """Say who is asked for the times of COMPUTE tasks."""
+        self._compute_ps = compute_ps
+        self._machine.set_compute_times()
+
+    def set_overheads(self, overhead_ps: OverheadPs, compute: bool) -> None:
+        """Let processors send and receive messages, those that `compute` or others beside them."""
+        self._overhead_ps = overhead_ps
+        self._machine.set_overheads(compute)
+
+    def keep_causes(self, messages: bool = False) -> None:
+        """Keep which event brings about which; with `messages` all of these, too."""
+        self._machine.keep_causes(messages)
+
+    def critical_path(self) -> list[Link]:
+        """The links that lead to what happened last."""
+        return _links(self._machine.critical_path())
+
+    def carried(self) -> list[Link]:
+        """The messages that have arrived, where they are kept."""
+        return _links(self._machine.carried())
+
+    def observe(self, npu: int) -> None:
+        """Keep the moments of an NPU."""
+        self._machine.observe(npu)
+
+    def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
+        """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
+        rows = task_rows(tasks)
+        key = self._npus, tuple(npus) if len(npus) == 1 else None
+        programs = _programs.of(rows)
+        program = programs.get(key)
+        if program is None:
+            check_program(rows, npus, self._npus)
+            program = _Program.of(rows, self._npus)
+            if isinstance(tasks, Rows) and len(rows) <= _MOST_TASKS and key[1] is not None:
+                programs.add(key, program)
+        if program.has_messages:
+            self._use_table()
+        self._machine.add_program(*program.columns, list(npus), agreement)
+        self._issuers.append(issue)
+
+    def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
+        """Groups that run phases together; with `loop_back` the first NPU stands for all. Returns their number."""
+        check_groups(groups, self._npus)
+        self._schedules.add_groups(Groups(groups, dimension, loop_back))
+        return self._machine.add_groups([npu for group in groups for npu in group], len(groups[0]), loop_back)
+
+    def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
+        """A schedule for groups: one program for all ranks or one for each. Returns its number."""
+        rows, program_of, has_delays = self._schedules.add(programs, groups)
+        if not has_delays:
+            self._use_table()
+        return self._machine.add_schedule(rows, program_of, groups, self._schedules.ranks_of(groups))
+
+    def _use_table(self) -> None:
+        """Let the machine speak to the network through its function table, if there is one."""
+        if self._network is None or self._has_table:
+            return
+        self._has_table = True
+        table = call(f"network {type(self._network).__name__}: function_table", self._network.function_table)
+        if table is not None:
+            from astra_sim.function_table import FunctionTable
+
+            FunctionTable(table, self._failure).require("delay" if isinstance(self._network, RouteDelayNetwork) else "events")
+            self._machine.set_table(table)
+
+    def _failure(self, why: str) -> AstraError:
+        """The error where the network's function table reports one, or is broken."""
+        if isinstance(self._network, EventNetwork):
+            return self._network.failure(why)
+        return PluginError(f"network {type(self._network).__name__}: {why}")
+
+    def add_phase(
+        self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None, barrier: bool = False
+    ) -> int:
+        """A phase that runs a schedule. Returns its number."""
+        endpoint_ps = self._endpoint_ps if endpoint_ps is None else endpoint_ps
+        if endpoint_ps > MAX_PICOSECONDS:
+            raise too_long(0)
+        return self._machine.add_phase(schedule, queue, together, endpoint_ps, barrier)
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+        """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
+        ready, ended = self._machine.times(npu)
+        return view(ready, "q"), view(ended, "q")
+
+    def sends(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+        """The sends of an observed NPU that have begun, by number of the task: the tasks, and when they began."""
+        tasks, begun = self._machine.sends(npu)
+        return view(tasks, "q"), view(begun, "q")
+
+    def ended_at(self) -> list[int]:
+        """When the last task of each NPU so far ended (-1: none has)."""
+        return self._machine.ended_at()
+
+    def phase_steps(self, npu: int) -> PhaseStepRecords:
+        """The phase steps of chunks on an observed NPU, in the order in which they were issued."""
+        return PhaseStepRecords(*(view(data, "q") for data in self._machine.phase_steps(npu)))
+
+    def uses(self) -> list[int]:
+        """How many collectives became each plan."""
+        return self._machine.uses()
+
+    def history(self, phase: int) -> History:
+        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
+        return tuple(time for time in self._machine.history(phase) if time >= 0)
+
+    def unfinished(self) -> list[tuple[int, int, bool]]:
+        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
+        return self._machine.unfinished()
+
+    def unreceived(self) -> list[tuple[int, int, int, int, int]]:
+        """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
+        return sorted(self._machine.unreceived())
+
+    def stuck(self) -> list[RankState]:
+        """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
+        return [
+            RankState(task, chunk, step, npu, *self._schedules.rank(schedule, place), tokens, arrivals, next_action, posted)
+            for task, chunk, step, npu, schedule, place, tokens, arrivals, next_action, posted in self._machine.stuck()
+        ]
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self, events: int | None = None) -> bool:
+        """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
+        try:
+            left = self._machine.run(
+                events or 0,
+                self._issue,
+                self._queues.standing,
+                self._queues.place,
+                self._compute,
+                self._overhead,
+                self._delay,
+                self._inject,
+                self._advance,
+            )
+        except _compiled.TooLong:
+            raise too_long(self.now) from None
+        except _compiled.UnlikeCollectives as error:
+            raise UnlikeCollectivesError(error.issued, error.first, error.ordinal) from None
+        except _compiled.NotUnderWay as error:
+            raise not_under_way(self._network, error.number) from None
+        except _compiled.NetworkFailure as error:
+            raise self._failure(str(error)) from None
+        if not left:
+            self._compute_ps = self._overhead_ps = None
+            self._issuers.clear()  # who issues knows the engine: without a circle all goes as soon as nobody needs it
+        return left
+
+    def _issue(self, program: int, task: int, now: int) -> list[list[StepRow]]:
+        return self._queues.steps(self._issuers[program](task, now), now)
+
+    def _compute(self, npu: int, task: int, now: int) -> int:
+        assert self._compute_ps is not None
+        return self._compute_ps(npu, task, now)
+
+    def _overhead(self, size: int, receives: bool) -> int:
+        assert self._overhead_ps is not None
+        return self._overhead_ps(size, receives)
+
+    def _delay(self, source: int, destination: int, size: int) -> int:
+        assert isinstance(self._network, RouteDelayNetwork)
+        return self._network.message_delay(source, destination, size)
+
+    def _inject(self, now: int, messages: list[tuple[int, ...]]) -> None:
+        assert isinstance(self._network, EventNetwork)
+        inject(self._network, now, [Message(*message) for message in messages])
+
+    def _advance(self, since: int, until: int | None) -> tuple[int, list[int], list[int]] | None:
+        assert isinstance(self._network, EventNetwork)
+        delivery = advance(self._network, since, until)
+        if delivery is None:
+            return None
+        for number in (*delivery[1], *delivery[2]):
+            if not 0 <= number <= self.messages:
+                raise not_under_way(self._network, number)
+        return delivery[0], list(delivery[1]), list(delivery[2])
+
+
+def _links(columns: Sequence[bytes]) -> list[Link]:
+    """Links from their columns."""
+    kinds = list(LinkKind)
+    number_of, *rest = (view(column, "q") for column in columns)
+    return list(map(Link, map(kinds.__getitem__, number_of), *rest))
