@@ -22,6 +22,7 @@ from astra_sim.network import EventNetwork, advance
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import rank
 from astra_sim.setup.plugins import Plugins
+from support.components import components_of
 
 RING = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
 
@@ -136,7 +137,7 @@ def test_a_network_that_delivers_nothing_for_ever_is_refused(engine: str) -> Non
 
 
 def test_advance_of_one_message_is_taken() -> None:
-    network = Nothing(None)  # type: ignore[arg-type]
+    network = Nothing(components_of(**RUN).platform)
     network.advance = lambda until: (7, [1])  # type: ignore[method-assign]
     assert advance(network, 5, None) == (7, [1], ())
 

@@ -286,7 +286,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
     A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the
     one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. `held_bytes`: how
     much of a message a node receives before it passes it on (infinity: all of it), and `route_rules` how it routes: by these system layers
-    foretell times.
+    foretell times. Raises InputError where the platform has more than `astra_sim.limits.MAX_EVENT_NPUS`.
     """
 
     _attributes: ClassVar = {
@@ -311,7 +311,6 @@ class EventNetwork(_OnPlatform, abc.ABC):
     """Whether the run that begins may simulate once what is the same: set by the kernel. Without, every part is simulated by itself."""
 
     def __init__(self, platform: Platform) -> None:
-        """Raises InputError where the platform has more than `MAX_EVENT_NPUS`."""
         super().__init__(platform)
         if platform.npus > MAX_EVENT_NPUS:
             raise InputError(
