@@ -66,7 +66,7 @@ def astra(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def needs(engine: str) -> None:
     if engine == "compiled":
-        pytest.importorskip("astra_sim.engine.compiled")
+        pytest.importorskip("astra_sim_engine")
 
 
 @ENGINES
