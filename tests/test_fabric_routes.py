@@ -311,8 +311,8 @@ def test_auto_foretells_the_loads_of_the_network_that_it_is_for(spec: str, routi
         while network.advance(None) is not None:
             pass
         links = platform.fabric().links
-        carried = {each.number: each.bytes / 1000 / links[each.number].bandwidth for each in network.link_loads()}
-        between = [busy for number, busy in carried.items() if min(links[number][:2]) >= platform.npus]
+        used = ((links[used.number], used.bytes) for used in network._used())
+        between = [size / 1000 / link.bandwidth for link, size in used if min(link.source, link.target) >= platform.npus]
         foretold = [link.busy_ns for link in load.links[:-1] if link is not None]
         assert max(foretold, default=0.0) == pytest.approx(max(between, default=0.0))
 
