@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from astra_sim import InputError
+from astra_sim.network import Message
 from astra_sim.platform import Platform
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -159,7 +160,7 @@ def test_credits_are_conserved_at_any_time(load: tuple[str, str, Messages], stop
     clocks = data.draw(st.lists(st.integers(1, 3).map(lambda k: k * 2000), min_size=ROUTERS[platform], max_size=ROUTERS[platform]))
     made = network(PLATFORMS[platform](), **OPTIONS[options], router_clock_ps=tuple(clocks))
     for number, (time, *message) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
-        made.inject(time, [(number, *message, -1)])
+        made.inject(time, [Message(number, *message)])
     for stop in range(stops):
         made.advance(stop * 10_000)
         made.check()

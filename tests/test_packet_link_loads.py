@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("astra_sim_network_packet")
 
 import astra_sim
+from astra_sim.network import Message
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
@@ -30,7 +31,7 @@ def carried(spec: str, **options: Any) -> dict[tuple[int, int, int], int]:
     made = PacketNetwork(PacketOptions(**options), platform)
     pairs = list(itertools.permutations(range(platform.npus), 2))
     for number, (source, destination) in enumerate(pairs):
-        made.inject(0, [(number, source, destination, 1, -1)])
+        made.inject(0, [Message(number, source, destination, 1)])
     while made.advance(None) is not None:
         pass
     flits = {(link.dimension, link.source, link.target): 0 for link in platform.fabric().links}
@@ -190,7 +191,7 @@ def test_lanes_of_the_presets() -> None:
     for lanes in (1, 2, 4, 0):
         made = PacketNetwork(PacketOptions(interface_lanes=lanes), platform)
         for destination in range(1, 5):
-            made.inject(0, [(destination, 0, destination, 1_000_000, -1)])
+            made.inject(0, [Message(destination, 0, destination, 1_000_000)])
         while (delivery := made.advance(None)) is not None:
             time[lanes] = delivery[0]
         made.check()

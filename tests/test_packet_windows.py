@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from astra_sim import InputError
+from astra_sim.network import Message
 from astra_sim.platform import Dimension
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -68,7 +69,7 @@ def answers(
     pending = {}
     for number, (time, source, distance, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
         pending[number] = (source % npus, (source + distance) % npus, size)
-        made.inject(time, [(number, *pending[number], -1)])
+        made.inject(time, [Message(number, *pending[number])])
     seen: list[object] = []
     until: int | None = looks
     while True:
@@ -86,7 +87,7 @@ def answers(
                 continue
             follower = (destination, source, max(1, size // 3))
             pending[number + 1000] = follower
-            made.inject(now + waits, [(number + 1000, *follower, -1)])
+            made.inject(now + waits, [Message(number + 1000, *follower)])
     made.check()
     return [seen, made.statistics(), made.links()]
 
@@ -122,7 +123,7 @@ def test_threads_share_windows(fabric: str, options: str) -> None:
         made = network(dimensions, representatives=False, **{**CHOICES[options], "threads": threads})
         npus = made.platform.npus
         for distance in (1, 5, npus - 1):
-            made.inject(0, [(1000 * distance + npu, npu, (npu + distance) % npus, 70_000 + 100 * npu, -1) for npu in range(npus)])
+            made.inject(0, [Message(1000 * distance + npu, npu, (npu + distance) % npus, 70_000 + 100 * npu) for npu in range(npus)])
         arrivals = []
         while (delivery := made.advance(None)) is not None:
             arrivals.append((delivery[0], sorted(delivery[1])))

@@ -2,7 +2,8 @@
 
 namespace astra::packet {
 
-Clock::Clock(const Shape& shape, int routers_of_tile) : dividers_(shape.dividers.of_unit.empty() ? nullptr : shape.dividers.of_unit.data()) {
+Clock::Clock(const Shape& shape, int routers_of_tile)
+    : dividers_(shape.dividers.of_unit.empty() ? nullptr : shape.dividers.of_unit.data()) {
   std::vector<std::vector<int>> units(index((shape.routers() + routers_of_tile - 1) / routers_of_tile));
   std::vector<std::vector<int>> channels(units.size());
   auto add = [](std::vector<std::vector<int>>& lists, std::vector<Place>& places, int tile, int number) {
