@@ -156,7 +156,7 @@ def figures(result: astra_sim.Result) -> dict[str, Any]:
     table = result.to_dict()
     tables = result.tables()
     del tables["run"]
-    for name in ("wall_s", "simulated_npus", "events", "experiment", "versions", "inputs"):
+    for name in ("wall_s", "simulated_npus", "every_npu_reason", "events", "experiment", "versions", "inputs"):
         del table[name]
     table["network"] = {name: value for name, value in table["network"].items() if name != "simulated_npus"}
     reports = ("end_to_end", "detailed", "backend_end_to_end", "backend_dim_info", "tutorial_result")
