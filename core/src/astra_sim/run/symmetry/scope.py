@@ -106,25 +106,25 @@ def suits(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, schedule
 
 def _by_programs(inputs: RunInputs) -> Choice:
     """The choice where only the programs of NPUs and their messages count."""
-    reason = _against_symmetry(inputs)
+    network = inputs.network
+    if not isinstance(network, RouteDelayNetwork):
+        return every_npu("messages share links of the network")
+    reason = _against_symmetry(inputs, network)
     if reason:
         return every_npu(reason)
     if cached_for(inputs.graph, "NPUs are alike", partial(_npus_are_alike, inputs.graph)):
         # Phases that run at the same time disturb each other on a shared bus.
         return Choice(Scope.PHASES if inputs.system.bus is None else Scope.ONE_NPU)
-    classes = find_classes(inputs.graph, inputs.network, inputs.system.rendezvous)
+    classes = find_classes(inputs.graph, network, inputs.system.rendezvous)
     if classes is None:
         return every_npu("NPUs do not form classes of one size whose members keep in step")
     return Choice(Scope.CLASSES, tuple(classes))
 
 
-def _against_symmetry(inputs: RunInputs) -> str:
+def _against_symmetry(inputs: RunInputs, network: RouteDelayNetwork) -> str:
     """Why the parts of a run let no NPU stand for others, whatever their programs; empty where they do."""
-    network = inputs.network
     if inputs.has_overheads:  # which message a processor handles first may depend on the numbers of NPUs
         return "the system has an overhead of messages"
-    if not isinstance(network, RouteDelayNetwork):
-        return "messages share links of the network"
     if network.delays_by_pair:
         return "the network's delays depend on both ends of a message"
     if inputs.npu_ps is not None:
