@@ -9,10 +9,13 @@ import subprocess
 import sys
 import time
 import tomllib
+import types
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import yaml  # type: ignore[import-untyped]
 from astra_sim._version import VERSION
@@ -341,6 +344,69 @@ def test_help_names_every_command() -> None:
 
 def test_the_tests_for_sanitizers_exist() -> None:
     assert all((ROOT / path).is_file() for path in runpy.run_path(str(ROOT / "dev.py"))["SANITIZED_TESTS"])
+
+
+# -- What the first command waits for -----------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Recorded(Environment):
+    """An environment that installs nothing, and says what it would install."""
+
+    installs: list[set[str]] = attrs.field(factory=list)
+
+    def make(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+
+    def _change(self, gone: Sequence[str], requirements: dict[str, list[str]], alone: dict[str, list[str]]) -> None:
+        assert not gone
+
+    def _install_packages(self, folders: dict[str, Path]) -> None:
+        self.installs.append(set(folders))
+
+
+def test_packages_that_can_wait_are_left_out_until_something_asks_for_them(tmp_path: Path) -> None:
+    environment = _Recorded(tmp_path / "environment")
+    later = {"astra-sim-network-packet", "astra-sim-chakra"}
+    environment.install(later=later)
+    environment.install(later=later)
+    assert not any(map(environment.has, later))
+    environment.install()
+    environment.install(later=later)
+    everything = {str(workspace.toml_of(member)["project"]["name"]) for member in workspace.members()}
+    assert environment.installs == [everything - later, later]
+    assert all(map(environment.has, later))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "calls"),
+    [
+        (["one.toml"], 0, ["install later", "run"]),
+        (["one.toml"], 1, ["install later", "run"]),
+        (["one.toml"], 2, ["install later", "run", "install all", "become"]),
+        (["one.toml", "--json"], 0, ["install all", "become"]),
+        (["plugins"], 0, ["install all", "become"]),
+    ],
+)
+def test_the_first_experiment_waits_for_what_it_needs(
+    arguments: list[str], status: int, calls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.toml").touch()
+    done: list[str] = []
+    names = runpy.run_path(str(ROOT / "dev.py"))
+    ours = types.SimpleNamespace(
+        folder=tmp_path,
+        has=lambda package: False,
+        install=lambda later=(): done.append("install later" if later == list(names["LATER"]) else "install all"),
+        become=lambda *command: done.append("become"),
+    )
+    told = names["astra"].__globals__
+    monkeypatch.setitem(told, "OURS", ours)
+    monkeypatch.setitem(told, "_run_first", lambda program, arguments: (done.append("run"), (status, "said\n"))[1])
+    assert names["astra"](arguments) == (status if "become" not in calls else None)
+    assert done == calls
+    assert ("the next command that starts with dev.py compiles these" in capsys.readouterr().err) == ("become" not in calls)
 
 
 # -- Builds ------------------------------------------------------------------------------------------------------------
