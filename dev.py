@@ -97,7 +97,7 @@ def astra(arguments: Sequence[str]) -> int:
             print(f"dev.py: {', '.join(missing)}: the next command that starts with dev.py compiles these", file=sys.stderr)
             return status
     OURS.install()
-    OURS.become(program, *arguments)
+    return OURS.become(program, *arguments)
 
 
 def _run_first(program: Path, arguments: Sequence[str]) -> tuple[int, str]:

@@ -11,11 +11,11 @@ import time
 import tomllib
 import types
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 import yaml  # type: ignore[import-untyped]
 from astra_sim._version import VERSION
@@ -349,11 +349,11 @@ def test_the_tests_for_sanitizers_exist() -> None:
 # -- What the first command waits for -----------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@dataclass(frozen=True)
 class _Recorded(Environment):
     """An environment that installs nothing, and says what it would install."""
 
-    installs: list[set[str]] = attrs.field(factory=list)
+    installs: list[set[str]] = field(default_factory=list)
 
     def make(self) -> None:
         self.folder.mkdir(exist_ok=True)
