@@ -403,7 +403,12 @@ def test_the_first_experiment_waits_for_what_it_needs(
     )
     told = names["astra"].__globals__
     monkeypatch.setitem(told, "OURS", ours)
-    monkeypatch.setitem(told, "_run_first", lambda program, arguments: (done.append("run"), (status, "said\n"))[1])
+
+    def run_first(program: Path, arguments: Sequence[str]) -> tuple[int, str]:
+        done.append("run")
+        return status, "said\n"
+
+    monkeypatch.setitem(told, "_run_first", run_first)
     assert names["astra"](arguments) == (status if "become" not in calls else None)
     assert done == calls
     assert ("the next command that starts with dev.py compiles these" in capsys.readouterr().err) == ("become" not in calls)
