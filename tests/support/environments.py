@@ -19,7 +19,8 @@ class Environment:
     def install(self, *arguments: str | Path) -> None:
         """Install with pip: paths of wheels or projects, requirements, options."""
         python = self.prefix / "bin" / "python"
-        checked(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check", "--no-compile", *arguments)
+        options = ("--quiet", "--disable-pip-version-check", "--no-compile")
+        checked(sys.executable, "-m", "pip", "--python", python, "install", *options, *arguments)
 
     @property
     def packages(self) -> Path:

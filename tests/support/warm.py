@@ -1,7 +1,6 @@
 """The command `astra` in processes of its own that start at once: each is forked from one that has imported what runs need.
 
-`astra()` is the path of a program that does what `python -m astra_sim` does: arguments, folder, environment, streams, and its status are its
-own. It differs where a process ends by a signal, and in what Python itself reads when it starts. Tests of just that start Python.
+`astra()` is the path of a program that does what `python -m astra_sim` does: arguments, folder, environment, streams and status are its own. It differs where a process ends by a signal, and in what Python itself reads when it starts. Tests of just that start Python.
 """
 
 from __future__ import annotations
@@ -115,9 +114,9 @@ def _answer(asking: socket.socket) -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     encoding = environment.get("PYTHONIOENCODING") or "utf-8"
-    sys.stdin = open(0, encoding=encoding, closefd=False)
-    sys.stdout = open(1, "w", encoding=encoding, closefd=False)
-    sys.stderr = open(2, "w", encoding=encoding, errors="backslashreplace", closefd=False)
+    sys.stdin = os.fdopen(0, encoding=encoding, closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding=encoding, closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding=encoding, errors="backslashreplace", closefd=False)
     sys.path[:] = [each for each in sys.path if each != os.fspath(Path(__file__).parents[1])]
     sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = ["astra", *arguments]
