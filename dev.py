@@ -3,7 +3,8 @@
 
 python3 dev.py astra [ARGUMENTS]   run the command astra as this checkout has it
 python3 dev.py test [ARGUMENTS]    run the tests: pytest with these arguments, in the project's folder; all tests run side by side, on
-                                   every processor (-n 0: one after another)
+                                   every processor (-n 0: one after another); --slow: say which take the most processor time
+python3 dev.py test PACKAGE        run the tests of one package, such as core or network_packet
 python3 dev.py ns3 [ARGUMENTS]     build the network ns3, which is not among the other packages (its licence is GPL-2.0-only), and run its
                                    tests: pytest with these arguments. Once built it stays in the environment, up to date
 python3 dev.py interop             run the tests that need programs of others: MLCommons' Chakra tools
@@ -48,7 +49,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from devtools import comparison, figures, release, workspace
+from devtools import comparison, figures, release, suite, workspace
 from devtools.environment import Environment
 from devtools.workspace import ROOT, Failure
 
@@ -111,7 +112,10 @@ def test(arguments: Sequence[str]) -> int:
     """Run the tests."""
     OURS.install(tools=True)
     os.chdir(ROOT)
-    OURS.become(OURS.python, "-m", "pytest", *([] if _names_tests(arguments) else IN_PARALLEL), *arguments)
+    given = ["-pdevtools.slow_tests" if argument == "--slow" else argument for argument in arguments]
+    chosen = suite.chosen(given)
+    alone = chosen == given and _names_tests(arguments)  # a package has many tests, as all have
+    OURS.become(OURS.python, "-m", "pytest", *([] if alone else IN_PARALLEL), *chosen)
 
 
 def interop(arguments: Sequence[str]) -> int:

@@ -138,6 +138,13 @@ class Environment:
         ninja = f"-DCMAKE_MAKE_PROGRAM={self.folder / 'bin' / 'ninja'}"
         run_quietly("preparing nanobind", cmake, "-S", ROOT / "devtools" / "nanobind", "-B", build, *settings, ninja)
         run_quietly("building nanobind, once for all packages", cmake, "--build", build)
+        return self.linked()
+
+    def linked(self) -> tuple[str, ...]:
+        """The options of pip with which packages link the nanobind of this environment; none where it has none."""
+        build = self.folder / "nanobind"
+        if not (build / "packages.cmake").exists():
+            return ()
         folder = () if any("build-dir" in option for option in self.build_options) else ("-Cbuild-dir=build/development/{wheel_tag}",)
         return (f"-Ccmake.define.CMAKE_PROJECT_INCLUDE={build / 'packages.cmake'}", *folder)
 

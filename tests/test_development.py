@@ -24,7 +24,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import ROOT
 
-from devtools import comparison, release, workspace
+from devtools import comparison, release, suite, workspace
 from devtools.environment import Environment
 from devtools.workspace import Failure, fingerprint
 
@@ -480,3 +480,40 @@ class _Beside(Environment):
     @property
     def python(self) -> Path:
         return Path(sys.executable)
+
+
+# -- The tests of one package ------------------------------------------------------------------------------------------
+
+
+def test_every_module_of_tests_is_of_one_package() -> None:
+    """Or of another part; and packages are those of the workspace."""
+    named = [module for modules in suite.OF_PACKAGES.values() for module in modules.split()]
+    assert len(named) == len(set(named))
+    assert suite.loose() <= set(named)
+    assert set(suite.OF_PACKAGES) - {folder.name for folder in MEMBERS} <= {"explain", "project"}
+
+
+def test_a_package_stands_for_its_tests() -> None:
+    found = suite.chosen(["-q", "engine", "-k", "engine", "tests/llm"])
+    assert found[0] == "-q"
+    assert found[-3:] == ["-k", "engine", "tests/llm"]
+    assert found[1:-3] == suite.tests_of("engine")
+    assert all((ROOT / each).exists() for part in suite.parts() for each in suite.tests_of(part))
+    assert all(suite.tests_of(part) for part in suite.parts())
+
+
+def test_the_slowest_tests_are_told_with_the_time_of_processes_they_waited_for(tmp_path: Path) -> None:
+    burn = "import time; end = time.process_time() + 0.4\\nwhile time.process_time() < end: pass"
+    (tmp_path / "test_two.py").write_text(
+        f"""
+import subprocess, sys
+def test_quick(): pass
+def test_slow(): subprocess.run([sys.executable, "-c", {burn!r}], check=True)
+""".replace("\\\\n", "\\n")
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "devtools.slow_tests", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir"]
+    for parallel in ([], ["-n", "2"]):
+        done = subprocess.run([*command, tmp_path, tmp_path, *parallel], cwd=ROOT, capture_output=True, text=True, check=False)
+        found = re.findall(r"^ +([\d.]+) s  test_two.py(?:::(\w+)| \(2\))$", done.stdout, re.MULTILINE)
+        assert [name for _, name in found] == ["test_slow", "test_quick", ""], done.stdout + done.stderr
+        assert float(found[0][0]) > 0.35 > float(found[1][0])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
@@ -79,7 +78,7 @@ def _run(random: Random, folder: Path, arguments: list[str], fault: str) -> str:
     if fault == "unread":
         reading, out = os.pipe()
         os.close(reading)
-    command = [sys.executable, "-m", "astra_sim", *arguments]
+    command = [warm.astra(), *arguments]
     with subprocess.Popen(command, cwd=folder, stdout=out, stderr=subprocess.PIPE, text=True) as process:
         if out > 2:
             os.close(out)
