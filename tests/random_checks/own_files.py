@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -78,7 +79,7 @@ def _run(random: Random, folder: Path, arguments: list[str], fault: str) -> str:
     if fault == "unread":
         reading, out = os.pipe()
         os.close(reading)
-    command = [warm.astra(), *arguments]
+    command = [sys.executable, "-m", "astra_sim", *arguments]
     with subprocess.Popen(command, cwd=folder, stdout=out, stderr=subprocess.PIPE, text=True) as process:
         if out > 2:
             os.close(out)

@@ -1,6 +1,7 @@
 """The command `astra` in processes of its own that start at once: each is forked from one that has imported what runs need.
 
-`astra()` is the path of a program that does what `python -m astra_sim` does: arguments, folder, environment, streams and status are its own. It differs where a process ends by a signal, and in what Python itself reads when it starts. Tests of just that start Python.
+`astra()` is the path of a program that does what `python -m astra_sim` does: arguments, folder, environment, streams and status are its
+own. It differs where a process ends by a signal, and in what Python itself reads when it starts. Tests of just that start Python.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def astra() -> str:
     address = folder / "socket"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[1])
-    command = [sys.executable, "-m", "support.warm", address]
+    command = [sys.executable, "-m", "support.warm", str(address)]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     assert server.stdin is not None
     assert server.stdout is not None
@@ -138,7 +139,7 @@ def _status() -> int:
     except SystemExit as end:
         code = end.code
     except BaseException:
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.excepthook(*sys.exc_info())
         code = 1
     if isinstance(code, str):
         print(code, file=sys.stderr)
