@@ -7,6 +7,7 @@ import math
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from astra_sim.network import EventNetwork, advance
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import rank
 from astra_sim.setup.plugins import Plugins
-from support import warm
 from support.components import components_of
 
 RING = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
@@ -185,7 +185,7 @@ ARGUMENTS = tuple(word for kind, value in RUN.items() for word in (f"--{kind}", 
 
 def astra(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60, **more}
-    return subprocess.run([warm.astra(), *arguments], check=False, **options)
+    return subprocess.run([sys.executable, "-m", "astra_sim", *arguments], check=False, **options)
 
 
 @pytest.mark.parametrize(
