@@ -15,7 +15,7 @@ OF_PACKAGES = {
         "files folding foreign_keys function_table hookspecs idle_npus interrupts layout limits lowered_schedules machine_parts "
         "messages named_functions network_start networks npu_tables output_widths overheads own_inputs pair_delays "
         "parts_of_dimensions pickling plugin_files plugin_names previous_version priced_collectives processors progress properties "
-        "provenance random_checks random_experiments rank_programs remembered_formats reports rerun ring_directions routes "
+        "provenance random random_checks random_experiments rank_programs remembered_formats reports rerun ring_directions routes "
         "run_options series show slow_npus start symmetry symmetry_choice toml_text topology traffic_classes unit_times "
         "unread_streams unreceived_messages using whole_platform workload_figures"
     ),
