@@ -15,6 +15,7 @@ from typing import Any
 
 import astra_sim
 import attrs
+from astra_sim.network import Message
 from astra_sim.platform import Platform
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
@@ -79,12 +80,12 @@ def rings(size: int) -> float:
     partners = {0: 1, 2: 2, 4: 2, 6: 4, 8: 4}
     number, now = 0, 0
     for queue, stride in partners.items():
-        messages = [(number + npu, npu, npu ^ stride, size, queue) for npu in range(8)]
+        messages = [Message(number + npu, npu, npu ^ stride, size, queue) for npu in range(8)]
         network.inject(now, messages)
         number += 8
         while (delivery := network.advance(None)) is not None:
             now = delivery[0]
-    flits: float = network._core.statistics()["flits"]
+    flits: float = network.core.statistics()["flits"]
     return flits
 
 
@@ -109,14 +110,14 @@ def torus_rings(sizes: tuple[int, ...], threads: int = 1) -> float:
             place = npu // strides[d] % sizes[d]
             following = npu + ((place + 1) % sizes[d] - place) * strides[d]
             under_way[number] = (following, d, steps - 1)
-            messages.append((number, npu, following, TORUS_BYTES, d))
+            messages.append(Message(number, npu, following, TORUS_BYTES, d))
             number += 1
         network.inject(now, messages)
         begun = []
         while not begun and (delivery := network.advance(None)) is not None:
             now, arrived = delivery
             begun = [step for step in (under_way.pop(message) for message in arrived) if step[2] > 0]
-    flits: float = network._core.statistics()["flits"]
+    flits: float = network.core.statistics()["flits"]
     return flits
 
 

@@ -127,8 +127,8 @@ def test_dimensions_are_gone_through_in_ascending_order(compiled: bool) -> None:
     ends = [(link["from"], link["to"]) for link in made.statistics()["links"]]  # type: ignore[attr-defined]
     assert ends == [
         ("NPU 0", "NPU 1"),
-        ("NPU 1", "switch 0 of dimension 1, group 1"),
-        ("switch 0 of dimension 1, group 1", "NPU 3"),
+        ("NPU 1", "switch 1"),
+        ("switch 1", "NPU 3"),
     ]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections import Counter
 from collections.abc import Iterator
@@ -43,6 +41,7 @@ from astra_sim_network_roce.network import RoceNetwork
 from astra_sim_network_roce.options import RoceOptions
 from astra_sim_systems.busiest_link import loads_of
 from support.components import components_of
+from support.links import numbered
 from support.platforms import LINK, platform_of
 
 SPECS = [
@@ -102,10 +101,9 @@ def flow_links(platform: Platform, pair: tuple[int, int], **options: Any) -> dic
     """The ends of the links that a message takes on the flow network, with its part on each (in bytes, acknowledgements left out)."""
     network = FlowNetwork(FlowOptions(**options), platform)
     carry(network, pair, 0, 1_000_000)
-    fabric = platform.fabric()
     found: Counter[tuple[int, int]] = Counter()
-    for load in network.link_loads():
-        found[fabric.links[load.number][:2]] += load.bytes / 1_000_000  # type: ignore[assignment]
+    for load in network.links():
+        found[numbered(load, platform)] += load.bytes / 1_000_000  # type: ignore[assignment]
     return {each: part for each, part in found.items() if part > 0.01}
 
 
@@ -286,8 +284,8 @@ def test_packets_stay_within_the_sets(spec: str, options: dict[str, Any]) -> Non
     for number, pair in enumerate(some_pairs(platform)):
         carry(network, pair, number)
         now: Counter[tuple[int, int]] = Counter()
-        for link in network.link_loads():
-            now[link.source, link.sink] += link.flits
+        for link in network.links():
+            now[numbered(link, platform)] += link.bytes
         taken = +(now - before)
         before = now
         assert taken.keys() <= allowed(routes, *pair)
@@ -313,8 +311,8 @@ def test_auto_foretells_the_loads_of_the_network_that_it_is_for(spec: str, routi
         while network.advance(None) is not None:
             pass
         links = platform.fabric().links
-        carried = {each.number: each.bytes / 1000 / links[each.number].bandwidth for each in network.link_loads()}
-        between = [busy for number, busy in carried.items() if min(links[number][:2]) >= platform.npus]
+        used = ((links[used.number], used.bytes) for used in network._used())
+        between = [size / 1000 / link.bandwidth for link, size in used if min(link.source, link.target) >= platform.npus]
         foretold = [link.busy_ns for link in load.links[:-1] if link is not None]
         assert max(foretold, default=0.0) == pytest.approx(max(between, default=0.0))
 
@@ -324,9 +322,9 @@ def roce_links(platform: Platform, pair: tuple[int, int], balancing: str) -> Ite
     network = RoceNetwork(RoceOptions(load_balancing=balancing), platform)
     network.begin()
     carry(network, pair, 0, 20_000)
-    for row in csv.DictReader(io.StringIO(network.reports()["links.csv"])):
-        if int(row["bytes"]) > 4_000:
-            yield int(row["source"]), int(row["sink"])
+    for load in network.links():
+        if load.bytes > 4_000:
+            yield numbered(load, platform)
 
 
 @pytest.mark.parametrize(

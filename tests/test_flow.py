@@ -12,6 +12,7 @@ import astra_sim
 import pytest
 from astra_sim.network import Message
 from astra_sim.platform import Dimension, Platform
+from astra_sim.report.network_files import network_files
 from astra_sim_devkit.testing.deliveries import Batch, deliver
 from astra_sim_network_analytical.network import AnalyticalNetwork
 from astra_sim_network_analytical.options import AnalyticalOptions
@@ -114,9 +115,10 @@ def test_a_message_of_no_bytes_takes_the_latency_and_a_late_one_its_share() -> N
 
 
 def test_presets_fill_in_what_is_not_given() -> None:
-    assert FlowOptions().rules() == {"routing": "destination", "npus_forward": "if_needed", "seed": 0, **PRESETS["ideal"]}
-    mixed = FlowOptions(preset="simgrid_lv08", latency_factor=1.0).rules()
-    assert (mixed["latency_factor"], mixed["bandwidth_factor"], mixed["weight_bytes"]) == (1.0, 0.97, 20537.0)
+    ideal = FlowOptions().resolved()
+    assert {name: getattr(ideal, name) for name in PRESETS["ideal"]} == PRESETS["ideal"]
+    mixed = FlowOptions(preset="simgrid_lv08", latency_factor=1.0).resolved()
+    assert (mixed.latency_factor, mixed.bandwidth_factor, mixed.weight_bytes) == (1.0, 0.97, 20537.0)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def middle_loads(routing: str, **options: Any) -> dict[str, float]:
     """Bytes of the links up to the spine, where NPUs 0 to 3 send to 4 NPUs of the next leaf."""
     made = network(TREE, routing=routing, **options)
     arrivals(made, *((0, npu, 4 + npu, 1000) for npu in range(4)))
-    return {load.target: load.bytes for load in made.link_loads() if load.source == "switch 0" and load.target.startswith("switch")}
+    return {load.target: load.bytes for load in made.links() if load.source == "switch 0" and load.target.startswith("switch")}
 
 
 def test_the_first_way_is_that_of_all() -> None:
@@ -293,14 +295,15 @@ def test_figures_of_links_add_up() -> None:
 def test_the_file_of_links_is_what_charts_read(tmp_path: Path) -> None:
     made = network(TREE, routing="split")
     arrivals(made, (0, 0, 4, 1000), (0, 1, 2, 500))
-    (tmp_path / "links.csv").write_text(made.reports()["links.csv"])
+    (tmp_path / "links.csv").write_text(network_files(made)["links.csv"])
     rows = list(csv.DictReader((tmp_path / "links.csv").read_text().splitlines()))
-    assert [(row["name"], row["source"], row["sink"], row["messages"], row["bytes"]) for row in rows[:2]] == [
-        ("NPU 0 to switch 0", "0", "16", "1", "1000.0"),
-        ("NPU 1 to switch 0", "1", "16", "1", "500.0"),
+    assert [(row["source"], row["target"], row["transfers"], row["most_waiting"], row["bytes"]) for row in rows[:2]] == [
+        ("NPU 0", "switch 0", "1", "1", "1000"),
+        ("NPU 1", "switch 0", "1", "1", "500"),
     ]
     charts = pytest.importorskip("astra_sim_report.runs")
-    read = charts._links(tmp_path / "links.csv", finish_ns=1.0)
+    read = charts._links(tmp_path / "links.csv", npus=16)
+    assert read[0][:2] == (0, 16)
     assert [link.utilisation for link in read] == [float(row["utilisation"]) for row in rows]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import DeadlockError, InputError
+from astra_sim.network import Message
 from astra_sim.platform import Platform
 from astra_sim_devkit.testing.contracts import NetworkContract
 from hypothesis import given, settings
@@ -39,7 +40,7 @@ def test_nothing_is_lost_and_extrapolation_changes_nothing(load: tuple[str, str,
     assert deliver(slow, messages) == arrived
     slow.check()
     assert slow.statistics() == quick.statistics()
-    assert slow.link_loads() == quick.link_loads()
+    assert slow.links() == quick.links()
 
 
 @settings(deadline=None, max_examples=60)
@@ -48,7 +49,7 @@ def test_credits_are_conserved_at_any_time(load: tuple[str, str, list[tuple[int,
     platform, options, messages = load
     made = network(PLATFORMS[platform](), **OPTIONS[options])
     for number, (time, *message) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
-        made.inject(time, [(number, *message, -1)])
+        made.inject(time, [Message(number, *message)])
     for stop in range(stops):
         made.advance(stop * 10_000)
         made.check()
@@ -88,18 +89,18 @@ def test_one_ring_stands_for_those_that_do_the_same(load: list[tuple[int, int, i
         )
         answer: list[Any] = []
         # What arrives brings a second message of the same, a little later, as a collective's steps do.
-        for number, (time, *message, size, queue) in sorted(enumerate(load), key=lambda entry: entry[1][0]):
-            made.inject(time, [(number, *message, size, queue)])
+        for number, (time, source, destination, size, queue) in sorted(enumerate(load), key=lambda entry: entry[1][0]):
+            made.inject(time, [Message(number, source, destination, size, queue)])
         again = True
         while (delivery := made.advance(None)) is not None:
             answer.append(delivery)
             if again:
                 again = delivery[0] < 60_000
                 for number in delivery[1]:
-                    _, *message, size, queue = load[number % 1000]
-                    made.inject(delivery[0] + 10_000, [(number + 1000, *message, size, queue)])
+                    _, source, destination, size, queue = load[number % 1000]
+                    made.inject(delivery[0] + 10_000, [Message(number + 1000, source, destination, size, queue)])
         made.check()
-        answers.append((answer, made.statistics(), made.link_loads()))
+        answers.append((answer, made.statistics(), made.links()))
     assert answers[0] == answers[1]
 
 
@@ -117,7 +118,7 @@ def test_an_idle_ring_takes_what_the_formula_says(hops: int, latency: int, local
                        local_link_latency_ns=local, package_link_latency_ns=latency)
     )  # fmt: skip
     made = network(dimensions, preset="garnet", flit_bytes=256, packet_bytes=4096, vcs=8, buffers=5000, router_latency=depth)
-    made.inject(5_000, [(0, 1, 1 + hops, 4096 * packets, 1)])
+    made.inject(5_000, [Message(0, 1, 1 + hops, 4096 * packets, 1)])
     serial = 0 if parts == 1 else 4 + parts - 1
     cycles = 2 + 2 * local + (hops + 1) * depth + hops * (latency + serial) + (16 * packets - 1) * parts
     assert made.advance(None) == (5_000 + 1000 * cycles, [0])
@@ -145,7 +146,7 @@ def test_idle_analytical_and_packet_networks_agree_within_the_pipeline(name: str
 def test_one_way_rings_without_datelines_deadlock_and_say_which_links_wait() -> None:
     made = network(torus3d(Torus3dOptions(npus=4, packages=4)), preset="garnet", vcs=1, buffers=1, packet_bytes=4096)
     for npu in range(4):
-        made.inject(0, [(npu, npu, (npu + 2) % 4, 10**5, 1)])
+        made.inject(0, [Message(npu, npu, (npu + 2) % 4, 10**5, 1)])
     with pytest.raises(DeadlockError, match="deadlocked: 4 messages") as found:
         made.advance(None)
     assert len(found.value.waiting) == 4
@@ -158,7 +159,7 @@ def test_the_same_rings_with_freedom_from_deadlock_deliver(freedom: str) -> None
         torus3d(Torus3dOptions(npus=4, packages=4)), preset="garnet", vcs=2, buffers=128, packet_bytes=4096, deadlock_freedom=freedom
     )
     for npu in range(4):
-        made.inject(0, [(npu, npu, (npu + 2) % 4, 10**5, 1)])
+        made.inject(0, [Message(npu, npu, (npu + 2) % 4, 10**5, 1)])
     arrived = []
     while (delivery := made.advance(None)) is not None:
         arrived += delivery[1]
@@ -175,7 +176,7 @@ def test_any_preset_runs_on_any_platform() -> None:
 def test_a_long_message_costs_less_than_its_flits() -> None:
     made = network(PLATFORMS["torus"]())
     size = 10**12
-    made.inject(0, [(0, 0, 1, size, -1)])
+    made.inject(0, [Message(0, 0, 1, size)])
     time, _ = made.advance(None) or (0, [])
     assert time == pytest.approx(size / 32 * 1000, rel=1e-3)
     made.check()
@@ -184,9 +185,9 @@ def test_a_long_message_costs_less_than_its_flits() -> None:
 def test_what_takes_a_message_to_no_place_is_an_error() -> None:
     made = network(torus3d(Torus3dOptions(npus=8, packages=4)), preset="garnet")
     with pytest.raises(InputError, match="NPU 0 to NPU 3 in queue 0"):
-        made.inject(0, [(0, 0, 3, 100, 0)])
+        made.inject(0, [Message(0, 0, 3, 100, 0)])
     with pytest.raises(InputError, match="outside the platform of 8 NPUs"):
-        made.inject(0, [(0, 0, 8, 100, 0)])
+        made.inject(0, [Message(0, 0, 8, 100, 0)])
 
 
 @pytest.mark.parametrize(

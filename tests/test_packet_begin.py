@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from astra_sim.network import Message
 from astra_sim_network_packet import fabric
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
@@ -17,7 +18,7 @@ def network() -> PacketNetwork:
 
 def arrivals(packets: PacketNetwork) -> list[tuple[int, list[int]]]:
     """When messages from every NPU to the next one arrive."""
-    packets.inject(0, [(npu, npu, (npu + 1) % 4, 10_000) for npu in range(4)])
+    packets.inject(0, [Message(npu, npu, (npu + 1) % 4, 10_000) for npu in range(4)])
     found = []
     while (delivery := packets.advance(None)) is not None:
         found.append(delivery)

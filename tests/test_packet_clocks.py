@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from astra_sim import InputError
+from astra_sim.network import Message
 from astra_sim.platform import Platform
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -112,7 +113,7 @@ def test_equal_clocks_are_no_clocks(load: tuple[str, str, Messages]) -> None:
     given_all = network(PLATFORMS[platform](), **OPTIONS[options], router_clock_ps=(common,) * ROUTERS[platform])
     assert deliver(given_all, messages) == deliver(without, messages)
     assert given_all.statistics() == without.statistics()
-    assert given_all.link_loads() == without.link_loads()
+    assert given_all.links() == without.links()
 
 
 @settings(deadline=None, max_examples=60)
@@ -149,7 +150,7 @@ def test_nothing_is_lost_and_extrapolation_changes_nothing(load: tuple[str, str,
     assert deliver(slow, messages) == arrived
     slow.check()
     assert slow.statistics() == quick.statistics()
-    assert slow.link_loads() == quick.link_loads()
+    assert slow.links() == quick.links()
 
 
 @settings(deadline=None, max_examples=60)
@@ -159,7 +160,7 @@ def test_credits_are_conserved_at_any_time(load: tuple[str, str, Messages], stop
     clocks = data.draw(st.lists(st.integers(1, 3).map(lambda k: k * 2000), min_size=ROUTERS[platform], max_size=ROUTERS[platform]))
     made = network(PLATFORMS[platform](), **OPTIONS[options], router_clock_ps=tuple(clocks))
     for number, (time, *message) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
-        made.inject(time, [(number, *message, -1)])
+        made.inject(time, [Message(number, *message)])
     for stop in range(stops):
         made.advance(stop * 10_000)
         made.check()

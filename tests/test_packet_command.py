@@ -147,8 +147,8 @@ def test_reports_show_the_load_of_links(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     with (folder / "out" / "links.csv").open() as file:
         links = list(csv.DictReader(file))
-    # A ring each way; every link carries 6 messages of 64 flits.
-    assert [int(link["flits"]) for link in links if int(link["flits"])] == [384] * 8
+    # A ring each way; every link carries 6 messages of 64 flits of 32 bytes.
+    assert [int(link["bytes"]) for link in links] == [384 * 32] * 8
     picture = (folder / "out" / "links.txt").read_text().splitlines()
     assert picture[0].startswith("domain 0: load of links by router, ' ' for none to '@' for 0.5")
     assert picture[1] == "    0  1:@"

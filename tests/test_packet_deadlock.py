@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from astra_sim import DeadlockError, InputError
+from astra_sim.network import Message
 from astra_sim.platform import Platform
 
 pytest.importorskip("astra_sim_network_packet")
@@ -136,7 +137,7 @@ def test_too_few_virtual_channels_for_the_classes(tmp_path: Path) -> None:
 def deliver(made: PacketNetwork, messages: list[tuple[int, int, int, int]]) -> int:
     """Send messages (time, source, destination, bytes); answer how many arrive. Raises DeadlockError."""
     for number, (time, *message) in enumerate(sorted(messages)):
-        made.inject(time, [(number, *message, -1)])
+        made.inject(time, [Message(number, *message)])
     arrived = 0
     while (delivery := made.advance(None)) is not None:
         arrived += len(delivery[1])

@@ -8,6 +8,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import DeadlockError
+from astra_sim.network import Message
 from astra_sim.platform import Dimension, Platform
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -119,7 +120,7 @@ def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequ
                 to = receiver(platform, source, by, how)
                 if to is not None:
                     sent[len(sent)] = source, to, size
-                    batch.append((len(sent) - 1, source, to, size, -1))
+                    batch.append(Message(len(sent) - 1, source, to, size))
         batches.append((time, batch))
     told: list[Any] = []
     for time, batch in batches:
@@ -130,13 +131,13 @@ def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequ
     try:
         while (delivery := made.advance(None)) is not None:
             told.append(delivery)
-            made.inject(delivery[0] + 5000, [(again + number, *sent[number], -1) for number in delivery[1] if number < again])
+            made.inject(delivery[0] + 5000, [Message(again + number, *sent[number]) for number in delivery[1] if number < again])
     except DeadlockError as error:
         told.append(str(error))
     made.check()
     statistics = made.statistics()
     del statistics["simulated_npus"]
-    return made, [told, statistics, made.link_loads(), made.links(), made.reports()]
+    return made, [told, statistics, made.links(), made.links(), made.reports()]
 
 
 @settings(deadline=None, max_examples=300)
@@ -230,12 +231,12 @@ def test_messages_of_some_npus_are_those_of_the_whole_network(shape: str, sent: 
         made.begin()
         for moment in range(4):
             ends = [(number, a % npus, b % npus, size) for number, (at, a, b, size) in enumerate(sent) if at == moment]
-            made.inject(moment * 20_000, [(number, a, b, size, -1) for number, a, b, size in ends if a != b])
+            made.inject(moment * 20_000, [Message(number, a, b, size) for number, a, b, size in ends if a != b])
         found: list[Any] = []
         while (delivery := made.advance(None)) is not None:
             found.append(delivery)
         made.check()
-        return [found, made.link_loads()]
+        return [found, made.links()]
 
     assert told() == told(representatives=False)
 
@@ -253,7 +254,7 @@ def test_a_torus_of_4096_npus_is_one() -> None:
 
 
 def test_an_interrupt_while_the_whole_network_is_made_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    messages = [(npu, npu, (npu + 1) % 5, 90_000, -1) for npu in range(5)]
+    messages = [Message(npu, npu, (npu + 1) % 5, 90_000) for npu in range(5)]
     whole, interrupts = fabric.Builder.whole, iter([True, True, False])
 
     def interrupted(builder: fabric.Builder) -> object:
@@ -265,14 +266,14 @@ def test_an_interrupt_while_the_whole_network_is_made_loses_nothing(monkeypatch:
     made = network(rings(5))
     made.begin()
     made.inject(0, messages)
-    made.inject(1000, [(5, 0, 2, 90_000, -1)])
+    made.inject(1000, [Message(5, 0, 2, 90_000)])
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             made.advance(None)
     monkeypatch.undo()
     other = network(rings(5), representatives=False)
     other.inject(0, messages)
-    other.inject(1000, [(5, 0, 2, 90_000, -1)])
+    other.inject(1000, [Message(5, 0, 2, 90_000)])
     while (delivery := other.advance(None)) is not None:
         assert made.advance(None) == delivery
     assert made.advance(None) is None

@@ -13,11 +13,13 @@ import pytest
 pytest.importorskip("astra_sim_network_packet")
 
 import astra_sim
+from astra_sim.network import Message
 from astra_sim_network_packet.load import Measurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
 from astra_sim_platforms.topologies import DragonflyOptions, FatTreeOptions, Graph, dragonfly, fat_tree
+from support.links import numbered
 
 WIRES = "link_bandwidth_gb_per_s=32&link_latency_ns=1"
 BANDWIDTH: dict[str, Any] = {"link_bandwidth_gb_per_s": 32.0}
@@ -29,10 +31,13 @@ def carried(spec: str, **options: Any) -> dict[tuple[int, int, int], int]:
     made = PacketNetwork(PacketOptions(**options), platform)
     pairs = list(itertools.permutations(range(platform.npus), 2))
     for number, (source, destination) in enumerate(pairs):
-        made.inject(0, [(number, source, destination, 1, -1)])
+        made.inject(0, [Message(number, source, destination, 1)])
     while made.advance(None) is not None:
         pass
-    return {(link.dimension, link.source, link.sink): link.flits for link in made.link_loads()}
+    flits = {(link.dimension, link.source, link.target): 0 for link in platform.fabric().links}
+    for load in made.links():
+        flits[load.dimension, *numbered(load, platform)] = load.bytes // made.settings.flit_bytes
+    return flits
 
 
 @pytest.mark.parametrize("size", [3, 4, 5, 7, 8, 12])
@@ -186,7 +191,7 @@ def test_lanes_of_the_presets() -> None:
     for lanes in (1, 2, 4, 0):
         made = PacketNetwork(PacketOptions(interface_lanes=lanes), platform)
         for destination in range(1, 5):
-            made.inject(0, [(destination, 0, destination, 1_000_000, -1)])
+            made.inject(0, [Message(destination, 0, destination, 1_000_000)])
         while (delivery := made.advance(None)) is not None:
             time[lanes] = delivery[0]
         made.check()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from astra_sim import network as network_module
 from astra_sim.platform import Platform
 
 pytest.importorskip("astra_sim_network_packet")
@@ -103,7 +104,7 @@ def test_it_delivers_as_the_python_side_does(network: PacketNetwork) -> None:
     assert table.inject(table.state, 1234, array, len(messages)) == 0
     assert 1234 <= table.next_event(table.state) < NEVER
     reference = PacketNetwork(PacketOptions(), network.platform)
-    reference.inject(1234, messages)
+    reference.inject(1234, [network_module.Message(*message) for message in messages])
     while (expected := reference.advance(None)) is not None:
         assert advance(table) == (0, *expected)
     assert advance(table) == (0, 0, [])
@@ -166,7 +167,7 @@ def alarm_fixture() -> Iterator[Callable[[], None]]:
 def long_run() -> PacketNetwork:
     dimensions = torus(4, 4)
     made = PacketNetwork(PacketOptions(extrapolate=False), Platform(tuple(dimensions)))
-    made.inject(0, [(npu, npu, (npu + 1) % 16, 10**10, -1) for npu in range(16)])
+    made.inject(0, [network_module.Message(npu, npu, (npu + 1) % 16, 10**10) for npu in range(16)])
     return made
 
 
@@ -176,7 +177,7 @@ def test_a_signal_interrupts_a_long_run_which_can_go_on(alarm: Callable[[], None
     with pytest.raises(Impatient):
         made.advance(None)
     made.check()
-    assert made.advance(made._core.clock_ps) is None
+    assert made.advance(made.core.clock_ps) is None
 
 
 def test_a_signal_interrupts_the_table_and_stays_set(alarm: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from astra_sim import InputError
+from astra_sim.network import Message
 from astra_sim.platform import Dimension
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -68,7 +69,7 @@ def answers(
     pending = {}
     for number, (time, source, distance, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
         pending[number] = (source % npus, (source + distance) % npus, size)
-        made.inject(time, [(number, *pending[number], -1)])
+        made.inject(time, [Message(number, *pending[number])])
     seen: list[object] = []
     until: int | None = looks
     while True:
@@ -86,9 +87,9 @@ def answers(
                 continue
             follower = (destination, source, max(1, size // 3))
             pending[number + 1000] = follower
-            made.inject(now + waits, [(number + 1000, *follower, -1)])
+            made.inject(now + waits, [Message(number + 1000, *follower)])
     made.check()
-    return [seen, made.statistics(), made.link_loads()]
+    return [seen, made.statistics(), made.links()]
 
 
 @settings(deadline=None, max_examples=80)
@@ -122,13 +123,13 @@ def test_threads_share_windows(fabric: str, options: str) -> None:
         made = network(dimensions, representatives=False, **{**CHOICES[options], "threads": threads})
         npus = made.platform.npus
         for distance in (1, 5, npus - 1):
-            made.inject(0, [(1000 * distance + npu, npu, (npu + distance) % npus, 70_000 + 100 * npu, -1) for npu in range(npus)])
+            made.inject(0, [Message(1000 * distance + npu, npu, (npu + distance) % npus, 70_000 + 100 * npu) for npu in range(npus)])
         arrivals = []
         while (delivery := made.advance(None)) is not None:
             arrivals.append((delivery[0], sorted(delivery[1])))
         made.check()
-        assert (made._core.shared_windows > 0) == (threads > 1)
-        seen.append((arrivals, made.statistics(), made.link_loads()))
+        assert (made.core.shared_windows > 0) == (threads > 1)
+        seen.append((arrivals, made.statistics(), made.links()))
     assert seen[1:] == seen[:1] * 2
 
 

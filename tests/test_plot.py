@@ -129,7 +129,7 @@ def test_links_are_cells_from_router_to_router(tmp_path: Path) -> None:
     (image,) = drawn("links", [run]).axes[0].images
     percent = image.get_array().tolist()
     busy = {(source, sink): value for source, row in enumerate(percent) for sink, value in enumerate(row) if value}
-    assert busy == {(link.source, link.sink): 100 * link.utilisation for link in run.links if link.utilisation}
+    assert busy == {(link.source, link.target): 100 * link.utilisation for link in run.links if link.utilisation}
     assert set(busy) == {(0, 1), (1, 2), (2, 3), (3, 0)}
 
 

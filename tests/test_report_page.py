@@ -13,6 +13,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim.errors import InputError
+from astra_sim.fabric import node_number
 from astra_sim.graph import Compute, ExecutionGraph
 from astra_sim.platform import LogicalDimension
 from astra_sim.report.result import Result
@@ -74,9 +75,11 @@ def test_the_figures_of_a_page_are_those_of_result_json(vgg16: Path, packet: Pat
     assert begins <= {int(each.begin_ns) for each in expected}
     assert {int(each.begin_ns) for each in expected if each.lane == "compute"} <= begins
     rows = (packet / "links.csv").read_text().splitlines()[1:]
-    loads = {(int(row.split(",")[3]), int(row.split(",")[4])): 100 * float(row.split(",")[7]) for row in rows}
+    npus = table(packet)["npus"]
+    ends = [[node_number(name, npus) for name in row.split(",")[1:3]] for row in rows]
+    loads = {tuple(pair): 100 * float(row.split(",")[4]) for pair, row in zip(ends, rows, strict=True)}
     links = found["links-1"]
-    drawn = dict(zip(zip(links["source"], links["sink"], strict=True), links["percent"], strict=True))
+    drawn = dict(zip(zip(links["source"], links["target"], strict=True), links["percent"], strict=True))
     assert drawn == {link: load for link, load in loads.items() if load}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import attrs
 import pytest
 from astra_sim.errors import DeadlockError, InputWarning
 from astra_sim.graph import ExecutionGraph, NpuProgram, Receive, Send
+from astra_sim.network import LinkLoad
 from astra_sim.schedule import shift
 from astra_sim_flows.running import Flow
 from astra_sim_network_roce.options import PRESETS, RoceOptions
@@ -35,7 +37,8 @@ def fabric(tmp_path: Path) -> str:
 
 
 def bytes_of_links(made: Any) -> dict[str, int]:
-    return {line.split(",")[0]: int(line.split(",")[2]) for line in made.reports()["links.csv"].splitlines()[1:]}
+    names = map(made.fabric.link_name, range(len(made.fabric.links)))
+    return dict.fromkeys(names, 0) | {f"{load.source} to {load.target}": load.bytes for load in made.links()}
 
 
 @settings(max_examples=60, deadline=None)
@@ -365,10 +368,11 @@ def test_the_file_of_links_is_what_charts_read(tmp_path: Path) -> None:
     ring = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=25&link_latency_ns=500"
     result = astra_sim.simulate(workload="plugin:collective?bytes=200000", platform=ring, network="plugin:roce")
     astra_sim.write_reports(result, tmp_path)
-    rows = [line.split(",") for line in (tmp_path / "links.csv").read_text().splitlines()[1:]]
+    rows = list(csv.DictReader((tmp_path / "links.csv").read_text().splitlines()))
+    assert list(rows[0]) == list(LinkLoad._fields)
     (run,) = runs.load_runs([str(tmp_path)])
-    assert [(link.source, link.sink) for link in run.links] == [(int(row[5]), int(row[6])) for row in rows]
-    assert [link.utilisation for link in run.links] == [float(row[3]) / result.finish_ns for row in rows]
+    assert [(f"NPU {link.source}", f"NPU {link.target}") for link in run.links] == [(row["source"], row["target"]) for row in rows]
+    assert [link.utilisation for link in run.links] == [float(row["utilisation"]) for row in rows]
     assert 0 < max(link.utilisation for link in run.links) <= 1
 
 

@@ -14,6 +14,7 @@ from astra_sim.errors import DeadlockError
 from astra_sim_flows.running import Flow, run_flows
 from astra_sim_network_flow.network import FlowNetwork
 from astra_sim_network_flow.options import FlowOptions
+from support.links import numbered
 from support.roce import network, platform, topology
 
 IN_TESTS = 25
@@ -77,8 +78,8 @@ def check(seed: int, folder: Path) -> list[str]:
     if isinstance(made, FlowNetwork):
         return wrong
     carried = Counter[int]()
-    for row in made.reports()["links.csv"].splitlines()[1:]:
-        carried[int(row.split(",")[-1])] += int(row.split(",")[2])
+    for load in made.links():
+        carried[numbered(load, made_of)[1]] += load.bytes
     wrong += [f"{what}: NPU {npu} got {carried[npu]} bytes of {size}" for npu, size in taken.items() if carried[npu] < size]
     figures = made.statistics() if not options["pfc"] else {**made.statistics(), "pfc": True}
     payload = options["payload_bytes"]

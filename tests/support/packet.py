@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from astra_sim.network import Message
 from astra_sim.platform import Dimension, Platform
 from astra_sim_network_analytical.topologies import (
     DimensionOptions,
@@ -74,7 +75,7 @@ def network(dimensions: Any, **options: Any) -> PacketNetwork:
 def deliver(made: PacketNetwork, messages: Sequence[tuple[int, ...]]) -> dict[int, int]:
     """Send messages (time, source, destination, bytes), and answer when each arrives (picoseconds)."""
     for number, (time, source, destination, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
-        made.inject(time, [(number, source, destination, size, -1)])
+        made.inject(time, [Message(number, source, destination, size)])
     arrived: dict[int, int] = {}
     last = 0
     while (delivery := made.advance(None)) is not None:

@@ -7,6 +7,8 @@
 #include <astra_sim/radix_queue.hpp>
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -27,18 +29,20 @@ class Fifo {
   using Totals = std::tuple<std::int64_t, double, std::int64_t>;
 
   Fifo(LinkMap map, Rounding rounding, bool cut_through) : map_(std::move(map)), rounding_(rounding), cut_through_(cut_through) {}
+  Fifo(const Fifo&) = delete;
+  Fifo& operator=(const Fifo&) = delete;
 
-  int inject(std::int64_t time, const astra_message_v2* messages, std::size_t count) {
-    if (!run(time)) return -1;
+  // Raises std::invalid_argument for a message without a route, and for one that takes too long; so does `advance`.
+  void inject(std::int64_t time, std::span<const astra_message_v2> messages) {
+    require(run(time));
     now_ = time;
     const std::uint64_t order = orders_;
-    for (std::size_t i = 0; i < count; ++i) {
-      const astra_message_v2& sent = messages[i];
+    for (const astra_message_v2& sent : messages) {
       if (std::min(sent.source, sent.destination) < 0 || std::max(sent.source, sent.destination) >= map_.npus() ||
           sent.source == sent.destination || sent.bytes < 0) {
         error_ = "a message of " + std::to_string(sent.bytes) + " bytes from NPU " + std::to_string(sent.source) + " to NPU " +
                  std::to_string(sent.destination) + " has no route";
-        return -1;
+        require(false);
       }
       const std::uint32_t id = take_message();
       Message& message = messages_[id];
@@ -47,26 +51,28 @@ class Fifo {
       message.bytes = sent.bytes;
       message.npu = sent.source;
       message.destination = sent.destination;
-      if (!go_on(id, order)) return -1;
+      require(go_on(id, order));
     }
-    return 0;
   }
 
-  int advance(std::int64_t until, std::int64_t* time, const astra_delivery** deliveries, std::size_t* count) {
+  // Goes on to the next instant at which messages arrive. Returns whether that is not after `until`.
+  bool advance(std::int64_t until) {
     if (told_ == instants_.size()) forget_arrived();
     while (instants_.empty() && !events_.empty() && events_.next_time() <= until) {
-      if (!run(events_.next_time())) return -1;
+      require(run(events_.next_time()));
     }
-    *count = 0;
-    if (told_ == instants_.size() || instants_[told_].time > until) return 0;
-    const std::size_t begin = told_ ? instants_[told_ - 1].end : 0;
-    *time = instants_[told_].time;
-    *deliveries = arrived_.data() + begin;
-    *count = instants_[told_++].end - begin;
-    return 0;
+    if (told_ == instants_.size() || instants_[told_].time > until) return false;
+    ++told_;
+    return true;
   }
 
-  const char* error() const { return error_.c_str(); }
+  // What `advance` found.
+  std::int64_t delivered_at() const { return instants_[told_ - 1].time; }
+  std::span<const astra_delivery> delivered() const {
+    const std::size_t begin = told_ > 1 ? instants_[told_ - 2].end : 0;
+    return std::span(arrived_).subspan(begin, instants_[told_ - 1].end - begin);
+  }
+
   std::int64_t now() const { return now_; }
 
   // Of each dimension. Nanoseconds are added up as Python adds them, by the numbers of the links.
@@ -90,6 +96,10 @@ class Fifo {
   }
 
  private:
+  void require(bool can_go_on) const {
+    if (!can_go_on) throw std::invalid_argument(error_);
+  }
+
   // What happens at one time comes in the order in which it was scheduled: when a transfer begins, the message's arrival first, and then
   // the end of the transfer.
   enum Kind : std::uint64_t { at_node, at_destination, link_free };

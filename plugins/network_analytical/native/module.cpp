@@ -1,5 +1,4 @@
 // The Python module astra_sim_network_analytical._core: the analytical networks as network function tables.
-#include <astra_sim/network.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -7,9 +6,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <astra_sim/core_class.hpp>
 #include <astra_sim/radix_queue.hpp>
 #include <memory>
+#include <new>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -29,58 +31,48 @@ using astra::fabric::DestinationRoutes;
 
 namespace {
 
+constexpr const char* kNoDelay = "a message has no delay that can be simulated";
+
 // A network without contention: every message arrives after its delay.
-struct Network {
-  explicit Network(Formula made) : formula(std::move(made)) {
-    table.version = ASTRA_NETWORK_VERSION;
-    table.size = sizeof(table);
-    table.state = this;
-    table.delay = [](void* self, std::int32_t source, std::int32_t destination, std::int64_t bytes) {
-      return static_cast<Network*>(self)->formula.delay(source, destination, bytes);
-    };
-    table.inject = [](void* self, std::int64_t time, const astra_message* messages, std::size_t count) {
-      return static_cast<Network*>(self)->inject(time, messages, count);
-    };
-    table.advance = [](void* self, std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
-      return static_cast<Network*>(self)->advance(until, time, numbers, count);
-    };
-    table.next_event = [](void* self) {
-      auto& queue = static_cast<Network*>(self)->under_way;
-      return queue.empty() ? ASTRA_NEVER : queue.next_time();
-    };
-    table.error = [](void*) { return "a message has no delay that can be simulated"; };
+class DelayNetwork {
+ public:
+  explicit DelayNetwork(Formula formula) : formula_(std::move(formula)) {}
+
+  std::int64_t delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) const {
+    return formula_.delay(source, destination, bytes);
   }
 
-  int inject(std::int64_t time, const astra_message* messages, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t delay = formula.delay(messages[i].source, messages[i].destination, messages[i].bytes);
-      if (delay < 0 || delay > ASTRA_NEVER - 1 - time) return -1;
-      under_way.push(time + delay, messages[i].number);
+  void inject(std::int64_t time, std::span<const astra_message> messages) {
+    for (const astra_message& each : messages) {
+      const std::int64_t delay = formula_.delay(each.source, each.destination, each.bytes);
+      if (delay < 0 || delay > ASTRA_NEVER - 1 - time) throw std::invalid_argument(kNoDelay);
+      under_way_.push(time + delay, each.number);
     }
-    return 0;
   }
 
-  int advance(std::int64_t until, std::int64_t* time, const std::uint64_t** numbers, std::size_t* count) {
-    arrived.clear();
-    if (!under_way.empty() && under_way.next_time() <= until) {
-      *time = under_way.next_time();
-      under_way.take([this](const Arrival& arrival) { arrived.push_back(arrival.number); });
-      if (!std::is_sorted(arrived.begin(), arrived.end())) std::sort(arrived.begin(), arrived.end());
-    }
-    *numbers = arrived.data();
-    *count = arrived.size();
-    return 0;
+  bool advance(std::int64_t until) {
+    delivered_.clear();
+    if (under_way_.empty() || under_way_.next_time() > until) return false;
+    delivered_at_ = under_way_.next_time();
+    under_way_.take([this](const Arrival& arrival) { delivered_.push_back(arrival.number); });
+    if (!std::is_sorted(delivered_.begin(), delivered_.end())) std::sort(delivered_.begin(), delivered_.end());
+    return true;
   }
 
+  std::int64_t next_event() { return under_way_.empty() ? ASTRA_NEVER : under_way_.next_time(); }
+  std::int64_t delivered_at() const { return delivered_at_; }
+  const std::vector<std::uint64_t>& delivered() const { return delivered_; }
+
+ private:
   struct Arrival {
     std::int64_t time;
     std::uint64_t number;
   };
 
-  Formula formula;
-  astra::RadixQueue<Arrival> under_way;
-  std::vector<std::uint64_t> arrived;
-  astra_network table{};
+  Formula formula_;
+  astra::RadixQueue<Arrival> under_way_;
+  std::int64_t delivered_at_ = 0;
+  std::vector<std::uint64_t> delivered_;
 };
 
 Rounding rounding_of(int number) {
@@ -88,18 +80,9 @@ Rounding rounding_of(int number) {
   return static_cast<Rounding>(number);
 }
 
-// A capsule that owns a network, which has a table.
-template <typename Table, typename Owner>
-nb::capsule capsule_of(std::unique_ptr<Owner> network, const char* name) {
-  nb::capsule capsule(&network->table, name,
-                      [](void* pointer) noexcept { delete static_cast<Owner*>(static_cast<Table*>(pointer)->state); });
-  network.release();
-  return capsule;
-}
-
 using Row = std::tuple<std::int32_t, std::vector<std::int32_t>, double, double, double, double, double, double, double>;
 
-nb::capsule delay_table(const std::vector<Row>& rows, int rounding, bool lowest) {
+nb::object delay_table(const std::vector<Row>& rows, int rounding, bool lowest) {
   std::vector<Dimension> dimensions;
   std::int64_t npus = 1;
   for (const auto& [size, hops, bandwidth, link, nic, router, memory_latency, memory_bandwidth, memory_scale] : rows) {
@@ -110,28 +93,9 @@ nb::capsule delay_table(const std::vector<Row>& rows, int rounding, bool lowest)
     if (npus > INT32_MAX) throw std::invalid_argument("too many NPUs");
     dimensions.push_back({size, hops, bandwidth, link, nic, router, memory_latency, memory_bandwidth, memory_scale});
   }
-  auto network = std::make_unique<Network>(Formula(std::move(dimensions), rounding_of(rounding), lowest));
-  return capsule_of<astra_network>(std::move(network), ASTRA_NETWORK_CAPSULE);
+  auto network = std::make_shared<DelayNetwork>(Formula(std::move(dimensions), rounding_of(rounding), lowest));
+  return nb::steal(astra::TableOwner<DelayNetwork>::capsule_of(std::move(network)));
 }
-
-// A network in which messages wait for each other.
-struct FifoNetwork {
-  explicit FifoNetwork(Fifo made) : fifo(std::move(made)) {
-    table.version = ASTRA_NETWORK_VERSION_2;
-    table.size = sizeof(table);
-    table.state = this;
-    table.inject = [](void* self, std::int64_t time, const astra_message_v2* messages, std::size_t count) {
-      return static_cast<FifoNetwork*>(self)->fifo.inject(time, messages, count);
-    };
-    table.advance = [](void* self, std::int64_t until, std::int64_t* time, const astra_delivery** deliveries, std::size_t* count) {
-      return static_cast<FifoNetwork*>(self)->fifo.advance(until, time, deliveries, count);
-    };
-    table.error = [](void* self) { return static_cast<FifoNetwork*>(self)->fifo.error(); };
-  }
-
-  Fifo fifo;
-  astra_network_v2 table{};
-};
 
 // A graph that lists its links: nodes, source, target and cost of links, numbers of destinations, and links that are named.
 using Numbers = std::vector<int>;
@@ -149,7 +113,7 @@ std::unique_ptr<DestinationRoutes> routes_of(std::int32_t size, const Graph& gra
   return std::make_unique<DestinationRoutes>(nodes, size, links, numbers, named);
 }
 
-nb::capsule fifo_table(const std::vector<Links>& rows, int rounding, bool cut_through) {
+void make_fifo(Fifo* place, const std::vector<Links>& rows, int rounding, bool cut_through) {
   std::vector<DimensionLinks> dimensions;
   std::int64_t npus = 1;
   for (const auto& [shape, size, links, bandwidth, latency, nic, router, graph] : rows) {
@@ -160,24 +124,7 @@ nb::capsule fifo_table(const std::vector<Links>& rows, int rounding, bool cut_th
     auto routes = graph ? routes_of(size, *graph) : nullptr;
     dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, std::move(routes)});
   }
-  auto network = std::make_unique<FifoNetwork>(Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through));
-  return capsule_of<astra_network_v2>(std::move(network), ASTRA_NETWORK_CAPSULE_V2);
-}
-
-const Fifo& fifo_of(const nb::capsule& capsule) {
-  return static_cast<FifoNetwork*>(static_cast<astra_network_v2*>(capsule.data())->state)->fifo;
-}
-
-// When the last thing happened, and the figures of all links that carried something.
-std::pair<std::int64_t, std::vector<Fifo::Figures>> fifo_figures(const nb::capsule& capsule) {
-  const Fifo& fifo = fifo_of(capsule);
-  return {fifo.now(), fifo.figures()};
-}
-
-// When the last thing happened, and what the links of each dimension carried.
-std::pair<std::int64_t, std::vector<Fifo::Totals>> fifo_totals(const nb::capsule& capsule) {
-  const Fifo& fifo = fifo_of(capsule);
-  return {fifo.now(), fifo.totals()};
+  new (place) Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through);
 }
 
 }  // namespace
@@ -187,12 +134,11 @@ NB_MODULE(_core, module) {
   module.def("delay_table", &delay_table, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("lowest"),
              "A capsule with a new table. Of each dimension: size, hops, bandwidth, latencies of link, NIC and router, memory latency, "
              "bandwidth, scale.");
-  module.def("fifo_table", &fifo_table, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("cut_through"),
-             "A capsule with a new table of links that carry one message after another. Of each dimension the fields of DimensionLinks.");
-  module.def(
-      "fifo_figures", &fifo_figures, nb::arg("capsule"),
-      "Of a table made by fifo_table: when the last thing happened (ps), and number, messages, bytes, busy ps and largest queue of links.");
-  module.def("fifo_totals", &fifo_totals, nb::arg("capsule"),
-             "Of a table made by fifo_table: when the last thing happened (ps), and bytes, busy ps and largest queue of the links of each "
-             "dimension.");
+  auto core = nb::class_<Fifo>(module, "Fifo", "Links that carry one message after another.");
+  astra::add_core_functions(core)
+      .def("__init__", &make_fifo, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("cut_through"),
+           "Of each dimension the fields of DimensionLinks.")
+      .def_prop_ro("now", &Fifo::now, "When the last thing happened (ps).")
+      .def("figures", &Fifo::figures, "Number, messages, bytes, busy ps and largest queue of all links that carried something.")
+      .def("totals", &Fifo::totals, "Bytes, busy ns and largest queue of the links of each dimension.");
 }

@@ -69,12 +69,16 @@ Network::Network(Fabric fabric, const Rules& rules)
       scale_(scale_of(fabric_, rules.bandwidth_factor)),
       shortest_trip_ns_(shortest_trip_ns(fabric_, rules.weight_bytes)),
       sharing_(capacities(fabric_, rules.bandwidth_factor, scale_)),
-      weighted_(rules.by_round_trip || rules.ack_share > 0 || rules.routing == Routing::split || rules.routing == Routing::valiant ||
+      weighted_(rules.by_round_trip() || rules.ack_share > 0 || rules.routing == Routing::split || rules.routing == Routing::valiant ||
                 rules.routing == Routing::ugal),
       figures_(index(fabric_.links())),
       loads_(rules.routing == Routing::ugal ? index(fabric_.links()) : 0) {}
 
-void Network::inject(std::int64_t at_time, std::uint64_t number, int source, int destination, std::int64_t bytes) {
+void Network::inject(std::int64_t time, std::span<const astra_message> messages) {
+  for (const astra_message& each : messages) send(time, each.number, each.source, each.destination, each.bytes);
+}
+
+void Network::send(std::int64_t at_time, std::uint64_t number, int source, int destination, std::int64_t bytes) {
   if (std::min(source, destination) < 0 || std::max(source, destination) >= fabric_.npus() || source == destination || bytes < 0) {
     throw RouteError(name_of("a message of " + std::to_string(bytes) + " bytes", source, destination) + " has no route");
   }
@@ -111,22 +115,17 @@ void Network::load(int source, int destination, bool around, int sign) {
 }
 
 bool Network::advance(std::int64_t until) {
-  arrived.clear();
+  delivered_.forget_taken();
   while (delivered_.empty()) {
     if (!step(until)) return false;
   }
-  if (delivered_.front().first > until) return false;
-  time = delivered_.front().first;
-  while (!delivered_.empty() && delivered_.front().first == time) {
-    arrived.push_back(delivered_.front().second);
-    delivered_.pop_front();
-  }
-  if (!std::is_sorted(arrived.begin(), arrived.end())) std::sort(arrived.begin(), arrived.end());
+  if (delivered_.next_time() > until) return false;
+  delivered_.take();
   return true;
 }
 
 std::int64_t Network::next_event() {
-  if (!delivered_.empty()) return delivered_.front().first;
+  if (!delivered_.empty()) return delivered_.next_time();
   settle();
   return next_time();
 }
@@ -163,7 +162,7 @@ void Network::settle() {
     flow.rate = rate;
     completions_.set(number, later(now_, std::nearbyint(flow.left / std::ldexp(real(rate), -scale_) * kPsPerNs), "a message"));
   }
-  if (look_) look_();
+  interruptible_.step(now_);
 }
 
 void Network::begin(const Sent& sent) {
@@ -171,7 +170,7 @@ void Network::begin(const Sent& sent) {
   const Path& path = routes_.path(sent.source, sent.destination, sent.around);
   if (sent.bytes == 0) {
     for (const Use& use : path.uses) ++at(figures_, use.link).messages;
-    delivered_.emplace_back(now_, sent.number);
+    delivered_.add(now_, sent.number);
     return;
   }
   const std::int64_t weight = weight_of(path, sent);
@@ -198,11 +197,11 @@ void Network::end(int flow) {
   const Flow& ended = at(flows_, flow);
   load(ended.source, ended.destination, ended.around, -1);
   due_ = std::min(due_, now_ + static_cast<std::int64_t>(rules_.tolerance * real(now_ - ended.begun)));
-  delivered_.emplace_back(now_, ended.number);
+  delivered_.add(now_, ended.number);
 }
 
 std::int64_t Network::weight_of(const Path& path, const Sent& sent) const {
-  if (!rules_.by_round_trip) return weighted_ ? kFullWeight : 1;
+  if (!rules_.by_round_trip()) return weighted_ ? kFullWeight : 1;
   const double trip_ns = path.latency_ns + rules_.weight_bytes * path.ns_per_byte;
   if (!(trip_ns > 0)) {
     throw RouteError(name_of("fairness=rtt: the route", sent.source, sent.destination) +

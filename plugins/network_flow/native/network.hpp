@@ -1,15 +1,17 @@
 // Messages as flows: a message waits for the latency of its route, and then takes its share of every link until all of it has arrived.
 #pragma once
 
+#include <astra_sim/network.h>
+
+#include <astra_sim/interrupt.hpp>
 #include <astra_sim/radix_queue.hpp>
 #include <cstdint>
-#include <deque>
-#include <functional>
-#include <stdexcept>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "completions.hpp"
+#include "deliveries.hpp"
 #include "fabric.hpp"
 #include "routes.hpp"
 #include "rules.hpp"
@@ -27,21 +29,24 @@ struct LinkFigures {
 class Network {
  public:
   Network(Fabric fabric, const Rules& rules);
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
 
-  // A message is sent. Calls come in order of time. Raises RouteError.
-  void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes);
+  // Messages are sent. Calls come in order of time. Raises RouteError.
+  void inject(std::int64_t time, std::span<const astra_message> messages);
 
-  // Goes on to the next instant at which messages arrive, if that is not after `until`: sets `time` and `arrived`. Returns whether it is.
+  // Goes on to the next instant at which messages arrive, if that is not after `until`: returns whether it is.
   bool advance(std::int64_t until);
 
   // A time before which nothing arrives; ASTRA_NEVER where nothing is under way.
   std::int64_t next_event();
 
-  // `look` is called after rates have been computed. What it throws goes out.
-  void watch(std::function<void()> look) { look_ = std::move(look); }
+  // Who is told, now and then after rates have been computed, how far it is.
+  void watch(Watcher watcher) { interruptible_.watch(std::move(watcher)); }
 
-  std::int64_t time = 0;
-  std::vector<std::uint64_t> arrived;  // ascending
+  // What `advance` found: when, and the numbers of messages, ascending.
+  std::int64_t delivered_at() const { return delivered_.time(); }
+  const std::vector<std::uint64_t>& delivered() const { return delivered_.numbers(); }
 
   // When the last thing happened, how many flows there were, and how often rates were computed anew.
   std::int64_t now() const { return now_; }
@@ -50,8 +55,9 @@ class Network {
   const std::vector<LinkFigures>& figures() const { return figures_; }
 
  private:
+  // A message until its latency is over.
   struct Sent {
-    std::int64_t time = 0;  // when the latency is over
+    std::int64_t time = 0;  // when it is over
     std::uint64_t number = 0;
     std::int64_t bytes = 0;
     int source = 0, destination = 0;
@@ -69,6 +75,7 @@ class Network {
     bool around = false;
   };
 
+  void send(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes);
   // Lets happen what comes next, if that is not after `until`. Returns whether it is.
   bool step(std::int64_t until);
   void settle();
@@ -91,15 +98,15 @@ class Network {
   int scale_;                // rates are counted in 2^-scale bytes per nanosecond
   double shortest_trip_ns_;  // whose weight is the highest
   Sharing sharing_;
-  bool weighted_;            // whether flows, or the links of a flow, may have different weights
-  RadixQueue<Sent> sent_;    // whose latency is not over
+  bool weighted_;  // whether flows, or the links of a flow, may have different weights
+  RadixQueue<Sent> sent_;
   std::vector<Flow> flows_;  // by the numbers that `sharing_` gives
   Completions completions_;
-  std::deque<std::pair<std::int64_t, std::uint64_t>> delivered_;  // and not told yet
-  std::vector<std::pair<int, std::int64_t>> links_;               // of the flow that begins
+  Deliveries delivered_;
+  std::vector<std::pair<int, std::int64_t>> links_;  // of the flow that begins
   std::vector<LinkFigures> figures_;
   std::vector<double> loads_;  // of each link, with ugal: messages, of which each counts as much as goes over it
-  std::function<void()> look_;
+  Interruptible<1> interruptible_;
   std::int64_t now_ = 0;
   std::int64_t due_ = 0;  // when rates are to be computed anew; ASTRA_NEVER: they hold
   std::int64_t flows_begun_ = 0;

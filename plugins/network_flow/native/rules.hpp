@@ -1,8 +1,11 @@
-// The rules of a network: its options.
+// The rules of a network: its options, with those of the preset where none is given. Defaults are those of the options class alone.
 #pragma once
 
+#include <array>
 #include <astra_sim/fabric/routes.hpp>
+#include <astra_sim/fields.hpp>
 #include <cstdint>
+#include <tuple>
 
 namespace astra::flow {
 
@@ -10,17 +13,41 @@ namespace astra::flow {
 // to NPUs (Valiant and Brebner, STOC 1981); with ugal it does that or goes as with split (Singh, Stanford 2005).
 enum class Routing { hash, destination, first, split, valiant, ugal };
 
+// What flows weigh where they share a link: all the same, or each one over its round trip time.
+enum class Fairness { equal, rtt };
+
 struct Rules {
-  Routing routing = Routing::hash;
-  fabric::HostForwarding npus_forward = fabric::HostForwarding::if_needed;
-  std::uint64_t seed = 0;
-  double bandwidth_factor = 1;
-  double latency_factor = 1;
-  bool by_round_trip = false;  // the weight of a flow is one over its round trip time, else all weigh the same
-  double weight_bytes = 0;     // what of that time links add by their bandwidth: so many bytes over it
-  double window_bytes = 0;     // a flow has no more than this under way in a round trip; 0: no limit
-  double tolerance = 0;        // rates are computed so late after a flow has ended, as a share of the time that it took
-  double ack_share = 0;        // what acknowledgements take on the way back, of what the flow takes
+  Routing routing;
+  fabric::HostForwarding npus_forward;
+  Fairness fairness;
+  std::uint64_t seed;
+  double bandwidth_factor;
+  double latency_factor;
+  double weight_bytes;  // what links add by their bandwidth to a round trip time: so many bytes over it
+  double window_bytes;  // a flow has no more than this under way in a round trip; 0: no limit
+  double tolerance;     // rates are computed so late after a flow has ended, as a share of the time that it took
+  double ack_share;     // what acknowledgements take on the way back, of what the flow takes
+
+  bool by_round_trip() const { return fairness == Fairness::rtt; }
 };
 
 }  // namespace astra::flow
+
+namespace astra {
+
+template <>
+inline constexpr auto names<flow::Routing> = std::array{"hash", "destination", "first", "split", "valiant", "ugal"};
+template <>
+inline constexpr auto names<fabric::HostForwarding> = std::array{"if_needed", "always", "never"};
+template <>
+inline constexpr auto names<flow::Fairness> = std::array{"equal", "rtt"};
+
+template <>
+inline constexpr auto fields<flow::Rules> = std::tuple{
+    ASTRA_FIELD(flow::Rules, routing),      ASTRA_FIELD(flow::Rules, npus_forward),     ASTRA_FIELD(flow::Rules, fairness),
+    ASTRA_FIELD(flow::Rules, seed),         ASTRA_FIELD(flow::Rules, bandwidth_factor), ASTRA_FIELD(flow::Rules, latency_factor),
+    ASTRA_FIELD(flow::Rules, weight_bytes), ASTRA_FIELD(flow::Rules, window_bytes),     ASTRA_FIELD(flow::Rules, tolerance),
+    ASTRA_FIELD(flow::Rules, ack_share),
+};
+
+}  // namespace astra

@@ -16,6 +16,8 @@ namespace astra::tcp {
 
 namespace {
 
+constexpr std::uint32_t kKib = 1024;
+
 using SocketCall = ns3::Callback<void, ns3::Ptr<ns3::Socket>>;
 using SegmentCall = ns3::Callback<void, ns3::Ptr<const ns3::Packet>, const ns3::TcpHeader&, ns3::Ptr<const ns3::TcpSocketBase>>;
 using RetransmissionCall = ns3::Callback<void, ns3::Ptr<const ns3::Packet>, const ns3::TcpHeader&, const ns3::Address&, const ns3::Address&,
@@ -30,17 +32,17 @@ std::string ends_of(std::uint32_t source, std::uint32_t destination) {
 }  // namespace
 
 ns3::Ptr<ns3::Socket> make_socket(const Settings& settings, const ns3::Ptr<ns3::Node>& node) {
-  const auto socket = node->GetObject<ns3::TcpL4Protocol>()->CreateSocket(ns3::TypeId::LookupByName(settings.congestion_control));
+  const auto socket = node->GetObject<ns3::TcpL4Protocol>()->CreateSocket(ns3::TypeId::LookupByName(settings.type_name()));
   socket->SetAttribute("SegmentSize", ns3::UintegerValue(settings.segment_bytes));
   socket->SetAttribute("InitialCwnd", ns3::UintegerValue(settings.initial_window));
-  socket->SetAttribute("DelAckCount", ns3::UintegerValue(settings.ack_every));
-  socket->SetAttribute("DelAckTimeout", ns3::TimeValue(ns3::PicoSeconds(settings.ack_delay)));
-  socket->SetAttribute("MinRto", ns3::TimeValue(ns3::PicoSeconds(settings.least_timeout)));
-  socket->SetAttribute("ConnTimeout", ns3::TimeValue(ns3::PicoSeconds(settings.connect_timeout)));
-  socket->SetAttribute("ConnCount", ns3::UintegerValue(settings.connect_retries));
+  socket->SetAttribute("DelAckCount", ns3::UintegerValue(settings.delayed_ack_segments));
+  socket->SetAttribute("DelAckTimeout", ns3::TimeValue(ns3::PicoSeconds(settings.picoseconds(settings.delayed_ack_ms))));
+  socket->SetAttribute("MinRto", ns3::TimeValue(ns3::PicoSeconds(settings.picoseconds(settings.min_rto_ms))));
+  socket->SetAttribute("ConnTimeout", ns3::TimeValue(ns3::PicoSeconds(settings.picoseconds(settings.connect_timeout_ms))));
+  socket->SetAttribute("ConnCount", ns3::UintegerValue(settings.connect_retries()));
   socket->SetAttribute("DataRetries", ns3::UintegerValue(settings.retries));
-  socket->SetAttribute("SndBufSize", ns3::UintegerValue(settings.send_buffer));
-  socket->SetAttribute("RcvBufSize", ns3::UintegerValue(settings.receive_buffer));
+  socket->SetAttribute("SndBufSize", ns3::UintegerValue(kKib * settings.send_buffer_kib));
+  socket->SetAttribute("RcvBufSize", ns3::UintegerValue(kKib * settings.receive_buffer_kib));
   socket->SetAttribute("TcpNoDelay", ns3::BooleanValue(true));
   // ns-3 counts time stamps in milliseconds, and would measure round trips in them.
   socket->SetAttribute("Timestamp", ns3::BooleanValue(false));

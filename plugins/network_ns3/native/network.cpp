@@ -42,8 +42,15 @@ Network::Network(Settings settings, Plan plan, bool counts)
 
 Network::~Network() { lease_->end(); }
 
-void Network::inject(std::int64_t time, const Request& request) {
+void Network::inject(std::int64_t time, std::span<const astra_message_v2> messages) {
   require_simulator();
+  for (const astra_message_v2& each : messages) {
+    schedule(time, {each.number, static_cast<std::uint32_t>(each.source), static_cast<std::uint32_t>(each.destination), each.bytes,
+                    each.traffic_class});
+  }
+}
+
+void Network::schedule(std::int64_t time, const Request& request) {
   if (std::max(request.source, request.destination) >= plan_.npus || request.source == request.destination || request.bytes < 0) {
     throw Impossible("a message of " + std::to_string(request.bytes) + " bytes from NPU " + std::to_string(request.source) + " to NPU " +
                      std::to_string(request.destination) + "; expected two of " + std::to_string(plan_.npus) +
@@ -111,10 +118,10 @@ void Network::submit(const Request& request) {
 }
 
 Connection& Network::connection(const Request& request) {
-  const std::uint64_t own = settings_.connection_per_message ? ++figures_.connections : 0;
+  const std::uint64_t own = settings_.connection_per_message() ? ++figures_.connections : 0;
   std::unique_ptr<Connection>& known = connections_[{request.source, request.destination, request.traffic_class, own}];
   if (known) return *known;
-  if (!settings_.connection_per_message) ++figures_.connections;
+  if (!settings_.connection_per_message()) ++figures_.connections;
   if (next_port_[request.source] == kLastPort) {
     throw Impossible("NPU " + std::to_string(request.source) + " would have more than " + std::to_string(kLastPort - kFirstPort) +
                      " connections, the most that TCP has ports for (connections)");
@@ -135,16 +142,16 @@ void Network::accept(ns3::Ptr<ns3::Socket> socket, const ns3::Address& from) {
 }
 
 void Network::arrived(const Message& message) {
-  delivered_.push_back({message.number, false});
+  delivered_.push_back({message.number, ASTRA_ARRIVED, 0});
   ns3::Simulator::Stop();
 }
 
 void Network::acknowledged(const Message& message, Connection& connection) {
   --under_way_;
-  delivered_.push_back({message.number, true});
+  delivered_.push_back({message.number, ASTRA_SENT, 0});
   if (counts_) ended_.push_back(message);
   // The socket is in the middle of it.
-  if (settings_.connection_per_message) ns3::Simulator::ScheduleNow([&connection] { connection.close(); });
+  if (settings_.connection_per_message()) ns3::Simulator::ScheduleNow([&connection] { connection.close(); });
   ns3::Simulator::Stop();
 }
 

@@ -2,10 +2,13 @@
 // Messages over TCP in ns-3, which goes on only as far as it is asked to.
 #pragma once
 
+#include <astra_sim/network.h>
+
 #include <astra_sim/interrupt.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -16,12 +19,6 @@
 #include "topology.hpp"
 
 namespace astra::tcp {
-
-// A message has arrived, or its sender knows that.
-struct Delivery {
-  std::uint64_t number = 0;
-  bool acknowledged = false;
-};
 
 struct Request {
   std::uint64_t number = 0;
@@ -50,8 +47,10 @@ class Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // A message is sent at a time (ps). Raises Impossible where it cannot be.
-  void inject(std::int64_t time, const Request& request);
+  static constexpr bool kTellsSent = true;
+
+  // Messages are sent at a time (ps). Raises Impossible where one cannot be.
+  void inject(std::int64_t time, std::span<const astra_message_v2> messages);
 
   // Goes on to the next instant at which something is delivered, if that is not after `until`. Returns whether it is.
   // Raises Stuck where messages are under way that cannot arrive, Impossible where another network has the simulator.
@@ -59,8 +58,8 @@ class Network {
 
   void watch(Watcher watcher) { interrupts_.watch(std::move(watcher)); }
 
-  const std::vector<Delivery>& delivered() const { return delivered_; }
-  std::int64_t time() const { return time_; }
+  const std::vector<astra_delivery>& delivered() const { return delivered_; }
+  std::int64_t delivered_at() const { return time_; }
   Figures figures() const;
   const std::vector<Message>& messages() const { return ended_; }
 
@@ -69,6 +68,7 @@ class Network {
   using Ends = std::tuple<std::uint32_t, std::uint32_t, std::int32_t, std::uint64_t>;
 
   void require_simulator() const;
+  void schedule(std::int64_t time, const Request& request);
   void listen(std::uint32_t npu);
   void submit(const Request& request);
   Connection& connection(const Request& request);
@@ -90,7 +90,7 @@ class Network {
   std::vector<std::uint16_t> next_port_;          // of each NPU
   std::map<Ends, std::unique_ptr<Connection>> connections_;
   std::map<std::pair<std::uint32_t, std::uint16_t>, Connection*> by_port_;  // source and its port, until they are accepted
-  std::vector<Delivery> delivered_;
+  std::vector<astra_delivery> delivered_;
   std::int64_t time_ = 0;
   std::uint64_t under_way_ = 0;
   std::string failure_;

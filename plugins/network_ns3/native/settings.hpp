@@ -2,10 +2,16 @@
 // The options of a network, and the graph on which it runs.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <astra_sim/fields.hpp>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,25 +29,45 @@ struct Stuck : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+enum class CongestionControl { cubic, newreno, dctcp };
+enum class Connections { pair, message };
+
+// The options of a network, whose defaults and ranges are those of the options class alone.
 struct Settings {
-  std::string congestion_control;  // a class of ns-3
-  bool marks = false;              // switches and interfaces mark packets (ECN)
-  bool hystart = true;             // CUBIC
-  bool connection_per_message = false;
-  std::uint32_t segment_bytes = 0;
-  std::uint32_t initial_window = 0;     // segments
-  std::uint32_t ack_every = 0;          // segments
-  std::int64_t ack_delay = 0;           // ps
-  std::int64_t least_timeout = 0;       // ps
-  std::int64_t connect_timeout = 0;     // ps
-  std::uint32_t retries = 0;            // of a segment, before a connection is given up
-  std::uint32_t connect_retries = 0;    // of the segment that makes a connection
-  std::uint32_t send_buffer = 0;        // bytes
-  std::uint32_t receive_buffer = 0;     // bytes
-  std::uint32_t queue_packets = 0;      // at a port of a switch
-  std::uint32_t nic_queue_packets = 0;  // at a port of an NPU
-  std::uint32_t mark_packets = 0;       // packets are marked where so many wait
-  std::uint32_t seed = 1;
+  CongestionControl congestion_control;
+  Connections connections;
+  bool hystart;  // CUBIC
+  std::uint32_t segment_bytes;
+  std::uint32_t initial_window;  // segments
+  std::uint32_t delayed_ack_segments;
+  double delayed_ack_ms;
+  double min_rto_ms;
+  double connect_timeout_ms;
+  std::uint32_t retries;  // of a segment, before a connection is given up
+  std::uint32_t send_buffer_kib;
+  std::uint32_t receive_buffer_kib;
+  std::uint32_t queue_packets;      // at a port of a switch
+  std::uint32_t nic_queue_packets;  // at a port of an NPU; 0: no limit
+  std::uint32_t seed;
+  std::uint32_t mark_packets;  // packets are marked where so many wait; of the constructor of a network
+
+  // Switches and interfaces mark packets (ECN).
+  bool marks() const { return congestion_control == CongestionControl::dctcp; }
+  bool connection_per_message() const { return connections == Connections::message; }
+  // The class of ns-3.
+  const char* type_name() const {
+    constexpr std::array kNames{"ns3::TcpCubic", "ns3::TcpNewReno", "ns3::TcpDctcp"};
+    return kNames[static_cast<std::size_t>(congestion_control)];
+  }
+  // Repetitions of a handshake: as many as its waits can be counted, for each is twice as long as the one before.
+  std::uint32_t connect_retries() const {
+    constexpr std::int64_t kLongestWait = std::int64_t{1} << 61;
+    constexpr int kMostDoublings = 29;
+    const auto doublings = static_cast<std::uint64_t>(kLongestWait / std::max<std::int64_t>(1, picoseconds(connect_timeout_ms)));
+    return std::min<std::uint32_t>({retries, kMostDoublings, static_cast<std::uint32_t>(std::bit_width(doublings) - 1)});
+  }
+
+  static std::int64_t picoseconds(double ms) { return std::llrint(ms * 1e9); }
 };
 
 // A link, one way.
@@ -69,3 +95,31 @@ inline std::string name_of(const Plan& plan, std::uint32_t node) {
 }
 
 }  // namespace astra::tcp
+
+namespace astra {
+
+template <>
+inline constexpr auto names<tcp::CongestionControl> = std::array{"cubic", "newreno", "dctcp"};
+template <>
+inline constexpr auto names<tcp::Connections> = std::array{"pair", "message"};
+
+template <>
+inline constexpr auto fields<tcp::Settings> = std::tuple{
+    ASTRA_FIELD(tcp::Settings, congestion_control),
+    ASTRA_FIELD(tcp::Settings, connections),
+    ASTRA_FIELD(tcp::Settings, hystart),
+    ASTRA_FIELD(tcp::Settings, segment_bytes),
+    ASTRA_FIELD(tcp::Settings, initial_window),
+    ASTRA_FIELD(tcp::Settings, delayed_ack_segments),
+    ASTRA_FIELD(tcp::Settings, delayed_ack_ms),
+    ASTRA_FIELD(tcp::Settings, min_rto_ms),
+    ASTRA_FIELD(tcp::Settings, connect_timeout_ms),
+    ASTRA_FIELD(tcp::Settings, retries),
+    ASTRA_FIELD(tcp::Settings, send_buffer_kib),
+    ASTRA_FIELD(tcp::Settings, receive_buffer_kib),
+    ASTRA_FIELD(tcp::Settings, queue_packets),
+    ASTRA_FIELD(tcp::Settings, nic_queue_packets),
+    ASTRA_FIELD(tcp::Settings, seed),
+};
+
+}  // namespace astra

@@ -84,9 +84,9 @@ void Topology::add_device(std::uint32_t link) {
   device->SetMtu(static_cast<std::uint16_t>(settings_.segment_bytes + kMostHeaderBytes));
   nodes_[of.source]->AddDevice(device);
   const auto queue = ns3::CreateObject<ns3::DropTailQueue<ns3::Packet>>();
-  queue->SetAttribute("MaxSize", packets(settings_.marks ? 1 : queue_packets(of.source)));
+  queue->SetAttribute("MaxSize", packets(settings_.marks() ? 1 : queue_packets(of.source)));
   device->SetQueue(queue);
-  if (settings_.marks) {
+  if (settings_.marks()) {
     const auto control = ns3::CreateObject<ns3::NetDeviceQueueInterface>();
     control->GetTxQueue(0)->ConnectQueueTraces(queue);
     device->AggregateObject(control);
@@ -105,7 +105,7 @@ void Topology::join(std::uint32_t link, std::uint32_t reverse) {
       ns3::CreateObject<FabricChannel>(std::array{delay(link), delay(reverse)}, std::array{&loads_[link], &loads_[reverse]}, look_);
   for (const std::uint32_t each : {link, reverse}) devices_[each]->Attach(channel);
   for (const std::uint32_t each : {link, reverse}) {
-    if (settings_.marks) {
+    if (settings_.marks()) {
       add_marking(each);
       channel->add_queue(each == link ? 0 : 1, disciplines_[each]);
     }
@@ -144,7 +144,9 @@ void Topology::add_losses(std::uint32_t link) {
 }
 
 std::uint32_t Topology::queue_packets(std::uint32_t node) const {
-  return node < plan_.npus ? settings_.nic_queue_packets : settings_.queue_packets;
+  constexpr std::uint32_t kUnlimited = std::numeric_limits<std::int32_t>::max();
+  if (node >= plan_.npus) return settings_.queue_packets;
+  return settings_.nic_queue_packets == 0 ? kUnlimited : settings_.nic_queue_packets;
 }
 
 }  // namespace astra::tcp

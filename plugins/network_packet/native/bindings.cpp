@@ -3,18 +3,18 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <astra_sim/core_class.hpp>
 #include <astra_sim/interrupt.hpp>
 #include <optional>
 
-#include "folded_network.hpp"
-#include "function_table.hpp"
-#include "index.hpp"
-#include "network.hpp"
-#include "traffic.hpp"
+#include "base/index.hpp"
+#include "folding/folded_network.hpp"
+#include "network/network.hpp"
+#include "network/rule_fields.hpp"
+#include "traffic/traffic.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -22,58 +22,6 @@ using namespace astra;
 using namespace astra::packet;
 
 namespace {
-
-template <class Enum>
-Enum choice(const std::string& name, std::initializer_list<std::pair<const char*, Enum>> known) {
-  for (const auto& [word, value] : known) {
-    if (name == word) return value;
-  }
-  throw std::invalid_argument("unknown choice: " + name);
-}
-
-Rules rules_of(const nb::dict& table) {
-  Rules rules;
-  auto number = [&](const char* key, auto& field) {
-    if (table.contains(key)) field = nb::cast<std::remove_reference_t<decltype(field)>>(table[key]);
-  };
-  auto word = [&](const char* key) { return nb::cast<std::string>(table[key]); };
-  rules.allocation = choice<Allocation>(word("allocation"), {{"combined", Allocation::combined}, {"staged", Allocation::staged}});
-  rules.vc_classes = choice<VcClasses>(
-      word("vc_classes"), {{"none", VcClasses::none}, {"at_crossing", VcClasses::at_crossing}, {"at_entry", VcClasses::at_entry}});
-  rules.choice = choice<RouteChoice>(word("choice"),
-                                     {{"first", RouteChoice::first}, {"random", RouteChoice::random}, {"adaptive", RouteChoice::adaptive}});
-  number("clock_ps", rules.clock_ps);
-  number("vnets", rules.vnets);
-  number("buffers", rules.buffers);
-  number("router_latency", rules.router_latency);
-  number("routing_delay", rules.routing_delay);
-  number("switch_traversal", rules.switch_traversal);
-  number("credit_delay", rules.credit_delay);
-  number("interface_credit_delay", rules.interface_credit_delay);
-  number("input_speedup", rules.input_speedup);
-  number("queue_ahead", rules.queue_ahead);
-  number("in_turn", rules.in_turn);
-  number("transit_first", rules.transit_first);
-  number("maximal", rules.maximal);
-  number("wait_for_tail_credit", rules.wait_for_tail_credit);
-  number("same_cycle", rules.same_cycle);
-  number("credit_parts", rules.credit_parts);
-  number("speculative", rules.speculative);
-  number("separate_speculation", rules.separate_speculation);
-  number("input_first", rules.input_first);
-  number("cut_through", rules.cut_through);
-  number("bubble", rules.bubble);
-  number("packet_flits", rules.packet_flits);
-  number("packet_bytes", rules.packet_bytes);
-  number("flit_bytes", rules.flit_bytes);
-  number("full_last_packet", rules.full_last_packet);
-  number("extrapolate", rules.extrapolate);
-  number("windows", rules.windows);
-  number("threads", rules.threads);
-  number("when_long", rules.when_long);
-  number("seed", rules.seed);
-  return rules;
-}
 
 ChannelSpec channel_of(const nb::dict& table) {
   ChannelSpec spec;
@@ -97,18 +45,27 @@ ChannelSpec channel_of(const nb::dict& table) {
   set("sink_port", spec.sink_port);
   set("source_port_varies", spec.source_port_varies);
   set("sink_port_varies", spec.sink_port_varies);
-  if (table.contains("fold")) {
-    spec.fold = choice<Fold>(nb::cast<std::string>(table["fold"]),
-                             {{"none", Fold::none}, {"right", Fold::right}, {"left", Fold::left}, {"straight", Fold::straight}});
-  }
+  if (table.contains("fold")) spec.fold = value_of<Fold>("fold", table["fold"]);
   return spec;
 }
 
-std::shared_ptr<Shape> make_shape(const nb::dict& rules, const std::vector<std::vector<int>>& coordinates, const std::vector<int>& sizes,
+// `settings` are the options that depend on the preset, `options` the others. No `threads` there: as many as there are processors.
+Rules rules_of(const nb::object& settings, const nb::object& options, int vnets, std::int64_t clock_ps, bool credit_parts, int processors) {
+  auto rules = struct_of<Rules>(settings, options);
+  rules.vnets = vnets;
+  rules.clock_ps = clock_ps;
+  rules.credit_parts = credit_parts;
+  const int threads = value_of<int>("threads", options.attr("threads"));
+  rules.when_long = threads == 0;
+  rules.threads = threads == 0 ? processors : threads;
+  return rules;
+}
+
+std::shared_ptr<Shape> make_shape(const Rules& rules, const std::vector<std::vector<int>>& coordinates, const std::vector<int>& sizes,
                                   const std::vector<int>& node_router) {
   std::vector<RouterSpec> routers(coordinates.size());
   for (std::size_t r = 0; r < coordinates.size(); ++r) routers[r].coordinates = coordinates[r];
-  return std::make_shared<Shape>(rules_of(rules), std::move(routers), sizes, node_router);
+  return std::make_shared<Shape>(rules, std::move(routers), sizes, node_router);
 }
 
 nb::list dependencies_of(const Network& network, std::size_t domain) {
@@ -131,22 +88,6 @@ bool uninterrupted(Action action) {
   }
 }
 
-// A watcher that calls `tell` with the time of a cycle; an empty one where `tell` is None. It holds a `Reference` to it: nb::object, or
-// nb::handle where the watcher may be destroyed without the interpreter lock, and `tell` outlives it.
-template <class Reference>
-Watcher watcher_of(const nb::object& tell, std::int64_t cycle_time) {
-  if (tell.is_none()) return {};
-  return [tell = Reference(tell), cycle_time](std::int64_t cycle) {
-    try {
-      tell(cycle * cycle_time);
-      return true;
-    } catch (nb::python_error& error) {
-      error.restore();
-      return false;
-    }
-  };
-}
-
 // What makes the next network, by a function of Python.
 FoldedNetwork::Make maker_of(const nb::object& make) {
   return [make](const std::vector<bool>& folded) {
@@ -158,18 +99,6 @@ FoldedNetwork::Make maker_of(const nb::object& make) {
       throw Interrupted{};
     }
   };
-}
-
-nb::object advance(MessageNetwork& network, std::optional<std::int64_t> until) {
-  bool any = false;
-  bool interrupted = false;
-  {
-    nb::gil_scoped_release unlocked;
-    interrupted = !uninterrupted([&] { any = network.advance(until.value_or(kNoLimit)); });
-  }
-  if (interrupted) throw nb::python_error();
-  if (!any) return nb::none();
-  return nb::make_tuple(network.time, network.arrived);
 }
 
 nb::dict statistics(const MessageNetwork& network) {
@@ -203,20 +132,11 @@ nb::dict statistics(const MessageNetwork& network) {
   return found;
 }
 
-nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table, const nb::object& tell) {
-  TrafficOptions options;
-  auto set = [&](const char* key, auto& field) { field = nb::cast<std::remove_reference_t<decltype(field)>>(table[key]); };
-  set("rate", options.rate);
-  set("packet_flits", options.packet_flits);
-  set("warm_up", options.warm_up);
-  set("period", options.period);
-  set("periods", options.periods);
-  set("drain_limit", options.drain_limit);
-  set("seed", options.seed);
-  set("target", options.target);
-  set("hot_share", options.hot_share);
-  set("hot_node", options.hot_node);
-  set("to_self", options.to_self);
+nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::object& how, double rate, std::vector<int> target,
+                     const nb::object& tell) {
+  auto options = struct_of<TrafficOptions>(how);
+  options.rate = rate;
+  options.target = std::move(target);
   Traffic traffic(options, *shape);
   Domain domain(shape);
   Watcher watcher = watcher_of<nb::handle>(tell, 1);
@@ -253,19 +173,12 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::dict& table,
   return found;
 }
 
-void free_capsule(PyObject* capsule) { destroy_table(static_cast<astra_network*>(PyCapsule_GetPointer(capsule, ASTRA_NETWORK_CAPSULE))); }
-
-nb::object capsule_of(std::shared_ptr<MessageNetwork> network) {
-  astra_network* table = make_table(std::move(network));
-  return nb::steal(PyCapsule_New(table, ASTRA_NETWORK_CAPSULE, free_capsule));
-}
-
 }  // namespace
 
 NB_MODULE(_core, m) {
   m.doc() = "Flit-level network: routers, interfaces and channels, cycle by cycle.";
-  nb::exception<Deadlock>(m, "Deadlock", PyExc_RuntimeError);
-  nb::exception<RouteError>(m, "RouteError", PyExc_ValueError);
+  nb::class_<Rules>(m, "Rules", "The timing rules of a network: its options, and what the platform adds to them.")
+      .def_static("of", &rules_of, "settings"_a, "options"_a, "vnets"_a, "clock_ps"_a, "credit_parts"_a, "processors"_a);
 
   nb::class_<Shape>(m, "Shape", "What never changes: routers, channels, interfaces, routes and timing rules.")
       .def_static("make", &make_shape, "rules"_a, "coordinates"_a, "sizes"_a, "node_router"_a)
@@ -280,15 +193,22 @@ NB_MODULE(_core, m) {
            })
       .def("set_spray",
            [](Shape& shape, int router, std::vector<int> channels) { shape.router.at(index(router)).spray = std::move(channels); })
-      .def("set_dividers", &Shape::set_dividers)
-      .def("fold", &Shape::fold, "dimension"_a, "channels"_a)
-      .def("take_turns", &Shape::take_turns, "dimension"_a, "turns"_a)
-      .def("name_ways", &Shape::name_ways, "dimension"_a, "channels"_a)
+      .def("set_dividers", [](Shape& shape, const std::vector<int>& of_routers) { shape.dividers = Dividers(shape, of_routers); })
+      .def(
+          "fold", [](Shape& shape, int d, std::vector<int> channels) { shape.routes.dimension(d).fold(std::move(channels)); },
+          "dimension"_a, "channels"_a)
+      .def(
+          "take_turns", [](Shape& shape, int d, std::vector<int> turns) { shape.routes.dimension(d).take_turns(std::move(turns)); },
+          "dimension"_a, "turns"_a)
+      .def(
+          "name_ways",
+          [](Shape& shape, int d, std::vector<std::vector<int>> channels) { shape.routes.dimension(d).name_ways(std::move(channels)); },
+          "dimension"_a, "channels"_a)
       .def_prop_ro("kept_ways_are_whole", [](const Shape& shape) { return shape.routes.kept_ways_are_whole(); })
       .def("make_routes", &Shape::make_routes)
       .def_prop_ro("vc_classes", &Shape::vc_classes)
       .def("finish", &Shape::finish, "vcs"_a)
-      .def("hops", &Shape::hops, "source"_a, "destination"_a, "vnet"_a)
+      .def("hops", &hops_between, "source"_a, "destination"_a, "vnet"_a)
       .def_prop_ro("channels", &Shape::channels);
 
   nb::class_<VnetChoice>(m, "VnetChoice", "Which virtual network carries a message: declared once, when a network is built.")
@@ -303,12 +223,8 @@ NB_MODULE(_core, m) {
           },
           "source"_a, "destination"_a, "queue"_a.none() = nb::none(), "None where the rule names none.");
 
-  nb::class_<MessageNetwork>(m, "MessageNetwork", "Messages on their way. Times in picoseconds.")
-      .def("inject", &MessageNetwork::inject, "time"_a, "number"_a, "source"_a, "destination"_a, "bytes"_a, "queue"_a)
-      .def("advance", &advance, "until"_a.none())
-      .def(
-          "watch", [](MessageNetwork& network, const nb::object& tell) { network.watch(watcher_of<nb::object>(tell, network.clock_ps())); },
-          "tell"_a.none())
+  auto core = nb::class_<MessageNetwork>(m, "MessageNetwork", "Messages on their way. Times in picoseconds.");
+  add_core_functions(core)
       .def("wake_senders", &MessageNetwork::wake_senders)
       .def("check", &MessageNetwork::check)
       .def_prop_ro("clock_ps", &MessageNetwork::clock_ps)
@@ -342,7 +258,6 @@ NB_MODULE(_core, m) {
         return by == nullptr ? std::nullopt : std::optional(by->exclusive_or());
       });
 
-  m.def("function_table", &capsule_of, "network"_a, "A capsule with the network function table of astra_sim/network.h.");
-  m.def("run_traffic", &run_traffic, "shape"_a, "options"_a, "tell"_a.none(),
+  m.def("run_traffic", &run_traffic, "shape"_a, "how"_a, "rate"_a, "target"_a, "tell"_a.none(),
         "Drive a network with random packets; returns sums by measured period. `tell` hears now and then which cycle is reached.");
 }

@@ -277,6 +277,7 @@ NB_MODULE(_core, module) {
       .def("sample_queues", &Network::sample_queues)
       .def("queue_samples", &queue_samples)
       .def("link_loads", &link_loads)
+      .def_prop_ro("now_ps", [](const Network& self) { return picoseconds(self, self.now()); })
       .def("connected", [](const Network& self, NodeId source, NodeId target) { return self.routes().connected(source, target); })
       .def("ways",
            [](const Network& self, NodeId node, NodeId npu) {

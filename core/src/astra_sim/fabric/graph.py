@@ -167,6 +167,14 @@ class Fabric:
         return DimensionGraph(self.npus, self.nodes, self.links)
 
 
+def node_number(name: str, npus: int) -> int:
+    """The number of a node of a fabric of so many NPUs, by the name that `Fabric.name` gives it. Raises ValueError for another name."""
+    kind, _, number = name.rpartition(" ")
+    if kind not in ("NPU", "switch"):
+        raise ValueError(f"{name!r} is no node; expected 'NPU N' or 'switch N'")
+    return int(number) + (npus if kind == "switch" else 0)
+
+
 def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
     """The links of one group of a dimension, by positions and switches of the topology. Raises InputError, naming `where`.
 

@@ -14,9 +14,11 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from astra_sim import InputError
-from astra_sim.function_table import TableNetwork
+from astra_sim.errors import AstraError
+from astra_sim.function_table import CompiledNetwork
 from astra_sim.network import EventNetwork, LinkLoad, Message
 from astra_sim.platform import Platform
 from astra_sim.units import MAX_PICOSECONDS
@@ -25,6 +27,9 @@ from astra_sim_network_analytical.link_figures import DimensionFigures, LinkFigu
 from astra_sim_network_analytical.link_map import LinkMap
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
+
+if TYPE_CHECKING:
+    from astra_sim_network_analytical._core import Fifo
 
 LONGEST_HOP_PS = 1 << 53
 
@@ -206,7 +211,7 @@ class FifoNetwork(EventNetwork):
             ]
 
 
-class CompiledFifoNetwork(TableNetwork):
+class CompiledFifoNetwork(CompiledNetwork["Fifo"]):
     """The network in C++. Raises ImportError if this package was installed without it."""
 
     charged_dimension = "lowest"
@@ -215,28 +220,30 @@ class CompiledFifoNetwork(TableNetwork):
         from astra_sim_network_analytical import _core
 
         super().__init__(platform or link_map.platform)
-        self._core = _core
+        self._make = _core.Fifo
         self._options = options
         self._map = link_map
         self.held_bytes = _held_bytes(options)
         self._rows = [links.row() for links in link_map.dimensions]
 
-    def make_table(self) -> object:
-        """The table of a run."""
-        return self._core.fifo_table(self._rows, ROUNDINGS.index(self._options.rounding), self._options.switching == "cut_through")
+    def make_core(self) -> Fifo:
+        """The links of a run."""
+        return self._make(self._rows, ROUNDINGS.index(self._options.rounding), self._options.switching == "cut_through")
+
+    def failure(self, why: str) -> AstraError:
+        """A message that has no route, or takes too long."""
+        return InputError(why)
 
     def statistics(self) -> dict[str, object]:
         """Figures of dimensions and links."""
-        until, sums = self._core.fifo_totals(self.function_table())
-        of_links = {"links": listed(self._map, self._figures()[1])} if self._options.link_figures else {}
-        return {**statistics(self._map, [DimensionFigures(*each) for each in sums], until), **of_links}
+        core = self.core
+        of_links = {"links": listed(self._map, self._figures())} if self._options.link_figures else {}
+        return {**statistics(self._map, [DimensionFigures(*each) for each in core.totals()], core.now), **of_links}
 
     def links(self) -> list[LinkLoad]:
         """The load of every link that carried something."""
-        until, figures = self._figures()
-        return loads(self._map, figures, until)
+        return loads(self._map, self._figures(), self.core.now)
 
-    def _figures(self) -> tuple[int, list[LinkFigures]]:
-        """The time of the last event, and the figures of the links."""
-        until, figures = self._core.fifo_figures(self.function_table())
-        return until, [LinkFigures(*link) for link in figures]
+    def _figures(self) -> list[LinkFigures]:
+        """The figures of the links."""
+        return [LinkFigures(*link) for link in self.core.figures()]

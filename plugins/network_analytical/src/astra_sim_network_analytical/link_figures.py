@@ -28,7 +28,8 @@ def loads(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int) -> l
         dimension, group, number = link_map.place(link.number)
         links = link_map.dimensions[dimension]
         source, target = (link_map.node_name(dimension, group, node) for node in (links.source(number), links.target(number)))
-        made.append(LinkLoad(dimension, source, target, link.bytes, link.busy_ps / until_ps if until_ps else 0.0))
+        share = link.busy_ps / until_ps if until_ps else 0.0
+        made.append(LinkLoad(dimension, source, target, link.bytes, share, transfers=link.messages, most_waiting=link.largest_queue))
     return made
 
 

@@ -82,6 +82,11 @@ class DimensionLinks:
         )
         return (*attrs.astuple(self, recurse=False)[:7], listed)
 
+    @property
+    def switches(self) -> int:
+        """The number of switches of a group."""
+        return self.graph.nodes - self.size if self.graph is not None else int(self.shape == SWITCH)
+
     def real_links(self) -> int:
         """The number of links of a group. In a fully connected one, the numbers of links from an NPU to itself are not links."""
         return self.links - self.size if self.shape == FULLY_CONNECTED else self.links
@@ -101,11 +106,15 @@ class LinkMap:
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
         self.dimensions = [_links(dimension, f"dimension {number}") for number, dimension in enumerate(platform.dimensions)]
-        self._first_link = []
-        self.links = 0
+        self._first_link, self._first_switch, self._switches = [], [], []
+        self.links = switches = 0
         for links in self.dimensions:
+            groups = platform.npus // links.size
+            self._switches.append(links.switches)
             self._first_link.append(self.links)
-            self.links += links.links * (platform.npus // links.size)
+            self._first_switch.append(switches)
+            self.links += links.links * groups
+            switches += self._switches[-1] * groups
 
     def number(self, npu: int, dimension: int, link: int) -> int:
         """The number of a link of a dimension, in the group to which an NPU belongs."""
@@ -120,10 +129,10 @@ class LinkMap:
         return dimension, group, link
 
     def node_name(self, dimension: int, group: int, node: int) -> str:
-        """The name of a node: the number of an NPU, or the number, dimension and group of a switch."""
+        """The name of a node in the fabric of the platform."""
         stride, size = self.platform.strides[dimension], self.dimensions[dimension].size
         if node >= size:
-            return f"switch {node - size} of dimension {dimension}, group {group}"
+            return f"switch {self._first_switch[dimension] + group * self._switches[dimension] + node - size}"
         return f"NPU {group % stride + (group // stride * size + node) * stride}"
 
 

@@ -1,17 +1,21 @@
 """The compiled core. Times in picoseconds, bandwidths in bytes per nanosecond, latencies in nanoseconds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-def function_table(
-    groups: Sequence[
-        tuple[int, int, float, Sequence[float], Sequence[tuple[int, int, float, float, int]], Sequence[int], Sequence[Sequence[int]]]
-    ],
-    rules: Mapping[str, Any],
-) -> object: ...
-def inject(capsule: object, time: int, messages: Sequence[tuple[int, ...]]) -> None: ...
-def advance(capsule: object, until: int | None) -> tuple[int, list[int]] | None: ...
-def figures(capsule: object) -> dict[str, Any]: ...
+class Network:
+    """The flows of a run."""
+
+    def __init__(
+        self,
+        groups: Sequence[
+            tuple[int, int, float, Sequence[float], Sequence[tuple[int, int, float, float, int]], Sequence[int], Sequence[Sequence[int]]]
+        ],
+        options: object,
+    ) -> None: ...
+    def function_table(self) -> object: ...
+    def watch(self, tell: Callable[[int], None] | None) -> None: ...
+    def figures(self) -> dict[str, Any]: ...
 
 class Sharing:
     """Weighted max-min fair shares. Capacities, bounds and rates are whole numbers."""

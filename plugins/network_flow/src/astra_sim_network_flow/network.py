@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, cast
 
-import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError
 from astra_sim.fabric import HostForwarding, RouteChoice, RouteRules, dimension_graph
-from astra_sim.function_table import TableNetwork
-from astra_sim.network import Message
+from astra_sim.function_table import CompiledNetwork
+from astra_sim.network import LinkLoad
 from astra_sim.platform import Platform
 from astra_sim.units import PS_PER_NS
 
@@ -28,7 +25,7 @@ them.
 _CHOICES: Mapping[str, RouteChoice] = {"destination": "destination", "first": "first"}
 
 
-class FlowNetwork(TableNetwork):
+class FlowNetwork(CompiledNetwork[_core.Network]):
     """Messages as flows: each waits for the latency of its route, and then takes its max-min fair share of every link on it.
 
     Raises InputError where a topology of the platform does not say its links.
@@ -38,30 +35,15 @@ class FlowNetwork(TableNetwork):
 
     def __init__(self, options: FlowOptions, platform: Platform) -> None:
         super().__init__(platform)
-        self._options = options
-        self._rules = options.rules()
+        self._options = options.resolved()
         self.route_rules = RouteRules(cast(HostForwarding, options.npus_forward), _CHOICES.get(options.routing, "all"))
         self._wired = platform.wired()
         self._fabric = platform.fabric()
         self._groups = [self._group(number) for number in range(len(self._wired.dimensions))]
 
-    def make_table(self) -> object:
-        """The table of a run."""
-        return _core.function_table(self._groups, self._rules)
-
-    def inject(self, time: int, messages: Sequence[Message]) -> None:
-        """Take messages. Raises InputError where one has no route, or takes too long."""
-        try:
-            _core.inject(self.function_table(), time, [tuple(message[:4]) for message in messages])
-        except (ValueError, OverflowError) as error:
-            raise self.failure(str(error)) from None
-
-    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
-        """The next instant at which messages arrive. Raises InputError where one takes too long."""
-        try:
-            return _core.advance(self.function_table(), until)
-        except (ValueError, OverflowError) as error:
-            raise self.failure(str(error)) from None
+    def make_core(self) -> _core.Network:
+        """The flows of a run."""
+        return _core.Network(self._groups, self._options)
 
     def failure(self, why: str) -> AstraError:
         """A message that has no route, or takes too long."""
@@ -73,25 +55,22 @@ class FlowNetwork(TableNetwork):
         Utilisation is the share of the bytes that links could have carried until the last message came, over all links of a dimension, and
         of the busiest one. With `link_figures` all links that carried something are listed.
         """
-        figures = _core.figures(self.function_table())
-        links = self._links(figures)
-        found: dict[str, object] = {"flows": figures["flows"], "rate_updates": figures["shared"], "dimensions": self._totals(links)}
-        return {**found, "links": [attrs.asdict(link) for link in links]} if self._options.link_figures else found
+        figures = self.core.figures()
+        found = {"flows": figures["flows"], "rate_updates": figures["shared"], "dimensions": self._totals()}
+        return {**found, "links": list(map(self._listed, self._used()))} if self._options.link_figures else found
 
-    def link_loads(self) -> list[LinkLoad]:
-        """The load of every link of the last run that carried something."""
-        return self._links(_core.figures(self.function_table()))
-
-    def reports(self) -> dict[str, str]:
-        """The file `links.csv`: the load of every link that carried something, with the numbers of the nodes at its ends."""
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(("domain", "name", "dimension", "source", "sink", "messages", "bytes", "utilisation", "largest_flows"))
-        for load in self.link_loads():
-            link = self._fabric.links[load.number]
-            figures = load.messages, load.bytes, load.utilisation, load.largest_flows
-            rows.writerow((0, self._fabric.link_name(load.number), load.dimension, link.source, link.target, *figures))
-        return {"links.csv": text.getvalue()}
+    def links(self) -> list[LinkLoad]:
+        """The links that have carried something. A flow counts while it uses a link, and bytes are those with acknowledgements."""
+        return [
+            LinkLoad(
+                *self._fabric.link_ends(link.number),
+                round(link.bytes),
+                min(1.0, link.utilisation),
+                transfers=link.messages,
+                most_waiting=link.largest_flows,
+            )
+            for link in self._used()
+        ]
 
     def _group(self, number: int) -> Group:
         """The graph of one group of a dimension. The fabric lists links and switches group by group, and all groups are alike."""
@@ -107,20 +86,25 @@ class FlowNetwork(TableNetwork):
         turns, named = list(graph.turns or ()), graph.named or []
         return graph.size, graph.nodes, dimension.nic_latency_ns, latencies, listed, turns, named
 
-    def _links(self, figures: Mapping[str, Any]) -> list[LinkLoad]:
+    def _used(self) -> Iterator[_UsedLink]:
+        """The links that have carried something."""
+        figures = self.core.figures()
         now_ns = figures["now_ps"] / PS_PER_NS
-        loads = []
         for number, messages, size, largest in figures["links"]:
-            link = self._fabric.links[number]
-            ends = self._fabric.name(link.source), self._fabric.name(link.target)
-            share = size / (link.bandwidth * now_ns) if now_ns else 0.0
-            loads.append(LinkLoad(number, link.dimension, *ends, messages, size, share, largest))
-        return loads
+            share = size / (self._fabric.links[number].bandwidth * now_ns) if now_ns else 0.0
+            yield _UsedLink(number, messages, size, share, largest)
 
-    def _totals(self, loads: list[LinkLoad]) -> list[dict[str, float]]:
-        own: list[list[LinkLoad]] = [[] for _ in self._wired.dimensions]
-        for load in loads:
-            own[load.dimension].append(load)
+    def _listed(self, link: _UsedLink) -> dict[str, object]:
+        """A link as `statistics` lists it."""
+        number, *figures = link
+        ends = dict(zip(("dimension", "source", "target"), self._fabric.link_ends(number), strict=True))
+        return {"number": number, **ends, **dict(zip(_UsedLink._fields[1:], figures, strict=True))}
+
+    def _totals(self) -> list[dict[str, float]]:
+        """The figures of each dimension."""
+        own: list[list[_UsedLink]] = [[] for _ in self._wired.dimensions]
+        for load in self._used():
+            own[self._fabric.links[load.number].dimension].append(load)
         counts = [0] * len(own)
         for link in self._fabric.links:
             counts[link.dimension] += 1
@@ -136,16 +120,10 @@ class FlowNetwork(TableNetwork):
         ]
 
 
-@attrs.frozen
-class LinkLoad:
-    """The load of a link: its number in the fabric, its dimension and ends, messages, bytes with acknowledgements, the share of the bytes
-    that it could have carried, and the most flows that used it at a time.
-    """
+class _UsedLink(NamedTuple):
+    """What a link of the fabric has carried: messages, bytes, the share of its capacity, and the most flows at a time."""
 
     number: int
-    dimension: int
-    source: str
-    target: str
     messages: int
     bytes: float
     utilisation: float

@@ -86,7 +86,6 @@ class FlowOptions:
     )
     link_figures: bool = option(False, help="the result has figures of every link that carried something")
 
-    def rules(self) -> dict[str, Any]:
-        """The options that decide what happens, with those of the preset where none is given."""
-        own = attrs.asdict(self, filter=lambda field, _: field.name not in ("preset", "link_figures"))
-        return {name: PRESETS[self.preset][name] if value is None else value for name, value in own.items()}
+    def resolved(self) -> FlowOptions:
+        """The options with those of the preset where none is given."""
+        return attrs.evolve(self, **{name: value for name, value in PRESETS[self.preset].items() if getattr(self, name) is None})

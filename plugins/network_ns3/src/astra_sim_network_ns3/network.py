@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, PluginError, warn
 from astra_sim.fabric import UNREACHABLE, Fabric, FabricLink, RouteRules
-from astra_sim.network import EventNetwork, LinkLoad, Message, MessageFigures
+from astra_sim.function_table import CompiledNetwork
+from astra_sim.network import LinkLoad, MessageFigures
 from astra_sim.platform import Platform
 
 from astra_sim_network_ns3.options import Ns3Options
@@ -28,7 +26,7 @@ _MOST_LINKS = 255
 """Of a way: IP counts them in a byte."""
 
 
-class Ns3Network(EventNetwork):
+class Ns3Network(CompiledNetwork["_core.Network"]):
     """Messages as bytes of TCP connections in ns-3. One network at a time can be in the middle of a run, for ns-3 is one in a process.
 
     Raises InputError where NPUs cannot reach each other, and where a link has none back.
@@ -44,81 +42,32 @@ class Ns3Network(EventNetwork):
         self.fabric = platform.fabric()
         self._plan, through_npus = _plan(options, self.fabric)
         self.route_rules = RouteRules("always" if through_npus else "never", "all")
-        self._tell: Callable[[int], None] | None = None
         self._counts = False
-        self._sent: list[int] = []
-        self._core: _core.Network | None = None
 
-    def begin(self) -> int:
-        """Begin a run at time 0: this network takes ns-3 over."""
-        self._core = None  # frees the last run first
-        self._core = self._build()
-        return 0
-
-    def _build(self) -> _core.Network:
-        built = _core.Network(self.options.settings(), self._plan, self._counts)
-        built.watch(self._tell)
-        return built
-
-    def _own(self) -> _core.Network:
-        if self._core is None:
-            self._core = self._build()
-        return self._core
-
-    def inject(self, time: int, messages: Sequence[Message]) -> None:
-        """Take messages that are sent at `time` (picoseconds). Raises InputError where one cannot be sent."""
-        core = self._own()
-        for message in messages:
-            try:
-                core.inject(time, message.number, message.source, message.destination, message.bytes, message.traffic_class)
-            except (_core.Impossible, TypeError) as error:
-                raise InputError(str(error)) from None
-
-    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
-        """Go on to the next arrivals. Raises DeadlockError where messages cannot arrive, InputError where another run has ns-3."""
-        try:
-            answer = self._own().advance(until)
-        except (_core.Stuck, _core.Impossible) as error:
-            raise self.failure(str(error)) from None
-        if answer is None:
-            return None
-        time, deliveries = answer
-        self._sent = [number for number, acknowledged in deliveries if acknowledged]
-        return time, [number for number, acknowledged in deliveries if not acknowledged]
-
-    def take_sent(self) -> list[int]:
-        """Messages whose last acknowledgement came with the last answer."""
-        return self._sent
+    def make_core(self) -> _core.Network:
+        """A network that takes ns-3 over."""
+        return _core.Network(self.options, self.options.mark_packets, self._plan, self._counts)
 
     def keep_message_figures(self) -> None:
         """Keep figures of each message of the next run."""
         self._counts = True
+        self.discard_core()
 
     def message_figures(self) -> dict[int, MessageFigures]:
         """The figures of messages that have ended. TCP refuses nothing."""
         return {
             number: MessageFigures(started, received, acknowledged, packets, acks, None, marked_acks)
-            for number, started, received, acknowledged, packets, acks, marked_acks in self._own().messages()
+            for number, started, received, acknowledged, packets, acks, marked_acks in self.core.messages()
         }
-
-    def watch(self, tell: Callable[[int], None] | None) -> None:
-        """Call `tell` with the simulated time now and then, also within a long `advance`."""
-        self._tell = tell
-        if self._core is not None:
-            self._core.watch(tell)
 
     def failure(self, why: str) -> AstraError:
         """The error that the core reports: messages that cannot arrive, a line each; or what cannot be sent."""
         first, *waiting = why.split("\n")
         return DeadlockError(why, waiting) if waiting or "nothing moves" in first else InputError(why)
 
-    def function_table(self) -> object:
-        """A capsule with the network function table of the kernel's header, for the run that has begun."""
-        return _core.function_table(self._own())
-
     def statistics(self) -> dict[str, object]:
         """Figures of the run so far. `highest_queue_bytes`: of a port of a switch."""
-        figures = self._own().figures()
+        figures = self.core.figures()
         del figures["loads"], figures["now_ps"]
         loads = self._loads()
         at_switches = (load for link, load in zip(self.fabric.links, loads, strict=True) if self.fabric.is_switch(link.source))
@@ -128,29 +77,23 @@ class Ns3Network(EventNetwork):
         return dict(figures)
 
     def links(self) -> list[LinkLoad]:
-        """The links that have carried something."""
-        now = self._own().figures()["now_ps"]
+        """The links that have carried something. Queues are those at their ports, as packets leave them."""
+        now = self.core.figures()["now_ps"]
         return [
             LinkLoad(
-                link.dimension, self.fabric.name(link.source), self.fabric.name(link.target), load.bytes, load.busy / now if now else 0.0
+                *self.fabric.link_ends(number),
+                load.bytes,
+                load.busy / now if now else 0.0,
+                transfers=load.packets,
+                highest_queue_bytes=load.highest_queue,
+                mean_queue_bytes=load.sum_of_queues / load.packets,
             )
-            for link, load in zip(self.fabric.links, self._loads(), strict=True)
+            for number, load in enumerate(self._loads())
             if load.packets
         ]
 
-    def reports(self) -> dict[str, str]:
-        """The file `links.csv`: of each link its ends, packets, bytes, busy time, and the queue at its port as packets left it."""
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(("link", "bits_per_s", "packets", "bytes", "busy_ns", "highest_queue_bytes", "mean_queue_bytes"))
-        for number, (link, load) in enumerate(zip(self.fabric.links, self._loads(), strict=True)):
-            mean = load.sum_of_queues / max(1, load.packets)
-            name = self.fabric.link_name(number)
-            rows.writerow((name, link.bits_per_s, load.packets, load.bytes, f"{load.busy / 1000:g}", load.highest_queue, f"{mean:.0f}"))
-        return {"links.csv": text.getvalue()}
-
     def _loads(self) -> list[_Load]:
-        return [_Load(*row) for row in self._own().figures()["loads"]]
+        return [_Load(*row) for row in self.core.figures()["loads"]]
 
 
 class _Load(NamedTuple):

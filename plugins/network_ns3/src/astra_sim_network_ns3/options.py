@@ -3,27 +3,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 from astra_sim import InputError, option
 
-CONGESTION_CONTROLS = {"cubic": "ns3::TcpCubic", "newreno": "ns3::TcpNewReno", "dctcp": "ns3::TcpDctcp"}
+CONGESTION_CONTROLS = ("cubic", "newreno", "dctcp")
 
 _DCTCP_THRESHOLD = 65
-_UNLIMITED = 2**31 - 1
-_KIB = 1024
-_PS_PER_MS = 10**9
-_MOST_DOUBLINGS = 29
-_LONGEST_WAIT_PS = 2**61
-"""What ns-3 can count: each repetition of a handshake waits twice as long as the one before, without an end."""
 
 
 @attrs.frozen
 class Ns3Options:
     """Options of the network. Where a default is that of Linux or ns-3, its help says so."""
 
-    congestion_control: str = option("cubic", choices=tuple(CONGESTION_CONTROLS), help="how senders share links; cubic is that of Linux")
+    congestion_control: str = option("cubic", choices=CONGESTION_CONTROLS, help="how senders share links; cubic is that of Linux")
     hystart: bool = option(
         True, help="cubic: slow start ends before there are losses (Linux and ns-3), where round trips are short at some 20 segments"
     )
@@ -83,30 +75,7 @@ class Ns3Options:
         if not self.hystart and self.congestion_control != "cubic":
             raise InputError(f"hystart is false, and congestion_control {self.congestion_control!r}; expected 'cubic', which alone has it")
 
-    def settings(self) -> dict[str, Any]:
-        """The options as the core takes them; times in picoseconds."""
-        return {
-            "congestion_control": CONGESTION_CONTROLS[self.congestion_control],
-            "marks": self.congestion_control == "dctcp",
-            "hystart": self.hystart,
-            "connection_per_message": self.connections == "message",
-            "segment_bytes": self.segment_bytes,
-            "initial_window": self.initial_window,
-            "ack_every": self.delayed_ack_segments,
-            "ack_delay": round(self.delayed_ack_ms * _PS_PER_MS),
-            "least_timeout": round(self.min_rto_ms * _PS_PER_MS),
-            "connect_timeout": round(self.connect_timeout_ms * _PS_PER_MS),
-            "retries": self.retries,
-            "connect_retries": self._connect_retries(),
-            "send_buffer": self.send_buffer_kib * _KIB,
-            "receive_buffer": self.receive_buffer_kib * _KIB,
-            "queue_packets": self.queue_packets,
-            "nic_queue_packets": self.nic_queue_packets or _UNLIMITED,
-            "mark_packets": self.ecn_threshold_packets or _DCTCP_THRESHOLD,
-            "seed": self.seed,
-        }
-
-    def _connect_retries(self) -> int:
-        """The repetitions of a handshake: as many as its waits can be counted."""
-        first_ps = max(1, round(self.connect_timeout_ms * _PS_PER_MS))
-        return min(self.retries, _MOST_DOUBLINGS, (_LONGEST_WAIT_PS // first_ps).bit_length() - 1)
+    @property
+    def mark_packets(self) -> int:
+        """The queue from which on packets are marked."""
+        return self.ecn_threshold_packets or _DCTCP_THRESHOLD

@@ -277,6 +277,10 @@ class Builder:
         whole = self._shape([False] * len(self._platform.dimensions))
         return build(self._platform, self._settings, self._shapes[whole])
 
+    def node(self, domain: int, router: int) -> int:
+        """The node of the platform's fabric that a router is. Routers are numbered as nodes are."""
+        return router
+
     def channels(self, folded: Sequence[bool], exclusive_or: Sequence[bool]) -> list[int]:
         """For every link between routers of the whole network, in order, the one of the folded network that stands for it."""
         found: list[int] = []

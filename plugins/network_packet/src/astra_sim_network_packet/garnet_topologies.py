@@ -13,7 +13,7 @@ import attrs
 from astra_sim import InputError
 from astra_sim.platform import Topology
 
-from astra_sim_network_packet._core import Network, Shape, VnetChoice
+from astra_sim_network_packet._core import Network, Rules, Shape, VnetChoice
 from astra_sim_network_packet.fabric import MAX_CHANNELS
 from astra_sim_network_packet.options import Settings
 
@@ -158,8 +158,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     of_npu = network.local_rings + 2 * (network.horizontal_rings + network.vertical_rings + network.links_per_tile)
     if network.npus * of_npu > MAX_CHANNELS:
         raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; expected at most {MAX_CHANNELS} links for flits")
-    rules = settings.rules(network.vnets, clock_ps)
-    made = Network(network.npus, network.vnets, vnet_choice(network), rules["clock_ps"], rules["representatives"])
+    made = Network(network.npus, network.vnets, vnet_choice(network), clock_ps, settings.options.representatives)
     links: list[Link] = []
     all_rings = rings(network)
     for vnet, step, is_local, members in all_rings:
@@ -171,11 +170,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
                 links += [Link(npu, switch, -1, False), Link(switch, npu, -1, False)]
     ports = Ports(links, network.npus, network.vnets)
     wires = _Wires(network, 8 * settings.flit_bytes)
-    rules["credit_parts"] = True
-    if rules["vc_classes"] == "at_entry":
-        # On a one-way ring, choosing a half of the virtual channels at entry does not break the circle of waiting.
-        rules["vc_classes"] = "at_crossing"
-    parts = _Parts(ports, wires, rules, settings)
+    parts = _Parts(ports, wires, settings.rules(network.vnets, clock_ps, credit_parts=True), settings)
     known: dict[Any, Shape] = {}
     for vnet, step, is_local, members in all_rings:
         of_ring = [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
@@ -222,7 +217,7 @@ class _Parts:
 
     ports: Ports
     wires: _Wires
-    rules: dict[str, Any]
+    rules: Rules
     settings: Settings
 
 

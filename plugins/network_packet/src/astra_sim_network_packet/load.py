@@ -47,7 +47,7 @@ class Measurement:
 
 
 @attrs.frozen
-class LinkLoad:
+class FlitLoad:
     """A link between routers: its ends, and the share of cycles in which it takes a flit."""
 
     name: str
@@ -82,7 +82,7 @@ class Load:
     stable: bool
     cycles: int
     flit_hops: int
-    links: tuple[LinkLoad, ...] = attrs.field(repr=False)
+    links: tuple[FlitLoad, ...] = attrs.field(repr=False)
 
 
 def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measurement, tell: Callable[[int], None] | None = None) -> Load:
@@ -95,23 +95,7 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
     nodes = len(targets)
     if not 0 <= how.hot_node < nodes:
         raise InputError(f"the hot spot is NPU {how.hot_node}; expected 0 to {nodes - 1}")
-    found = run_traffic(
-        shape,
-        {
-            "rate": rate,
-            "packet_flits": how.packet_flits,
-            "warm_up": how.warm_up,
-            "period": how.period,
-            "periods": how.periods,
-            "drain_limit": how.drain_limit,
-            "seed": how.seed,
-            "target": [-1 if target is None else target for target in targets],
-            "hot_share": how.hot_share,
-            "hot_node": how.hot_node,
-            "to_self": True,
-        },
-        tell,
-    )
+    found = run_traffic(shape, how, rate, [-1 if target is None else target for target in targets], tell)
     if found["waiting"]:
         head = f"the network deadlocks at a rate of {rate:g} flits per node and cycle, and packets cannot arrive"
         raise DeadlockError("\n  ".join([head, *found["waiting"]]), found["waiting"])
@@ -124,7 +108,7 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
     # The traffic that an open source offers in a period is random; a gap of three standard deviations is no sign of saturation.
     chance = 3 * math.sqrt(rate * how.packet_flits / cycles)
     links = tuple(
-        LinkLoad(name, dimension, source, sink, flits, flits / max(1, found["cycles"]))
+        FlitLoad(name, dimension, source, sink, flits, flits / max(1, found["cycles"]))
         for name, dimension, source, sink, flits in found["channels"]
         if dimension >= 0
     )

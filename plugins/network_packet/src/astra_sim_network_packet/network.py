@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError
 from astra_sim.fabric import RouteRules
-from astra_sim.network import EventNetwork, LinkLoad
+from astra_sim.function_table import CompiledNetwork
+from astra_sim.network import LinkLoad
 from astra_sim.platform import Platform
 
 from astra_sim_network_packet import _core, fabric, garnet_topologies, heat_map
@@ -18,11 +19,13 @@ from astra_sim_network_packet.options import PacketOptions, Settings
 GARNET_START_PS = 13_000
 """Garnet's workload starts in cycle 13."""
 
+Core = _core.Network | _core.FoldedNetwork
+
 _MAX_DOMAINS = 64
 _UNIT = "of the time"
 
 
-class PacketNetwork(EventNetwork):
+class PacketNetwork(CompiledNetwork[Core]):
     """Messages as packets of flits through routers with virtual channels and credits.
 
     It can also be used without a kernel: `inject` and `advance` without `begin`.
@@ -38,52 +41,28 @@ class PacketNetwork(EventNetwork):
         self.route_rules = RouteRules("always", "destination" if is_fixed else "all")
         self._start_ps = GARNET_START_PS if options.preset == "garnet" else 0
         self._builder = _builder(self.settings, platform.wired())
-        self._core: _core.Network | _core.FoldedNetwork = self._builder.network()
-        self._is_new = True
+        self.core  # noqa: B018 - a platform that cannot be is an error now
+
+    def make_core(self) -> Core:
+        """The network of a run, in which every router is simulated where symmetry is not wanted."""
+        return self._builder.network() if self.symmetry else self._builder.whole()
 
     def begin(self) -> int:
         """Begin a run of the kernel. Returns the time at which its workload starts (picoseconds)."""
         if not self.symmetry:
-            self._core = self._builder.whole()
-        elif not self._is_new:
-            self._core = self._builder.network()
-        self._is_new = False
-        self._core.wake_senders()
+            self.discard_core()
+        super().begin()
+        self.core.wake_senders()
         return self._start_ps
-
-    def inject(self, time: int, messages: Sequence[tuple[int, ...]]) -> None:
-        """Take messages (number, source, destination, bytes[, queue]) that are sent at `time` (picoseconds)."""
-        self._is_new = False
-        for number, source, destination, size, *queue in messages:
-            try:
-                self._core.inject(time, number, source, destination, size, queue[0] if queue else -1)
-            except _core.RouteError as error:
-                raise InputError(str(error)) from None
-
-    def advance(self, until: int | None) -> tuple[int, list[int]] | None:
-        """Go on to the next instant at which messages arrive. Raises DeadlockError if none can arrive any more."""
-        try:
-            arrived: tuple[int, list[int]] | None = self._core.advance(until)
-        except _core.Deadlock as error:
-            raise self.failure(str(error)) from None
-        return arrived
-
-    def watch(self, tell: Callable[[int], None] | None) -> None:
-        """Call `tell` with the simulated time now and then, also within a long `advance`."""
-        self._core.watch(tell)
 
     def failure(self, why: str) -> AstraError:
         """The error that the core reports: a deadlock, with a line for every channel that waits, or a message without a route."""
         first, *waiting = why.split("\n")
         return DeadlockError(why, [line.strip() for line in waiting]) if "deadlocked" in first else InputError(why)
 
-    def function_table(self) -> Any:
-        """A capsule with the network function table of the kernel's header, for the run that has begun."""
-        return _core.function_table(self._core)
-
     def check(self) -> None:
         """Raise AssertionError if flits or credits have been lost, or buffers hold more than they can."""
-        problem = self._core.check()
+        problem = self.core.check()
         if problem:
             raise AssertionError(problem)
 
@@ -105,9 +84,9 @@ class PacketNetwork(EventNetwork):
         Latencies of packets from their generation: queueing until the head leaves the interface, network until the tail arrives.
         Bucket b of a histogram counts packets of 2^(b-1) to 2^b - 1 cycles, bucket 0 those of 0 cycles.
         """
-        figures = self._core.statistics()
+        figures = self.core.statistics()
         packets = max(1, figures["packets"])
-        cycle_ns = self._core.clock_ps / 1000
+        cycle_ns = self.core.clock_ps / 1000
         shares = self._shares(figures)
         return {
             "cycle_ns": cycle_ns,
@@ -124,15 +103,6 @@ class PacketNetwork(EventNetwork):
             "highest_link_utilisation": max(shares, default=0.0),
             "simulated_npus": self.platform.npus // figures["copies"],
         }
-
-    def link_loads(self) -> list[LinkUse]:
-        """The load of every link between routers so far."""
-        figures = self._core.statistics()
-        cycles = max(1, figures["cycles"])
-        return [
-            LinkUse(domain, name, dimension, source, sink, flits, packets, flits * flit_cycles / cycles, waiting / cycles)
-            for domain, name, dimension, source, sink, flits, packets, waiting, flit_cycles in self._link_rows(figures)
-        ]
 
     def _link_rows(self, figures: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """What the core says of every link between routers; of a folded network, with what stands for the link."""
@@ -157,28 +127,45 @@ class PacketNetwork(EventNetwork):
 
     def _folded(self) -> tuple[fabric.Builder, list[bool], list[bool]] | None:
         """What made the core's network, where that is folded, and in which dimensions it is, and by exclusive or."""
-        builder, core = self._builder, self._core
+        builder, core = self._builder, self.core
         if not isinstance(builder, fabric.Builder) or not isinstance(core, _core.FoldedNetwork):
             return None
         folded, exclusive_or = core.folded, core.exclusive_or
         return None if folded is None or exclusive_or is None else (builder, folded, exclusive_or)
 
     def links(self) -> list[LinkLoad]:
-        """The load of the links between routers that carried something; their ends are numbers of routers (of a domain)."""
+        """The links between routers that have carried something. Queues are the flits in the buffers behind a link."""
         size = self.settings.flit_bytes
         return [
-            LinkLoad(link.dimension, f"{prefix}{link.source}", f"{prefix}{link.sink}", link.flits * size, link.utilisation)
-            for link in self.link_loads()
-            for prefix in (f"{link.domain}/" if self._core.domains > 1 else "",)
+            LinkLoad(
+                link.dimension,
+                self._name(link.domain, link.source),
+                self._name(link.domain, link.sink),
+                link.flits * size,
+                min(1.0, link.load),
+                transfers=link.packets,
+                mean_queue_bytes=link.waiting * size,
+            )
+            for link in self._used_links()
             if link.flits
         ]
 
     def reports(self) -> dict[str, str]:
-        """Files for a run's output folder, by name: `links.csv` and a heat map `links.txt`."""
-        links = self.link_loads()
-        header = ",".join(field.name for field in attrs.fields(LinkUse))
-        rows = [",".join(str(cell) for cell in attrs.astuple(link)) for link in links]
-        return {"links.csv": "\n".join([header, *rows]) + "\n", "links.txt": _heat_map(links)}
+        """The heat map `links.txt`."""
+        return {"links.txt": _heat_map(list(self._used_links()))}
+
+    def _used_links(self) -> Iterator[LinkUse]:
+        """The load of every link between routers so far."""
+        figures = self.core.statistics()
+        cycles = max(1, figures["cycles"])
+        for domain, _, dimension, source, sink, flits, packets, waiting, flit_cycles in self._link_rows(figures):
+            yield LinkUse(domain, dimension, source, sink, flits, packets, flits * flit_cycles / cycles, waiting / cycles)
+
+    def _name(self, domain: int, router: int) -> str:
+        """The name of a router in the fabric of the platform: routers of NPUs are the NPUs."""
+        node = self._builder.node(domain, router)
+        npus = self.platform.npus
+        return f"switch {node - npus}" if node >= npus else f"NPU {node}"
 
 
 class VcRange(NamedTuple):
@@ -190,27 +177,20 @@ class VcRange(NamedTuple):
     end: int
 
 
-@attrs.frozen
-class LinkUse:
+class LinkUse(NamedTuple):
     """A link between routers: its domain, the routers at its ends, and its traffic.
 
-    `utilisation` is the share of time in which its wires were busy, `buffer_occupancy` the mean number of flits in the buffers behind it.
+    `load` is the share of time in which its wires were busy, `waiting` the mean number of flits in the buffers behind it.
     """
 
     domain: int
-    name: str
     dimension: int
     source: int
     sink: int
     flits: int
     packets: int
-    utilisation: float
-    buffer_occupancy: float
-
-    @property
-    def load(self) -> float:
-        """The same as `utilisation`."""
-        return self.utilisation
+    load: float
+    waiting: float
 
 
 def _heat_map(links: Sequence[LinkUse]) -> str:
@@ -234,6 +214,7 @@ class _GarnetBuilder:
 
     def __init__(self, garnet: garnet_topologies.GarnetNetwork, settings: Settings, clock_ps: int) -> None:
         self._arguments = garnet, settings, clock_ps
+        self._members = [members for *_, members in garnet_topologies.rings(garnet)]
 
     def network(self) -> _core.Network:
         """An idle network."""
@@ -244,6 +225,10 @@ class _GarnetBuilder:
         garnet, settings, clock_ps = self._arguments
         options = attrs.evolve(settings.options, representatives=False)
         return garnet_topologies.build(garnet, attrs.evolve(settings, options=options), clock_ps)
+
+    def node(self, domain: int, router: int) -> int:
+        """The node that a router of a domain is: of rings, and of the switches after them."""
+        return self._members[domain][router] if domain < len(self._members) else router
 
 
 def _builder(settings: Settings, platform: Platform) -> fabric.Builder | _GarnetBuilder:

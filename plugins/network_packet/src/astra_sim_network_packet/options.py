@@ -9,6 +9,8 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.processors import processors
 
+from astra_sim_network_packet._core import Rules
+
 if TYPE_CHECKING:
     from astra_sim_network_packet._core import Shape
 
@@ -17,6 +19,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "allocation": "combined",
         "deadlock_freedom": "dateline",
+        "credit_delay": 0,
         "packet_bytes": 4096,
         "flit_bytes": 256,
         "vcs": 0,
@@ -31,6 +34,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "garnet": {
         "allocation": "combined",
         "deadlock_freedom": "none",
+        "credit_delay": 0,
         "packet_bytes": 512,
         "flit_bytes": 32,
         "vcs": 4,
@@ -45,6 +49,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "booksim": {
         "allocation": "staged",
         "deadlock_freedom": "dateline",
+        "credit_delay": 1,
         "packet_bytes": 32,
         "flit_bytes": 32,
         "vcs": 4,
@@ -169,6 +174,7 @@ class Settings:
     options: PacketOptions
     allocation: str
     deadlock_freedom: str
+    credit_delay: int
     packet_bytes: int
     flit_bytes: int
     vcs: int
@@ -254,45 +260,6 @@ class Settings:
             )
         return [clock // self.clock_ps for clock in clocks]
 
-    def rules(self, vnets: int, clock_ps: int) -> dict[str, Any]:
-        """The timing rules, in the core's terms."""
-        options = self.options
-        staged = self.allocation == "staged"
-        classes = "none" if self.deadlock_freedom != "dateline" else ("at_entry" if staged else "at_crossing")
-        credit_delay = options.credit_delay if options.credit_delay is not None else int(staged)
-        choice = "adaptive" if options.routing == "adaptive" else ("random" if staged else "first")
-        return {
-            "allocation": self.allocation,
-            "vc_classes": classes,
-            "choice": choice,
-            "clock_ps": clock_ps,
-            "vnets": vnets,
-            "buffers": self.buffers,
-            "router_latency": options.router_latency,
-            "routing_delay": options.routing_delay,
-            "switch_traversal": 2 if staged else 1,
-            "credit_delay": credit_delay,
-            "interface_credit_delay": 0 if staged else 1,
-            "input_speedup": options.input_speedup,
-            "queue_ahead": not staged,
-            "transit_first": self.arbitration == "transit_first",
-            "maximal": self.matching == "maximal",
-            "in_turn": self.interface_order == "round_robin",
-            "wait_for_tail_credit": not staged or options.wait_for_tail_credit,
-            "same_cycle": options.preset == "garnet",
-            "speculative": options.speculative,
-            "separate_speculation": options.speculative_allocator == "separate",
-            "input_first": options.allocator == "separable_input_first",
-            "cut_through": options.flow_control == "cut_through",
-            "bubble": self.deadlock_freedom == "bubble",
-            "packet_flits": self.packet_flits,
-            "packet_bytes": self.packet_bytes,
-            "flit_bytes": self.flit_bytes,
-            "full_last_packet": self.full_last_packet,
-            "extrapolate": options.extrapolate,
-            "representatives": options.representatives,
-            "windows": options.windows,
-            "threads": options.threads or processors(),
-            "when_long": options.threads == 0,
-            "seed": options.seed,
-        }
+    def rules(self, vnets: int, clock_ps: int, credit_parts: bool = False) -> Rules:
+        """The rules of the core. `credit_parts`: links are those of Garnet's topologies."""
+        return Rules.of(self, self.options, vnets, clock_ps, credit_parts, processors())

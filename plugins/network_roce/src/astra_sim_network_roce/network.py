@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, warn
 from astra_sim.fabric import UNREACHABLE, Fabric, FabricLink, RouteRules, dimension_graph, first_links, names_routes
-from astra_sim.network import EventNetwork, Message, MessageFigures
+from astra_sim.network import EventNetwork, LinkLoad, Message, MessageFigures
 from astra_sim.platform import Platform
 
 from astra_sim_network_roce import _core, reports
@@ -35,6 +35,7 @@ class RoceNetwork(EventNetwork):
             "destination" if options.chosen("load_balancing") == "destination" else "all",
         )
         self.fabric = fabric_for(options, platform)
+        self._nodes = platform.fabric().nodes
         _check_size(self.fabric)
         self._named = named_routes(options, platform, self.fabric)
         self._tell: Callable[[int], None] | None = None
@@ -160,9 +161,24 @@ class RoceNetwork(EventNetwork):
             warn(f"network roce: switches dropped {figures['drops']} packets for want of memory (buffer_mib, headroom_factor, pfc)")
         return figures
 
+    def links(self) -> list[LinkLoad]:
+        """The links that have carried something; queues are those of the ports of switches."""
+        now, found = max(1, self._core.now_ps), []
+        for number, (size, busy, highest) in enumerate(self._core.link_loads()):
+            dimension, source, target = self._ends(number)
+            if size and source != target:
+                found.append(LinkLoad(dimension, source, target, size, min(1.0, busy / now), highest_queue_bytes=highest))
+        return found
+
+    def _ends(self, link: int) -> tuple[int, str, str]:
+        """The dimension and ends of a link in the fabric of the platform, in which a switch inside an NPU is that NPU."""
+        at, inside = self.fabric.links[link], self._nodes
+        source, target = (node - inside if node >= inside else node for node in (at.source, at.target))
+        return at.dimension, self.fabric.name(source), self.fabric.name(target)
+
     def reports(self) -> dict[str, str]:
-        """links.csv, and where they were asked for fct.txt and pfc.txt in the form of ASTRA-sim's ns-3 back end, and qlen.csv."""
-        files = {"links.csv": reports.links(self.fabric, self._core.link_loads())}
+        """Where they were asked for, fct.txt and pfc.txt in the form of ASTRA-sim's ns-3 back end, and qlen.csv."""
+        files = {}
         if self._keeps_flows:
             files["fct.txt"] = reports.fct(self.options, self.fabric, self._core)
         if self.options.pfc_log:

@@ -42,13 +42,3 @@ def queues(fabric: Fabric, samples: Sequence[tuple[int, int, int]]) -> str:
     rows = ["time_ns,link,bytes"]
     rows += [f"{time // 1000 if time % 1000 == 0 else time / 1000},{fabric.link_name(link)},{size}" for time, link, size in samples]
     return "\n".join(rows) + "\n"
-
-
-def links(fabric: Fabric, loads: Sequence[tuple[int, int, int]]) -> str:
-    """links.csv: of each link its ends, bytes sent, busy time, the highest queue at its port if a switch has it, and nodes."""
-    rows = ["link,bits_per_s,bytes,busy_ns,highest_queue_bytes,source,sink"]
-    rows += [
-        f"{fabric.link_name(number)},{link.bits_per_s},{sent},{busy / 1000:g},{highest},{link.source},{link.target}"
-        for number, (link, (sent, busy, highest)) in enumerate(zip(fabric.links, loads, strict=True))
-    ]
-    return "\n".join(rows) + "\n"

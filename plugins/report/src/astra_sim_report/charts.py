@@ -267,25 +267,25 @@ def utilisation(run: Run, name: str, colours: Colours, beside: Chart | None = No
 
 
 def links(run: Run, name: str) -> Chart | None:
-    """How busy links are, from router to router."""
+    """How busy links are, from node to node."""
     if not run.links:
         return None
     shown = [link for link in run.links if link.utilisation > 0]
     data: dict[str, list[Any]] = {
         "source": [link.source for link in shown],
-        "sink": [link.sink for link in shown],
+        "target": [link.target for link in shown],
         "percent": [100 * link.utilisation for link in shown],
     }
-    count = 1 + max(max(link.source, link.sink) for link in run.links)
-    tooltips = [("link", "@source to @sink"), ("busy", "@percent{0.00} %")]
+    count = 1 + max(max(link.source, link.target) for link in run.links)
+    tooltips = [("link", "@source to @target"), ("busy", "@percent{0.00} %")]
     made = new_figure("Load of links: share of the run in which each is busy", 560, tooltips)
     made.x_range, made.y_range = Range1d(start=-0.5, end=count - 0.5), Range1d(start=count - 0.5, end=-0.5)
     made.sizing_mode, made.max_width, made.min_border_left = "stretch_width", 760, 60
     mapper = LinearColorMapper(palette=Viridis256, low=0, high=max([1e-9, *data["percent"]]))
     shades = {"field": "percent", "transform": mapper}
-    made.rect("sink", "source", 1, 1, fill_color=shades, line_color=None, source=ColumnDataSource(data, name=name))
+    made.rect("target", "source", 1, 1, fill_color=shades, line_color=None, source=ColumnDataSource(data, name=name))
     made.add_layout(ColorBar(color_mapper=mapper, title="busy (%)"), "right")
-    made.xaxis.axis_label, made.yaxis.axis_label = "to router", "from router"
+    made.xaxis.axis_label, made.yaxis.axis_label = "to node", "from node"
     return Chart(made)
 
 

@@ -13,7 +13,7 @@ KINDS = {
     "npus": "the same, with runs in order of their NPUs",
     "compute-power": "the same, with runs in order of how fast they compute",
     "utilisation": "how busy dimensions are in time, a panel for each run",
-    "links": "how busy links of the packet network are, from router to router, a panel for each run",
+    "links": "how busy links are, from node to node, a panel for each run",
     "scaling": "time against NPUs; tokens a second where the workload says them",
 }
 """What each figure shows."""

@@ -184,19 +184,19 @@ def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
 
 def _links(runs: Sequence[Run], names: Sequence[str]) -> Any:
     """Draw how busy links are, from router to router; a cell shows the busiest of several where there are many."""
-    has = "has no loads of links beside its result.json; expected a folder of a run on the packet network"
+    has = "has no loads of links beside its result.json; expected a folder of a run on a network that knows its links"
     figure, panels = _panels(runs=runs, names=names, width=5.0, height=4.2, has=lambda run: bool(run.links), what=has)
     for run, axes in zip(runs, panels, strict=True):
-        routers = 1 + max(max(link.source, link.sink) for link in run.links)
+        routers = 1 + max(max(link.source, link.target) for link in run.links)
         width = -(-routers // _MOST_CELLS)  # routers of a cell, which shows the busiest of their links
         percent = np.zeros((-(-routers // width),) * 2)
-        places = np.array([(link.source // width, link.sink // width) for link in run.links]).T
+        places = np.array([(link.source // width, link.target // width) for link in run.links]).T
         np.maximum.at(percent, tuple(places), [100 * link.utilisation for link in run.links])
         end = width * len(percent) - 0.5
         image = axes.imshow(percent, interpolation="nearest", vmin=0, extent=(-0.5, end, end, -0.5))
         figure.colorbar(image, ax=axes, label="busy (%)")
-        axes.set_xlabel("to router")
-        axes.set_ylabel("from router")
+        axes.set_xlabel("to node")
+        axes.set_ylabel("from node")
     return figure
 
 

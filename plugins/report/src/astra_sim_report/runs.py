@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import attrs
 from astra_sim.errors import InputError
+from astra_sim.fabric import node_number
 from astra_sim.files import csv_rows, csv_table, limited, naming_gzip, note_input, read_text
 from astra_sim.reports import file_name
 from astra_sim.results import read_results
@@ -54,10 +55,10 @@ class Series(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A link between routers, and the share of the run in which it is busy."""
+    """A link between nodes, and the share of the run in which it is busy."""
 
     source: int
-    sink: int
+    target: int
     utilisation: float
 
 
@@ -128,7 +129,7 @@ def _run(label: str, folder: Path, result: Mapping[str, Any], alone: bool, most:
     timeline = read_timeline(timeline_file, most) if timeline_file.is_file() else None
     utilisation: Sequence[Series] = _utilisation_of_csv(csv_file) if timeline is None and csv_file.is_file() else []
     utilisation = utilisation if timeline is None else timeline.utilisation
-    return Run(label, result, timeline, utilisation, _links(links_file, result["finish_ns"]) if links_file.is_file() else [])
+    return Run(label, result, timeline, utilisation, _links(links_file, result["npus"]) if links_file.is_file() else [])
 
 
 def read_timeline(path: Path, most: int = MOST_SLICES) -> TimelineFile:
@@ -306,24 +307,18 @@ def finite(text: str) -> float:
 
 
 _LARGEST = 1e300
-_MOST_ROUTERS = 1 << 24
+_MOST_NODES = 1 << 24
 
 
-def _links(path: Path, finish_ns: float) -> list[Link]:
-    """The loads of links that a network writes: shares of the run, or times. Routers of several domains are numbered one after another."""
+def _links(path: Path, npus: int) -> list[Link]:
+    """The loads of links that a run writes; nodes are NPUs, then switches."""
     links = []
-    for where, row in csv_table(read_text(str(path)), str(path), ("source", "sink"), None):
+    for where, row in csv_table(read_text(str(path)), str(path), ("source", "target", "utilisation"), None):
         try:
-            domain, source, sink = (int(row.get(key, "0")) for key in ("domain", "source", "sink"))
-            links.append((domain, source, sink, _share(row, finish_ns)))
-        except (KeyError, ValueError) as error:
+            ends = node_number(row["source"], npus), node_number(row["target"], npus)
+            links.append(Link(*ends, finite(row["utilisation"])))
+        except ValueError as error:
             raise InputError(f"{where}: not the links of a run: {error}") from None
-        if not all(0 <= number < _MOST_ROUTERS for number in links[-1][:3]):
-            raise InputError(f"{where}: domain, source and sink are {links[-1][:3]}; expected 0 to {_MOST_ROUTERS - 1}")
-    routers = 1 + max((max(source, sink) for _, source, sink, _ in links), default=0)
-    return [Link(source + domain * routers, sink + domain * routers, share) for domain, source, sink, share in links]
-
-
-def _share(link: Mapping[str, str], finish_ns: float) -> float:
-    """How much of the run a link was busy."""
-    return finite(link["utilisation"]) if "utilisation" in link else finite(link["busy_ns"]) / max(1.0, finish_ns)
+        if not all(0 <= number < _MOST_NODES for number in ends):
+            raise InputError(f"{where}: the link joins {row['source']} and {row['target']}; expected less than {_MOST_NODES} nodes")
+    return links

@@ -12,7 +12,8 @@
 //   };
 //   const Rules rules = astra::struct_of<Rules>(options);
 //
-// Throws std::invalid_argument for an attribute that is missing, of another type, or out of its range.
+// Of several objects, an attribute is that of the first one that has it. Throws std::invalid_argument for an attribute that is missing, of
+// another type, or out of its range.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -20,6 +21,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -57,23 +59,31 @@ namespace detail {
   throw std::invalid_argument(std::string(name) + " is " + nanobind::repr(value).c_str() + "; expected " + expected);
 }
 
+}  // namespace detail
+
+// An attribute, or another value by that name, as a C++ value.
 template <class Value>
 Value value_of(const char* name, const nanobind::handle given) {
   if constexpr (std::is_enum_v<Value>) {
     const auto word = value_of<std::string>(name, given);
     const auto found = std::find(names<Value>.begin(), names<Value>.end(), word);
-    if (found == names<Value>.end()) refuse(name, given, "a choice that is known");
+    if (found == names<Value>.end()) detail::refuse(name, given, "a choice that is known");
     return Value(found - names<Value>.begin());
   } else {
     Value value{};
-    if (!nanobind::try_cast(given, value)) refuse(name, given, "another type, or a smaller number");
+    if (!nanobind::try_cast(given, value)) detail::refuse(name, given, "another type, or a smaller number");
     return value;
   }
 }
 
+namespace detail {
+
 template <class Struct, class Value>
-void fill(Struct& made, const nanobind::handle source, const Field<Struct, Value>& field) {
-  const nanobind::object given = nanobind::getattr(source, field.name, nanobind::none());
+void fill(Struct& made, std::initializer_list<nanobind::handle> sources, const Field<Struct, Value>& field) {
+  const auto has = [&](const nanobind::handle each) { return nanobind::hasattr(each, field.name); };
+  const auto source = std::find_if(sources.begin(), sources.end(), has);
+  if (source == sources.end()) throw std::invalid_argument(std::string(field.name) + " is missing");
+  const nanobind::object given = source->attr(field.name);
   const auto value = value_of<Value>(field.name, given);
   if constexpr (std::is_arithmetic_v<Value>) {
     if (value < field.least || value > field.most) {
@@ -85,11 +95,11 @@ void fill(Struct& made, const nanobind::handle source, const Field<Struct, Value
 
 }  // namespace detail
 
-// The struct that the attributes of an object describe.
-template <class Struct>
-Struct struct_of(const nanobind::handle source) {
+// The struct that the attributes of objects describe.
+template <class Struct, class... Sources>
+Struct struct_of(const Sources&... sources) {
   Struct made{};
-  std::apply([&](const auto&... each) { (detail::fill(made, source, each), ...); }, fields<Struct>);
+  std::apply([&](const auto&... each) { (detail::fill(made, {sources...}, each), ...); }, fields<Struct>);
   return made;
 }
 

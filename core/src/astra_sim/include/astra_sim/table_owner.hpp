@@ -1,15 +1,17 @@
 // The network function table (network.h) of a network that is a C++ class, in a Python capsule (C++20, in a module of Python).
 //
 // Such a network has
-//   void inject(std::int64_t time, const Message& message)   where Message, astra_message or astra_message_v2, says which version its table
-//   is bool advance(std::int64_t until)                         whether anything is delivered by then (ASTRA_NEVER: no limit), and where so
-//   std::int64_t delivered_at() const                        when, and
-//   ... delivered()                                          what: a vector of numbers of messages (version 1) or of astra_delivery
-//   (version 2)
+//   void inject(std::int64_t time, std::span<const Message> messages)
+//       takes messages; Message, astra_message or astra_message_v2, says which version its table is
+//   bool advance(std::int64_t until)
+//       returns whether anything is delivered by then (ASTRA_NEVER: no limit)
+//   std::int64_t delivered_at() const, and delivered()
+//       when that was, and what: a vector or span of numbers of messages (version 1), or of astra_delivery (version 2)
 // and may have
-//   std::int64_t next_event() const                          of version 1, which asks for it
-//   std::vector<astra_statistic> table_statistics()          figures of the run so far
-//   static constexpr bool kTellsSent                         of version 2: whether deliveries say what senders know
+//   std::int64_t next_event()                       of version 1, which asks for it
+//   static constexpr bool kTellsSent                of version 2: whether deliveries say what senders know
+//   std::vector<astra_statistic> table_statistics() figures of the run so far
+//   std::int64_t delay(source, destination, bytes)  where messages do not wait for each other: -1 for an error
 // Times are picoseconds. What these functions throw becomes the error of the table; Interrupted leaves its Python exception set.
 #pragma once
 
@@ -17,9 +19,9 @@
 #include <astra_sim/network.h>
 
 #include <astra_sim/interrupt.hpp>
-#include <concepts>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -28,7 +30,7 @@
 namespace astra {
 
 template <class Network>
-concept TakesFlows = requires(Network& network, const astra_message_v2& message) { network.inject(std::int64_t{}, message); };
+concept TakesFlows = requires(Network& network, std::span<const astra_message_v2> messages) { network.inject(std::int64_t{}, messages); };
 
 // A network, and the table that speaks for it. The capsule owns it.
 template <class Network>
@@ -58,6 +60,7 @@ class TableOwner {
     table_.error = [](void* state) { return of(state).error_.c_str(); };
     if constexpr (requires { Network::kTellsSent; }) table_.tells_sent = Network::kTellsSent ? 1 : 0;
     if constexpr (!kIsV2) table_.next_event = &next_event;
+    if constexpr (requires { network_->delay(0, 0, 0); }) table_.delay = &delay;
     if constexpr (requires { network_->table_statistics(); }) table_.statistics = &statistics;
   }
 
@@ -67,9 +70,7 @@ class TableOwner {
 
   static int inject(void* state, std::int64_t time, const Message* messages, std::size_t count) {
     TableOwner& owner = of(state);
-    return guarded(owner.error_, [&] {
-      for (std::size_t i = 0; i < count; ++i) owner.network_->inject(time, messages[i]);
-    });
+    return guarded(owner.error_, [&] { owner.network_->inject(time, std::span(messages, count)); });
   }
 
   static int advance(void* state, std::int64_t until, std::int64_t* time, const Delivery** deliveries, std::size_t* count) {
@@ -81,6 +82,10 @@ class TableOwner {
       *deliveries = owner.network_->delivered().data();
       *count = owner.network_->delivered().size();
     });
+  }
+
+  static std::int64_t delay(void* state, std::int32_t source, std::int32_t destination, std::int64_t bytes) {
+    return of(state).network_->delay(source, destination, bytes);
   }
 
   static std::int64_t next_event(void* state) {

@@ -1,0 +1,67 @@
+// What all NPUs of a folded network send in a cycle, as the messages of its nodes, if translations take it to itself.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "folding/translations.hpp"
+#include "network/shape.hpp"
+
+namespace astra::packet {
+
+// A message as it is handed over.
+struct Sent {
+  std::uint64_t number = 0;
+  std::int64_t bytes = 0;
+  int source = 0;
+  int destination = 0;
+  int queue = -1;
+  int vnet = 0;
+};
+
+// Whether translations take messages, of one cycle and in any order, to themselves.
+bool are_kept(const std::vector<Sent>& messages, const Translations& by);
+
+class UniformBatch {
+ public:
+  UniformBatch(const Shape& shape, const Translations& translations)
+      : shape_(shape), translations_(translations), starts_(index(translations.npus()) + 1) {}
+
+  // Takes the messages that are sent in a cycle, in order. Returns whether each NPU sends, in each of its lanes, translates of the messages
+  // of the others, in the same order, and all go translates of one way.
+  bool take(const std::vector<Sent>& messages);
+
+  // A message of a node, by address, and its translates: their numbers, by place.
+  struct Message {
+    std::int64_t bytes;
+    int node;
+    int address;
+    int queue;
+    int vnet;
+    int lane;
+    bool operator==(const Message&) const = default;
+  };
+  const std::vector<Message>& messages() const { return messages_; }
+  std::uint64_t number(std::size_t message, int place) const { return numbers_[message * index(translations_.count()) + index(place)]; }
+
+ private:
+  struct Ordered {
+    Message message;
+    std::uint64_t number;
+  };
+  // Puts messages in order of their sources.
+  void sort(const std::vector<Sent>& messages);
+  // The messages of an NPU, as those of its node.
+  void list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& found) const;
+
+  const Shape& shape_;
+  const Translations& translations_;
+  std::vector<std::uint32_t> starts_;  // by NPU and past the last: where its messages begin in `order_`
+  std::vector<std::uint32_t> order_;   // messages by source
+  std::vector<Ordered> first_;         // of the NPU of a node at place 0, and of another one
+  std::vector<Ordered> other_;
+  std::vector<Message> messages_;
+  std::vector<std::uint64_t> numbers_;  // [message * translations + place]
+};
+
+}  // namespace astra::packet

@@ -1,0 +1,17 @@
+// What waits for what, once nothing moves any more.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "links/channels.hpp"
+#include "network/shape.hpp"
+#include "routers/input_buffers.hpp"
+
+namespace astra::packet {
+
+// For each channel of which the first flit cannot go on, what it waits for: "A waits for B", a line each, forming a cycle where there is
+// one.
+std::vector<std::string> waiting(const Shape& shape, const Channels& channels, const InputBuffers& inputs);
+
+}  // namespace astra::packet

@@ -1,0 +1,68 @@
+// The parts of a domain, in the order in which they build on one another. Each owns its arrays and knows only the parts given to it.
+#pragma once
+
+#include "base/statistics.hpp"
+#include "interfaces/interfaces.hpp"
+#include "interfaces/messages.hpp"
+#include "links/channels.hpp"
+#include "network/shape.hpp"
+#include "routers/combined_routers.hpp"
+#include "routers/input_buffers.hpp"
+#include "routers/staged_routers.hpp"
+#include "routing/route_computation.hpp"
+#include "timing/call_order.hpp"
+#include "timing/clock.hpp"
+#include "timing/windows.hpp"
+
+namespace astra::packet {
+
+struct Parts {
+  explicit Parts(const Shape& of)
+      : shape(of),
+        windows(of),
+        clock(of, windows.routers_of_tile()),
+        statistics(of.channels()),
+        messages(of.rules.packet_flits()),
+        calls(of),
+        channels(of, clock, calls, statistics),
+        inputs(of, clock, channels, statistics),
+        routes(of, channels),
+        combined(of, clock, calls, channels, inputs, messages, routes),
+        staged(of, clock, channels, inputs, messages, routes),
+        interfaces(of, clock, channels, inputs, messages, statistics) {}
+  // Parts in the same state, which speak with each other (see neighbour.hpp).
+  Parts(const Parts& other) : Parts(*other.shape) { *this = other; }
+  Parts& operator=(const Parts& other) = default;
+
+  // So many threads run the tiles from now on (see team.hpp).
+  void employ(int threads) {
+    clock.employ(threads);
+    statistics.employ(threads);
+    messages.employ(threads);
+    channels.employ(threads);
+    combined.employ(threads);
+    staged.employ(threads);
+    interfaces.employ(threads);
+  }
+  // What they have done in a window counts, and is seen by all.
+  void settle() {
+    statistics.settle();
+    messages.settle();
+    channels.settle();
+  }
+
+  Neighbour<const Shape> shape;
+  Windows windows;
+  Clock clock;
+  Statistics statistics;
+  Messages messages;
+  CallOrder calls;
+  Channels channels;
+  InputBuffers inputs;
+  RouteComputation routes;
+  CombinedRouters combined;  // routers of the shape are of one kind;
+  StagedRouters staged;      // the other part is empty
+  Interfaces interfaces;
+};
+
+}  // namespace astra::packet

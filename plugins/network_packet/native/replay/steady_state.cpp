@@ -1,0 +1,128 @@
+#include "replay/steady_state.hpp"
+
+namespace astra::packet {
+
+namespace {
+
+constexpr std::int64_t kWorthwhile = 8;  // packets a message must still have to make
+
+}  // namespace
+
+void SteadyState::forget() {
+  anchor_ = -1;
+  taken_at_ = -1;
+  reach_ = 4;
+  seen_ = wait_ = 0;
+}
+
+bool SteadyState::snapshot(Parts& parts, bool compares, Cycle now) {
+  Snapshot snapshot(snapshot_, parts.interfaces.turns(), compares, now);
+  snapshot.put(now % parts.shape->dividers.rhythm);  // routers with clocks of their own must stand at the same places between their edges
+  parts.channels.snapshot(snapshot, parts.messages);
+  parts.inputs.snapshot(snapshot, parts.messages);
+  if (!snapshot.same()) return false;
+  parts.interfaces.snapshot(snapshot);
+  parts.messages.snapshot(snapshot);
+  parts.routes.snapshot(snapshot);
+  parts.staged.snapshot(snapshot);
+  for (int r = 0; parts.calls.matters() && r < parts.shape->routers(); ++r) {
+    if (!parts.combined.has_flits(r)) continue;  // it will be called before it acts
+    snapshot.put(r);
+    parts.calls.snapshot(snapshot, r);
+  }
+  return snapshot.complete();
+}
+
+namespace {
+
+std::vector<int> lane_pointers(const Parts& parts) {
+  std::vector<int> found(parts.shape->lane.size());
+  for (std::size_t l = 0; l < found.size(); ++l) found[l] = parts.interfaces.pointer(static_cast<int>(l));
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> SteadyState::signature(Parts& parts, Cycle now) {
+  SteadyState state;
+  state.snapshot(parts, false, now);
+  std::vector<std::int64_t> found = std::move(state.snapshot_);
+  for (int pointer : lane_pointers(parts)) found.push_back(pointer);
+  for (int pointer : parts.combined.pointers()) found.push_back(pointer);
+  return found;
+}
+
+bool SteadyState::same_pointers(const Parts& parts) const {
+  if (!parts.combined.same_choices(pointers_, taken_at_)) return false;
+  const std::vector<int> pointers = lane_pointers(parts);
+  for (std::size_t l = 0; l < pointers.size(); ++l) {
+    if (pointers[l] != lane_pointers_[l] && parts.combined.chose(parts.shape->lane[l].out, taken_at_)) return false;
+  }
+  return true;
+}
+
+bool SteadyState::plan(const Parts& parts, Cycle now) {
+  periods = parts.messages.repetitions(unmade_);
+  period = now - taken_at_;
+  return periods > 0;
+}
+
+void SteadyState::start(Parts& parts, Cycle now) {
+  snapshot(parts, false, now);
+  counters_ = parts.statistics.counters;
+  unmade_ = parts.messages.unmade();
+  lane_pointers_ = lane_pointers(parts);
+  pointers_ = parts.combined.pointers();
+  sprayed_ = parts.routes.sprayed();
+  packets_ = parts.messages.packets_under_way();
+  taken_at_ = now;
+  seen_ = 0;
+}
+
+bool SteadyState::look(Parts& parts, Cycle now) {
+  ++seen_;
+  if (--wait_ > 0) return false;
+  if (parts.interfaces.unmade(anchor_) < kWorthwhile) {
+    forget();
+    wait_ = kWorthwhile / 2;
+    return false;
+  }
+  if (taken_at_ >= 0 && parts.messages.packets_under_way() == packets_ && parts.messages.count() == unmade_.size()) {
+    if (snapshot(parts, true, now) && same_pointers(parts) && plan(parts, now)) return true;
+  }
+  if (taken_at_ >= 0 && seen_ < reach_) return false;
+  if (taken_at_ >= 0) reach_ *= 2;  // Brent: a newer snapshot, kept for twice as long
+  start(parts, now);
+  return false;
+}
+
+void SteadyState::pass(Parts& parts, std::int64_t count) const {
+  if (count == 0) return;
+  const Cycle later = count * period;
+  parts.statistics.repeat(counters_, count);
+  parts.messages.repeat(unmade_, count, later);
+  parts.channels.shift(later);
+  parts.inputs.shift(later);
+  parts.interfaces.shift(later);
+  for (int lane = 0; lane < parts.shape->lanes(); ++lane) turn_lane(parts, lane, count);
+  parts.combined.repeat(pointers_, count);
+  parts.calls.shift(later);
+  parts.routes.repeat(sprayed_, count);
+  parts.staged.shift(later);
+  parts.clock.shift(later);
+}
+
+void SteadyState::turn_lane(Parts& parts, int lane, std::int64_t count) const {
+  const int vcs = parts.shape->rules.vcs;
+  const std::int64_t step = parts.interfaces.pointer(lane) - at(lane_pointers_, lane) + vcs;
+  const int by = narrow<int>(step * (count % vcs) % vcs);
+  if (by == 0) return;
+  const VcTurn turn{vcs - by, vcs};  // counting from there on adds `by`
+  const int c = at(parts.shape->lane, lane).out;
+  parts.channels.turn(c, turn);
+  parts.inputs.turn(c, turn);
+  parts.combined.turn(c, turn);
+  parts.interfaces.turn(lane, turn);
+}
+
+}  // namespace astra::packet

@@ -1,0 +1,33 @@
+// What packets carry as their destination: the number of a node or, of a folded network, one on the whole platform, of which the
+// coordinates in folded dimensions are offsets from where the packet is.
+#pragma once
+
+#include <vector>
+
+#include "base/index.hpp"
+#include "network/rules.hpp"
+#include "routing/layout.hpp"
+
+namespace astra::packet {
+
+class Addresses {
+ public:
+  Addresses() = default;
+  // `folded`: by dimension; empty where none is.
+  Addresses(const Layout& layout, const std::vector<bool>& folded);
+
+  int count() const { return count_of(node_at_); }
+  int position(int address, int d) const { return position_[index(address) * sizes_.size() + index(d)]; }
+  const int* positions(int address) const { return &position_[index(address) * sizes_.size()]; }
+  // The node of an address without offsets.
+  int node_at(int address) const { return at(node_at_, address); }
+  // The address beyond a link of a folded dimension.
+  int beyond(int d, Fold fold, int address) const;
+
+ private:
+  std::vector<int> sizes_;
+  std::vector<int> position_;  // [address * dimensions + dimension]
+  std::vector<int> node_at_;   // by address
+};
+
+}  // namespace astra::packet
