@@ -57,6 +57,8 @@ PUBLIC_MODULES = (
     "system",
     "compute",
     "memory",
+    "models",
+    "serving",
     "shapes",
     "layers",
     "context",

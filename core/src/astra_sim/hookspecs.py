@@ -80,6 +80,19 @@ def astra_memories() -> Sequence[Provider]:  # type: ignore[empty-body]
     """Memory models: factory([options]) -> Memory."""
 
 
+# -- Models and serving -------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def astra_models() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Descriptions of models: factory([options]) -> `astra_sim.models.ModelDescription`."""
+
+
+@hookspec
+def astra_serving_policies() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Policies of a serving instance: factory([options]) -> `astra_sim.serving.Policy`, which plans the tokens of each iteration."""
+
+
 # -- Engine ------------------------------------------------------------------------------------------------------------
 
 

@@ -47,6 +47,10 @@ _KNOWN: dict[str, dict[str, str]] = {
     },
     "astra-sim-llm": {
         "workload": "llm",
+        "model": (
+            "deepseek-v3, gpt3-175b, hugging_face, llama2-13b, llama2-70b, llama2-7b, llama3-405b, llama3-70b, llama3-8b, megatron-1t, "
+            "megatron-22b, megatron-530b, mixtral-8x22b, mixtral-8x7b, qwen3-235b-a22b, qwen3-30b-a3b, qwen3-32b, qwen3-8b"
+        ),
         "command": "memory",
     },
     "astra-sim-memory": {
@@ -84,6 +88,9 @@ _KNOWN: dict[str, dict[str, str]] = {
     },
     "astra-sim-reports-astra1": {
         "report": "astra1",
+    },
+    "astra-sim-serving": {
+        "command": "serve",
     },
     "astra-sim-sweep": {
         "command": "assert, search, sweep",

@@ -37,6 +37,8 @@ KINDS = {
     "report": "astra_reports",
     "command": "astra_commands",
     "engine": "astra_engines",
+    "model": "astra_models",
+    "serving_policy": "astra_serving_policies",
 }
 """Kinds of components and the hooks that offer them."""
 
