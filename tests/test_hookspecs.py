@@ -16,6 +16,7 @@ from astra_sim import CollectiveProvider, FileFormat, Provider, SchedulerProvide
 from astra_sim.command.cli import astra
 from astra_sim.context import Context
 from astra_sim.layers import LayeredProgram
+from astra_sim.models import ModelDescription
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.reports import ReportFolder
@@ -23,6 +24,8 @@ from astra_sim.schedule import Request
 from astra_sim.setup.plugins import KINDS, Plugins
 from astra_sim.system import DimensionOrder
 from astra_sim_devkit.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, pairwise
+from astra_sim_serving import serve
+from astra_sim_serving.presets import Sarathi
 from click.testing import CliRunner
 from support import ROOT
 
@@ -76,6 +79,8 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "compute": BenchCompute,
     "memory": BenchMemory,
     "report": lambda results, folder: None,
+    "model": lambda: ModelDescription(layers=1, hidden=8, heads=1, vocab=16),
+    "serving_policy": Sarathi,
 }
 """Working components, made without options."""
 
@@ -122,6 +127,9 @@ class Recorded:
         result = astra_sim.simulate(workload="plugin:probe", system="plugin:probe", plugins=self.plugins, **models)
         with tempfile.TemporaryDirectory() as folder:
             astra_sim.write_reports(result, folder, reports=("probe",), plugins=self.plugins)
+        requests = {"count": 1, "rate": 1.0, "input": 4, "output": 2}
+        serving = {"engine": "probe", "kv_blocks": 8, "model": {"name": "probe"}, "requests": requests}
+        serve({"serving": serving, "compute": {"plugin": "gpu", "device": "h100"}}, plugins=self.plugins)
 
 
 @pytest.fixture(scope="module", params=[Options, None], ids=["options", "no options"])

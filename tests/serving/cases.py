@@ -63,5 +63,3 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """Latencies of a document by name and statistic."""
     keys = ("ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s")
     return {f"{key}.{statistic}": value for key in keys for statistic, value in (document[key] or {}).items()}
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -20,7 +21,7 @@ from astra_sim_serving.traces import read_trace
 def gaps(name: str, count: int, rate: float = 5.0, cv: float = 1.0) -> list[float]:
     times = arrival_times(name, rate, cv, (), RandomStream(3, "test"))
     found = [next(times) for _ in range(count)]
-    return [after - before for before, after in zip(found, found[1:], strict=False)]
+    return [after - before for before, after in itertools.pairwise(found)]
 
 
 def moments(values: list[float]) -> tuple[float, float]:
@@ -92,7 +93,7 @@ def test_bad_lengths_are_errors(table: Any, words: str) -> None:
 
 
 def test_requests_do_not_depend_on_how_many_are_drawn_or_on_what_else_is_drawn() -> None:
-    options = {"rate": 2.0, "input": {"distribution": "lognormal", "mean": 90, "sigma": 1.0}}
+    options: dict[str, Any] = {"rate": 2.0, "input": {"distribution": "lognormal", "mean": 90, "sigma": 1.0}}
     few = list(requests_of(RequestOptions(count=10, **options), 4, "test"))
     many = list(requests_of(RequestOptions(count=50, output=7, **options), 4, "test"))
     assert [(each.arrival, each.input) for each in few] == [(each.arrival, each.input) for each in many[:10]]
@@ -122,7 +123,8 @@ AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:04.0319600,3180,8
 2023-11-16 18:18:05.4799600,110,27
 """
-MOONCAKE = '{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 48]}\n' + (
+MOONCAKE = (
+    '{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 48]}\n'
     '{"timestamp": 30535, "input_length": 6472, "output_length": 26, "hash_ids": [46, 2353]}\n'
 )
 BURSTGPT = """Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type
@@ -135,7 +137,8 @@ SPLITWISE = (
     "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,token_size\n0,2,0,0.1,1,30,5\n1,2,0,0.4,1,31,6\n"
 )
 OWN = "arrival_s,input,output,priority,session\n1,10,2,0,a\n2.5,20,3,1,\n"
-MEASURED = '{"kind": "request", "queued_s": 0.0, "input": 5, "output": 6}\n{"kind": "summary"}\n' + (
+MEASURED = (
+    '{"kind": "request", "queued_s": 0.0, "input": 5, "output": 6}\n{"kind": "summary"}\n'
     '{"kind": "request", "queued_s": 0.25, "input": 7, "output": 8}\n'
 )
 BENCHMARK = json.dumps({"input_lens": [10, 20], "output_lens": [3, 4], "start_times": [101.5, 101.0], "ttfts": [0.1, 0.2]})
@@ -193,8 +196,8 @@ def test_failed_requests_of_burstgpt_are_left_out_and_counted(tmp_path: Path) ->
         ('{"arrival_s": 1, "input": 1}\n{"arrival_s": 1}\n', "a trace of unknown format"),
         ('{"arrival_s": 1, "input": 1, "output": 1}\n{"arrival_s": 2, "input": 1}\n', "line 2: 'output'"),
         ('{"input_lens": [1], "output_lens": [1]}', "has no start_times"),
-        ('{"kind": "request", "run": "a", "queued_s": 0, "input": 1, "output": 1}\n'
-         '{"kind": "request", "run": "b", "queued_s": 0, "input": 1, "output": 1}\n', "requests of 2 runs; expected requests.run = one of a, b"),
+        (('{"kind": "request", "run": "a", "queued_s": 0, "input": 1, "output": 1}\n'
+         '{"kind": "request", "run": "b", "queued_s": 0, "input": 1, "output": 1}\n'), "requests of 2 runs; expected requests.run ="),
     ],
 )  # fmt: skip
 def test_a_trace_that_is_wrong_is_an_error_with_its_line(text: str, words: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from astra_sim import CapacityError, InputError
 from astra_sim_serving import serve
 from astra_sim_serving.result import ServingResult
+from astra_sim_serving.routers import ROUTERS
 
 from serving.cases import TINY, case, check_conserved, close, flat, run
 
@@ -22,7 +23,9 @@ def random_case(seed: int) -> dict[str, Any]:
     requests: dict[str, Any] = {
         "arrival": arrival,
         "count": 40,
-        "input": draw.choice([5, {"distribution": "uniform", "low": 1, "high": 90}, {"distribution": "lognormal", "mean": 30, "sigma": 1.0}]),
+        "input": draw.choice(
+            [5, {"distribution": "uniform", "low": 1, "high": 90}, {"distribution": "lognormal", "mean": 30, "sigma": 1.0}]
+        ),
         "output": draw.choice([1, {"distribution": "uniform", "low": 1, "high": 60}]),
     }
     if arrival in ("poisson", "gamma", "constant"):
@@ -52,7 +55,7 @@ def random_case(seed: int) -> dict[str, Any]:
         seed=seed,
         requests=requests,
         pool=pools if split else [{"instances": draw.randint(1, 3)}],
-        router={"policy": draw.choice(["random", "round-robin", "least-requests", "least-tokens", "least-kv", "two-choices", "session", "prefix"]),
+        router={"policy": draw.choice(ROUTERS),
                 **({"queue_limit": 3} if draw.random() < 0.2 else {})},
         transfer={"bandwidth_gb_per_s": 0.1, "mode": draw.choice(["after", "layerwise"])},
     )  # fmt: skip
@@ -68,21 +71,29 @@ def test_what_must_hold_of_every_run(seed: int) -> None:
     assert again.csv() == first.csv()
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_jumps_change_next_to_nothing(seed: int) -> None:
-    """On one instance, where no router turns a small difference into another choice."""
+def test_jumps_change_next_to_nothing() -> None:
+    """On one instance, where no router turns a small difference into another choice.
+
+    A prompt waits for the end of the iteration in which it comes, which may be another one after a difference of microseconds: single runs
+    of 1000 requests differ by up to 0.5 %, in both directions.
+    """
     requests = {
         "rate": 8.0,
         "count": 1000,
         "input": {"distribution": "lognormal", "mean": 400, "sigma": 0.7},
         "output": {"distribution": "lognormal", "mean": 100, "sigma": 0.7},
     }
-    jumped = run(requests=requests, kv_blocks=100_000, seed=seed)
-    exact = run(requests=requests, kv_blocks=100_000, seed=seed, jumps=False)
-    assert jumped.events < exact.events * 0.7
-    ours, theirs = flat(jumped.document()), flat(exact.document())
-    for name in ("ttft_s.mean", "tpot_s.mean", "itl_s.mean", "e2e_s.mean"):
-        assert ours[name] == pytest.approx(theirs[name], rel=0.002), name
+    errors: dict[str, list[float]] = {}
+    for seed in range(6):
+        jumped = run(requests=requests, kv_blocks=100_000, seed=seed)
+        exact = run(requests=requests, kv_blocks=100_000, seed=seed, jumps=False)
+        assert jumped.events < exact.events * 0.1
+        ours, theirs = flat(jumped.document()), flat(exact.document())
+        for name in ("ttft_s.mean", "tpot_s.mean", "itl_s.mean", "e2e_s.mean"):
+            errors.setdefault(name, []).append(ours[name] / theirs[name] - 1)
+    for name, found in errors.items():
+        assert max(map(abs, found)) < 0.005, name
+        assert abs(sum(found) / len(found)) < 0.002, name
 
 
 def test_a_queue_of_constant_service_waits_as_pollaczek_and_khinchine_say() -> None:
@@ -256,7 +267,10 @@ def test_prefill_and_decode_instances_share_the_work() -> None:
 
 
 def test_layer_by_layer_transfers_expose_the_last_layer() -> None:
-    base = {"requests": {"arrival": "constant", "rate": 1.0, "count": 4, "input": 160, "output": 2}, "pool": [{"role": "prefill"}, {"role": "decode"}]}
+    base = {
+        "requests": {"arrival": "constant", "rate": 1.0, "count": 4, "input": 160, "output": 2},
+        "pool": [{"role": "prefill"}, {"role": "decode"}],
+    }
     times = {
         mode: run(**base, transfer={"latency_us": 0.0, "bandwidth_gb_per_s": 0.001, "mode": mode}).document()["time"]["transfer"]
         for mode in ("after", "layerwise")
@@ -317,7 +331,7 @@ def test_a_model_that_does_not_fit_says_by_how_much() -> None:
 
 def test_instances_need_no_more_npus_than_there_are() -> None:
     table = case(pool=[{"instances": 2, "tensor_parallel": 2}])
-    table["platform"] = {"plugin": "ring", "size": 2, "links": 2}
+    table["platform"] = {"plugin": "ring", "size": 2, "links": 2, "link_bandwidth_gb_per_s": 50, "link_latency_ns": 500}
     with pytest.raises(InputError, match="the instances need 4 NPUs, and the platform has 2"):
         serve(table)
 

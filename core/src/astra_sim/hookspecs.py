@@ -85,12 +85,12 @@ def astra_memories() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 @hookspec
 def astra_models() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Descriptions of models: factory([options]) -> `astra_sim.models.ModelDescription`."""
+    """Descriptions of models: factory([options]) -> ModelDescription (`astra_sim.models`)."""
 
 
 @hookspec
 def astra_serving_policies() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Policies of a serving instance: factory([options]) -> `astra_sim.serving.Policy`, which plans the tokens of each iteration."""
+    """Policies of a serving instance: factory([options]) -> Policy (`astra_sim.serving`), which plans the tokens of each iteration."""
 
 
 # -- Engine ------------------------------------------------------------------------------------------------------------

@@ -48,8 +48,9 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-llm": {
         "workload": "llm",
         "model": (
-            "deepseek-v3, gpt3-175b, hugging_face, llama2-13b, llama2-70b, llama2-7b, llama3-405b, llama3-70b, llama3-8b, megatron-1t, "
-            "megatron-22b, megatron-530b, mixtral-8x22b, mixtral-8x7b, qwen3-235b-a22b, qwen3-30b-a3b, qwen3-32b, qwen3-8b"
+            "deepseek-v3, gpt3-175b, hugging_face, llama-2-13b, llama-2-70b, llama-2-7b, llama-3-70b, llama-3-8b, llama-3.1-405b, "
+            "llama-3.1-70b, llama-3.1-8b, llama-3.3-70b, llama2-13b, llama2-70b, llama2-7b, llama3-405b, llama3-70b, llama3-8b, "
+            "megatron-1t, megatron-22b, megatron-530b, mixtral-8x22b, mixtral-8x7b, qwen3-235b-a22b, qwen3-30b-a3b, qwen3-32b, qwen3-8b"
         ),
         "command": "memory",
     },
@@ -90,6 +91,7 @@ _KNOWN: dict[str, dict[str, str]] = {
         "report": "astra1",
     },
     "astra-sim-serving": {
+        "serving_policy": "sarathi, sjf, vllm-v0",
         "command": "serve",
     },
     "astra-sim-sweep": {

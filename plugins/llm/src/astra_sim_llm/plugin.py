@@ -53,6 +53,13 @@ _MODELS = {
     "deepseek-v3": "DeepSeek-V3 and R1, a mixture of experts with latent attention",
 }
 """Models by name, with what they are."""
+ALIASES = {
+    **{f"llama-2-{size}": f"llama2-{size}" for size in ("7b", "13b", "70b")},
+    **{f"llama-{version}-{size}": f"llama3-{size}" for version in ("3", "3.1") for size in ("8b", "70b")},
+    "llama-3.1-405b": "llama3-405b",
+    "llama-3.3-70b": "llama3-70b",
+}
+"""Names that their makers use, of models with the same dimensions."""
 
 
 def _described(name: str) -> ModelDescription:
@@ -68,4 +75,6 @@ def astra_models() -> list[Provider]:
     file = Provider(
         "hugging_face", summary, f"{_HERE}.model_files:of_config", options=options, examples=f"{_HERE}.model_files:examples"
     )  # fmt: skip
-    return [*(Provider(name, title, functools.partial(_described, name), pure=True) for name, title in _MODELS.items()), file]
+    names = _MODELS | {alias: _MODELS[name] for alias, name in ALIASES.items()}
+    described = (Provider(each, title, functools.partial(_described, ALIASES.get(each, each)), pure=True) for each, title in names.items())
+    return [*described, file]

@@ -62,7 +62,7 @@ def gamma(shape: float, stream: RandomStream) -> float:
     """A number of the gamma distribution of scale 1 (Marsaglia and Tsang, ACM TOMS 26(3), 2000, doi 10.1145/358407.358414)."""
     if shape < 1:
         boost = (1 - stream.uniform(0)) ** (1 / shape)
-        return gamma(shape + 1, RandomStream(stream.word(1))) * boost
+        return float(gamma(shape + 1, RandomStream(stream.word(1))) * boost)
     d = shape - 1 / 3
     c = 1 / math.sqrt(9 * d)
     attempt = 0

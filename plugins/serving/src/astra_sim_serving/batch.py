@@ -15,8 +15,8 @@ PAIR_QUANTUM = 16
 class BatchShape(NamedTuple):
     """Tokens of an iteration.
 
-    `chunk` counts the tokens of prompts, `chunk_pairs` the pairs of a query and a key that they make: c x context + c^2 / 2 for a chunk of c
-    tokens. `decodes` counts sequences that compute one token, `kv_tokens` all keys that these see and `kv_longest` those of the longest.
+    `chunk` counts the tokens of prompts, `chunk_pairs` the pairs of a query and a key that they make: c x context + c^2 / 2 for a chunk of
+    c tokens. `decodes` counts sequences that compute one token, `kv_tokens` all keys that these see and `kv_longest` those of the longest.
     `sampled` counts sequences that get a token.
     """
 
@@ -66,8 +66,7 @@ def shape_of(batch: Iterable[tuple[Sequence, int]]) -> BatchShape:
         if tokens == 1:
             decodes += 1
             kv_tokens += end
-            if end > kv_longest:
-                kv_longest = end
+            kv_longest = max(kv_longest, end)
         else:
             chunk += tokens
             pairs += tokens * (sequence.computed + tokens / 2)

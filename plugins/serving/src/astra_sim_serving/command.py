@@ -29,7 +29,9 @@ _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
 @click.option("--per-request", metavar="FILE.csv", type=click.Path(), help="Write a row for each request.")
 @click.option("--timeline", metavar="FILE.csv", type=click.Path(), help="Write running and waiting requests of each instance over time.")
 @click.option("--exact", is_flag=True, help="Simulate every iteration by itself, also where nothing changes between them.")
-@click.option("--sweep", "axes", metavar="KEY=A,B,...", multiple=True, help="Run each value, and say which is the highest that meets the SLO.")
+@click.option(
+    "--sweep", "axes", metavar="KEY=A,B,...", multiple=True, help="Run each value, and say which is the highest that meets the SLO."
+)
 @click.option("--compare", "measured", metavar="FILE.jsonl", type=click.Path(), help="Serve measured requests, and print errors.")
 @json_option
 @quiet_option
@@ -181,9 +183,7 @@ def _print_causes(screen: Screen, document: Mapping[str, Any]) -> None:
         if bands:
             causes = [cause for cause in bands[0] if cause not in ("requests", "count", "mean_s") and any(band[cause] for band in bands)]
             columns = [Column(f"{name} (ms)", "name"), Column("requests"), Column("mean"), *(Column(cause) for cause in causes)]
-            rows = [
-                [band["requests"], str(band["count"]), *(f"{band[each] * 1e3:.4g}" for each in ("mean_s", *causes))] for band in bands
-            ]
+            rows = [[band["requests"], str(band["count"]), *(f"{band[each] * 1e3:.4g}" for each in ("mean_s", *causes))] for band in bands]
             screen.table(Table(columns, rows, ""))
 
 

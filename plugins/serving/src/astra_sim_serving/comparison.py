@@ -44,7 +44,7 @@ def read_measured(path: str, run: str | None) -> list[dict[str, float]]:
             row["e2e_s"] = float(document["value"])
         if "ttft_s" not in row:
             raise InputError(f"{path}, line {number}: ttft_s is missing; expected measured requests")
-        rows.append({**row, "arrival_s": float(document.get("queued_s", document.get("arrival_s", 0.0)))})
+        rows.append({**row, "arrival_s": float(document.get("queued_s") or document.get("arrival_s") or 0.0)})
     if not rows:
         raise InputError(f"{path}: it has no measured requests{'' if run is None else f' of the run {run!r}'}")
     return rows

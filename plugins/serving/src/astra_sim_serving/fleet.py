@@ -11,9 +11,8 @@ from typing import Any
 import attrs
 
 from astra_sim_serving.instance import Instance
-from astra_sim_serving.request import Request
+from astra_sim_serving.request import Request, sequence_of
 from astra_sim_serving.request import Sequence as RequestSequence
-from astra_sim_serving.request import sequence_of
 from astra_sim_serving.routers import Router
 
 

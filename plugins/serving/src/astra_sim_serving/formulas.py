@@ -87,9 +87,7 @@ class KernelFormulas:
             self._memory(2 * tokens * model.hidden),
             self._memory(2 * tokens * model.hidden),
             self._memory(tokens * rotary),
-            Elementwise(
-                read_bytes=(model.branches - 1) * tokens * width * ACTIVATION_BYTES, write_bytes=tokens * width * ACTIVATION_BYTES
-            ),
+            Elementwise(read_bytes=(model.branches - 1) * tokens * width * ACTIVATION_BYTES, write_bytes=tokens * width * ACTIVATION_BYTES),
         ]
 
     def _memory(self, elements: int) -> Elementwise:

@@ -175,7 +175,7 @@ class Instance:
         return end
 
     def end(self, now: float) -> None:
-        """Commit the iterations that end now: `finished` and `first_tokens` list the sequences that have ended, or got their first token."""
+        """Commit the iterations that end now: `finished` and `first_tokens` list sequences that have ended, or got their first token."""
         current = self.current
         assert current is not None
         self.current = None
@@ -274,5 +274,3 @@ class Instance:
         else:
             sequence.decode_parts = tuple(a + b for a, b in zip(sequence.decode_parts, done, strict=True))
         sequence.mark = self.totals.parts
-
-

@@ -30,7 +30,13 @@ class Lengths:
     parts: tuple[dict[str, Any], ...] = option((), help="mixture: distributions, each with a weight")
 
 
-_NEEDS = {"constant": ("value",), "uniform": ("low", "high"), "lognormal": ("mean", "sigma"), "empirical": ("values",), "mixture": ("parts",)}
+_NEEDS = {
+    "constant": ("value",),
+    "uniform": ("low", "high"),
+    "lognormal": ("mean", "sigma"),
+    "empirical": ("values",),
+    "mixture": ("parts",),
+}
 
 
 class LengthSampler:
@@ -47,7 +53,7 @@ class LengthSampler:
             unused = field.name not in ("distribution", "maximum", *needs)
             if unused and getattr(self._lengths, field.name) != field.default:
                 raise InputError(f"{where}: {field.name} has no effect with distribution = {self._lengths.distribution!r}")
-        if self._lengths.distribution == "uniform" and self._lengths.low > self._lengths.high:  # type: ignore[operator]
+        if self._lengths.distribution == "uniform" and self._lengths.low > self._lengths.high:
             raise InputError(f"{where}: low is {self._lengths.low}; expected at most high, which is {self._lengths.high}")
         self._parts: Sequence[LengthSampler] = ()
         self._ends: list[float] = []

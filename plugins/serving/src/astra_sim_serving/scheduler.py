@@ -53,7 +53,7 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """Take a sequence that has arrived."""
         if self.by_priority:
-            bisect.insort(self.waiting, sequence, key=lambda each: each.order)  # type: ignore[type-var]
+            bisect.insort(self.waiting, sequence, key=lambda each: each.order)
         else:
             self.waiting.append(sequence)
 

@@ -250,7 +250,9 @@ class _Builder:
         if model.heads % t:
             raise InputError(f"{where}: tensor_parallel is {t}; expected a divisor of the {model.heads} query heads")
         if t % e or (e > 1 and not model.experts) or (e > 1 and model.experts % e):
-            why = f"a divisor of tensor_parallel ({t}) and of the {model.experts} experts" if model.experts else "1: the model has no experts"
+            why = (
+                f"a divisor of tensor_parallel ({t}) and of the {model.experts} experts" if model.experts else "1: the model has no experts"
+            )
             raise InputError(f"{where}: expert_parallel is {e}; expected {why}")
         return Sharding(t, e)
 

@@ -25,6 +25,7 @@ COLUMNS = {
 }
 """The columns of each table, from the outermost level on."""
 
+
 @attrs.define
 class Grid:
     """A level of coordinates in ascending order, each with the level below or the time."""
@@ -126,5 +127,5 @@ def _rows(columns: Mapping[str, Any], axes: Sequence[str], path: str) -> list[tu
         for value in column or ():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
                 raise InputError(f"{path}: {name} is {value!r}; expected a number of at least 0")
-    *points, times = found  # type: ignore[misc]
+    *points, times = found
     return list(zip(zip(*points, strict=True), times, strict=True))  # type: ignore[arg-type]

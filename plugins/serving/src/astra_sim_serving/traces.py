@@ -1,6 +1,6 @@
 """Files of requests, whose formats are recognised by their content.
 
-Columns or keys of one format become rows `arrival_s, input, output` with what else there is: priority, session, tenant, blocks of the prompt.
+Columns or keys of one format become rows `arrival_s, input, output` with what else there is: priority, session, tenant, blocks of prompts.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import csv
 import datetime
 import io
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -155,7 +156,7 @@ def _number(row: Mapping[str, Any], key: str) -> float:
         number = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{key} is {value!r}; expected a number") from None
-    if isinstance(value, bool) or number != number:
+    if isinstance(value, bool) or math.isnan(number):
         raise ValueError(f"{key} is {value!r}; expected a number")
     return number
 
@@ -173,7 +174,7 @@ def _moment(row: Mapping[str, Any], key: str) -> float:
         moment = datetime.datetime.fromisoformat(whole.removesuffix("Z"))
     except ValueError:
         raise ValueError(f"{key} is {text!r}; expected a date and time such as 2023-11-16 18:17:03.98") from None
-    return moment.replace(tzinfo=datetime.timezone.utc).timestamp() + (float(f"0.{digits}") if digits else 0.0)
+    return moment.replace(tzinfo=datetime.UTC).timestamp() + (float(f"0.{digits}") if digits else 0.0)
 
 
 def _mooncake(row: Mapping[str, Any]) -> TraceRow:
