@@ -78,6 +78,7 @@ class CompositeTimes:
         return self._found[id(composite)][1]
 
     def _times(self, composite: Composite, before: ChainTimes | None) -> ChainTimes:
+        """The times of a composite; equal ones share the rows that the engine ran for the first of them."""
         rows = operation_rows(composite.operations)
         own = tuple(map(self._duration_ps, map(rows.kinds.__getitem__, numbers := tuple(dict.fromkeys(rows.kind_of)))))
         where = None if before is None else (id(before.ends), before.first, before.stop, before.begin, before.end, before.last)
@@ -306,6 +307,7 @@ class ExpandedProgram:
         return column((ended[row] - durations[part] for row, part in zip(self._found, self._numbers, strict=True)), "q")
 
     def _rows(self, kinds: Sequence[Operation]) -> Rows[Operation]:
+        """The rows of the program with one row for each composite below them."""
         program, count = self._program, len(self._program)
         own = [part.kinds.tobytes() for part in self._parts]
         kind_of = view(b"".join([packed(program.kind_of, "I"), *map(own.__getitem__, self._numbers)]), "I")

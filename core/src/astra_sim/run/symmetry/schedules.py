@@ -59,6 +59,7 @@ class ScheduleSymmetry:
         return _is_one(route for group in groups for route in _routes_in(self._network, group, peer))
 
     def _find_groups_alike(self, dimension: LogicalDimension) -> bool:
+        """True if a message between two ranks takes equal routes in every group of the dimension."""
         platform = self._network.platform
         groups = platform.distinct_groups(dimension)
         if len(groups) == 1:
