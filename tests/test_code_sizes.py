@@ -35,35 +35,14 @@ LARGE_CLASSES = {
 
 UNDOCUMENTED = """
 core/src/astra_sim/collective_tables.py:_from_nccl_tests
-core/src/astra_sim/collective_tables.py:_row
 core/src/astra_sim/command/doctor.py:_print
 core/src/astra_sim/command/options.py:_run_option
-core/src/astra_sim/engine/interface.py:_check_task
-core/src/astra_sim/engine/reference/phases.py:_post
-core/src/astra_sim/engine/reference/shared_bus.py:_received
-core/src/astra_sim/engine/reference/waiting.py:_insert
-core/src/astra_sim/files.py:_read
-core/src/astra_sim/graph.py:_check_graph
 core/src/astra_sim/graph.py:_wrong_with
-core/src/astra_sim/layers.py:_duration
-core/src/astra_sim/options.py:_check_value
-core/src/astra_sim/options.py:_tuple
-core/src/astra_sim/report/audit.py:_of
-core/src/astra_sim/report/audit.py:_sums
 core/src/astra_sim/report/explanation_text.py:_print_headline
 core/src/astra_sim/report/explanation_text.py:_tables
-core/src/astra_sim/report/result.py:_layers
 core/src/astra_sim/report/what_if.py:_scaled
-plugins/collectives/src/astra_sim_collectives/msccl_data.py:_check_result
 plugins/collectives/src/astra_sim_collectives/msccl_xml.py:_algo
-plugins/collectives/src/astra_sim_collectives/msccl_xml.py:_number
 plugins/collectives/src/astra_sim_collectives/msccl_xml.py:_start
-plugins/collectives/src/astra_sim_collectives/msccl_xml.py:_step
-plugins/compat/src/astra_sim_compat/chakra_tools.py:_from_text
-plugins/compat/src/astra_sim_compat/log_configuration.py:_handler
-plugins/compat/src/astra_sim_compat/log_configuration.py:_sink
-plugins/compute_gpu/src/astra_sim_compute_gpu/device.py:_device_of
-plugins/compute_gpu/src/astra_sim_compute_gpu/device.py:_read_table
 plugins/compute_gpu/src/astra_sim_compute_gpu/device_command.py:_list
 plugins/compute_systolic/src/astra_sim_compute_systolic/generate/command.py:_generate
 plugins/compute_systolic/src/astra_sim_compute_systolic/generate/expressions.py:_value

@@ -458,6 +458,7 @@ def _algorithms(run: RunRecord) -> list[ChosenAlgorithm]:
 
 
 def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
+    """The times of each layer on NPU 0 by training pass."""
     if not graph.layers:
         return []
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]

@@ -78,9 +78,10 @@ class CompositeTimes:
         return self._found[id(composite)][1]
 
     def _times(self, composite: Composite, before: ChainTimes | None) -> ChainTimes:
-        """The times of a composite; equal ones share the rows that the engine ran for the first of them."""
+        """The times of a composite; those with the same columns and durations share them."""
         rows = operation_rows(composite.operations)
         own = tuple(map(self._duration_ps, map(rows.kinds.__getitem__, numbers := tuple(dict.fromkeys(rows.kind_of)))))
+        # Composites of several layers share the columns of their order and differ in their kinds: equal durations give equal times.
         where = None if before is None else (id(before.ends), before.first, before.stop, before.begin, before.end, before.last)
         key = id(rows.kind_of), id(rows.after), numbers, own, composite.until, where
         if key not in self._alike:

@@ -355,6 +355,8 @@ class Session(SystemSession):
         """The phases of a chunk; `local_bw_aware` reduces in the inner dimensions and all-reduces in the last one only."""
         steps = [(collective, stage) for stage in stages]
         if collective is Collective.ALL_REDUCE and self._options.collective_optimization == "local_bw_aware":
+            # The last dimension has what is left of the chunk after all others reduced it: there one all-reduce does the work of a
+            # reduce-scatter and an all-gather.
             inner, last = (stages[:-1], stages[-1:]) if self._order.all_reduces_last else (stages, [])
             steps = [(Collective.REDUCE_SCATTER, stage) for stage in inner]
             steps += [(Collective.ALL_REDUCE, stage) for stage in last]

@@ -62,6 +62,7 @@ class ScheduleSymmetry:
         """True if a message between two ranks takes equal routes in every group of the dimension."""
         platform = self._network.platform
         groups = platform.distinct_groups(dimension)
+        # The cheap proofs come first: comparing routes of all groups is quadratic in the ranks of each.
         if len(groups) == 1:
             return True
         if dimension.physical is not None:
