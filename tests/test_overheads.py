@@ -103,6 +103,7 @@ def test_a_collective_spends_them_on_each_message(engine: str) -> None:
     assert plain.finish_ns == 3 * (LATENCY + 2 * 100)
     assert slow.finish_ns == plain.finish_ns + 3 * (30 + 70)
     assert (plain.simulated_npus, slow.simulated_npus) == (1, 4)
+    assert (plain.every_npu_reason, slow.every_npu_reason) == ("", "the system has an overhead of messages")
     assert plain.network["payload_bytes"] == slow.network["payload_bytes"]
     assert (slow.messages, spent(slow)["overhead"]) == (plain.messages, 300)
 

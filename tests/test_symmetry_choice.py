@@ -110,6 +110,7 @@ def test_requests_of_members_may_not_take_as_long(rendezvous: bool, simulated: i
     graph = ExecutionGraph((Send((), shift(1), 5000),), platform.logical_dimensions(), (), None, others)
     runs = [astra_sim.simulate(workload=graph, network=BySize(platform), rendezvous=rendezvous, symmetry=on) for on in (True, False)]
     assert runs[0].simulated_npus == simulated
+    assert [bool(each.every_npu_reason) for each in runs] == [simulated == 6, True]
     assert figures(runs[0]) == figures(runs[1])
     assert runs[0].npu_finish_ns == runs[1].npu_finish_ns
 
@@ -142,12 +143,22 @@ def runs_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 )
 def test_the_scope_is_chosen_before_the_run(system: str, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scopes = runs_of(monkeypatch)
-    astra_sim.simulate(
+    result = astra_sim.simulate(
         workload="plugin:collective?bytes=65536",
         platform="plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100",
         system=system,
     )
     assert scopes == [scope]
+    assert result.every_npu_reason == ("a collective does not treat all ranks alike" if scope == "ALL_NPUS" else "")
+
+
+def test_the_result_says_why_every_npu_is_simulated() -> None:
+    ring = "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
+    run: dict[str, Any] = {"workload": "plugin:collective?bytes=65536", "platform": ring}
+    assert astra_sim.simulate(**run, symmetry=False).every_npu_reason == "symmetry is off"
+    shared = astra_sim.simulate(**run, network="plugin:analytical?congestion=aware")
+    assert shared.every_npu_reason == "messages share links of the network"
+    assert shared.to_dict()["every_npu_reason"] == shared.every_npu_reason
 
 
 class Changing(BenchSystem):

@@ -124,6 +124,7 @@ class _Document:
     exposed_comm_ns: float = figure(0.0, minimum=0, help="time in which it does not compute")
     npus: int = figure(1, minimum=1, help="NPUs")
     simulated_npus: int = figure(1, minimum=1, help="of them simulated")
+    every_npu_reason: str = figure("", help="why no NPU stands for others")
     messages: int = figure(0, minimum=0, help="of all NPUs")
     events: int = figure(0, minimum=0, help="events")
     wall_s: float = figure(0.0, minimum=0, help="what the run took")

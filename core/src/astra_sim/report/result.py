@@ -119,7 +119,8 @@ class Result:
     `exposed_comm_ns` is all the time in which NPU 0 does not compute, as ASTRA-sim counts it: also that in which it accesses memory or is
     idle. `attribution` says what of it is which.
 
-    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
+    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `every_npu_reason` says why
+    no NPU could stand for others, where every one was simulated. `earliest_finish_ns` is when
     the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
     `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on,
     where it was asked for; `algorithms` by which ones collectives went. `compute` says of the compute model what it knows of itself (a
@@ -149,6 +150,7 @@ class Result:
     algorithms: list[ChosenAlgorithm] = attrs.field(factory=list)
     compute: dict[str, Any] = attrs.field(factory=dict)
     mismatches: list[Mismatch] = attrs.field(factory=list)
+    every_npu_reason: str = ""
 
     def to_dict(self, every: bool = False) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others.
@@ -435,6 +437,7 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         algorithms=_algorithms(run),
         compute=_compute_figures(components),
         mismatches=list(components.mismatches),
+        every_npu_reason=run.every_npu_reason,
     )
 
 

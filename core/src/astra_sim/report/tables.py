@@ -56,7 +56,8 @@ def _summary(result: Result, screen: Screen) -> Table:
     rows.append(["payload", payload.number(sent), f"{payload.name} sent by each NPU (as NPU 0)"])
     if result.network.get("cost_usd") is not None:
         rows.append(["network cost", f"{result.network['cost_usd']:.0f}", "USD"])
-    rows.append(["NPUs", str(result.npus), f"({result.simulated_npus} simulated)"])
+    reason = f": {result.every_npu_reason}" if result.every_npu_reason else ""
+    rows.append(["NPUs", str(result.npus), f"({result.simulated_npus} simulated{reason})"])
     rows.append(["messages", str(result.messages), f"(network: {result.network['plugin']})"])
     rows += _compute(result)
     rows += [

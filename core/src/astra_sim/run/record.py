@@ -143,6 +143,7 @@ class RunRecord:
     path: CriticalPath | None = None
     carried: list[CarriedMessage] | None = None
     durations: NpuDurations | None = None
+    every_npu_reason: str = ""
     engine: EngineType = attrs.field(kw_only=True)
 
 
@@ -256,6 +257,7 @@ def make_record(
         if every_npu
         else None,
         durations=durations,
+        every_npu_reason=choice.reason,
         engine=inputs.engine,
     )
 

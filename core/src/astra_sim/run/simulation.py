@@ -27,7 +27,7 @@ from astra_sim.run.lowering import TaskLowering
 from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.npu_times import observe_every_npu
 from astra_sim.run.record import RunRecord, carried_by, make_record, observe, timeline_npus
-from astra_sim.run.symmetry import EVERY_NPU, Choice, ScheduleSymmetry, Scope, choose
+from astra_sim.run.symmetry import Choice, ScheduleSymmetry, Scope, choose, every_npu
 from astra_sim.run.words import OperationNames
 from astra_sim.system import System, SystemSession
 
@@ -75,14 +75,15 @@ def simulate_graph(
     run = partial(_run, schedules=schedules, progress=progress, explain=explain, timelines=timelines, npu_times=npu_times)
     npus = inputs.platform.npus
     try:
-        choice = choose(inputs, schedules) if symmetry else EVERY_NPU
+        choice = choose(inputs, schedules) if symmetry else every_npu("symmetry is off")
         if choice.scope is not Scope.ALL_NPUS:
             # Which schedules there are may depend on when collectives are issued: then it shows in the run that NPUs are not alike.
             with contextlib.suppress(NotSymmetricError):
                 return run(inputs=inputs, choice=choice)
+            choice = every_npu("the system plans other collectives during the run")
         if npus > MAX_SIMULATED_NPUS:
             raise InputError(f"{npus} NPUs cannot be simulated one by one, which this run needs; at most {MAX_SIMULATED_NPUS} can")
-        return run(inputs=inputs, choice=EVERY_NPU)
+        return run(inputs=inputs, choice=choice)
     except MemoryError:
         raise RunError(f"memory ran out: the run has {npus} NPUs on network {type(network).__name__}; expected more memory") from None
 

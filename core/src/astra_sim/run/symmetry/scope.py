@@ -32,10 +32,11 @@ class Scope(enum.Enum):
 
 @attrs.frozen
 class Choice:
-    """A scope, with the classes of `CLASSES`."""
+    """A scope, with the classes of `CLASSES`, and the reason why no NPU can stand for others in `ALL_NPUS`."""
 
     scope: Scope
     classes: tuple[NpuClass, ...] = ()
+    reason: str = ""
 
     def programs(self, graph: ExecutionGraph, npus: int) -> list[NpuProgram]:
         """The programs that are run, each by those of `npus` NPUs that are simulated. NPU 0 runs the first."""
@@ -72,7 +73,9 @@ class Choice:
         return planned
 
 
-EVERY_NPU = Choice(Scope.ALL_NPUS)
+def every_npu(reason: str) -> Choice:
+    """Every NPU and every message, for a reason that the result names."""
+    return Choice(Scope.ALL_NPUS, reason=reason)
 
 
 def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> Choice:
@@ -84,7 +87,7 @@ def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> Choice:
     """
     choice = _by_programs(inputs)
     if choice.scope is not Scope.ALL_NPUS and not all(suits(choice.scope, inputs, schedules, *stage) for stage in _stages(inputs)):
-        return EVERY_NPU
+        return every_npu("a collective does not treat all ranks alike")
     return choice
 
 
@@ -104,16 +107,31 @@ def suits(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, schedule
 def _by_programs(inputs: RunInputs) -> Choice:
     """The choice where only the programs of NPUs and their messages count."""
     network = inputs.network
-    if inputs.has_overheads:  # which message a processor handles first may depend on the numbers of NPUs
-        return EVERY_NPU
-    is_alike = inputs.npu_ps is None and isinstance(network, RouteDelayNetwork) and not network.delays_by_pair
-    if not isinstance(network, RouteDelayNetwork) or not is_alike or _may_wait_for_memory(inputs):
-        return EVERY_NPU
+    if not isinstance(network, RouteDelayNetwork):
+        return every_npu("messages share links of the network")
+    reason = _against_symmetry(inputs, network)
+    if reason:
+        return every_npu(reason)
     if cached_for(inputs.graph, "NPUs are alike", partial(_npus_are_alike, inputs.graph)):
         # Phases that run at the same time disturb each other on a shared bus.
         return Choice(Scope.PHASES if inputs.system.bus is None else Scope.ONE_NPU)
     classes = find_classes(inputs.graph, network, inputs.system.rendezvous)
-    return EVERY_NPU if classes is None else Choice(Scope.CLASSES, tuple(classes))
+    if classes is None:
+        return every_npu("NPUs do not form classes of one size whose members keep in step")
+    return Choice(Scope.CLASSES, tuple(classes))
+
+
+def _against_symmetry(inputs: RunInputs, network: RouteDelayNetwork) -> str:
+    """Why the parts of a run let no NPU stand for others, whatever their programs; empty where they do."""
+    if inputs.has_overheads:  # which message a processor handles first may depend on the numbers of NPUs
+        return "the system has an overhead of messages"
+    if network.delays_by_pair:
+        return "the network's delays depend on both ends of a message"
+    if inputs.npu_ps is not None:
+        return "computing takes other times on other NPUs"
+    if _may_wait_for_memory(inputs):
+        return "NPUs may wait for each other at remote memory"
+    return ""
 
 
 def _npus_are_alike(graph: ExecutionGraph) -> bool:
