@@ -12,10 +12,11 @@ from support.code_sizes import ClassSize, FunctionSize, all_sizes, cpp_sizes, py
 MOST_METHODS, MOST_FIELDS, MOST_COMPLEXITY, MOST_LINES = 25, 20, 15, 10
 
 LARGE_CLASSES = {
-    "core/src/astra_sim/_result_document.py:_Document": (0, 25),
+    "core/src/astra_sim/_result_document.py:_Document": (0, 26),
     "core/src/astra_sim/engine/interface.py:Engine": (28, 0),
     "core/src/astra_sim/engine/reference/machine.py:ReferenceEngine": (33, 10),
-    "core/src/astra_sim/report/result.py:Result": (30, 22),
+    "core/src/astra_sim/report/result.py:Result": (30, 23),
+    "core/src/astra_sim/run/record.py:RunRecord": (0, 21),
     "core/src/astra_sim/setup/plugins.py:Plugins": (28, 7),
     "plugins/chakra/native/reader.hpp:Columns": (0, 23),
     "plugins/chakra/src/astra_sim_chakra/trace.py:Trace": (14, 27),
@@ -61,6 +62,11 @@ plugins/devkit/src/astra_sim_devkit/testing/orders.py:_chunks
 plugins/devkit/src/astra_sim_devkit/testing/plans.py:_pass_through
 plugins/flows/src/astra_sim_flows/flows_command.py:_components
 plugins/flows/src/astra_sim_flows/flows_command.py:_print
+plugins/goodput/src/astra_sim_goodput/command.py:_print
+plugins/goodput/src/astra_sim_goodput/command.py:_summary
+plugins/goodput/src/astra_sim_goodput/goodput.py:_closed_forms
+plugins/goodput/src/astra_sim_goodput/plan.py:_levels
+plugins/goodput/src/astra_sim_goodput/plan.py:_plan
 plugins/network_analytical/src/astra_sim_network_analytical/astra2_file.py:_dimension
 plugins/network_analytical/src/astra_sim_network_analytical/calibrate_command.py:_print
 plugins/network_analytical/src/astra_sim_network_analytical/link_map.py:_links
