@@ -62,11 +62,6 @@ plugins/devkit/src/astra_sim_devkit/testing/orders.py:_chunks
 plugins/devkit/src/astra_sim_devkit/testing/plans.py:_pass_through
 plugins/flows/src/astra_sim_flows/flows_command.py:_components
 plugins/flows/src/astra_sim_flows/flows_command.py:_print
-plugins/goodput/src/astra_sim_goodput/command.py:_print
-plugins/goodput/src/astra_sim_goodput/command.py:_summary
-plugins/goodput/src/astra_sim_goodput/goodput.py:_closed_forms
-plugins/goodput/src/astra_sim_goodput/plan.py:_levels
-plugins/goodput/src/astra_sim_goodput/plan.py:_plan
 plugins/network_analytical/src/astra_sim_network_analytical/astra2_file.py:_dimension
 plugins/network_analytical/src/astra_sim_network_analytical/calibrate_command.py:_print
 plugins/network_analytical/src/astra_sim_network_analytical/link_map.py:_links
