@@ -429,6 +429,7 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
 
 
 def _check_graph(graph: ExecutionGraph, npus: int) -> None:
+    """Raise ValueError where NPUs, operations, their waits or the members of their groups do not fit together."""
     elsewhere: set[int] = set()
     for program in graph.others:
         for npu in program.npus:

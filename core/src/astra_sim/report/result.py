@@ -461,6 +461,7 @@ def _algorithms(run: RunRecord) -> list[ChosenAlgorithm]:
 
 
 def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
+    """The times of each layer on NPU 0 by training pass."""
     if not graph.layers:
         return []
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
@@ -524,6 +525,7 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
 
 
 def _dimensions(components: Components, run: RunRecord) -> tuple[list[DimensionFigures], list[Spans]]:
+    """The figures of each dimension and when it was in use, from the phases and messages of NPU 0."""
     dimensions = accounting_dimensions(components.graph, components.platform)
     sent = [*(phase.sent for phase in run.phases.planned), *run.sends.sent]
     counts, uses = run.engine.uses_of(_with_sends(components.graph, run), [tuple(each) for each in sent], len(dimensions))

@@ -48,6 +48,7 @@ def print_result(result: Result, screen: Screen | None = None) -> None:
 
 
 def _summary(result: Result, screen: Screen) -> Table:
+    """The table of total times, bytes, cost and NPUs of a run."""
     unit, sent = screen.time_unit(result.finish_ns), result.network["payload_bytes"]
     times = {"total": result.finish_ns, "compute": result.compute_ns, **_without_compute(result)}
     rows = [[label, unit.number(time), unit.name] for label, time in times.items()]
@@ -174,6 +175,7 @@ def _repeats(first: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _dimensions(result: Result, screen: Screen) -> Table:
+    """The table of use, latency and bytes of each dimension."""
     latencies = [dimension.average_chunk_latency_ns for dimension in result.dimensions]
     unit = screen.time_unit(max((latency for latency in latencies if latency is not None), default=0.0))
     sent = byte_unit(max((dimension.bytes for dimension in result.dimensions), default=0))

@@ -136,6 +136,7 @@ class Plugins:
             self._remove(info.name)
 
     def _add_file(self, choice: PluginChoice) -> None:
+        """Register the module of a plugin file in place of what the same file gave before. Raises PluginError without a hook."""
         self._discover()
         module = choice.module()
         for info in [each for each in self._infos if each.file and each.distribution == choice.name]:
@@ -277,6 +278,7 @@ class Plugins:
         return self._offers[kind]
 
     def _discover(self) -> None:
+        """Import the plugins of installed distributions, once; those that fail are reported and left out."""
         if not self._load:
             return
         self._load = False
@@ -310,6 +312,7 @@ class Plugins:
                 self._report(name, f"it implements the hook {hook}, which does not exist; {suggestion(hook, known)}", "", tell=True)
 
     def _ask(self, kind: str, implementation: pluggy.HookImpl) -> Iterable[Provider | FileFormat]:
+        """What one implementation of a hook offers; none, and a report, where it fails or returns anything else."""
         expected = {"format": FileFormat, "scheduler": SchedulerProvider}.get(kind, Provider)
         try:
             with contextlib.redirect_stdout(sys.stderr):
@@ -330,6 +333,7 @@ class Plugins:
         return answer
 
     def _add(self, kind: str, plugin: str, component: Provider | FileFormat) -> None:
+        """Record an offer; two offers of one name are reported."""
         distribution = next((info.distribution for info in self._infos if info.name == plugin and info.module), plugin)
         offer = _Offer(component, plugin, distribution, _normal(distribution) in BUILT_IN)
         offers = self._offers[kind].setdefault(component.name, [])

@@ -168,6 +168,7 @@ def _tokens_per_s(plan: GoodputPlan, useful: float) -> float | None:
 
 
 def _closed_forms(plan: GoodputPlan, interval: float) -> ClosedForms | None:
+    """The published formulas beside the model; None where they do not hold: several levels, drains, no failures."""
     mtti, level = plan.mtti_s, plan.levels[-1]
     if len(plan.levels) > 1 or plan.drain_s or math.isinf(mtti) or level.write_s <= 0:
         return None
