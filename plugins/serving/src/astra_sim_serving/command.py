@@ -134,6 +134,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _print(document: Mapping[str, Any]) -> None:
+    """Print the tables of a result."""
     screen = Screen(every=True)
     requests, throughput, kv = document["requests"], document["throughput"], document["kv"]
     shed = "".join(f", {count} shed ({why})" for why, count in requests["shed_reasons"].items())
@@ -195,6 +196,7 @@ def _percent(share: float | None) -> str:
 
 
 def _sweep(case: ServingExperiment, axes: Sequence[str], output: str | None, as_json: bool, quiet: bool) -> None:
+    """Run a sweep, write its rows, and print them."""
     with Progress(enabled=not quiet, unit="s") as progress:
         rows, best = sweep(case, [_axis(axis) for axis in axes], progress)
     document = {"rows": [{**row.values, **flat(row.document)} for row in rows], "best": None if best is None else best.values}
@@ -221,6 +223,7 @@ def _axis(axis: str) -> tuple[str, list[Any]]:
 
 
 def _print_sweep(rows: Sequence[Row], best: Row | None) -> None:
+    """Print a row for each run, and the best."""
     screen = Screen(every=True)
     names = list(rows[0].values)
     columns = [Column(name, "name") for name in names]

@@ -128,6 +128,7 @@ class Fleet:
             self._enqueue(sequence)
 
     def _enqueue(self, sequence: RequestSequence) -> None:
+        """Give a request to the instance that the router chooses, or shed it."""
         request = sequence.request
         instance = self.route(request, self._senders)
         sequence.instance = instance.number
@@ -177,6 +178,7 @@ class Fleet:
                 self._push(end, Event.END, (instance, instance.stamp))
 
     def _end(self, instance: Instance, stamp: int) -> None:
+        """End the iterations of an instance, unless a jump was cut since, and hand on what has finished."""
         if stamp != instance.stamp or instance.current is None:
             return  # of a jump that was cut
         instance.end(self.now)

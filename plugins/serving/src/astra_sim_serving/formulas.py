@@ -46,6 +46,7 @@ class KernelFormulas:
         return self._products[tokens]
 
     def _attention_products(self, tokens: int) -> list[Kernel]:
+        """The products around the attention of a layer."""
         model, t = self.model, self.sharding.tensor
         heads, h = model.heads // t, model.hidden
         if model.mla is None:
@@ -116,6 +117,7 @@ class KernelFormulas:
         return time * self.model.layers
 
     def _attention(self, sequences: int, queries: int, keys: int) -> Attention:
+        """Attention of some sequences with so many queries and keys each, for the compute model."""
         model, t = self.model, self.sharding.tensor
         heads = model.heads // t
         kind = self.kv_type if ELEMENT_BYTES[self.kv_type] != ACTIVATION_BYTES else None

@@ -72,6 +72,7 @@ class LengthSampler:
         return min(length, lengths.maximum) if lengths.maximum else length
 
     def _draw(self, stream: RandomStream) -> int:
+        """A length by the distribution, before it is limited."""
         lengths, name = self._lengths, self._lengths.distribution
         if name == "mixture":
             u = stream.uniform(0)

@@ -31,6 +31,7 @@ def requests_of(options: RequestOptions, seed: int, where: str) -> Iterator[Requ
 
 
 def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: LengthSampler) -> Iterator[Request]:
+    """Requests whose arrivals and lengths are drawn."""
     times: Iterator[float]
     if options.arrival == "closed":
         times = itertools.repeat(0.0)
@@ -72,6 +73,7 @@ def _traced(options: RequestOptions, where: str) -> Iterator[Request]:
 
 
 def _from_rows(rows: list[TraceRow], arrival: str, options: RequestOptions) -> Iterator[Request]:
+    """Requests with the lengths of a trace, at its times or at those of another arrival process."""
     span = rows[-1].arrival_s
     scale = (len(rows) - 1) / (options.rate * span) if options.rate and span else 1.0
     for index, row in enumerate(rows):

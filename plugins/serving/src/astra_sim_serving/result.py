@@ -110,6 +110,7 @@ class ServingResult:
         }
 
     def _requests(self) -> dict[str, Any]:
+        """How many requests arrived, finished, were shed and preempted."""
         reasons: dict[str, int] = {}
         for each in self.sequences:
             if each.shed:
@@ -151,6 +152,7 @@ class ServingResult:
         }
 
     def _instance(self, instance: Instance, span: float) -> dict[str, Any]:
+        """The figures of an instance over a span of time."""
         totals = instance.totals
         count = totals.iterations or 1
         return {

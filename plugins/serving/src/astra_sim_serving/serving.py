@@ -215,6 +215,7 @@ class _Builder:
         return fleet, result
 
     def _instances(self) -> list[Instance]:
+        """The instances of all pools, with their NPUs in order."""
         options = self.options
         roles = {pool.role for pool in options.pool}
         if ("prefill" in roles) != ("decode" in roles) or ("both" in roles and len(roles) > 1):
@@ -257,6 +258,7 @@ class _Builder:
         return Sharding(t, e)
 
     def _iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> IterationTime:
+        """What prices iterations of a pool: tables, formulas and collectives."""
         served, given = self.options.model, self.compute_options
         formulas = None
         if self.compute is not None:
@@ -278,6 +280,7 @@ class _Builder:
         )  # fmt: skip
 
     def _blocks(self, pool: PoolOptions, sharding: Sharding, where: str) -> int:
+        """Blocks of an instance: as told, or what fits beside the weights. Raises InputError where none does."""
         options = self.options
         given = pool.kv_blocks or options.kv_blocks
         if given is not None:
