@@ -23,6 +23,7 @@ from astra_sim._lazy import lazy_names
 
 if TYPE_CHECKING:
     from astra_sim._boundary import contain_exits
+    from astra_sim._cache_folder import cache_folder
     from astra_sim.api import run_components
     from astra_sim.command.options import (
         all_option,
@@ -78,6 +79,7 @@ __all__ = [
     "build",
     "build_compute",
     "build_platform",
+    "cache_folder",
     "candidates",
     "changed",
     "check_groups",
@@ -113,6 +115,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "_boundary": ("contain_exits",),
+        "_cache_folder": ("cache_folder",),
         "api": ("run_components",),
         "command.options": (
             "all_option",

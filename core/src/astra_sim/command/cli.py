@@ -75,12 +75,10 @@ class Commands(click.Group):
         """Commands and experiment files, other files where no command begins so, and the options of `run`."""
         from click.shell_completion import CompletionItem
 
-        from astra_sim.command.candidates import files
-
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete) + run.shell_complete(click.Context(run, parent=ctx), incomplete)
         found = [CompletionItem(name, help=summary) for name, summary in self._summaries() if name.startswith(incomplete)]
-        return [*found, *files(incomplete, ".toml" if found else "", folders=not found)]
+        return [*found, *ctx.find_root().obj.files(incomplete, ".toml" if found else "", folders=not found)]
 
     def _summaries(self) -> list[tuple[str, str]]:
         """All commands by name, those of plugins with the summary that they offer, so that none is imported."""
@@ -89,12 +87,9 @@ class Commands(click.Group):
         return sorted([*rows, *self._offered().items()])
 
     _LAZY = {  # noqa: RUF012
-        "completion": ("astra_sim.command.completion:completion", "Print a script with which bash, zsh or fish completes commands."),
-        "doctor": ("astra_sim.command.doctor:doctor", "Say what is installed, what is missing, and what is broken."),
         "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
         "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
         "rerun": ("astra_sim.command.rerun:rerun", "Run a result again, and compare it with what it has recorded."),
-        "show": ("astra_sim.command.show:show", "Print a table of a result that was written."),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -129,6 +124,8 @@ def _chosen_plugins(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 _PLUGIN = "-p"
+_COMPLETE = "_ASTRA_COMPLETE"
+"""The variable with which a shell asks for candidates; the command `completion` answers."""
 
 _WRITTEN = ("--output", "--timeline", "--junit")
 """Options of commands that name a file to write, or a folder; `-o` is the first."""
@@ -328,6 +325,22 @@ def _say_if_slow(engine: str | None, quiet: bool) -> None:
         click.echo("astra: the compiled engine is not installed; the engine in Python gives the same answers, slower", err=True)
 
 
+@astra.command("show", short_help="Print a table of a result that was written.")
+@click.argument("run", type=click.Path())
+@click.argument("table", required=False, shell_complete=candidates("table_of_result"))
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of rows; without TABLE an object with all tables.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write FILE.csv, FILE.json or FILE.parquet.")
+def show_(run: str, table: str | None, as_json: bool, as_csv: bool, output: str | None) -> None:
+    """Print a table of a result; without TABLE the names of its tables.
+
+    RUN is a result.json, or the folder that --output has written. Where it holds several runs, a column says which one a row is of.
+    """
+    from astra_sim.command.show import show_table
+
+    show_table(run, table, as_json, as_csv, output)
+
+
 @astra.group(cls=PluginGroup, invoke_without_command=True)
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -378,10 +391,9 @@ def main() -> None:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")
         warnings.showwarning = _show_warning  # type: ignore[assignment]
-        if "_ASTRA_COMPLETE" in os.environ:
-            from astra_sim.command.completion import complete
-
-            sys.exit(complete(astra))
+        if _COMPLETE in os.environ:
+            with astra.make_context("astra", ["completion", os.environ[_COMPLETE].partition("_")[0]]) as context:
+                astra.invoke(context)  # not `main`, where click would answer itself
         with printing_to_errors(), only_json() if "--json" in sys.argv[1:] else contextlib.nullcontext():
             astra.main(standalone_mode=False)
         sys.stdout.flush()

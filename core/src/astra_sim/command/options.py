@@ -49,15 +49,13 @@ def component_options(multiple: bool, kinds: Sequence[str] = tuple(COMPONENTS)) 
 
 
 def candidates(what: str, *arguments: str) -> Callable[..., Any]:
-    """`shell_complete` of an option or argument: a function of `astra_sim.command.candidates`, which is imported when a shell asks.
+    """`shell_complete` of an option or argument: a function of the object of the root context, which is what answers a shell.
 
-    `candidates("component", KIND)` is for what `component_options` takes.
+    That is the module `astra_sim_devkit.candidates`. `candidates("component", KIND)` is for what `component_options` takes.
     """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-        from astra_sim.command import candidates as module
-
-        function = getattr(module, what)
+        function = getattr(ctx.find_root().obj, what)
         return (function(*arguments) if arguments else function)(ctx, param, incomplete)
 
     return complete

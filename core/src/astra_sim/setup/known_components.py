@@ -34,7 +34,7 @@ _KNOWN: dict[str, dict[str, str]] = {
         "command": "generate, systolic",
     },
     "astra-sim-devkit": {
-        "command": "plugins check, plugins new",
+        "command": "completion, doctor, plugins check, plugins new",
     },
     "astra-sim-engine": {
         "engine": "compiled",
