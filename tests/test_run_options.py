@@ -16,10 +16,10 @@ import click
 import pytest
 from astra_sim import InputError
 from astra_sim.command.cli import run
-from astra_sim.command.compare import compare
 from astra_sim.command.options import COMPONENTS
 from astra_sim.setup.experiment import SECTIONS, Experiment
 from astra_sim.setup.run_options import RunOptions
+from astra_sim_explain.compare import compare
 from click.testing import CliRunner
 from support import ROOT
 

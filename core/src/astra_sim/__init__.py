@@ -74,6 +74,7 @@ PUBLIC_MODULES = (
     "fitting",
     "reports",
     "results",
+    "records",
     "toml_text",
     "processors",
     "function_table",

@@ -41,7 +41,6 @@ from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.attribution import Attribution
-    from astra_sim.report.explanation import Explanation
     from astra_sim.report.spool import SpooledDetails, SpooledProvenance
     from astra_sim.report.unit_times import OperationTimes, UnitTimes
 
@@ -119,13 +118,12 @@ class Result:
     `exposed_comm_ns` is all the time in which NPU 0 does not compute, as ASTRA-sim counts it: also that in which it accesses memory or is
     idle. `attribution` says what of it is which.
 
-    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `every_npu_reason` says why
-    no NPU could stand for others, where every one was simulated. `earliest_finish_ns` is when
+    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
     the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
-    `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on,
-    where it was asked for; `algorithms` by which ones collectives went. `compute` says of the compute model what it knows of itself (a
-    device, a stack), and in `workload_options` the options that the workload took from it; `mismatches` what of the experiment was not made
-    for each other.
+    `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on, where
+    it was asked for (`astra_sim.records.Explanation`), else it is None; `algorithms` by which ones collectives went. `compute` says of the
+    compute model what it knows of itself (a device, a stack), and in `workload_options` the options that the workload took from it;
+    `mismatches` what of the experiment was not made for each other.
     """
 
     run_name: str
@@ -146,7 +144,7 @@ class Result:
     _provenance: Provenance | SpooledProvenance | None = attrs.field(repr=False, eq=False)
     _busy: Sequence[Spans] = attrs.field(repr=False, eq=list)
     _details: Details | RunDetails | SpooledDetails = attrs.field(repr=False, eq=False)
-    explanation: Explanation | None = attrs.field(default=None, repr=False)
+    explanation: Any = attrs.field(default=None, repr=False)
     algorithms: list[ChosenAlgorithm] = attrs.field(factory=list)
     compute: dict[str, Any] = attrs.field(factory=dict)
     mismatches: list[Mismatch] = attrs.field(factory=list)

@@ -39,6 +39,10 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-engine": {
         "engine": "compiled",
     },
+    "astra-sim-explain": {
+        "explainer": "critical_path",
+        "command": "compare, explain, rerun",
+    },
     "astra-sim-flows": {
         "command": "collective, flows",
     },

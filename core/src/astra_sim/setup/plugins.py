@@ -35,6 +35,7 @@ KINDS = {
     "memory": "astra_memories",
     "format": "astra_formats",
     "report": "astra_reports",
+    "explainer": "astra_explainers",
     "command": "astra_commands",
     "engine": "astra_engines",
 }
