@@ -3,7 +3,8 @@
 
 python3 dev.py astra [ARGUMENTS]   run the command astra as this checkout has it
 python3 dev.py test [ARGUMENTS]    run the tests: pytest with these arguments, in the project's folder; all tests run side by side, on
-                                   every processor (-n 0: one after another)
+                                   every processor (-n 0: one after another); --slow: say which take the most processor time
+python3 dev.py test PACKAGE        run the tests of one package, such as core or network_packet
 python3 dev.py ns3 [ARGUMENTS]     build the network ns3, which is not among the other packages (its licence is GPL-2.0-only), and run its
                                    tests: pytest with these arguments. Once built it stays in the environment, up to date
 python3 dev.py interop             run the tests that need programs of others: MLCommons' Chakra tools
@@ -30,7 +31,8 @@ python3 dev.py races [ARGUMENTS]   run the tests of threads (pytest with these a
 
 What is missing is installed first, into .venv in the project's folder (.venv-sanitize and .venv-races for what is built with
 sanitizers): all packages, editable, and the development tools for test and lint. A package is installed again when its
-pyproject.toml or its compiled sources have changed, and a compiled one when Python modules have come, gone or moved.
+pyproject.toml or its compiled sources have changed, and a compiled one when Python modules have come, gone or moved. The first
+`dev.py astra EXPERIMENT` compiles what that experiment needs; the next command compiles the rest.
 """
 
 from __future__ import annotations
@@ -47,10 +49,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from devtools import comparison, figures, release, workspace
+from devtools import comparison, figures, release, suite, workspace
 from devtools.environment import Environment
 from devtools.workspace import ROOT, Failure
 
+STATUS_USAGE = 2
 STATUS_INTERRUPTED = 130
 OURS = Environment()
 IN_PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
@@ -79,17 +82,40 @@ SANITIZED_TESTS = [
 THREADED_TESTS = ["tests/test_packet_windows.py"]
 
 
+LATER = ("astra-sim-network-packet", "astra-sim-network-roce", "astra-sim-network-flow", "astra-sim-chakra")
+"""Packages that most experiments do not need, and that take two thirds of the time of an installation to compile."""
+
+
 def astra(arguments: Sequence[str]) -> int:
-    """Run `astra`."""
+    """Run `astra`. An experiment that needs no package of `LATER` does not wait for one to be compiled; the next command builds them."""
+    program = OURS.folder / "bin" / "astra"
+    missing = [package for package in LATER if not OURS.has(package)]
+    if missing and len(arguments) == 1 and Path(arguments[0]).is_file():
+        OURS.install(later=missing)
+        status, errors = _run_first(program, arguments)
+        if status != STATUS_USAGE:
+            sys.stderr.write(errors)
+            print(f"dev.py: {', '.join(missing)}: the next command that starts with dev.py compiles these", file=sys.stderr)
+            return status
     OURS.install()
-    OURS.become(OURS.folder / "bin" / "astra", *arguments)
+    return OURS.become(program, *arguments)
+
+
+def _run_first(program: Path, arguments: Sequence[str]) -> tuple[int, str]:
+    """The exit status of a program that has the standard output of this one, and what it wrote to standard error."""
+    sys.stdout.flush()
+    done = subprocess.run([program, *arguments], env=OURS.variables(), stderr=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stderr
 
 
 def test(arguments: Sequence[str]) -> int:
     """Run the tests."""
     OURS.install(tools=True)
     os.chdir(ROOT)
-    OURS.become(OURS.python, "-m", "pytest", *([] if _names_tests(arguments) else IN_PARALLEL), *arguments)
+    given = ["-pdevtools.slow_tests" if argument == "--slow" else argument for argument in arguments]
+    chosen = suite.chosen(given)
+    alone = chosen == given and _names_tests(arguments)  # a package has many tests, as all have
+    OURS.become(OURS.python, "-m", "pytest", *([] if alone else IN_PARALLEL), *chosen)
 
 
 def interop(arguments: Sequence[str]) -> int:

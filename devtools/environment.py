@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,14 +45,19 @@ class Environment:
         """Its Python."""
         return self.folder / "bin" / "python"
 
-    def install(self, tools: bool = False, others: bool = False, apart: bool = False, docs: bool = False) -> None:
+    def install(
+        self, tools: bool = False, others: bool = False, apart: bool = False, docs: bool = False, later: Container[str] = ()
+    ) -> None:
         """Bring it up to date: the packages, and if asked for the development tools, programs of others, packages built apart, and what
         builds the documentation site.
 
-        What is built apart stays, and up to date, once it is there. Raises Failure.
+        What is built apart stays, and up to date, once it is there. Packages named in `later` are left out until they are installed
+        by another call. Raises Failure.
         """
-        apart = apart or LIBRARIES in self._read_stamp()
+        installed = self._read_stamp()
+        apart = apart or LIBRARIES in installed
         folders = {toml_of(member)["project"]["name"]: member for member in (*members(), *(separate() if apart else ()))}
+        folders = {name: folder for name, folder in folders.items() if name not in later or installed.get(name)}
         groups = toml_of(ROOT)["dependency-groups"]
         chosen = {TOOLS: ("dev", tools), OTHERS: ("interop", others), SITE: ("docs", docs)}
         requirements = {BUILD_TOOLS: build_requirements(), **{name: groups[group] for name, (group, is_on) in chosen.items() if is_on}}
@@ -71,6 +76,10 @@ class Environment:
         self._change(gone, {name: requirements[name] for name in requirements if name in changed}, alone if LIBRARIES in changed else {})
         self._install_packages({name: folder for name, folder in folders.items() if name in changed})
         self._write_stamp({name: state for name, state in {**installed, **wanted}.items() if name not in gone})
+
+    def has(self, package: str) -> bool:
+        """Whether a package was installed, in whatever state."""
+        return bool(self._read_stamp().get(package))
 
     def _change(self, gone: Sequence[str], requirements: dict[str, list[str]], alone: dict[str, list[str]]) -> None:
         """Uninstall what is gone, and install requirements together, and others alone, without what they need. Raises Failure."""
@@ -129,6 +138,13 @@ class Environment:
         ninja = f"-DCMAKE_MAKE_PROGRAM={self.folder / 'bin' / 'ninja'}"
         run_quietly("preparing nanobind", cmake, "-S", ROOT / "devtools" / "nanobind", "-B", build, *settings, ninja)
         run_quietly("building nanobind, once for all packages", cmake, "--build", build)
+        return self.linked()
+
+    def linked(self) -> tuple[str, ...]:
+        """The options of pip with which packages link the nanobind of this environment; none where it has none."""
+        build = self.folder / "nanobind"
+        if not (build / "packages.cmake").exists():
+            return ()
         folder = () if any("build-dir" in option for option in self.build_options) else ("-Cbuild-dir=build/development/{wheel_tag}",)
         return (f"-Ccmake.define.CMAKE_PROJECT_INCLUDE={build / 'packages.cmake'}", *folder)
 

@@ -36,6 +36,8 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SETUP = re.compile(r"^<!-- setup: (.*?) -->$", re.MULTILINE | re.DOTALL)
+PLACES: list[str] = []
+"""Folders where programs are looked for before the environment's own."""
 PROGRAMS = ("console", "sh", "python")
 WALL = re.compile(r"(wall time:?\s+)[\d.]+\s+\w+")
 
@@ -95,7 +97,7 @@ def agrees(shown: str, printed: str) -> bool:
 
 def run(command: list[str], folder: Path) -> str:
     """What a command prints in a folder. Raises ValueError where it fails."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    path = os.pathsep.join([*PLACES, str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     environment = {**os.environ, "PATH": path, "PYTHONIOENCODING": "utf-8", "PAGES": str(FILES)}
     environment["PYTHONPATH"] = str(folder)  # where a page writes a package
     environment.pop("COLUMNS", None)

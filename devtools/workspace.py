@@ -86,6 +86,22 @@ def build_wheels(directory: Path, python: Path) -> None:
     _build("wheel", [[core], [*sorted(plugins, key=compiled_bytes, reverse=True), bundle()]], command)
 
 
+def build_development_wheels(directory: Path, python: Path, options: Sequence[str]) -> None:
+    """Build wheels of the same packages from what is compiled for an environment of development, with the options of pip given there.
+
+    Files, metadata and modules are those of `build_wheels`, but for how modules are linked; nothing is compiled twice. Raises Failure.
+    """
+    pip = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", directory)
+    compiled = [folder for folder in members() if is_compiled(folder)]
+    plain = [folder for folder in (*members(), bundle()) if folder not in compiled]
+    in_parallel(
+        [
+            partial(run_quietly, "building wheels of packages without compiled parts", *pip, *plain),
+            partial(run_quietly, "building wheels of compiled packages", *pip, *options, *compiled),
+        ]
+    )
+
+
 def build_pure_wheels(directory: Path, python: Path) -> None:
     """Build a wheel without compiled parts of every package that works without them, and of the bundle. Raises Failure."""
     pip = ("env", f"{PURE}=1", python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, "--find-links", directory)

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import settings
 from support.environments import Environment, checked
 
+from devtools import environment as installed
 from devtools.release import version
-from devtools.workspace import build_wheels
+from devtools.workspace import build_development_wheels, build_wheels
 
 # Commands would fold what they print. The module readline, which pytest imports, sets these variables for child processes without a
 # trace in os.environ, and workers of a run side by side inherit them.
@@ -45,28 +46,62 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def wheel_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a wheel of every package of the workspace, which processes that run tests side by side build once between them."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that processes which run tests side by side share."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "all-wheels"
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """A folder that is made by the first process that asks for it. The others wait."""
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            building = folder.with_name("wheels-so-far")
-            build_wheels(building, Path(sys.executable))
-            building.rename(folder)
+        done = folder.with_name(f"{folder.name}.done")
+        if not done.exists():
+            make(folder)
+            done.touch()
     return folder
 
 
 @pytest.fixture(scope="session")
-def clean_environment(wheel_house: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Environment]:
-    """Makes a new virtual environment with the bundle `astra-sim` installed, which brings all wheels, every time it is called."""
+def wheel_house(shared_folder: Path) -> Path:
+    """A folder with a wheel of every package of the workspace.
+
+    They are made of what is compiled for this environment; where ASTRA_LONG_BUILDS is set (`.ci/nightly`), and where `dev.py` has not made
+    the environment, as they are released.
+    """
+
+    def make(folder: Path) -> None:
+        options = installed.Environment(Path(sys.prefix)).linked()
+        if options and "ASTRA_LONG_BUILDS" not in os.environ:
+            # The rest of what builds for development and for wheels differ in, so that nothing is compiled again.
+            build_development_wheels(folder, Path(sys.executable), (*options, "-Ccmake.define.SKBUILD_STATE=editable"))
+        else:
+            build_wheels(folder, Path(sys.executable))
+
+    return made_once(shared_folder / "all-wheels", make)
+
+
+@pytest.fixture(scope="session")
+def bundle_environment(wheel_house: Path, shared_folder: Path) -> Environment:
+    """A virtual environment with the bundle `astra-sim` installed, which brings all wheels. Nothing may be installed there."""
+
+    def make(prefix: Path) -> None:
+        venv.create(prefix, symlinks=True)
+        Environment(prefix).install("--find-links", wheel_house, f"astra-sim=={version()}")
+
+    return Environment(made_once(shared_folder / "bundle-environment", make))
+
+
+@pytest.fixture(scope="session")
+def clean_environment(bundle_environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Environment]:
+    """Makes a new virtual environment every time it is called, in which besides is what the bundle brings."""
 
     def make() -> Environment:
-        prefix = tmp_path_factory.mktemp("environment")
-        venv.create(prefix, symlinks=True)
-        environment = Environment(prefix)
-        environment.install("--find-links", wheel_house, f"astra-sim=={version()}")
+        environment = Environment(tmp_path_factory.mktemp("environment"))
+        venv.create(environment.prefix, symlinks=True)
+        environment.look_into(bundle_environment.packages)
+        environment.offer("astra", "astra_sim")
         return environment
 
     return make

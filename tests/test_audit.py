@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from astra_sim.report.audit import TOLERANCE
 from astra_sim_devkit.testing.bench import PLATFORM as BENCH
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import warm
 from support.experiment_checks import components_of
 from support.networks import Later
 from support.random_experiments import Experiment
@@ -196,7 +196,7 @@ def test_strict_makes_findings_an_error() -> None:
 
 def astra(*arguments: str) -> tuple[int, str, str]:
     run = ["--platform", SWITCH, "--workload", f"plugin:collective?bytes={SIZE}"]
-    command = [sys.executable, "-m", "astra_sim", *arguments, *run]
+    command = [warm.astra(), *arguments, *run]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     return done.returncode, done.stdout, done.stderr
 

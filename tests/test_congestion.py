@@ -375,6 +375,7 @@ def test_a_topology_that_does_not_give_its_links_is_an_error() -> None:
         ([(0, 1, 1.0, 1.0)], "no route from NPU 1 to NPU 0"),
         ([(0, 0, 1.0, 1.0)], "two nodes"),
         ([(0, 1, 0.0, 1.0)], "a bandwidth above 0"),
+        ([(0, 1, 2e9, 1.0)], "a bandwidth above 0 and at most 1e\\+09"),
         ([(0, 1, 1.0, -1.0)], "a latency of at least 0"),
     ],
 )

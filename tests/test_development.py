@@ -9,6 +9,9 @@ import subprocess
 import sys
 import time
 import tomllib
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import ROOT
 
-from devtools import comparison, release, workspace
+from devtools import comparison, release, suite, workspace
 from devtools.environment import Environment
 from devtools.workspace import Failure, fingerprint
 
@@ -343,6 +346,74 @@ def test_the_tests_for_sanitizers_exist() -> None:
     assert all((ROOT / path).is_file() for path in runpy.run_path(str(ROOT / "dev.py"))["SANITIZED_TESTS"])
 
 
+# -- What the first command waits for -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Recorded(Environment):
+    """An environment that installs nothing, and says what it would install."""
+
+    installs: list[set[str]] = field(default_factory=list)
+
+    def make(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+
+    def _change(self, gone: Sequence[str], requirements: dict[str, list[str]], alone: dict[str, list[str]]) -> None:
+        assert not gone
+
+    def _install_packages(self, folders: dict[str, Path]) -> None:
+        self.installs.append(set(folders))
+
+
+def test_packages_that_can_wait_are_left_out_until_something_asks_for_them(tmp_path: Path) -> None:
+    environment = _Recorded(tmp_path / "environment")
+    later = {"astra-sim-network-packet", "astra-sim-chakra"}
+    environment.install(later=later)
+    environment.install(later=later)
+    assert not any(map(environment.has, later))
+    environment.install()
+    environment.install(later=later)
+    everything = {str(workspace.toml_of(member)["project"]["name"]) for member in workspace.members()}
+    assert environment.installs == [everything - later, later]
+    assert all(map(environment.has, later))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "calls"),
+    [
+        (["one.toml"], 0, ["install later", "run"]),
+        (["one.toml"], 1, ["install later", "run"]),
+        (["one.toml"], 2, ["install later", "run", "install all", "become"]),
+        (["one.toml", "--json"], 0, ["install all", "become"]),
+        (["plugins"], 0, ["install all", "become"]),
+    ],
+)
+def test_the_first_experiment_waits_for_what_it_needs(
+    arguments: list[str], status: int, calls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.toml").touch()
+    done: list[str] = []
+    names = runpy.run_path(str(ROOT / "dev.py"))
+    ours = types.SimpleNamespace(
+        folder=tmp_path,
+        has=lambda package: False,
+        install=lambda later=(): done.append("install later" if later == list(names["LATER"]) else "install all"),
+        become=lambda *command: done.append("become"),
+    )
+    told = names["astra"].__globals__
+    monkeypatch.setitem(told, "OURS", ours)
+
+    def run_first(program: Path, arguments: Sequence[str]) -> tuple[int, str]:
+        done.append("run")
+        return status, "said\n"
+
+    monkeypatch.setitem(told, "_run_first", run_first)
+    assert names["astra"](arguments) == (status if "become" not in calls else None)
+    assert done == calls
+    assert ("the next command that starts with dev.py compiles these" in capsys.readouterr().err) == ("become" not in calls)
+
+
 # -- Builds ------------------------------------------------------------------------------------------------------------
 
 TWO_MODULES = """
@@ -409,3 +480,40 @@ class _Beside(Environment):
     @property
     def python(self) -> Path:
         return Path(sys.executable)
+
+
+# -- The tests of one package ------------------------------------------------------------------------------------------
+
+
+def test_every_module_of_tests_is_of_one_package() -> None:
+    """Or of another part; and packages are those of the workspace."""
+    named = [module for modules in suite.OF_PACKAGES.values() for module in modules.split()]
+    assert len(named) == len(set(named))
+    assert suite.loose() <= set(named)
+    assert set(suite.OF_PACKAGES) - {folder.name for folder in MEMBERS} <= {"explain", "project"}
+
+
+def test_a_package_stands_for_its_tests() -> None:
+    found = suite.chosen(["-q", "engine", "-k", "engine", "tests/llm"])
+    assert found[0] == "-q"
+    assert found[-3:] == ["-k", "engine", "tests/llm"]
+    assert found[1:-3] == suite.tests_of("engine")
+    assert all((ROOT / each).exists() for part in suite.parts() for each in suite.tests_of(part))
+    assert all(suite.tests_of(part) for part in suite.parts())
+
+
+def test_the_slowest_tests_are_told_with_the_time_of_processes_they_waited_for(tmp_path: Path) -> None:
+    burn = "import time; end = time.process_time() + 0.4\\nwhile time.process_time() < end: pass"
+    (tmp_path / "test_two.py").write_text(
+        f"""
+import subprocess, sys
+def test_quick(): pass
+def test_slow(): subprocess.run([sys.executable, "-c", {burn!r}], check=True)
+""".replace("\\\\n", "\\n")
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "devtools.slow_tests", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir"]
+    for parallel in ([], ["-n", "2"]):
+        done = subprocess.run([*command, tmp_path, tmp_path, *parallel], cwd=ROOT, capture_output=True, text=True, check=False)
+        found = re.findall(r"^ +([\d.]+) s  test_two.py(?:::(\w+)| \(2\))$", done.stdout, re.MULTILINE)
+        assert [name for _, name in found] == ["test_slow", "test_quick", ""], done.stdout + done.stderr
+        assert float(found[0][0]) > 0.35 > float(found[1][0])

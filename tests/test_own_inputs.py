@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import astra_sim
@@ -16,6 +15,7 @@ from astra_sim.report.writing import write_reports
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
 from astra_sim_chakra.writer import write_nodes
+from support import warm
 
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 RUN = ("--workload", "plugin:collective?bytes=1048576", "--platform", RING)
@@ -56,7 +56,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def astra(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "astra_sim", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run([warm.astra(), *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 
 COMMANDS = {

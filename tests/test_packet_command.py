@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT
+from support import ROOT, warm
 
 pytest.importorskip("astra_sim_network_packet")
 
@@ -60,7 +59,7 @@ def folder_fixture(tmp_path: Path) -> Path:
 
 def astra(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
-    command = [sys.executable, "-m", "astra_sim", *arguments]
+    command = [warm.astra(), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
 
 

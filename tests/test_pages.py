@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import ROOT
+from support import ROOT, warm
 
 from devtools.pages import PROGRAMS, agrees, blocks, check
 
@@ -22,6 +22,14 @@ ELSEWHERE = {
 """Pages whose blocks a test of their own runs."""
 
 PAGES = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in ELSEWHERE]
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages call the astra that starts at once."""
+    monkeypatch.setattr("devtools.pages.PLACES", [str(Path(warm.astra()).parent)])
+
+
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from astra_sim_report import plots
 from astra_sim_report.figures import COMPUTE, EXPOSED, layer_rows
 from astra_sim_report.kinds import FORMATS, KINDS, kind_of
 from astra_sim_report.runs import Link, Run, load_runs
-from support import ROOT
+from support import ROOT, warm
 
 EXAMPLE = str(ROOT / "examples" / "vgg16_tpu_v2.toml")
 BEGINNINGS = {"svg": b"<?xml", "pdf": b"%PDF-", "png": b"\x89PNG"}
@@ -194,7 +193,7 @@ def test_what_runs_lack_is_told(three: list[Run]) -> None:
 
 
 def astra(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "astra_sim", *map(str, arguments)]
+    command = [warm.astra(), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

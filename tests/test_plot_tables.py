@@ -6,7 +6,6 @@ import csv
 import json
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from astra_sim_report.tables import Table, read_table
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from support import warm
 from support.browser import browse, in_a_browser, with_script
 
 HEADER = ("links.bandwidth", "algorithm", "npus", "finish_ns", "cost_usd", "nothing", "audit", "error", "wall_s")
@@ -55,7 +55,7 @@ def csv_file(tmp_path: Path) -> Path:
 
 
 def plot(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "astra_sim", "plot", *map(str, arguments)]
+    command = [warm.astra(), "plot", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import warm
 from support.sweeps import until
 
 PLUGIN = """
@@ -54,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def astra(words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own: what `-p` chooses holds for a process."""
-    done = subprocess.run([sys.executable, "-m", "astra_sim", *shlex.split(words)], capture_output=True, text=True, check=False)
+    done = subprocess.run([warm.astra(), *shlex.split(words)], capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stderr + done.stdout
     return done
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tomllib
 import warnings
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from astra_sim.platform import Dimension
 from astra_sim.schedule import Request, Schedule, exchange, shift
 from astra_sim.setup.known_components import BUILT_IN
 from astra_sim.setup.plugins import Plugins
-from support import ROOT
+from support import ROOT, warm
 
 RUN: dict[str, Any] = {
     "workload": "plugin:collective?bytes=4096",
@@ -195,7 +194,7 @@ def install(tmp_path: Path) -> Callable[..., dict[str, str]]:
 
 
 def astra(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "astra_sim", *arguments], env=env, capture_output=True, text=True, check=False)
+    return subprocess.run([warm.astra(), *arguments], env=env, capture_output=True, text=True, check=False)
 
 
 def collective(name: str, hook: str = "astra_collectives", size: int = 4096) -> str:

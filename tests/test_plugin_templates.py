@@ -15,7 +15,7 @@ from astra_sim import InputError
 from astra_sim.setup.plugins import KINDS as COMPONENTS
 from astra_sim.setup.plugins import Plugins, shared_plugins
 from astra_sim_devkit.templates import KINDS, Package, new_package
-from support import ROOT
+from support import ROOT, warm
 from support.commands import commands_of
 
 PYTHON_KINDS = [kind for kind in KINDS if kind != "network-cpp"]
@@ -35,7 +35,8 @@ class Installed:
     def run(self, kind: str, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the folder of a package."""
         paths = [str(self.folder / "site"), *(str(self.folder / name_of(each) / "src") for each in PYTHON_KINDS)]
-        variables = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTEST_ADDOPTS": ""}
+        programs = os.pathsep.join([str(Path(warm.astra()).parent), os.environ["PATH"]])
+        variables = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTEST_ADDOPTS": "", "PATH": programs}
         where = self.folder / name_of(kind)
         return subprocess.run(command, cwd=where, env=variables, capture_output=True, text=True, check=False)
 
@@ -133,7 +134,7 @@ def test_a_folder_that_exists_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_package_goes_where_output_says(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "astra_sim", "plugins", "new", "memory", "mine", "--output", "a/b c", "--json"]
+    command = [warm.astra(), "plugins", "new", "memory", "mine", "--output", "a/b c", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     written = json.loads(done.stdout)
     assert written["folder"] == "a/b c"
@@ -141,7 +142,7 @@ def test_a_package_goes_where_output_says(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_told_with_what_comes_next(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "astra_sim", "plugins", "new", "collective", "mine"]
+    command = [warm.astra(), "plugins", "new", "collective", "mine"]
     lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines[0] == "11 files in mine:"
     assert [line.strip() for line in lines[1:12]] == sorted(texts(tmp_path / "mine"))

@@ -40,9 +40,9 @@ def test_a_network_that_is_faster_than_its_links_is_found(tmp_path: Path) -> Non
         one for one in (Experiment(seed, tmp_path) for seed in range(100)) if one.network == "flow" and one.kind == "collective"
     )
     result = astra_sim.simulate(**experiment.options)
-    handed = Handed(between=Counter({(0, 1): int(1e12)}))
+    handed = Handed(between=Counter({(0, 1, int(1e12)): 1}))
     assert "and links need" in faster_than_links(experiment, result, handed)[-1]
-    handed.between[0, 1] = 1
+    handed.between = Counter({(0, 1, 1): 1})
     assert faster_than_links(experiment, result, handed) == []
 
 

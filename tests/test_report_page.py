@@ -6,7 +6,6 @@ import html
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from astra_sim_report.figures import COMPUTE, EXPOSED, in_unit
 from astra_sim_report.merging import clusters, merged, shares
 from astra_sim_report.page import page
 from astra_sim_report.runs import load_runs
-from support import ROOT
+from support import ROOT, warm
 from support.browser import browse, in_a_browser
 
 EXAMPLES = ROOT / "examples"
@@ -301,7 +300,7 @@ def test_files_beside_a_result_that_are_broken_are_told(vgg16: Path, tmp_path: P
 
 
 def astra(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "astra_sim", *map(str, arguments)]
+    command = [warm.astra(), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

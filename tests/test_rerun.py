@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from astra_sim.setup.inputs import LISTED, absolute_in, input_files, relative_to
 from astra_sim.setup.provenance import version_differences
 from astra_sim_chakra import CollectiveType, Node, NodeType, write_nodes
 from astra_sim_explain.differences import figure_differences
+from support import warm
 
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
 
@@ -30,7 +30,7 @@ def write_trace(folder: Path, duration_ns: int, ranks: int = 4) -> None:
 
 
 def astra(folder: Path, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, "-m", "astra_sim", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([warm.astra(), *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     return done
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import astra_sim
@@ -13,6 +12,7 @@ from astra_sim import write_reports
 from astra_sim.errors import InputError
 from astra_sim.report.result import Result
 from astra_sim_reports_astra1 import utilisation
+from support import warm
 
 RING = "plugin:ring?size=8&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
 FILE = "run_dimension_utilization.csv"
@@ -98,9 +98,7 @@ def test_twenty_minutes_are_reported_in_little_time_and_space(tmp_path: Path, co
     arguments = (command, "--workload", "w.toml", "--platform", RING, *choice, "--output", "out", "--quiet")
 
     def astra(*more: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "astra_sim", *arguments, *more], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
-        )
+        done = subprocess.run([warm.astra(), *arguments, *more], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
         assert done.stdout == ""
         return done.stderr
 

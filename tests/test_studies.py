@@ -8,12 +8,11 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import astra_sim
 import pytest
-from support import ROOT
+from support import ROOT, warm
 
 PAGE = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```console\n(?P<commands>.*?)```|```python\n(?P<code>.*?)```\n\n```\n(?P<printed>.*?)```", re.DOTALL)
@@ -46,7 +45,7 @@ def test_commands_and_programs_print_what_the_page_shows(tmp_path: Path, monkeyp
             count += 1
             name, *arguments = shlex.split(command)
             assert name == "astra"
-            done = subprocess.run([sys.executable, "-m", "astra_sim", *arguments], capture_output=True, check=False, env=environment)
+            done = subprocess.run([warm.astra(), *arguments], capture_output=True, check=False, env=environment)
             assert done.returncode == 0, done.stderr.decode()
             assert lines(done.stdout.decode()) == lines(printed), command
         if match["code"] is not None:

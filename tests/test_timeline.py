@@ -6,7 +6,6 @@ import gzip
 import itertools
 import json
 import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from astra_sim_report import runs, timeline
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
 from random_checks.timelines import Drawn, broken_arrows, read
-from support import ROOT
+from support import ROOT, warm
 
 VGG16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
 RING = "plugin:ring?size=8&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
@@ -227,7 +226,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def astra(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "astra_sim", *map(str, arguments)]
+    command = [warm.astra(), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

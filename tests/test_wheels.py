@@ -6,7 +6,6 @@ import importlib.metadata
 import json
 import tomllib
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,9 +29,9 @@ def import_name(member: Path) -> str:
     return "astra_sim" if member.name == "core" else f"astra_sim_{member.name}"
 
 
-@pytest.fixture(scope="module")
-def environment(clean_environment: Callable[[], Environment]) -> Environment:
-    return clean_environment()
+@pytest.fixture
+def environment(bundle_environment: Environment) -> Environment:
+    return bundle_environment
 
 
 # -- What is in a wheel ------------------------------------------------------------------------------------------------

@@ -20,20 +20,21 @@ PAGE = (ROOT / "docs" / "your-own.md").read_text(encoding="utf-8")
 WALKS = {section.split("\n", maxsplit=1)[0]: section for section in re.split(r"^## Your own ", PAGE, flags=re.MULTILINE)[1:]}
 BLOCK = re.compile(r"(?:^`([^`\n]+)`:\n\n)?^```(sh|python|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMES = {"collective": "cube", "topology": "open_line", "scheduler": "most_work", "network": "incast"}
+ISOLATED = "collective"
+"""The walk whose builds have environments of pip's own, as a reader's have; `.ci/nightly` gives them to all."""
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Environment:
-    """A new environment with pip, which has the packages of the tests' own besides."""
-    prefix = tmp_path / "environment"
-    venv.create(prefix, symlinks=True, with_pip=True)
-    (packages,) = prefix.glob("lib/python*/site-packages")
-    (packages / "ours.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-    for command, module in {"astra": "astra_sim", "pytest": "pytest"}.items():
-        script = prefix / "bin" / command
-        script.write_text(f'#!/bin/sh\nexec {prefix}/bin/python -m {module} "$@"\n')
-        script.chmod(0o755)
-    return Environment(prefix)
+def environment(walk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """A new environment, which has pip and the packages of the tests' own besides."""
+    environment = Environment(tmp_path / "environment")
+    venv.create(environment.prefix, symlinks=True)
+    environment.look_into(sysconfig.get_path("purelib"))
+    for command, module in {"astra": "astra_sim", "pytest": "pytest", "pip": "pip"}.items():
+        environment.offer(command, module)
+    if walk != ISOLATED and "ASTRA_LONG_BUILDS" not in os.environ:
+        monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "off")  # which is how pip wants it said
+    return environment
 
 
 def test_there_are_four_walks() -> None:

@@ -23,6 +23,7 @@ from astra_sim.compute import Compute, Work
 from astra_sim.memory import Memory
 from astra_sim.setup.plugins import Plugins
 from hypothesis import strategies as st
+from support import warm
 from support.formats import NETWORK_1
 
 WORKLOAD = """DATA
@@ -214,7 +215,7 @@ def command(
 ) -> Outcome:
     """The command in a process of its own."""
     done = subprocess.run(
-        [*before, sys.executable, "-m", "astra_sim", *arguments],
+        [*before, sys.executable, "-m", "astra_sim", *arguments] if before else [warm.astra(), *arguments],
         cwd=folder,
         env={**os.environ, **(env or {})},
         stdout=stdout,

@@ -7,14 +7,13 @@ import io
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from astra_sim.options import describe_options
 from astra_sim_llm.models import MODELS
 from astra_sim_llm.options import LlmOptions
-from support import ROOT
+from support import ROOT, warm
 
 PAGE = (ROOT / "docs" / "llm.md").read_text(encoding="utf-8")
 CONSOLE = re.findall(r"```console\n\$ ([^\n]*)\n(.*?)```", PAGE, re.DOTALL)
@@ -43,7 +42,7 @@ def test_a_command_prints_what_the_page_shows(command: str, shown: str, folder: 
     name, *arguments = command.split()
     assert name == "astra"
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run([sys.executable, "-m", "astra_sim", *arguments], cwd=folder, capture_output=True, check=False, env=environment)
+    done = subprocess.run([warm.astra(), *arguments], cwd=folder, capture_output=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr.decode()
     assert steady(done.stdout.decode()) == steady(shown)
 

@@ -19,7 +19,24 @@ class Environment:
     def install(self, *arguments: str | Path) -> None:
         """Install with pip: paths of wheels or projects, requirements, options."""
         python = self.prefix / "bin" / "python"
-        checked(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check", *arguments)
+        options = ("--quiet", "--disable-pip-version-check", "--no-compile")
+        checked(sys.executable, "-m", "pip", "--python", python, "install", *options, *arguments)
+
+    @property
+    def packages(self) -> Path:
+        """Where its packages lie."""
+        (folder,) = self.prefix.glob("lib/python*/site-packages")
+        return folder
+
+    def look_into(self, packages: str | Path) -> None:
+        """Let it have packages that lie elsewhere, editable ones too, behind its own."""
+        (self.packages / "elsewhere.pth").write_text(f"import site; site.addsitedir({str(packages)!r})\n")
+
+    def offer(self, command: str, module: str) -> None:
+        """Make a command that runs a module."""
+        script = self.prefix / "bin" / command
+        script.write_text(f'#!/bin/sh\nexec {self.prefix}/bin/python -m {module} "$@"\n')
+        script.chmod(0o755)
 
     def run(self, command: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a command of the environment (`astra`, `python`) there, with nothing of the tests' own environment around it."""

@@ -51,11 +51,11 @@ RUNS = [(engine, symmetry) for symmetry in (True, False) for engine in ("compile
 
 @attrs.define
 class Handed:
-    """What NPUs hand to a network: messages, bytes, bytes from and to each two NPUs, and bytes of NPU 0 in each dimension."""
+    """What NPUs hand to a network: messages, bytes, messages by ends and size, and bytes of NPU 0 in each dimension."""
 
     messages: int = 0
     bytes: int = 0
-    between: Counter[tuple[int, int]] = attrs.field(factory=Counter)
+    between: Counter[tuple[int, int, int]] = attrs.field(factory=Counter)
     of_first: Counter[int] = attrs.field(factory=Counter)
 
 
@@ -66,7 +66,7 @@ def count_handed(components: Components) -> Handed:
     def handle(source: int, destination: int, size: int) -> None:
         handed.messages += 1
         handed.bytes += size
-        handed.between[source, destination] += size
+        handed.between[source, destination, size] += 1
         if source == 0:
             crossed = [i for i in range(len(platform.dimensions)) if platform.coordinate(0, i) != platform.coordinate(destination, i)]
             handed.of_first[crossed[0] if _goes_first(components) else crossed[-1]] += size
@@ -258,10 +258,11 @@ def faster_than_links(experiment: Experiment, result: astra_sim.Result, handed: 
     """Where a network is faster than links can be."""
     if experiment.network == "unaware":
         return []
-    messages = [(source, destination, size) for (source, destination), size in handed.between.items() if source != destination]
+    messages = [message for message in handed.between.elements() if message[0] != message[1]]
     if not messages:
         return []
-    needs = link_needs(components_of(experiment.options, "compiled", True).platform.fabric(), messages)
+    rounds_down = experiment.options["network"].get("rounding", "picosecond") != "picosecond"
+    needs = link_needs(components_of(experiment.options, "compiled", True).platform.fabric(), messages, rounds_down)
     found = [f"the audit of a network with links: {finding.message}" for finding in result.audit]
     return found + ([f"{result.finish_ns} ns, and links need {needs.bound_ns}"] if result.finish_ns < needs.bound_ns else [])
 

@@ -39,18 +39,20 @@ def distances(ends: Iterable[tuple[int, int]], source: int) -> dict[int, int]:
     return found
 
 
-def link_needs(fabric: Fabric, messages: Sequence[tuple[int, int, int]]) -> Messages:
-    """What messages (source, destination, bytes) need of a fabric."""
+def link_needs(fabric: Fabric, messages: Sequence[tuple[int, int, int]], rounds_down: bool = False) -> Messages:
+    """What messages (source, destination, bytes) need of a fabric; `rounds_down`: links take whole nanoseconds, rounded down."""
     ends = [(link.source, link.target) for link in fabric.links]
     far = {source: distances(ends, source) for source in {message[0] for message in messages}}
     out, into = [0.0] * fabric.nodes, [0.0] * fabric.nodes
     for link in fabric.links:
         out[link.source] += link.bandwidth
         into[link.target] += link.bandwidth
-    sent, received = [0] * fabric.nodes, [0] * fabric.nodes
+    sent, received = [0.0] * fabric.nodes, [0.0] * fabric.nodes
+    total, fastest = 0.0, max(link.bandwidth for link in fabric.links)
     for source, destination, size in messages:
-        sent[source] += size
-        received[destination] += size
-    total = sum(size * far[source][destination] for source, destination, size in messages)
+        counted = max(0.0, size - fastest) if rounds_down else size
+        sent[source] += counted
+        received[destination] += counted
+        total += counted * far[source][destination]
     busiest = max(max(sent[npu] / out[npu], received[npu] / into[npu]) for npu in range(fabric.npus))
     return Messages(total / sum(link.bandwidth for link in fabric.links), busiest)

@@ -7,7 +7,6 @@ import io
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from astra_sim_sweep.plan import TABLES, read_plan
 from astra_sim_sweep.points import SampleOptions
 from astra_sim_sweep.search_command import search
 from astra_sim_sweep.search_files import SAMPLERS, SearchOptions, read_search
-from support import ROOT
+from support import ROOT, warm
 
 PAGE = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
 STUDIES = sorted((ROOT / "examples" / "sweeps").glob("*.toml"))
@@ -48,7 +47,7 @@ def test_commands_and_programs_print_what_the_page_shows(tmp_path: Path, monkeyp
         if match["command"] is not None:
             name, *arguments = match["command"].split()
             assert name == "astra"
-            done = subprocess.run([sys.executable, "-m", "astra_sim", *arguments], capture_output=True, check=False, env=environment)
+            done = subprocess.run([warm.astra(), *arguments], capture_output=True, check=False, env=environment)
             assert done.returncode == 0, done.stderr.decode()
             assert lines(done.stdout.decode()) == lines(match["shown"]), match["command"]
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from astra_sim import InputError
 from astra_sim_sweep import journal, merge, sweep
 from astra_sim_sweep.plan import read_plan
 from astra_sim_sweep.shards import Shard
+from support import warm
 from support.sweeps import PLATFORM, Faulty, read_rows, steady
 
 FILE = f"""
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def astra(folder: Path, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, "-m", "astra_sim", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([warm.astra(), *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     return done
 

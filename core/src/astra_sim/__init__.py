@@ -72,6 +72,7 @@ PUBLIC_MODULES = (
     "limits",
     "collective_tables",
     "fitting",
+    "random",
     "reports",
     "results",
     "records",

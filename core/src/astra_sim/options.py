@@ -308,6 +308,8 @@ def _may_be(value: Any, kind: Any) -> bool:
         return isinstance(value, (list, tuple))
     if attrs.has(kind):
         return isinstance(value, (Mapping, kind))
+    if _is_free_table(kind):
+        return isinstance(value, Mapping)
     return isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool)
 
 

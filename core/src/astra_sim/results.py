@@ -34,8 +34,8 @@ def read_results(path: str) -> tuple[str, list[dict[str, Any]]]:
     return file, runs
 
 
-_APART = ("experiment", "versions", "inputs", "invocation", "units")
-"""Tables that say where a result comes from, and hold no figures."""
+_APART = ("experiment", "versions", "inputs", "invocation", "units", "every_npu_reason")
+"""What says where a result comes from and how it was simulated, and is no figure."""
 
 
 def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:

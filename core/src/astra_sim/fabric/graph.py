@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from astra_sim.errors import InputError
-from astra_sim.fabric.links import LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire
+from astra_sim.fabric.links import LARGEST_BANDWIDTH, LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire
 from astra_sim.fabric.paths import UNREACHABLE, paths_to
 
 if TYPE_CHECKING:
@@ -190,11 +190,12 @@ def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
     else:
         raise InputError(f"{where}: topology {topology.name!r} does not say its links (it has no method wires() or links())")
     for link in links:
-        possible = link.bandwidth > 0 and link.latency_ns >= 0 and 0 <= link.error_rate <= 1
+        possible = 0 < link.bandwidth <= LARGEST_BANDWIDTH and link.latency_ns >= 0 and 0 <= link.error_rate <= 1
         if min(link.source, link.target) < 0 or link.source == link.target or not possible:
             raise InputError(
                 f"{where}: topology {topology.name!r} has a link from node {link.source} to node {link.target} of {link.bandwidth} bytes/ns"
-                f" and {link.latency_ns} ns; expected two nodes, a bandwidth above 0 and a latency of at least 0"
+                f" and {link.latency_ns} ns; expected two nodes, a bandwidth above 0 and at most {LARGEST_BANDWIDTH:.0e},"
+                " and a latency of at least 0"
             )
         if not 1 <= link.cost <= LARGEST_COST:
             raise InputError(

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 LARGEST_COST = 255
+LARGEST_BANDWIDTH = 1e9
+"""Bytes per nanosecond: networks count the bits of a second in 64-bit integers."""
 
 
 class Wire(NamedTuple):

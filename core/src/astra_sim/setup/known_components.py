@@ -46,6 +46,9 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-flows": {
         "command": "collective, flows",
     },
+    "astra-sim-goodput": {
+        "command": "goodput",
+    },
     "astra-sim-llm": {
         "workload": "llm",
         "command": "memory",

@@ -39,7 +39,7 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 def check(outer: tuple[bool, bool], names: tuple[str, ...], timeout_s: float, as_json: bool) -> None:
     """Check that components load and keep their contract; exit status 1 if one does not.
 
-    NAME is a plugin's, a component's, or KIND:NAME (training-loop:ring); without one all that is installed is checked, each component in a
+    NAME is a plugin's, a component's, or KIND:NAME (training-loop:data); without one all that is installed is checked, each component in a
     process of its own.
     """
     if not check_components(names, as_json or outer[0], timeout_s):

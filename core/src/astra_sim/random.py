@@ -1,0 +1,50 @@
+"""Random numbers by counter: the n-th number of a stream follows from the seed, the name of the stream and n alone.
+
+The generator is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, doi 10.1145/2660193.2660195), whose n-th output is a hash of its start plus
+n times an odd constant. Streams of different names are independent of each other, and of how many numbers are drawn from others, so that
+two policies can be compared on the same draws.
+"""
+
+from __future__ import annotations
+
+import math
+
+_MASK = (1 << 64) - 1
+_GAMMA = 0x9E3779B97F4A7C15
+_TO_UNIT = 2.0**-53
+
+
+def mix64(word: int) -> int:
+    """The finalizer of SplitMix64: a bijection of 64-bit words in which every bit of the input changes half of the output."""
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _MASK
+    return word ^ (word >> 31)
+
+
+class RandomStream:
+    """The numbers of one stream. `RandomStream(seed)` is SplitMix64 from that seed; a name selects another start."""
+
+    __slots__ = ("_start",)
+
+    def __init__(self, seed: int, name: str = "") -> None:
+        start = seed & _MASK
+        for byte in name.encode():
+            start = mix64((start + _GAMMA + byte) & _MASK)
+        self._start = start
+
+    def word(self, counter: int) -> int:
+        """The 64-bit word of a counter from 0 on."""
+        return mix64((self._start + (counter + 1) * _GAMMA) & _MASK)
+
+    def uniform(self, counter: int) -> float:
+        """A number of [0, 1), a multiple of 2^-53."""
+        return (self.word(counter) >> 11) * _TO_UNIT
+
+    def exponential(self, counter: int) -> float:
+        """A number of the exponential distribution of mean 1."""
+        return -math.log1p(-self.uniform(counter))
+
+    def normal(self, counter: int) -> float:
+        """A number of the standard normal distribution (Box and Muller), from the words 2 n and 2 n + 1."""
+        radius = math.sqrt(-2 * math.log1p(-self.uniform(2 * counter)))
+        return radius * math.cos(2 * math.pi * self.uniform(2 * counter + 1))

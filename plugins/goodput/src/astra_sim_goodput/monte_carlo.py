@@ -1,0 +1,171 @@
+"""A job from interruption to interruption: draws of times by counter, everything else exact.
+
+Interruptions come by a clock that begins anew with each (exponential times, or Weibull's) and stands still while the job waits for a node.
+Work goes on from the newest checkpoint of the level that recovers the interruption. A restart that is interrupted begins again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import attrs
+from astra_sim.errors import RunError
+from astra_sim.random import RandomStream
+
+from astra_sim_goodput.plan import GoodputPlan
+
+MOST_INTERRUPTIONS = 10_000_000
+
+
+@attrs.frozen
+class Outcome:
+    """What one seed came to: wall time (s), work that counts (s), interruptions, and time that the job waited for a node (s)."""
+
+    wall_s: float
+    work_s: float
+    interruptions: int
+    waiting_s: float
+
+
+class _Writing:
+    """When checkpoints are complete: `time(k, n)` is what n intervals from checkpoint k on take, writes included, without interruptions."""
+
+    def __init__(self, plan: GoodputPlan, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self.levels = plan.levels
+        self._extra = plan.drain_s * (1 - 1 / plan.slowdown)
+        self._drain_s = plan.drain_s
+        self._mean = self.time(0, plan.levels[-1].every) / plan.levels[-1].every
+
+    def time(self, start: int, count: int) -> float:
+        """Seconds of `count` intervals from checkpoint number `start` on, with the writes after each."""
+        written = sum(level.write_s * ((start + count) // level.every - start // level.every) for level in self.levels)
+        last = self.levels[-1].every
+        return count * self.interval_s + written + self._extra * ((start + count) // last - start // last)
+
+    def complete(self, start: int, spent_s: float) -> int:
+        """How many intervals from a checkpoint on are complete, with their writes, after so many seconds."""
+        count = max(0, int(spent_s / self._mean) - 1)
+        while count and self.time(start, count) > spent_s:
+            count -= max(1, int((self.time(start, count) - spent_s) / self._mean))
+            count = max(0, count)
+        while self.time(start, count + 1) <= spent_s:
+            count += 1
+        return count
+
+    def newest(self, level: int, start: int, spent_s: float) -> int:
+        """The number of the newest checkpoint of a level, `spent_s` after the job went on from checkpoint `start`."""
+        done = start + self.complete(start, spent_s)
+        every = self.levels[level].every
+        newest = done // every * every
+        if level == len(self.levels) - 1 and self._drain_s and newest > start:
+            since = spent_s - self.time(start, newest - start)
+            if since < self._drain_s:
+                newest = max(newest - every, min(start // every * every, newest))
+        return newest
+
+    def work(self, start: int, spent_s: float) -> float:
+        """Seconds of work after so many seconds, the part since the last checkpoint included."""
+        count = self.complete(start, spent_s)
+        return (start + count) * self.interval_s + min(self.interval_s, spent_s - self.time(start, count))
+
+
+class _Interruptions:
+    """Times between interruptions of a seed, and the level that recovers each."""
+
+    def __init__(self, plan: GoodputPlan, seed: int) -> None:
+        self._times, self._levels, self._repairs = (RandomStream(seed, f"goodput {what}") for what in ("times", "levels", "repairs"))
+        self._shape = plan.weibull_shape
+        self._scale = plan.mtti_s / math.gamma(1 + 1 / self._shape)
+        self._plan = plan
+
+    def after(self, number: int) -> float:
+        """Seconds from the interruption before to that of a number."""
+        if math.isinf(self._scale):
+            return math.inf
+        return self._scale * float(self._times.exponential(number) ** (1 / self._shape))
+
+    def level(self, number: int) -> int:
+        """The level that recovers it."""
+        left = self._levels.uniform(number)
+        for place, level in enumerate(self._plan.levels):
+            left -= level.recovers
+            if left < 0:
+                return place
+        return len(self._plan.levels) - 1
+
+    def is_repaired(self, number: int) -> bool:
+        """Whether a node is repaired after it."""
+        return self._repairs.uniform(number) < self._plan.repairs
+
+
+class _Nodes:
+    """The nodes in repair: when each comes back."""
+
+    def __init__(self, plan: GoodputPlan) -> None:
+        self._plan = plan
+        self._back: list[float] = []
+
+    def fail(self, now: float) -> float:
+        """A node goes into repair. Returns when the job has enough nodes to go on; with `shrink` at once."""
+        self._back = [time for time in self._back if time > now]
+        self._back.append(now + self._plan.repair_s)
+        if self._plan.spares is None or self._plan.shrinks or len(self._back) <= self._plan.spares:
+            return now
+        ready = sorted(self._back)[len(self._back) - 1 - self._plan.spares]
+        self._back = [time for time in self._back if time > ready]
+        return ready
+
+    def stretches(self, begin: float, end: float) -> Iterator[tuple[float, float, float]]:
+        """Parts of a time with the speed in each: 1, or with fewer nodes less."""
+        spares, nodes = self._plan.spares, self._plan.nodes
+        if spares is None or not self._plan.shrinks:
+            yield begin, end, 1.0
+            return
+        for until in [*sorted(time for time in self._back if begin < time < end), end]:
+            away = sum(time > begin for time in self._back)
+            yield begin, until, max(0, nodes - max(0, away - spares)) / nodes
+            begin = until
+
+
+def run(plan: GoodputPlan, interval_s: float, seed: int) -> Outcome:
+    """Run a job of one seed: to its horizon, or until its work is done. Raises RunError where it does not come to an end."""
+    writing, draws, nodes = _Writing(plan, interval_s), _Interruptions(plan, seed), _Nodes(plan)
+    now = waiting = spent = 0.0
+    start, number = 0, 0
+    horizon = math.inf if plan.horizon_s is None else plan.horizon_s
+    goal = math.inf if plan.work_s is None else plan.work_s
+    fails = draws.after(0)
+    while True:
+        for begin, end, speed in nodes.stretches(now, min(fails, horizon)):
+            if speed and writing.work(start, spent + speed * (end - begin)) >= goal:
+                return Outcome(begin + _until(writing, start, spent, goal) / speed, goal, number, waiting)
+            spent += speed * (end - begin)
+        if fails >= horizon:
+            return Outcome(horizon, writing.work(start, spent), number, waiting)
+        now = fails
+        start, spent = writing.newest(draws.level(number), start, spent), 0.0
+        while True:  # until a restart is not interrupted
+            level = plan.levels[draws.level(number)]
+            ready = nodes.fail(now) if draws.is_repaired(number) else now
+            waiting += min(ready, horizon) - min(now, horizon)
+            number += 1
+            if number > MOST_INTERRUPTIONS:
+                raise RunError(f"{plan.name}: {number - 1} interruptions, and the job has not ended; expected fewer, or shorter restarts")
+            fails = ready + draws.after(number)
+            now = ready + plan.restart_s(level)
+            if fails >= now or now >= horizon:
+                break
+            now = fails
+            start = min(start, writing.newest(draws.level(number), start, 0.0))
+        if now >= horizon:
+            return Outcome(horizon, start * interval_s, number, waiting)
+
+
+def _until(writing: _Writing, start: int, spent: float, goal: float) -> float:
+    """Seconds of running from `spent` on until the work is done."""
+    whole = int(goal / writing.interval_s)
+    if whole * writing.interval_s >= goal:  # the last checkpoint need not be written
+        whole -= 1
+    return writing.time(start, max(0, whole - start)) + goal - max(start, whole) * writing.interval_s - spent

@@ -1,0 +1,291 @@
+"""What a goodput file says: a job, what interrupts it, how it is saved, and how it recovers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+from astra_sim.errors import InputError
+from astra_sim.files import parse_toml, read_text
+from astra_sim.options import option, structure
+
+from astra_sim_goodput.rates import rates_of
+
+HOUR, DAY = 3600.0, 86400.0
+
+
+@attrs.frozen
+class LevelOptions:
+    """A level of `[goodput.checkpoint]`: a place where checkpoints are kept."""
+
+    name: str = option("store", help="its name")
+    write_s: float | None = option(None, minimum=0, help="how long writing blocks; or `bytes` with a bandwidth", unit="s")
+    bytes: float | None = option(None, above=0, help="size of a checkpoint of the whole job", unit="bytes")
+    gb_per_s: float | None = option(None, above=0, help="bandwidth of the store", unit="GB/s")
+    nic_gb_per_s: float | None = option(None, above=0, help="bandwidth of a node to the store", unit="GB/s")
+    recovers: float | None = option(None, minimum=0, maximum=1, help="share of interruptions after which it is loaded; none: all others")
+    load_s: float = option(0.0, minimum=0, help="time to load a checkpoint and warm up", unit="s")
+    every: int = option(1, minimum=1, maximum=1_000_000, help="which checkpoints are written here, too: every so many of the first level")
+
+
+@attrs.frozen
+class AsynchronousOptions:
+    """`asynchronous` of `[goodput.checkpoint]`: the last level is written beside the training."""
+
+    stall_s: float = option(minimum=0, help="how long a checkpoint blocks", unit="s")
+    drain_s: float = option(minimum=0, help="how long it is written beside training; lost until then", unit="s")
+    slowdown: float = option(1.0, minimum=1, maximum=1000, help="how many times as long steps take meanwhile")
+
+
+@attrs.frozen
+class CheckpointOptions:
+    """The table `[goodput.checkpoint]`."""
+
+    interval: int | float | str = option(
+        "auto", help='work between two checkpoints: seconds, "N steps", or auto: where the goodput is greatest', unit="s"
+    )
+    levels: tuple[LevelOptions, ...] = option(factory=lambda: (LevelOptions(write_s=0.0),), help="where they are kept, the fastest first")
+    asynchronous: AsynchronousOptions | None = option(None, help="writing of the last level beside training")
+
+
+@attrs.frozen
+class RecoveryOptions:
+    """The table `[goodput.recovery]`."""
+
+    detect_s: float = option(0.0, minimum=0, help="from an interruption until it is noticed", unit="s")
+    replace_s: float = option(0.0, minimum=0, help="until the job is scheduled again, with another node", unit="s")
+    spares: int | None = option(None, minimum=0, maximum=1_000_000, help="nodes that wait to replace others; none: as many as needed")
+    repair_h: float = option(0.0, minimum=0, help="until a node that failed is a spare", unit="h")
+    repairs: float = option(1.0, minimum=0, maximum=1, help="share of interruptions after which a node is repaired")
+    without_spare: str = option("wait", choices=("wait", "shrink"), help="without a spare the job waits, or goes on with fewer nodes")
+
+
+@attrs.frozen
+class GoodputOptions:
+    """The table `[goodput]`."""
+
+    nodes: int = option(minimum=1, maximum=10_000_000, help="nodes of the job")
+    gpus_per_node: int = option(8, minimum=1, maximum=100_000, help="GPUs of a node")
+    rates: str | dict[str, Any] | None = option(None, help="interruptions in a GPU-hour by component, or a fleet: llama3, rsc1, rsc2")
+    mtbf_node_days: float | None = option(None, above=0, help="in place of rates: mean time between failures of a node", unit="days")
+    weibull_shape: float = option(1.0, minimum=0.1, maximum=10, help="with --seeds: of times between interruptions; 1: constant rate")
+    days: float | None = option(None, above=0, maximum=1e5, help="how long the job runs; or `steps`, or `tokens`", unit="days")
+    steps: float | None = option(None, above=0, help="steps until the training has ended")
+    tokens: float | None = option(None, above=0, help="tokens until the training has ended")
+    step_s: float | None = option(None, above=0, help="duration of a step; or `experiment`", unit="s")
+    experiment: str | None = option(None, path="path", help="an experiment whose run is a step")
+    tokens_per_step: float | None = option(None, above=0, help="tokens of a step; an experiment of the workload llm says them")
+    checkpoint: CheckpointOptions = option(factory=CheckpointOptions, help="how the job is saved")
+    recovery: RecoveryOptions = option(factory=RecoveryOptions, help="how it recovers")
+
+
+@attrs.frozen
+class CostOptions:
+    """The table `[cost]`."""
+
+    gpu_hour_usd: float = option(minimum=0, maximum=1e6, help="price of a GPU-hour, for spares, too", unit="USD")
+
+
+@attrs.frozen
+class _File:
+    name: str | None = option(None, help="its name")
+    goodput: GoodputOptions = option(help="the job")
+    cost: CostOptions | None = option(None, help="prices")
+
+
+@attrs.frozen
+class Level:
+    """A level of checkpoints: how long a write blocks and a load takes (s), the share of interruptions that it recovers, and how often."""
+
+    name: str
+    write_s: float
+    load_s: float
+    recovers: float
+    every: int
+
+
+@attrs.frozen
+class GoodputPlan:
+    """A job with all that its goodput follows from. Times in seconds.
+
+    `rates` has interruptions of the whole job in an hour by component; `interval_s` is None where the best is wanted; `horizon_s` is how
+    long the job runs, `work_s` how much work it has without any loss: one of them is None. Of `asynchronous` writing `drain_s` and
+    `slowdown` are those of the last level. `spares` is None where there are as many as needed.
+    """
+
+    name: str
+    nodes: int
+    gpus_per_node: int
+    rates: dict[str, float]
+    weibull_shape: float
+    horizon_s: float | None
+    work_s: float | None
+    step_s: float | None
+    tokens_per_step: float | None
+    interval_s: float | None
+    levels: tuple[Level, ...]
+    drain_s: float
+    slowdown: float
+    detect_s: float
+    replace_s: float
+    spares: int | None
+    repair_s: float
+    repairs: float
+    shrinks: bool
+    gpu_hour_usd: float | None
+
+    @property
+    def mtti_s(self) -> float:
+        """The mean time between interruptions of the job; infinite where nothing interrupts it."""
+        rate = sum(self.rates.values())
+        return HOUR / rate if rate else float("inf")
+
+    def restart_s(self, level: Level) -> float:
+        """From an interruption until work goes on from a checkpoint of a level, if a node is there."""
+        return self.detect_s + self.replace_s + level.load_s
+
+
+def read_plan(source: str | os.PathLike[str] | Mapping[str, Any]) -> GoodputPlan:
+    """The plan in a file, or in tables as a file has them. Runs the experiment that it names. Raises InputError."""
+    if isinstance(source, Mapping):
+        where, folder, table = "goodput", Path(), dict(source)
+    else:
+        where, folder = os.fspath(source), Path(source).parent
+        table = parse_toml(read_text(where), where)
+    file: _File = structure(_File, table, where)
+    return _plan(file, where, folder, file.name or (Path(where).stem if not isinstance(source, Mapping) else "goodput"))
+
+
+def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
+    options, recovery = file.goodput, file.goodput.recovery
+    step_s, tokens_per_step = _step(options, where, folder)
+    horizon_s, work_s = _length(options, step_s, tokens_per_step, where)
+    asynchronous = options.checkpoint.asynchronous
+    levels = _levels(options, where)
+    if asynchronous is not None:
+        levels = (*levels[:-1], attrs.evolve(levels[-1], write_s=asynchronous.stall_s))
+    if recovery.spares is not None and recovery.repair_h == 0:
+        raise InputError(f"{where}: goodput: recovery: spares is {recovery.spares}, and repair_h is missing; expected hours of a repair")
+    return GoodputPlan(
+        name=name,
+        nodes=options.nodes,
+        gpus_per_node=options.gpus_per_node,
+        rates=_rates(options, where),
+        weibull_shape=options.weibull_shape,
+        horizon_s=horizon_s,
+        work_s=work_s,
+        step_s=step_s,
+        tokens_per_step=tokens_per_step,
+        interval_s=_interval(options.checkpoint.interval, step_s, where),
+        levels=levels,
+        drain_s=0.0 if asynchronous is None else asynchronous.drain_s,
+        slowdown=1.0 if asynchronous is None else asynchronous.slowdown,
+        detect_s=recovery.detect_s,
+        replace_s=recovery.replace_s,
+        spares=recovery.spares,
+        repair_s=recovery.repair_h * HOUR,
+        repairs=recovery.repairs,
+        shrinks=recovery.without_spare == "shrink",
+        gpu_hour_usd=None if file.cost is None else file.cost.gpu_hour_usd,
+    )
+
+
+def _rates(options: GoodputOptions, where: str) -> dict[str, float]:
+    """Interruptions of the job in an hour by component."""
+    if (options.rates is None) == (options.mtbf_node_days is None):
+        raise InputError(f"{where}: goodput: expected one of rates and mtbf_node_days")
+    if options.mtbf_node_days is not None:
+        return {"node": options.nodes / (options.mtbf_node_days * 24)}
+    assert options.rates is not None
+    gpus = options.nodes * options.gpus_per_node
+    return {name: rate * gpus for name, rate in rates_of(options.rates, f"{where}: goodput").items()}
+
+
+def _step(options: GoodputOptions, where: str, folder: Path) -> tuple[float | None, float | None]:
+    """The duration of a step in seconds, and its tokens."""
+    if options.experiment is None:
+        return options.step_s, options.tokens_per_step
+    if options.step_s is not None:
+        raise InputError(f"{where}: goodput: step_s and experiment are both given; expected one of them")
+    import astra_sim
+
+    figures = astra_sim.simulate(str(folder / options.experiment)).to_dict()
+    seconds = figures.get("iteration_s") or figures["finish_ns"] / 1e9
+    tokens = options.tokens_per_step
+    if tokens is None and "tokens_per_s" in figures:
+        tokens = figures["tokens_per_s"] * seconds
+    return seconds, tokens
+
+
+def _length(options: GoodputOptions, step_s: float | None, tokens_per_step: float | None, where: str) -> tuple[float | None, float | None]:
+    """How long the job runs, or its work; in seconds."""
+    given = [name for name in ("days", "steps", "tokens") if getattr(options, name) is not None]
+    if len(given) != 1:
+        raise InputError(f"{where}: goodput: {' and '.join(given) or 'nothing'} is given; expected one of days, steps and tokens")
+    if options.days is not None:
+        return options.days * DAY, None
+    if step_s is None:
+        raise InputError(f"{where}: goodput: {given[0]} needs step_s or experiment")
+    if options.steps is not None:
+        return None, options.steps * step_s
+    assert options.tokens is not None
+    if tokens_per_step is None:
+        raise InputError(f"{where}: goodput: tokens needs tokens_per_step, or an experiment of the workload llm")
+    return None, options.tokens / tokens_per_step * step_s
+
+
+def _interval(interval: float | str, step_s: float | None, where: str) -> float | None:
+    """Seconds of work between two checkpoints; None: the best."""
+    key = f"{where}: goodput: checkpoint: interval"
+    if interval == "auto":
+        return None
+    if isinstance(interval, str):
+        count, _, unit = interval.partition(" ")
+        if unit not in ("steps", "step") or not count.isdecimal() or not 0 < int(count) < 1_000_000_000:
+            raise InputError(f'{key} is {interval!r}; expected seconds, "N steps" or "auto"')
+        if step_s is None:
+            raise InputError(f"{key} is {interval!r}, which needs step_s or experiment")
+        return int(count) * step_s
+    if not interval > 0:
+        raise InputError(f"{key} is {interval!r}; expected more than 0 s")
+    return float(interval)
+
+
+def _levels(options: GoodputOptions, where: str) -> tuple[Level, ...]:
+    key = f"{where}: goodput: checkpoint: levels"
+    listed = options.checkpoint.levels
+    if not listed:
+        raise InputError(f"{key} is empty; expected a level at least")
+    left, before, found = 1.0, 1, []
+    for number, level in enumerate(listed):
+        last = number == len(listed) - 1
+        if level.recovers is None and not last:
+            raise InputError(f"{key} {number}: recovers is missing; expected the share of interruptions, since another level follows")
+        recovers = left if level.recovers is None else level.recovers
+        left -= recovers
+        if left < -1e-9 or (last and left > 1e-9):
+            raise InputError(f"{key} {number}: the shares that levels recover add up to {1 - left:g}; expected 1")
+        if (number == 0 and level.every != 1) or level.every % before:
+            raise InputError(f"{key} {number}: every is {level.every}; expected a multiple of {before}" + (", 1" if number == 0 else ""))
+        before = level.every
+        found.append(Level(level.name, _write_s(level, options, f"{key} {number}", last), level.load_s, max(0.0, recovers), level.every))
+    return tuple(found)
+
+
+def _write_s(level: LevelOptions, options: GoodputOptions, key: str, last: bool) -> float:
+    """How long a write blocks: as told, or by bytes over the bandwidth of the store, or of the nodes where that is less."""
+    bandwidths = level.gb_per_s is not None or level.nic_gb_per_s is not None
+    if level.write_s is not None:
+        if bandwidths or level.bytes is not None:
+            raise InputError(f"{key}: write_s and bytes with bandwidths are both given; expected one of them")
+        return level.write_s
+    if level.bytes is None and last and options.checkpoint.asynchronous is not None:
+        return 0.0
+    if level.bytes is None or not bandwidths:
+        raise InputError(f"{key}: expected write_s, or bytes with gb_per_s or nic_gb_per_s")
+    store = 0.0 if level.gb_per_s is None else level.bytes / (level.gb_per_s * 1e9)
+    nodes = 0.0 if level.nic_gb_per_s is None else level.bytes / options.nodes / (level.nic_gb_per_s * 1e9)
+    return max(store, nodes)

@@ -1,0 +1,126 @@
+"""Where the time of a job goes in the mean, by the complete model.
+
+The complete model of Daly holds for one level of checkpoints: between two of them the job makes T + C of progress, an interruption within
+throws it back to the last one, and a restart that is interrupted begins again. Its time is told apart here into work, writing, what is
+done again, and the parts of restarts. Levels are nested: what a level makes of the time between two of its checkpoints, interruptions of
+its own included, is the time between that the next level sees.
+"""
+
+from __future__ import annotations
+
+import math
+
+from astra_sim.errors import InputError
+
+from astra_sim_goodput.closed_forms import daly_interval, erlang_b, young_interval
+from astra_sim_goodput.plan import GoodputPlan
+
+PARTS = ("useful", "checkpoint", "lost", "detect", "replace", "load", "waiting", "degraded")
+"""`lost` is work that is done again, `waiting` for a node, `degraded` what fewer nodes lack."""
+
+_LARGEST_EXPONENT = 500.0
+_MOST_IN_REPAIR = 100_000
+
+
+def shares_of(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
+    """The shares of time of `PARTS`, which add up to 1. Raises InputError where a checkpoint is hardly ever reached."""
+    waiting, degraded = missing_nodes(plan)
+    running = _running(plan, interval_s)
+    scale = (1 - waiting) * (1 - degraded)
+    shares = {part: running.get(part, 0.0) * scale for part in PARTS}
+    return shares | {"waiting": waiting, "degraded": (1 - waiting) * degraded}
+
+
+def best_interval(plan: GoodputPlan) -> float:
+    """The work between two checkpoints for which most time is useful: Daly's optimum for one level, else by golden section.
+
+    Infinite where nothing interrupts the job. Raises InputError where writing takes no time, and so any interval is too long.
+    """
+    mtti, write = plan.mtti_s, sum(level.write_s / level.every for level in plan.levels)
+    if math.isinf(mtti):
+        return math.inf
+    if write <= 0:
+        raise InputError(f"{plan.name}: a checkpoint takes no time, so the shorter the interval the better; expected an interval")
+    if len(plan.levels) == 1 and plan.drain_s == 0:
+        return daly_interval(mtti, write)
+    guess = young_interval(mtti, write)
+    low, high = math.log(guess / 100), math.log(guess * 30)
+    low = max(low, math.log(plan.drain_s / plan.levels[-1].every)) if plan.drain_s else low
+    high = max(high, low + 1)
+    ratio = (math.sqrt(5) - 1) / 2
+    while high - low > 1e-9:
+        a, b = high - ratio * (high - low), low + ratio * (high - low)
+        if _useful(plan, math.exp(a)) < _useful(plan, math.exp(b)):
+            low = a
+        else:
+            high = b
+    return math.exp((low + high) / 2)
+
+
+def _useful(plan: GoodputPlan, interval_s: float) -> float:
+    try:
+        return _running(plan, interval_s)["useful"]
+    except InputError:
+        return 0.0
+
+
+def missing_nodes(plan: GoodputPlan) -> tuple[float, float]:
+    """The share of time in which the job waits for a node, and the share of its nodes that it lacks while it runs.
+
+    Nodes in repair are those of a birth-death process: they come at the rate of interruptions while the job runs, and each leaves after
+    a repair. With `wait` that is Erlang's loss formula, which holds for repairs of any distribution.
+    """
+    if plan.spares is None or math.isinf(plan.mtti_s) or plan.repairs == 0:
+        return 0.0, 0.0
+    rate = plan.repairs / plan.mtti_s
+    if not plan.shrinks:
+        return erlang_b(plan.spares + 1, rate * plan.repair_s), 0.0
+    weight, total, lacking = 1.0, 1.0, 0.0
+    for away in range(1, min(plan.nodes + plan.spares, _MOST_IN_REPAIR) + 1):
+        working = plan.nodes - max(0, away - 1 - plan.spares)
+        weight *= rate * working / plan.nodes * plan.repair_s / away
+        total += weight
+        lacking += weight * max(0, away - plan.spares)
+        if away > rate * plan.repair_s and weight < 1e-18 * total:
+            break
+        if total > 1e200:
+            weight, total, lacking = weight / total, 1.0, lacking / total
+    return 0.0, lacking / total / plan.nodes
+
+
+def _running(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
+    """The shares while the job has its nodes."""
+    mtti, last = plan.mtti_s, plan.levels[-1]
+    if plan.drain_s > interval_s * last.every * (1 + 1e-9):
+        raise InputError(
+            f"{plan.name}: a checkpoint is written for {plan.drain_s:g} s beside training, and the next one of its level follows after"
+            f" {interval_s * last.every:g} s of work; expected a longer interval"
+        )
+    spent = {"useful": interval_s, "checkpoint": 0.0}
+    every = 1
+    for level in plan.levels:
+        spent = {part: time * (level.every // every) for part, time in spent.items()}
+        every = level.every
+        spent["checkpoint"] += level.write_s
+        drain = plan.drain_s if level is last else 0.0
+        spent["checkpoint"] += drain * (1 - 1 / plan.slowdown)
+        if level.recovers == 0 or math.isinf(mtti):
+            continue
+        apart = mtti / level.recovers
+        nominal = sum(spent.values())
+        if nominal / apart > _LARGEST_EXPONENT:
+            raise InputError(
+                f"{plan.name}: {nominal:g} s lie between two checkpoints of {level.name}, and {apart:g} s between two interruptions after"
+                " which it is loaded: none is ever reached; expected a shorter interval"
+            )
+        interruptions = math.expm1(nominal / apart)
+        spent["lost"] = spent.get("lost", 0.0) + apart * interruptions - nominal
+        # What was written last may not be there yet: the one before it is loaded, and its work is done again like a part of the restart.
+        stages = {"detect": plan.detect_s, "replace": plan.replace_s, "load": level.load_s, "lost": drain}
+        whole, begin = sum(stages.values()), 0.0
+        for part, lasts in stages.items():
+            attempts = math.exp((whole - begin) / mtti) * mtti * -math.expm1(-lasts / mtti)
+            spent[part] = spent.get(part, 0.0) + interruptions * attempts
+            begin += lasts
+    total = sum(spent.values())
+    return {part: time / total for part, time in spent.items()}
