@@ -21,6 +21,7 @@ from astra_sim.run.simulation import Explain, TimelineKind, simulate_graph
 from astra_sim.setup.components import Components, build, make_network
 from astra_sim.setup.experiment import SECTIONS, Experiment, load_experiment
 from astra_sim.setup.plugins import Plugins, shared_plugins
+from astra_sim.setup.run_options import RunOptions
 from astra_sim.setup.specs import PREFIX, component_of
 
 Component = str | os.PathLike[str] | Mapping[str, Any] | object
@@ -47,7 +48,7 @@ def simulate(
     engine: str | None = None,
     groups: Mapping[str, Sequence[int]] | str | os.PathLike[str] | None = None,
     slow_npus: str | None = None,
-    run: Mapping[str, Any] | None = None,
+    run: RunOptions | Mapping[str, Any] | None = None,
     run_name: str | None = None,
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
@@ -60,7 +61,8 @@ def simulate(
 
     `experiment` is an Experiment or the path of its file; the other arguments replace its parts, or stand alone. Each
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
-    `run` is the options of a run in one table, as the section `run` of an experiment; those that are named beside it count more.
+    `run` is the options of a run in one record, which replaces all those of the experiment, or in a table, as the section `run` of an
+    experiment, which replaces those that it names; those that are named beside it count more.
     `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then.
 
     With `explain` the result has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path",
@@ -134,9 +136,12 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _table(run: Mapping[str, Any] | None) -> dict[str, Any]:
+def _table(run: RunOptions | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options of a run by name. Raises InputError."""
+    if isinstance(run, RunOptions):
+        return attrs.asdict(run, recurse=False)
     if run is not None and not isinstance(run, Mapping):
-        raise InputError(f"run is {run!r}; expected a table of options of a run")
+        raise InputError(f"run is {run!r}; expected a table of options of a run, or RunOptions")
     return {} if run is None else dict(run)
 
 
