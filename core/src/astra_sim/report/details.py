@@ -24,10 +24,10 @@ from astra_sim.graph import (
     peer_of,
 )
 from astra_sim.network import Network
-from astra_sim.report.labels import POINT_TO_POINT, group_of
+from astra_sim.report.amounts import to_ns
+from astra_sim.report.labels import POINT_TO_POINT, computes, group_of
 from astra_sim.report.network_files import network_files
 from astra_sim.run.record import CarriedMessage, NpuRecord, RunRecord
-from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.attribution import Attribution
@@ -38,12 +38,6 @@ if TYPE_CHECKING:
 
 NpuTables = dict[str, list[dict[str, Any]]]
 """Tables by name, of rows in plain Python."""
-
-
-def to_ns(picoseconds: int) -> int | float:
-    """Picoseconds as nanoseconds; whole where they are whole."""
-    whole, rest = divmod(picoseconds, PS_PER_NS)
-    return picoseconds / PS_PER_NS if rest else whole
 
 
 MessageKey = tuple[int, int, int, int, int]
@@ -448,11 +442,6 @@ class RunDetails:
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
         return network_files(self._backend)
-
-
-def computes(operation: Compute) -> bool:
-    """Whether an operation is computing that belongs to a layer, not communication that takes a recorded time."""
-    return not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
 
 
 def _lane(operation: Operation, group: str) -> str:

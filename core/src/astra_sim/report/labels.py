@@ -12,6 +12,11 @@ POINT_TO_POINT = "point-to-point"
 """The group of messages between two NPUs of which the workload says no other."""
 
 
+def computes(operation: Compute) -> bool:
+    """Whether an operation is computing that belongs to a layer, not communication that takes a recorded time."""
+    return not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
+
+
 def kind_name(operation: Operation) -> str:
     """What an operation does; of a collective which one."""
     match operation:

@@ -15,6 +15,7 @@ from astra_sim.engine import PhaseStepRecord, PhaseStepRecords
 from astra_sim.engine.columns import Spans
 from astra_sim.errors import InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, accounting_dimensions
+from astra_sim.report.amounts import to_ns
 from astra_sim.report.audit import Finding, audit
 from astra_sim.report.details import (
     Details,
@@ -23,11 +24,9 @@ from astra_sim.report.details import (
     RunDetails,
     RunTimeline,
     Timeline,
-    computes,
-    to_ns,
 )
 from astra_sim.report.frames import choose, frame_of, write_rows
-from astra_sim.report.labels import group_names
+from astra_sim.report.labels import computes, group_names
 from astra_sim.report.units import units_of
 from astra_sim.results import run_row, tables_of
 from astra_sim.rows import packed, view
