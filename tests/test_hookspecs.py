@@ -19,6 +19,7 @@ from astra_sim.layers import LayeredProgram
 from astra_sim.models import ModelDescription
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
+from astra_sim.records import ExplainedRun
 from astra_sim.reports import ReportFolder
 from astra_sim.schedule import Request
 from astra_sim.setup.plugins import KINDS, Plugins
@@ -45,6 +46,7 @@ ARGUMENTS = {
     "platform": Platform,
     "results": list,
     "folder": ReportFolder,
+    "run": ExplainedRun,
 }
 """What the arguments of factories are, by their names in the specifications."""
 
@@ -56,6 +58,16 @@ class Ascending(DimensionOrder):
         self, collective: object, rest: int, size: int, dimensions: Sequence[object], usable: Sequence[bool]
     ) -> tuple[int, Sequence[int]]:
         return min(rest, size), range(len(dimensions))
+
+
+class Nothing:
+    """An explanation that says nothing."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+    def show(self, screen: object) -> None:
+        pass
 
 
 def workload(context: Context) -> Any:
@@ -81,6 +93,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "report": lambda results, folder: None,
     "model": lambda: ModelDescription(layers=1, hidden=8, heads=1, vocab=16),
     "serving_policy": Sarathi,
+    "explainer": lambda run: Nothing(),
 }
 """Working components, made without options."""
 
@@ -124,7 +137,7 @@ class Recorded:
         astra_sim.simulate(workload="plugin:collective?bytes=4096", system=system, plugins=self.plugins, **models)
         layers = {"plugin": "layers", "loop": "probe", "layers": [{"name": "dense"}]}
         astra_sim.simulate(workload=layers, system="plugin:probe", plugins=self.plugins, **models)
-        result = astra_sim.simulate(workload="plugin:probe", system="plugin:probe", plugins=self.plugins, **models)
+        result = astra_sim.simulate(workload="plugin:probe", system="plugin:probe", explain="plugin:probe", plugins=self.plugins, **models)
         with tempfile.TemporaryDirectory() as folder:
             astra_sim.write_reports(result, folder, reports=("probe",), plugins=self.plugins)
         requests = {"count": 1, "rate": 1.0, "input": 4, "output": 2}

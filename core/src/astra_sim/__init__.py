@@ -77,6 +77,7 @@ PUBLIC_MODULES = (
     "random",
     "reports",
     "results",
+    "records",
     "toml_text",
     "processors",
     "function_table",

@@ -121,5 +121,13 @@ def astra_reports() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 
 @hookspec
+def astra_explainers() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Explainers: factory([options,] run) -> Explanation. `run` is an `astra_sim.records.ExplainedRun`; public, but provisional.
+
+    `simulate(..., explain=True)` and the command line take the one named `critical_path`.
+    """
+
+
+@hookspec
 def astra_commands() -> Sequence[Provider]:  # type: ignore[empty-body]
     """Further commands of `astra`: the factory is a click command, which runs when the command is given (see `astra_sim.commands`)."""

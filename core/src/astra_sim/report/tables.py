@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from astra_sim.graph import Pass
-from astra_sim.report.amounts import byte_unit
-from astra_sim.report.details import to_ns
+from astra_sim.report.amounts import byte_unit, to_ns
 from astra_sim.report.figures import figures_table, parts_table, scalar_figures
 from astra_sim.report.folding import Folded, fold
 from astra_sim.report.layout import Column, Table

@@ -20,7 +20,7 @@ from astra_sim._boundary import call, describe_exception
 from astra_sim.errors import InputError, PluginError, suggestion, warn
 from astra_sim.providers import FileFormat, Provider, SchedulerProvider
 from astra_sim.setup.entry_points import EntryPoint, entry_points
-from astra_sim.setup.known_components import BUILT_IN, install_hint
+from astra_sim.setup.known_components import BUILT_IN, install_hint, remedy
 from astra_sim.setup.plugin_files import PluginChoice
 
 KINDS = {
@@ -35,6 +35,7 @@ KINDS = {
     "memory": "astra_memories",
     "format": "astra_formats",
     "report": "astra_reports",
+    "explainer": "astra_explainers",
     "command": "astra_commands",
     "engine": "astra_engines",
     "model": "astra_models",
@@ -91,10 +92,11 @@ def _normal(distribution: str) -> str:
 class Plugins:
     """The plugins of this process. Modules are imported when a component is first asked for, implementations when used.
 
-    `OWN_DISTRIBUTIONS` are those of astra, whose components go before others of the same name.
+    `OWN_DISTRIBUTIONS` are those of astra, whose components go before others of the same name; `remedy` says how to get one.
     """
 
     OWN_DISTRIBUTIONS = BUILT_IN
+    remedy = staticmethod(remedy)
 
     def __init__(self, load_entry_points: bool = True) -> None:
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
