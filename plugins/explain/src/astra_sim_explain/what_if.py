@@ -138,6 +138,7 @@ def scaled_compute(graph: ExecutionGraph, factor: float, layer: str | None = Non
 
 
 def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGraph, layer: str | None) -> Sequence[Operation]:
+    """The operations of a graph, of a layer or all, which take so many times as long."""
     composites: dict[int, Composite] = {}
 
     def change(operation: Operation) -> Operation:
