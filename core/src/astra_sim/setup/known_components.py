@@ -99,6 +99,10 @@ _KNOWN: dict[str, dict[str, str]] = {
             "hybrid_model_data, hybrid_transformer, hybrid_transformer_fwd_in_bckwd, micro, model"
         ),
     },
+    "astra-sim-xla": {
+        "workload": "hlo",
+        "command": "capture jax",
+    },
 }
 """The components of each distribution by kind."""
 
