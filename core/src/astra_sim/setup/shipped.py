@@ -145,4 +145,6 @@ astra-sim-training-loops training_loop micro
 astra-sim-training-loops training_loop model
 astra-sim-training-loops workload collective
 astra-sim-training-loops workload layers
+astra-sim-xla command capture jax
+astra-sim-xla workload hlo
 """

@@ -72,6 +72,7 @@ def captured(script: list[str], devices: int, python: str = sys.executable) -> l
 
 
 def _modules(folder: Path, script: str, devices: int) -> list[Captured]:
+    """The modules of a dump that are for so many devices, each with a name of its own. Raises InputError where there is none."""
     found: dict[str, Captured] = {}
     for path in sorted(folder.glob(f"*{_AFTER}*.txt")):
         text = read_text(str(path), is_input=False)

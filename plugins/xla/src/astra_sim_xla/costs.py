@@ -119,6 +119,7 @@ class Costs:
         return Gemm(m=m, n=n, k=k, batch=batch, element_type=element_type)
 
     def _applied(self, instruction: Instruction, computation: Computation) -> int:
+        """FLOPs of the computation that an instruction applies, once."""
         name = instruction.callee(
             "calls" if instruction.opcode == "fusion" else "scatter" if "select-" in instruction.opcode else "to_apply"
         )

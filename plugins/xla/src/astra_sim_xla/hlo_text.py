@@ -177,6 +177,7 @@ def parse_shape(text: str) -> tuple[Shape, int]:
 
 
 def _instruction(line: str, number: int) -> tuple[Instruction, bool]:
+    """The instruction of a line, and whether it is the root. Raises InputError."""
     found = _INSTRUCTION.match(line)
     try:
         if found is None:
@@ -216,6 +217,7 @@ def _attribute(text: str, name: str) -> str | None:
 
 
 def _top_level(text: str, wanted: str) -> Iterator[int]:
+    """The places of a letter outside of brackets and quotes."""
     depth, quoted, place = 0, "", 0
     while place < len(text):
         letter = text[place]

@@ -148,6 +148,7 @@ class DeviceProgram:
         carried: dict[str, Cost],
         fused: frozenset[str],
     ) -> Value:
+        """Write an instruction. Returns what its users wait for."""
         opcode = instruction.opcode
         if opcode == "parameter":
             return arguments[int(instruction.literal)]
@@ -180,6 +181,7 @@ class DeviceProgram:
     def _kernel(
         self, instruction: Instruction, computation: Computation, operands: list[Value], carried: dict[str, Cost], fused: frozenset[str]
     ) -> Value:
+        """Write a kernel, with the element-wise instructions that are fused into it."""
         cost = self._costs.of(instruction, computation)
         inherited = [carried.pop(name) for name in instruction.operands if name in carried]
         inside = [computation.instructions[name].shape.bytes for name in instruction.operands if name in fused]
@@ -203,6 +205,7 @@ class DeviceProgram:
         return Value(self._control)
 
     def _communicate(self, instruction: Instruction, computation: Computation, operand: Value) -> Value:
+        """Write the collective or message of an instruction. Returns what its users wait for."""
         role, opcode = self._role(instruction), base_opcode(instruction.opcode)
         if role is None or (isinstance(role, Group) and role.members is not None and len(role.members) == 1):
             return operand
@@ -255,6 +258,7 @@ class DeviceProgram:
         return numbers
 
     def _while(self, instruction: Instruction, computation: Computation, state: Value) -> Value:
+        """Write a loop as often as it runs."""
         count = trip_count(instruction, computation, self._module)
         if count is None:
             count = self._rules.trip_count

@@ -104,6 +104,7 @@ def _of_iota(shape: Sequence[int], reshaped: Sequence[int], transposed: Sequence
 
 
 def _of_mesh(mesh: str, axes: str) -> Groups:
+    """The groups along axes of a mesh. Raises ValueError where the text is none."""
     sizes: dict[str, int] = {}
     for part in mesh.split(","):
         axis = _AXIS.match(part)

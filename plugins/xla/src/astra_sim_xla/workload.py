@@ -64,6 +64,7 @@ def hlo(options: HloOptions, context: Context) -> ExecutionGraph:
 
 
 def _graph(module: Module, options: HloOptions, context: Context) -> ExecutionGraph:
+    """The graph of a module on the platform. Raises InputError where their sizes differ."""
     npus = context.platform.npus
     if module.devices != npus:
         raise InputError(f"the module is partitioned for {module.devices} devices, the platform has {npus} NPUs; expected as many")
