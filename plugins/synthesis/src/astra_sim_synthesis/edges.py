@@ -50,6 +50,12 @@ class RankGraph:
         return self.edges[self.number_of[source, target]]
 
 
+    def reversed(self) -> RankGraph:
+        """The same edges from their targets to their sources: what is broadcast along them is a sum the other way."""
+        turned = (attrs.evolve(edge, source=edge.target, target=edge.source, links=edge.links[::-1]) for edge in self.edges)
+        return RankGraph(self.ranks, self.link_bandwidth, tuple(turned))
+
+
 def rank_graph(platform: Platform, rules: RouteRules | None = None, through_npus: bool = False) -> RankGraph:
     """The edges of a platform whose NPUs are ranks 0 to n - 1.
 

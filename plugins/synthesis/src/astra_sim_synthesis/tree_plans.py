@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
 from astra_sim.schedule import Collective, Request
 
 from astra_sim_synthesis.edges import RankGraph
@@ -66,6 +67,44 @@ def along_trees(graph: RankGraph, request: Request, trees: Sequence[Tree], piece
         if tree.inwards:
             inwards[tree.root, tree.piece] = into.get(tree.root, [])
     return found
+
+
+def reversed_in_time(graph: RankGraph, transfers: Sequence[Transfer]) -> list[Transfer]:
+    """A broadcast on the reversed edges of a graph, backwards: what a rank sent to others it now receives from them, and adds.
+
+    The broadcast takes as long as it did, and needs turn round: a sum waits for all that were made of it.
+    """
+    end = max(transfer.arrival for transfer in transfers)
+    turned = {
+        id(transfer): attrs.evolve(
+            transfer,
+            edge=graph.edge(transfer.edge.target, transfer.edge.source),
+            needs=[],
+            reduce=True,
+            start=end - transfer.arrival,
+            arrival=end - transfer.start,
+        )
+        for transfer in transfers
+    }
+    for transfer in transfers:
+        for needed in transfer.needs:
+            turned[id(needed)].needs.append(turned[id(transfer)])
+    return [turned[id(transfer)] for transfer in reversed(transfers)]
+
+
+def one_after_the_other(summed: Sequence[Transfer], spread: Sequence[Transfer]) -> list[Transfer]:
+    """A reduce-scatter and then an all-gather of the same pieces: the second begins when the first has ended."""
+    end = max(transfer.arrival for transfer in summed)
+    into: dict[object, list[Transfer]] = {}
+    out = {id(needed) for transfer in summed for needed in transfer.needs}
+    for transfer in summed:
+        if id(transfer) not in out:  # nobody needs it but the root
+            into.setdefault(transfer.pieces[0], []).append(transfer)
+    moved: dict[int, Transfer] = {}
+    for transfer in spread:
+        needs = [moved[id(needed)] for needed in transfer.needs] or into.get(transfer.pieces[0], [])
+        moved[id(transfer)] = attrs.evolve(transfer, needs=needs, start=transfer.start + end, arrival=transfer.arrival + end)
+    return [*summed, *moved.values()]
 
 
 def _heights(tree: Tree) -> dict[int, int]:
