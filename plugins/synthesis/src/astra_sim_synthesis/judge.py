@@ -11,7 +11,7 @@ import attrs
 from astra_sim.commands import Components, Experiment, Plugins, build, run_components
 from astra_sim.graph import Communicate, ExecutionGraph, Pass
 from astra_sim.platform import LogicalDimension
-from astra_sim.schedule import Collective, Schedule
+from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSession
 
 
@@ -62,9 +62,19 @@ class Judge:
         """What the algorithms of the system layer take: those of `auto`, unless others were chosen."""
         return self._run(self.components, collective, size)
 
+    def phases(self, request: Request) -> Sequence[PhasePlan]:
+        """The phases in which the system layer does a collective by itself, as one chunk; none where it makes several chunks."""
+        dimensions = self.components.platform.logical_dimensions()
+        session = self.components.system.session(dimensions)
+        chunks = session.issue(_operation(request.collective, request.bytes, len(dimensions)), 0)
+        return chunks[0].phases if len(chunks) == 1 else ()
+
     def _run(self, components: Components, collective: Collective, size: int) -> float:
         dimensions = components.platform.logical_dimensions()
-        operation = Communicate((), collective, size, tuple(range(len(dimensions))), -1, Pass.FORWARD)
-        graph = ExecutionGraph((operation,), dimensions, (), None, ())
+        graph = ExecutionGraph((_operation(collective, size, len(dimensions)),), dimensions, (), None, ())
         result = run_components(attrs.evolve(components, graph=graph), f"{collective} of {size} bytes", time.perf_counter())
         return float(result.finish_ns)
+
+
+def _operation(collective: Collective, size: int, dimensions: int) -> Communicate:
+    return Communicate((), collective, size, tuple(range(dimensions)), -1, Pass.FORWARD)

@@ -17,8 +17,9 @@ from scipy.sparse import csr_matrix
 from astra_sim_synthesis.edges import Floats, Ints, RankGraph
 
 _STEEPNESS = 12.0
-_DEPTH_PRICE = 0.2
-"""Of a step away from the root, in prices of a usual edge."""
+_PASSES = 3
+USUAL_DEPTH, FLAT = 0.2, 2.0
+"""The price of a step away from the root, in prices of a usual edge: where links are what matters, and where latency is."""
 
 
 @attrs.frozen(eq=False)
@@ -35,9 +36,9 @@ class Tree:
     order: Ints
 
 
-def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], passes: int = 3) -> list[Tree]:
+def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], depth_price: float = USUAL_DEPTH) -> list[Tree]:
     """Trees of `pieces` pieces for each rank, for each of the `directions` (True: inwards), with little congestion."""
-    packing = _Packing(graph)
+    packing = _Packing(graph, depth_price)
     n = graph.ranks
     jobs = [(root, piece, inwards) for piece in range(pieces) for root in range(n) for inwards in directions]
     trees: list[Tree] = []
@@ -45,7 +46,7 @@ def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], passes
         trees.append(packing.grow(root, piece, inwards, (number + 1) / len(jobs)))
         packing.add(trees[-1], 1.0)
     best, kept = packing.congestion(), list(trees)
-    for _ in range(passes):
+    for _ in range(_PASSES):
         for number, tree in enumerate(trees):
             packing.add(tree, -1.0)
             trees[number] = packing.grow(tree.root, tree.piece, tree.inwards, 1.0)
@@ -53,8 +54,6 @@ def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], passes
         congestion = packing.congestion()
         if congestion < best * (1 - 1e-9):
             best, kept = congestion, list(trees)
-        elif congestion <= packing.floor * 1.001:
-            break
     return kept
 
 
@@ -69,8 +68,9 @@ def congestion_of(graph: RankGraph, trees: Sequence[Tree]) -> float:
 class _Packing:
     """What links carry by the trees so far."""
 
-    def __init__(self, graph: RankGraph) -> None:
+    def __init__(self, graph: RankGraph, depth_price: float = USUAL_DEPTH) -> None:
         self._graph, n = graph, graph.ranks
+        self._depth_price = depth_price
         self._sources = np.array([edge.source for edge in graph.edges])
         self._targets = np.array([edge.target for edge in graph.edges])
         pairs = [(number, link) for number, edge in enumerate(graph.edges) for link in edge.links]
@@ -80,10 +80,9 @@ class _Packing:
         self._number = np.full((n, n), -1)
         self._number[self._sources, self._targets] = np.arange(len(graph.edges))
         self._load: Floats = np.zeros(links)
-        self._used = np.asarray(self._on_links.sum(axis=0)).ravel() > 0
-        self.floor = 0.0
 
     def congestion(self) -> float:
+        """The most that a link carries over its bandwidth."""
         return float((self._load / self._graph.link_bandwidth).max())
 
     def add(self, tree: Tree, weight: float) -> None:
@@ -102,7 +101,7 @@ class _Packing:
             cost = cost.T
         turn = (np.arange(n) + root) % n  # ties go round, from the root on
         cost = cost[np.ix_(turn, turn)]
-        step = _DEPTH_PRICE * float(np.median(cost[np.isfinite(cost)]))
+        step = self._depth_price * float(np.median(cost[np.isfinite(cost)]))
         key, above, depth = cost[0].copy(), np.zeros(n, dtype=np.int64), np.zeros(n)
         outside = np.ones(n, dtype=bool)
         outside[0] = False
