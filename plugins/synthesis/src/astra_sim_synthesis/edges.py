@@ -60,20 +60,41 @@ def rank_graph(platform: Platform, rules: RouteRules | None = None, through_npus
     """The edges of a platform whose NPUs are ranks 0 to n - 1.
 
     `rules` say how the network routes; a route that it spreads over several links counts as the one of its destination. With `through_npus`
-    every pair of ranks of a dimension has its edge, as if it were a single message, which is what an all-to-all sends.
+    every pair of ranks has its edge, which is the whole way of a single message, as an all-to-all sends it.
     """
     rules = rules or RouteRules()
     fabric = platform.fabric()
     bandwidth = np.array([link.bandwidth for link in fabric.links])
     latency = [link.latency_ns + (fabric.switch_latency_ns[link.source - fabric.npus] if fabric.is_switch(link.source) else 0.0)
                for link in fabric.links]  # fmt: skip
-    found: list[Edge] = []
-    for source, target, links in _routes(platform, rules, through_npus):
-        if source < platform.npus and target < platform.npus:
-            nic_ns = 2 * fabric.links[links[0]].nic_latency_ns
-            slowest = float(min(bandwidth[link] for link in links))
-            found.append(Edge(source, target, links, slowest, sum(latency[link] for link in links) + nic_ns))
+    routes = {(source, target): links for source, target, links in _routes(platform, rules, through_npus)}
+    if through_npus:
+        routes = _across(platform.wired(), routes, platform.npus)
+
+    def edge(source: int, target: int, links: tuple[int, ...]) -> Edge:
+        entered = {fabric.links[link].dimension: fabric.links[link].nic_latency_ns for link in links}
+        whole = sum(latency[link] for link in links) + 2 * sum(entered.values())
+        return Edge(source, target, links, float(min(bandwidth[link] for link in links)), whole)
+
+    found = [edge(*ends, links) for ends, links in routes.items() if max(ends) < platform.npus]
     return RankGraph(platform.npus, bandwidth, tuple(found))
+
+
+def _across(wired: Platform, routes: dict[tuple[int, int], tuple[int, ...]], npus: int) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Routes between all pairs: those within dimensions one after another, the first dimension first."""
+    found = {}
+    for source in range(npus):
+        for target in range(npus):
+            if source == target:
+                continue
+            at: int = source
+            links: tuple[int, ...] = ()
+            for number, stride in enumerate(wired.strides):
+                then = at + (wired.coordinate(target, number) - wired.coordinate(at, number)) * stride
+                links += routes[at, then] if then != at else ()
+                at = then
+            found[source, target] = links
+    return found
 
 
 def _routes(platform: Platform, rules: RouteRules, through_npus: bool) -> Iterator[tuple[int, int, tuple[int, ...]]]:

@@ -55,13 +55,13 @@ def _steps(
     for step in program.steps:
         for once in step.unrolled():
             needed = sends + 1 if once.after is None else once.after
-            after = 1 + before + max(0, needed - program.starts)
+            after = 1 + before + max(0, needed - program.starts, once.after_arrivals)
             if once.send_to is not None:
                 found.append(send(_peer(once.send_to, index, ranks, members), once.bytes, after=after, pieces=pieces(once)))
                 sends += 1
             if once.receive_from is not None:
                 peer = _peer(once.receive_from, index, ranks, members)
-                wait = 0 if once.send_to is not None else after if once.after else 0
+                wait = after if once.send_to is None and (once.after or once.after_arrivals) else 0
                 found.append(receive(peer, once.bytes, after=wait, reduce=once.reduce, memory_bytes=once.memory_bytes))
     return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 
+import attrs
 from astra_sim.errors import ScheduleError
 from astra_sim.schedule import Collective, Request, Schedule, lower
 from astra_sim.schedule_bytes import check_bytes, cut_of
@@ -24,6 +25,27 @@ def prove(schedule: Schedule, request: Request) -> str:
     run.go()
     _check(run.held, request, pieces)
     return f"every rank ends with its {request.ranks * pieces} pieces; {schedule.total_messages()} messages, none added twice"
+
+
+def named_by_owner(schedule: Schedule, request: Request) -> Schedule:
+    """The same reduce-scatter with other names of pieces: those that a rank has summed in the end are its own.
+
+    Algorithms may leave them anywhere. Other collectives are as they were.
+    """
+    if request.collective is not Collective.REDUCE_SCATTER:
+        return schedule
+    pieces, everyone = cut_of(schedule), (1 << request.ranks) - 1
+    run = _Run(schedule, request, pieces)
+    run.go()
+    name: dict[Hashable, Hashable] = {}
+    for rank, held in enumerate(run.held):
+        complete = sorted(piece for piece, ranks in held.items() if ranks == everyone and isinstance(piece, int))
+        name |= dict(zip(complete, range(rank * pieces, (rank + 1) * pieces), strict=False))
+    programs = [
+        attrs.evolve(program, steps=tuple(attrs.evolve(step, pieces=[name.get(piece, piece) for piece in step.pieces_of(0)]) for step in program.steps))
+        for program in schedule.programs
+    ]  # fmt: skip
+    return attrs.evolve(schedule, programs=tuple(programs))
 
 
 def _check(held: list[Held], request: Request, pieces: int) -> None:

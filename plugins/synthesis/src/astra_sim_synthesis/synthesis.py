@@ -25,7 +25,7 @@ from astra_sim_synthesis.exchanges import straight
 from astra_sim_synthesis.expanded import expanded, joined
 from astra_sim_synthesis.judge import Judge
 from astra_sim_synthesis.programs import DATA_ONLY, PACED, schedule_of
-from astra_sim_synthesis.proof import prove
+from astra_sim_synthesis.proof import named_by_owner, prove
 from astra_sim_synthesis.timing import Transfer, schedule_in_time
 from astra_sim_synthesis.tree_plans import along_trees, one_after_the_other, reversed_in_time
 from astra_sim_synthesis.trees import FLAT, USUAL_DEPTH, Tree, pack_trees
@@ -34,7 +34,9 @@ NETWORK = "plugin:analytical?congestion=aware&switching=cut_through"
 """The network on which plans are compared unless another is named: messages wait at links in the order in which they come."""
 MOST_RANKS = 160
 """For which trees are packed."""
-_MOST_MESSAGES = 48_000
+_MOST_MESSAGES = 32_000
+_CLOSE = 1.01
+"""Of the lower bound: trees are not cut finer where they are as close."""
 _SIMULATED = 3
 """Of the plans with the shortest times by themselves, that are simulated."""
 
@@ -117,19 +119,23 @@ class Synthesizer:
         own = size // n if collective is Collective.ALL_GATHER else size
         if size < n:
             raise InputError(f"bytes is {size}; expected at least one for each of the {n} ranks")
-        request = Request(collective, n, own)
+        return self.plan_of(Request(collective, n, own))
+
+    def plan_of(self, request: Request) -> Plan:
+        """The plan for a request of all ranks."""
+        n, collective, own = request.ranks, request.collective, request.bytes
         bound = lower_bound(self.platform.fabric(), n, collective, own)
         auto_ns = self.judge.chosen_ns(collective, own)
         best_ns, best, schedule = float("inf"), "", None
         phases = self.judge.phases(request)
-        for candidate in [*self._promising(request), *self._own(request, phases)]:
+        for candidate in [*self._promising(request, bound.time_ns), *self._own(request, phases)]:
             made = candidate.make()
             time_ns = self.judge.time_ns(made, collective, own)
             if time_ns < best_ns:
                 best_ns, best, schedule = time_ns, candidate.method, made
         if schedule is None:
             raise InputError(f"no schedule was found for {collective} on {n} ranks: its NPUs send through NPUs that take no part")
-        designed = expanded(schedule)
+        designed = named_by_owner(expanded(schedule), request)
         proof, is_fallback = prove(designed, request), auto_ns < best_ns and len(phases) > 1
         if is_fallback:
             proof = f"none of auto's phases together; the best plan that was made: {proof}"
@@ -153,23 +159,23 @@ class Synthesizer:
         if len(phases) == 1:
             yield _Candidate(f"as auto does it: {phases[0].algorithm}", 0.0, lambda: phases[0].schedule)
 
-    def _promising(self, request: Request) -> list[_Candidate]:
+    def _promising(self, request: Request, bound_ns: float) -> list[_Candidate]:
         """The candidates with the shortest times by themselves, each with and without pacing; and those without a time."""
-        timed = sorted(self._timed(request), key=lambda candidate: candidate.planned_ns)
+        timed = sorted(self._timed(request, bound_ns), key=lambda candidate: candidate.planned_ns)
         return [*timed[: 2 * _SIMULATED], *self._shared(request)]
 
     def _shared(self, request: Request) -> Iterator[_Candidate]:
         if request.collective is not Collective.ALL_TO_ALL:
             yield _Candidate("circulant rounds", 0.0, lambda: circulant(request))
 
-    def _timed(self, request: Request) -> Iterator[_Candidate]:
+    def _timed(self, request: Request, bound_ns: float) -> Iterator[_Candidate]:
         plans: list[tuple[str, float, list[Transfer]]] = []
         if request.ranks > MOST_RANKS:
             return
         if request.collective is Collective.ALL_TO_ALL:
             plans += self._exchanges(request)
         elif _is_connected(self._graph(False)):
-            plans += self._trees_of(request)
+            plans += self._trees_of(request, bound_ns)
         for method, time_ns, transfers in plans:
             for lag, how in ((PACED, ""), (DATA_ONLY, ", not paced")):
                 make = _maker(request, transfers, lag)
@@ -191,17 +197,22 @@ class Synthesizer:
                 time_ns = schedule_in_time(transfers, graph.link_bandwidth.tolist(), self.judge.endpoint_ns)
                 yield f"straight exchanges in turn, {pieces} a pair", time_ns, transfers
 
-    def _trees_of(self, request: Request) -> Iterator[tuple[str, float, list[Transfer]]]:
+    def _trees_of(self, request: Request, bound_ns: float) -> Iterator[tuple[str, float, list[Transfer]]]:
         n = request.ranks
         total = request.bytes * (n if request.collective is Collective.ALL_GATHER else 1)
         phases = 2 if request.collective is Collective.ALL_REDUCE else 1
         for pieces in (1, 2, 4, 8, 16, 32):
             if pieces > 1 and (n * n * pieces * phases > _MOST_MESSAGES or total < n * pieces):
                 return
+            shortest = float("inf")
             for depth in (USUAL_DEPTH, FLAT) if pieces <= 2 else (USUAL_DEPTH,):
                 kind = "trees" if depth == USUAL_DEPTH else "flat trees"
                 for how, transfers in self._along(request, pieces, depth):
-                    yield f"{n * pieces} {kind}, {how}", max(transfer.arrival for transfer in transfers), transfers
+                    time_ns = max(transfer.arrival for transfer in transfers)
+                    shortest = min(shortest, time_ns)
+                    yield f"{n * pieces} {kind}, {how}", time_ns, transfers
+            if shortest <= _CLOSE * bound_ns:
+                return
 
     def _along(self, request: Request, pieces: int, depth: float) -> Iterator[tuple[str, list[Transfer]]]:
         graph = self._graph(False)
