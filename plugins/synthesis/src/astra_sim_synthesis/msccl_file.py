@@ -69,7 +69,7 @@ def _gpu(
 ) -> list[str]:
     n = schedule.ranks
     blocks: dict[tuple[str, int], _Block] = {}
-    posted: dict[int, int] = {}  # for each receiving block the last step that the rank waits for
+    posted: list[tuple[int, int]] = []  # the last step of each receive, with its block
 
     def block(direction: str, peer: int) -> _Block:
         key = direction, peer
@@ -86,11 +86,12 @@ def _gpu(
             into = block("r", source)
             for first, count in _runs(sent[source, rank][number], kind, pieces, "target"):
                 _receive(into, step, kind, first, count)
-            posted[into.number] = len(into.steps) - 1
+            posted.append((into.number, len(into.steps) - 1))
             continue
         assert step.send_to is not None
         out = block("s", step.send_to.of(rank, n))
-        waits = [(other, last) for other, last in posted.items() if out.seen.get(other, -1) < last]
+        awaited = dict(posted[: max(0, (step.after or 0) - 1)])  # of each block the last
+        waits = [(other, last) for other, last in awaited.items() if out.seen.get(other, -1) < last]
         out.seen.update(waits)
         by_number = {each.number: each for each in blocks.values()}
         for other, last in waits:

@@ -30,7 +30,7 @@ from astra_sim_synthesis.timing import Transfer, schedule_in_time
 from astra_sim_synthesis.tree_plans import along_trees, one_after_the_other, reversed_in_time
 from astra_sim_synthesis.trees import FLAT, USUAL_DEPTH, Tree, pack_trees
 
-NETWORK = "plugin:analytical?congestion=aware&switching=cut_through"
+NETWORK = "plugin:analytical?congestion=aware&switching=cut_through&rounding=picosecond"
 """The network on which plans are compared unless another is named: messages wait at links in the order in which they come."""
 MOST_RANKS = 160
 """For which trees are packed."""
