@@ -85,6 +85,10 @@ _KNOWN: dict[str, dict[str, str]] = {
     "astra-sim-sweep": {
         "command": "assert, search, sweep",
     },
+    "astra-sim-synthesis": {
+        "collective": "synthesized",
+        "command": "synthesize",
+    },
     "astra-sim-systems": {
         "system": "astra1, astra2",
         "scheduler": ("ascending, fifo, less_remaining_phase_first, offline_greedy, offline_greedy_flex, rg, round_robin, smallest_first"),
