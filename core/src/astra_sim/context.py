@@ -137,18 +137,20 @@ class Context:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError beginning with `where`."""
         if spec not in self._algorithms:
             provider, options = self.component("collective", spec, where)
-            self._algorithms[spec] = (_pure_algorithm if provider.pure else _algorithm)(provider, options)
+            platform = self.platform if isinstance(provider, CollectiveProvider) and provider.takes_platform else None
+            self._algorithms[spec] = (_pure_algorithm if provider.pure else _algorithm)(provider, options, platform)
         return self._algorithms[spec]
 
 
 @cached("algorithms", 64)
-def _pure_algorithm(provider: Provider, options: Any) -> Algorithm:
+def _pure_algorithm(provider: Provider, options: Any, platform: Platform | None) -> Algorithm:
     """An algorithm that is kept from run to run, with its schedules."""
-    return _algorithm(provider, options)
+    return _algorithm(provider, options, platform)
 
 
-def _algorithm(provider: Provider, options: Any) -> Algorithm:
+def _algorithm(provider: Provider, options: Any, platform: Platform | None) -> Algorithm:
     factory = provider.load_factory()
-    make = factory if options is None else lambda request: factory(request, options)
+    more = (*(() if options is None else (options,)), *(() if platform is None else (platform,)))
+    make = (lambda request: factory(request, *more)) if more else factory
     declared = provider if isinstance(provider, CollectiveProvider) else CollectiveProvider(provider.name, provider.summary, factory)
     return Algorithm(provider.name, declared.whole_platform, declared.variants, declared.scales, declared.carries_delays, make)

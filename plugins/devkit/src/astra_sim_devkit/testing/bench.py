@@ -48,6 +48,11 @@ class Joined(Topology):
         return [(source, to, 25.0, 500.0) for source in range(self.size) for to in range(self.size) if source != to]
 
 
+def joined_platform(size: int) -> Platform:
+    """NPUs of which every two are joined by a link, as one dimension."""
+    return Platform((Dimension(Joined(size), size, size - 1, 25.0, 500.0),))
+
+
 PLATFORM = Platform(tuple(Dimension(Joined(size), size, size - 1, 25.0, 500.0) for size in (4, 2)))
 """4 x 2 NPUs."""
 

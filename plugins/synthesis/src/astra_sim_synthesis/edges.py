@@ -1,0 +1,119 @@
+"""The edges over which a rank can send to another one without passing a third: its neighbours as a schedule sees them.
+
+An edge is the route that a network takes between two NPUs: of one link, or of links that lead over switches alone. A schedule names only
+ends of messages, so each edge has the links of that one route. Where NPUs forward, longer ways are made of several edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+from astra_sim.fabric import RouteRules, Routes, TieRule, dimension_graph, tie_by_destination, tie_first
+from astra_sim.platform import Platform
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@attrs.frozen(eq=False)
+class Edge:
+    """A route from rank `source` to rank `target`: its links in order, the bandwidth of the slowest (bytes/ns), and its latency (ns)."""
+
+    source: int
+    target: int
+    links: tuple[int, ...]
+    bandwidth: float
+    latency_ns: float
+
+
+@attrs.frozen(eq=False)
+class RankGraph:
+    """The NPUs of a platform as ranks, and the edges between them. `link_bandwidth` is that of each link of the fabric (bytes/ns)."""
+
+    ranks: int
+    link_bandwidth: Floats
+    edges: tuple[Edge, ...]
+    number_of: dict[tuple[int, int], int] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.number_of.update({(edge.source, edge.target): number for number, edge in enumerate(self.edges)})
+
+    @number_of.default
+    def _empty(self) -> dict[tuple[int, int], int]:
+        return {}
+
+    def edge(self, source: int, target: int) -> Edge:
+        """The edge from a rank to another. Raises KeyError where there is none."""
+        return self.edges[self.number_of[source, target]]
+
+
+    def reversed(self) -> RankGraph:
+        """The same edges from their targets to their sources: what is broadcast along them is a sum the other way."""
+        turned = (attrs.evolve(edge, source=edge.target, target=edge.source, links=edge.links[::-1]) for edge in self.edges)
+        return RankGraph(self.ranks, self.link_bandwidth, tuple(turned))
+
+
+def rank_graph(platform: Platform, rules: RouteRules | None = None, through_npus: bool = False) -> RankGraph:
+    """The edges of a platform whose NPUs are ranks 0 to n - 1.
+
+    `rules` say how the network routes; a route that it spreads over several links counts as the one of its destination. With `through_npus`
+    every pair of ranks has its edge, which is the whole way of a single message, as an all-to-all sends it.
+    """
+    rules = rules or RouteRules()
+    fabric = platform.fabric()
+    bandwidth = np.array([link.bandwidth for link in fabric.links])
+    latency = [link.latency_ns + (fabric.switch_latency_ns[link.source - fabric.npus] if fabric.is_switch(link.source) else 0.0)
+               for link in fabric.links]  # fmt: skip
+    routes = {(source, target): links for source, target, links in _routes(platform, rules, through_npus)}
+    if through_npus:
+        routes = _across(platform.wired(), routes, platform.npus)
+
+    def edge(source: int, target: int, links: tuple[int, ...]) -> Edge:
+        entered = {fabric.links[link].dimension: fabric.links[link].nic_latency_ns for link in links}
+        whole = sum(latency[link] for link in links) + 2 * sum(entered.values())
+        return Edge(source, target, links, float(min(bandwidth[link] for link in links)), whole)
+
+    found = [edge(*ends, links) for ends, links in routes.items() if max(ends) < platform.npus]
+    return RankGraph(platform.npus, bandwidth, tuple(found))
+
+
+def _across(wired: Platform, routes: dict[tuple[int, int], tuple[int, ...]], npus: int) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Routes between all pairs: those within dimensions one after another, the first dimension first."""
+    found = {}
+    for source in range(npus):
+        for target in range(npus):
+            if source == target:
+                continue
+            at: int = source
+            links: tuple[int, ...] = ()
+            for number, stride in enumerate(wired.strides):
+                then = at + (wired.coordinate(target, number) - wired.coordinate(at, number)) * stride
+                links += routes[at, then] if then != at else ()
+                at = then
+            found[source, target] = links
+    return found
+
+
+def _routes(platform: Platform, rules: RouteRules, through_npus: bool) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """The ends and links of all edges, in the numbers of the fabric, which lists links dimension by dimension and group by group."""
+    wired, first_link = platform.wired(), 0
+    for number, dimension in enumerate(wired.dimensions):
+        graph = dimension_graph(dimension, f"dimension {number}")
+        routes = Routes(graph, rules.forwarding)
+        tie: TieRule = tie_first if rules.choice == "first" else tie_by_destination(graph, upwards=True)
+        groups = [npu for npu in range(wired.npus) if wired.coordinate(npu, number) == 0]
+        for source in range(graph.size):
+            for target in range(graph.size):
+                if source == target:
+                    continue
+                path = routes.path(source, target, tie)
+                if not through_npus and any(not graph.is_switch(graph.links[link].target) for link in path[:-1]):
+                    continue
+                for place, base in enumerate(groups):
+                    shift = first_link + place * len(graph.links)
+                    stride = wired.strides[number]
+                    yield base + source * stride, base + target * stride, tuple(link + shift for link in path)
+        first_link += len(groups) * len(graph.links)

@@ -1,0 +1,160 @@
+"""Writes a plan in the XML format of MSCCL, as its runtime and the collective `msccl` read it.
+
+A rank has a thread block for each rank that it sends to, and one for each that it receives from. A step waits for the step of one other
+thread block; where it has to wait for more, steps without effect (nop) before it wait for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.sax.saxutils import quoteattr
+
+from astra_sim.schedule import Collective, Request, Schedule, Step
+from astra_sim.schedule_bytes import cut_of
+
+_NAMES = {
+    Collective.ALL_REDUCE: "allreduce",
+    Collective.REDUCE_SCATTER: "reducescatter",
+    Collective.ALL_GATHER: "allgather",
+    Collective.ALL_TO_ALL: "alltoall",
+}
+
+
+def msccl_xml(schedule: Schedule, request: Request, name: str) -> str:
+    """The text of the file of a schedule that has a program for each rank, whose messages carry named pieces."""
+    kind, pieces, n = request.collective, cut_of(schedule), request.ranks
+    in_place = kind is not Collective.ALL_TO_ALL
+    lines = [
+        f"<algo name={quoteattr(name)} proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"{n * pieces}\" ngpus=\"{n}\""
+        f" coll=\"{_NAMES[kind]}\" inplace=\"{int(in_place)}\" outofplace=\"{int(not in_place)}\" redop=\"sum\""
+        f" minBytes=\"{request.bytes}\" maxBytes=\"{request.bytes}\">"
+    ]  # fmt: skip
+    sent = _sent_in_order(schedule)
+    for rank in range(n):
+        lines += _gpu(schedule, rank, sent, kind, pieces)
+    return "\n".join([*lines, "</algo>", ""])
+
+
+def _sent_in_order(schedule: Schedule) -> dict[tuple[int, int], list[Sequence[object]]]:
+    """The pieces of the messages from each rank to each other one, in order."""
+    found: dict[tuple[int, int], list[Sequence[object]]] = {}
+    for rank in range(schedule.ranks):
+        for step in schedule.program(rank).steps:
+            if step.send_to is not None:
+                found.setdefault((rank, step.send_to.of(rank, schedule.ranks)), []).append(list(step.pieces_of(0)))
+    return found
+
+
+class _Block:
+    """A thread block: its steps as text, which of its own last steps of other blocks it has waited for."""
+
+    def __init__(self, number: int, send: int, receive: int) -> None:
+        self.number, self.send, self.receive = number, send, receive
+        self.steps: list[str] = []
+        self.seen: dict[int, int] = {}
+        self.needed: set[int] = set()
+
+    def add(self, kind: str, where: str, waits_for: tuple[int, int]) -> None:
+        block, step = waits_for
+        self.steps.append(f'<step s="{len(self.steps)}" type="{kind}" {where} depid="{block}" deps="{step}"')
+
+    def lines(self) -> list[str]:
+        head = f'    <tb id="{self.number}" send="{self.send}" recv="{self.receive}" chan="0">'
+        steps = [f'      {text} hasdep="{int(number in self.needed)}"/>' for number, text in enumerate(self.steps)]
+        return [head, *steps, "    </tb>"]
+
+
+def _gpu(
+    schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequence[object]]], kind: Collective, pieces: int
+) -> list[str]:
+    n = schedule.ranks
+    blocks: dict[tuple[str, int], _Block] = {}
+    posted: list[tuple[int, int]] = []  # the last step of each receive, with its block
+
+    def block(direction: str, peer: int) -> _Block:
+        key = direction, peer
+        if key not in blocks:
+            blocks[key] = _Block(len(blocks), peer if direction == "s" else -1, peer if direction == "r" else -1)
+        return blocks[key]
+
+    received: dict[int, int] = {}
+    for step in schedule.program(rank).steps:
+        if step.receive_from is not None:
+            source = step.receive_from.of(rank, n)
+            number = received.get(source, 0)
+            received[source] = number + 1
+            into = block("r", source)
+            for first, count in _runs(sent[source, rank][number], kind, pieces, "target"):
+                _receive(into, step, kind, first, count)
+            posted.append((into.number, len(into.steps) - 1))
+            continue
+        assert step.send_to is not None
+        out = block("s", step.send_to.of(rank, n))
+        awaited = dict(posted[: max(0, (step.after or 0) - 1)])  # of each block the last
+        waits = [(other, last) for other, last in awaited.items() if out.seen.get(other, -1) < last]
+        out.seen.update(waits)
+        by_number = {each.number: each for each in blocks.values()}
+        for other, last in waits:
+            by_number[other].needed.add(last)
+        for other in waits[:-1]:
+            out.add("nop", 'srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"', other)
+        last_wait = waits[-1] if waits else (-1, -1)
+        for first, count in _runs(list(step.pieces_of(0)), kind, pieces, "source"):
+            source_buffer, target_buffer = _buffers(kind)
+            offset = _target_of(kind, first, rank, pieces)
+            out.add("s", f'srcbuf="{source_buffer}" srcoff="{first}" dstbuf="{target_buffer}" dstoff="{offset}" cnt="{count}"', last_wait)
+            last_wait = -1, -1
+    lines = [f'  <gpu id="{rank}" i_chunks="{_inputs(kind, n, pieces)}" o_chunks="{_outputs(kind, n, pieces)}" s_chunks="0">']
+    if kind is Collective.ALL_TO_ALL:
+        own = _Block(len(blocks), -1, -1)
+        own.add("cpy", f'srcbuf="i" srcoff="{rank * pieces}" dstbuf="o" dstoff="{rank * pieces}" cnt="{pieces}"', (-1, -1))
+        blocks["l", rank] = own
+    for each in blocks.values():
+        lines += each.lines()
+    return [*lines, "  </gpu>"]
+
+
+def _receive(into: _Block, step: Step, kind: Collective, first: int, count: int) -> None:
+    buffer = _buffers(kind)[1]
+    where = f'srcbuf="{buffer}" srcoff="{first}" dstbuf="{buffer}" dstoff="{first}" cnt="{count}"'
+    into.add("rrc" if step.reduce else "r", where, (-1, -1))
+
+
+def _buffers(kind: Collective) -> tuple[str, str]:
+    """Where a sender reads and a receiver writes: in place that is the larger of the two buffers."""
+    if kind is Collective.ALL_TO_ALL:
+        return "i", "o"
+    return ("o", "o") if kind is Collective.ALL_GATHER else ("i", "i")
+
+
+def _inputs(kind: Collective, ranks: int, pieces: int) -> int:
+    return pieces if kind is Collective.ALL_GATHER else ranks * pieces
+
+
+def _outputs(kind: Collective, ranks: int, pieces: int) -> int:
+    return pieces if kind is Collective.REDUCE_SCATTER else ranks * pieces
+
+
+def _target_of(kind: Collective, first: int, rank: int, pieces: int) -> int:
+    """Where the receiver writes what is read from chunk `first`."""
+    return rank * pieces + first % pieces if kind is Collective.ALL_TO_ALL else first
+
+
+def _runs(names: Sequence[object], kind: Collective, pieces: int, end: str) -> list[tuple[int, int]]:
+    """Chunks that lie one behind the other: the first and their number. Of piece (a, b) of an all-to-all rank a has it at b, b at a's."""
+    places = []
+    for name in names:
+        if kind is Collective.ALL_TO_ALL:
+            assert isinstance(name, tuple)
+            source, piece = name
+            places.append(piece if end == "source" else source * pieces + piece % pieces)
+        else:
+            assert isinstance(name, int)
+            places.append(name)
+    found: list[tuple[int, int]] = []
+    for place in places:
+        if found and sum(found[-1]) == place and (kind is not Collective.ALL_TO_ALL or place % pieces):
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((place, 1))
+    return found

@@ -1,0 +1,131 @@
+"""The proof of a plan: its messages are moved, and every rank must hold in the end what the collective says.
+
+What a rank holds of a piece is the set of ranks whose data are in it, as the bits of a number. Sums are of disjoint sets, so nothing is
+added twice. Ranks take their steps by the rules of schedules, so the proof also says that no rank waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+import attrs
+from astra_sim.errors import ScheduleError
+from astra_sim.schedule import Collective, Request, Schedule, lower
+from astra_sim.schedule_bytes import check_bytes, cut_of
+
+Held = dict[Hashable, int]
+
+
+def prove(schedule: Schedule, request: Request) -> str:
+    """Say what was proved of a schedule that has a program for each rank. Raises ScheduleError where it is not right."""
+    check_bytes(schedule, request)
+    pieces = cut_of(schedule)
+    run = _Run(schedule, request, pieces)
+    run.go()
+    _check(run.held, request, pieces)
+    return f"every rank ends with its {request.ranks * pieces} pieces; {schedule.total_messages()} messages, none added twice"
+
+
+def named_by_owner(schedule: Schedule, request: Request) -> Schedule:
+    """The same reduce-scatter with other names of pieces: those that a rank has summed in the end are its own.
+
+    Algorithms may leave them anywhere. Other collectives are as they were.
+    """
+    if request.collective is not Collective.REDUCE_SCATTER:
+        return schedule
+    pieces, everyone = cut_of(schedule), (1 << request.ranks) - 1
+    run = _Run(schedule, request, pieces)
+    run.go()
+    name: dict[Hashable, Hashable] = {}
+    for rank, held in enumerate(run.held):
+        complete = sorted(piece for piece, ranks in held.items() if ranks == everyone and isinstance(piece, int))
+        name |= dict(zip(complete, range(rank * pieces, (rank + 1) * pieces), strict=False))
+    programs = [
+        attrs.evolve(program, steps=tuple(attrs.evolve(step, pieces=[name.get(piece, piece) for piece in step.pieces_of(0)]) for step in program.steps))
+        for program in schedule.programs
+    ]  # fmt: skip
+    return attrs.evolve(schedule, programs=tuple(programs))
+
+
+def _check(held: list[Held], request: Request, pieces: int) -> None:
+    n, kind = request.ranks, request.collective
+    everyone = (1 << n) - 1
+    for rank, has in enumerate(held):
+        if kind is Collective.ALL_TO_ALL:
+            wanted: Held = {(source, rank * pieces + k): 1 << source for source in range(n) for k in range(pieces)}
+        elif kind is Collective.ALL_GATHER:
+            wanted = {piece: 1 << piece // pieces for piece in range(n * pieces)}
+        elif kind is Collective.REDUCE_SCATTER:
+            wanted = {piece: everyone for piece in range(rank * pieces, (rank + 1) * pieces)}
+        else:
+            wanted = {piece: everyone for piece in range(n * pieces)}
+        for piece, ranks in wanted.items():
+            if has.get(piece, 0) != ranks:
+                raise ScheduleError(f"at the end rank {rank} holds piece {piece} of {has.get(piece, 0).bit_count()} ranks")
+
+
+class _Run:
+    """Ranks that take their steps; messages arrive in the order in which they are sent."""
+
+    def __init__(self, schedule: Schedule, request: Request, pieces: int) -> None:
+        n = self._ranks = request.ranks
+        self._programs = lower(schedule)
+        self._steps = [[once for step in schedule.program(r).steps for once in step.unrolled()] for r in range(n)]
+        self._reduces = [[step.reduce for step in steps if step.receive_from is not None] for steps in self._steps]
+        self._tokens = [schedule.program(r).starts for r in range(n)]
+        self._next, self._posted = [0] * n, [0] * n
+        self._early: list[dict[int, Held]] = [{} for _ in range(n)]
+        self._wire: deque[tuple[int, int, Held]] = deque()
+        self.held = [_at_start(r, request, pieces) for r in range(n)]
+
+    def go(self) -> None:
+        """Let every rank go on until nothing is under way. Raises ScheduleError where one does not take all its steps."""
+        for rank in range(self._ranks):
+            self._advance(rank)
+        while self._wire:
+            rank, receipt, data = self._wire.popleft()
+            if receipt < self._posted[rank]:
+                self._absorb(rank, receipt, data)
+                self._advance(rank)
+            else:
+                self._early[rank][receipt] = data
+        for rank in range(self._ranks):
+            if self._next[rank] < len(self._steps[rank]) or self._early[rank]:
+                raise ScheduleError(f"rank {rank} waits for ever at step {self._next[rank] + 1} of {len(self._steps[rank])}")
+
+    def _advance(self, rank: int) -> None:
+        actions = self._programs[rank].actions
+        while self._next[rank] < len(actions):
+            action, step = actions[self._next[rank]], self._steps[rank][self._next[rank]]
+            if self._tokens[rank] < action.after:
+                return
+            self._next[rank] += 1
+            if action.send_to is not None:
+                data = {}
+                for piece in step.pieces_of(0):
+                    if piece not in self.held[rank]:
+                        raise ScheduleError(f"rank {rank} sends piece {piece}, which it does not hold")
+                    data[piece] = self.held[rank][piece]
+                self._wire.append((action.send_to.of(rank, self._ranks), action.receipt, data))
+            if action.receive_from is not None:
+                self._posted[rank] += 1
+                if action.own_receipt in self._early[rank]:
+                    self._absorb(rank, action.own_receipt, self._early[rank].pop(action.own_receipt))
+
+    def _absorb(self, rank: int, receipt: int, data: Held) -> None:
+        self._tokens[rank] += 1
+        held, reduces = self.held[rank], self._reduces[rank][receipt]
+        for piece, ranks in data.items():
+            if reduces and held.get(piece, 0) & ranks:
+                raise ScheduleError(f"rank {rank} adds data to piece {piece} that are in it already")
+            held[piece] = held.get(piece, 0) | ranks if reduces else ranks
+
+
+def _at_start(rank: int, request: Request, pieces: int) -> Held:
+    n, own = request.ranks, 1 << rank
+    if request.collective is Collective.ALL_GATHER:
+        return dict.fromkeys(range(rank * pieces, (rank + 1) * pieces), own)
+    if request.collective is Collective.ALL_TO_ALL:
+        return {(rank, piece): own for piece in range(n * pieces)}
+    return dict.fromkeys(range(n * pieces), own)

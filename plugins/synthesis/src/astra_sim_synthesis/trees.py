@@ -1,0 +1,134 @@
+"""Spanning trees along which pieces are broadcast or summed, packed so that no link has much more to carry than others.
+
+Each rank is the root of some trees, and each tree carries one piece of its data. Trees grow one after another as Prim's do, along the edges
+that are cheapest now: the price of a link rises exponentially with what it carries already (Garg and Koenemann, 2007, for packings like
+this). Then each tree is taken out and grown again, at the prices of all others. Among edges of one price the one nearer to the root wins,
+so trees stay flat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from astra_sim_synthesis.edges import Floats, Ints, RankGraph
+
+_STEEPNESS = 12.0
+_PASSES = 3
+USUAL_DEPTH, FLAT = 0.2, 2.0
+"""The price of a step away from the root, in prices of a usual edge: where links are what matters, and where latency is."""
+
+
+@attrs.frozen(eq=False)
+class Tree:
+    """A spanning tree. `parent[rank]` is the next rank towards the root (the root's own is -1), `order` ranks with parents first.
+
+    Data go from the root to the leaves, or, where `inwards`, from the leaves to the root. `piece` is the piece of the root's.
+    """
+
+    root: int
+    piece: int
+    inwards: bool
+    parent: Ints
+    order: Ints
+
+
+def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], depth_price: float = USUAL_DEPTH) -> list[Tree]:
+    """Trees of `pieces` pieces for each rank, for each of the `directions` (True: inwards), with little congestion."""
+    packing = _Packing(graph, depth_price)
+    n = graph.ranks
+    jobs = [(root, piece, inwards) for piece in range(pieces) for root in range(n) for inwards in directions]
+    trees: list[Tree] = []
+    for number, (root, piece, inwards) in enumerate(jobs):
+        trees.append(packing.grow(root, piece, inwards, (number + 1) / len(jobs)))
+        packing.add(trees[-1], 1.0)
+    best, kept = packing.congestion(), list(trees)
+    for _ in range(_PASSES):
+        for number, tree in enumerate(trees):
+            packing.add(tree, -1.0)
+            trees[number] = packing.grow(tree.root, tree.piece, tree.inwards, 1.0)
+            packing.add(trees[number], 1.0)
+        congestion = packing.congestion()
+        if congestion < best * (1 - 1e-9):
+            best, kept = congestion, list(trees)
+    return kept
+
+
+def congestion_of(graph: RankGraph, trees: Sequence[Tree]) -> float:
+    """The most bytes over bandwidth of a link where each tree carries a byte (ns)."""
+    packing = _Packing(graph)
+    for tree in trees:
+        packing.add(tree, 1.0)
+    return packing.congestion()
+
+
+class _Packing:
+    """What links carry by the trees so far."""
+
+    def __init__(self, graph: RankGraph, depth_price: float = USUAL_DEPTH) -> None:
+        self._graph, n = graph, graph.ranks
+        self._depth_price = depth_price
+        self._sources = np.array([edge.source for edge in graph.edges])
+        self._targets = np.array([edge.target for edge in graph.edges])
+        pairs = [(number, link) for number, edge in enumerate(graph.edges) for link in edge.links]
+        rows, columns = (np.array(column) for column in zip(*pairs, strict=True))
+        links = len(graph.link_bandwidth)
+        self._on_links = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(graph.edges), links))
+        self._number = np.full((n, n), -1)
+        self._number[self._sources, self._targets] = np.arange(len(graph.edges))
+        self._load: Floats = np.zeros(links)
+
+    def congestion(self) -> float:
+        """The most that a link carries over its bandwidth."""
+        return float((self._load / self._graph.link_bandwidth).max())
+
+    def add(self, tree: Tree, weight: float) -> None:
+        """Add what a tree carries to the load of links."""
+        child = tree.order[1:]
+        above = tree.parent[child]
+        edges = self._number[child, above] if tree.inwards else self._number[above, child]
+        counts = np.bincount(edges, minlength=len(self._sources)).astype(float)
+        self._load += weight * (self._on_links.T @ counts)
+
+    def grow(self, root: int, piece: int, inwards: bool, progress: float) -> Tree:
+        """A tree along the edges that are cheapest now; `progress` is the share of the trees that are there with it."""
+        n = self._graph.ranks
+        cost = self._costs(progress)
+        if inwards:
+            cost = cost.T
+        turn = (np.arange(n) + root) % n  # ties go round, from the root on
+        cost = cost[np.ix_(turn, turn)]
+        step = self._depth_price * float(np.median(cost[np.isfinite(cost)]))
+        key, above, depth = cost[0].copy(), np.zeros(n, dtype=np.int64), np.zeros(n)
+        outside = np.ones(n, dtype=bool)
+        outside[0] = False
+        key[0] = np.inf
+        parent, order = np.full(n, -1), [0]
+        for _ in range(n - 1):
+            fresh = int(np.argmin(key))
+            parent[fresh] = above[fresh]
+            order.append(fresh)
+            depth[fresh] = depth[above[fresh]] + 1
+            outside[fresh] = False
+            key[fresh] = np.inf
+            through = cost[fresh] + step * depth[fresh]
+            better = (through < key) & outside
+            key[better] = through[better]
+            above[better] = fresh
+        result = np.full(n, -1)
+        inner = np.array(order[1:], dtype=np.int64)
+        result[turn[inner]] = turn[parent[inner]]
+        return Tree(root, piece, inwards, result, turn[np.array(order)])
+
+    def _costs(self, progress: float) -> Floats:
+        """The price of each edge, as a matrix from source to target; infinite where there is none."""
+        busy = self._load / self._graph.link_bandwidth
+        highest = float(busy.max())
+        relative = busy * (progress / highest) if highest > 0 else busy
+        prices = np.exp(_STEEPNESS * relative) / self._graph.link_bandwidth
+        cost = np.full((self._graph.ranks, self._graph.ranks), np.inf)
+        cost[self._sources, self._targets] = self._on_links @ prices
+        return cost
