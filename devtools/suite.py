@@ -37,6 +37,7 @@ OF_PACKAGES = {
     "network_ns3": "ns3",
     "platforms": "fabrics htsim_topology infragraph nccl_topology platform_presets",
     "flows": "collective_command flows",
+    "synthesis": "synthesis",
     "devkit": "broken_components broken_kinds completion contracts devkit_absent doctor native_plugin plugin_templates",
     "explain": "compare compare_memory explain_absent explain_command explanation explanation_ranges rerun",
     "report": "plot plot_flows plot_tables report_page timeline",

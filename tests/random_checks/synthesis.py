@@ -6,6 +6,7 @@ writes in the format of MSCCL is read again, and the kit proves that, too.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from random import Random
 
@@ -74,7 +75,7 @@ def _graph(random: Random, folder: Path) -> str:
     """NPUs in a chain, some further links, and perhaps a switch, each of its own bandwidth; some links go one way."""
     npus, lines = random.randint(3, 10), ["source,target,bandwidth_gb_per_s,latency_ns,both_ways"]
     order = random.sample(range(npus), npus)
-    pairs = {(a, b): True for a, b in zip(order, order[1:], strict=False)}
+    pairs = dict.fromkeys(itertools.pairwise(order), True)
     for _ in range(random.randint(0, 2 * npus)):
         a, b = random.sample(range(npus), 2)
         if (a, b) not in pairs and (b, a) not in pairs:

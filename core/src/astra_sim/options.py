@@ -21,6 +21,7 @@ _Number = typing.TypeVar("_Number", int, float)
 MAX_NUMBER, MIN_NUMBER = 2.0**62, 1e-12
 MAX_FIGURE = 1e250
 """Limit of a figure of a result, of which products are floats, too."""
+_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 _MOST_DIGITS = 300
 """Limit on the digits of a number as typed; no number in range needs more."""
 
@@ -205,7 +206,7 @@ def _boolean(value: Any) -> bool:
 
 def _integer(value: Any) -> int:
     if isinstance(value, Typed):
-        value = _typed(value, int, "a whole number")
+        value = _typed(value, _whole, "a whole number")
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{value!r} is not a whole number")
     return value
@@ -217,6 +218,13 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{value!r} is not a finite number")
     return value  # integers stay integers, which are exact beyond 2^53
+
+
+def _whole(text: str) -> int:
+    """A whole number as typed; bytes may be in KiB, MiB, GiB or TiB. Raises ValueError."""
+    if text[-2:] == "iB" and text[-3:-2] in _UNITS and text[:-3].strip().isdecimal():
+        return int(text[:-3]) << _UNITS[text[-3]]
+    return int(text)
 
 
 def _typed(text: str, convert: Callable[[str], _Number], what: str) -> _Number:

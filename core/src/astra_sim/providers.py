@@ -128,7 +128,7 @@ class CollectiveProvider(Provider):
     recorded run does; a system layer may leave out its own endpoint delay. `needs`: attributes that the topology of a dimension must
     have, and be true, for the algorithm to run there; system layers see to that. Schedules of a `pure` one are kept from run to run, others
     during a run. `automatic`: `auto` may take it, with its default options, where it foretells a shorter time than that of others.
-    `takes_platform`: its factory gets the platform of the run besides, as its last argument; what is kept of a pure one is kept by platform.
+    `takes_platform`: its factory gets the platform of the run besides, as its last argument; what is kept of a pure one is kept for it.
     """
 
     whole_platform: bool = attrs.field(default=False, kw_only=True, validator=FLAG)

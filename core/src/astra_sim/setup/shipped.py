@@ -121,6 +121,8 @@ astra-sim-serving serving_policy vllm-v0
 astra-sim-sweep command assert
 astra-sim-sweep command search
 astra-sim-sweep command sweep
+astra-sim-synthesis collective synthesized
+astra-sim-synthesis command synthesize
 astra-sim-systems scheduler ascending
 astra-sim-systems scheduler fifo
 astra-sim-systems scheduler less_remaining_phase_first

@@ -131,7 +131,14 @@ def _row(size: int, plan: Any) -> dict[str, Any]:
 
 def _print(kind: Collective, rows: Sequence[dict[str, Any]], plans: Sequence[Any], files: Sequence[str]) -> None:
     screen = Screen(every=True)
-    columns = [Column("bytes", "word"), Column("time\n(us)"), Column("bound\n(us)"), Column("gap\n(%)"), Column("auto\n(us)"), Column("method", "word")]
+    columns = [
+        Column("bytes", "word"),
+        Column("time\n(us)"),
+        Column("bound\n(us)"),
+        Column("gap\n(%)"),
+        Column("auto\n(us)"),
+        Column("method", "word"),
+    ]
     cells = [
         [
             str(row["bytes"]),

@@ -49,7 +49,6 @@ class RankGraph:
         """The edge from a rank to another. Raises KeyError where there is none."""
         return self.edges[self.number_of[source, target]]
 
-
     def reversed(self) -> RankGraph:
         """The same edges from their targets to their sources: what is broadcast along them is a sum the other way."""
         turned = (attrs.evolve(edge, source=edge.target, target=edge.source, links=edge.links[::-1]) for edge in self.edges)

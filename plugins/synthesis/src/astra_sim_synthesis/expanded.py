@@ -47,7 +47,12 @@ def _is_whole(logical: LogicalDimension | Group, npus: int) -> bool:
 
 
 def _steps(
-    program: RankProgram, index: int, ranks: int, before: int, pieces: Callable[[Step], list[Hashable]], members: Sequence[int] | None = None
+    program: RankProgram,
+    index: int,
+    ranks: int,
+    before: int,
+    pieces: Callable[[Step], list[Hashable]],
+    members: Sequence[int] | None = None,
 ) -> list[Step]:
     """The steps of a rank, after `before` receives of earlier phases; an exchange is a send and a receive."""
     found: list[Step] = []
@@ -94,4 +99,3 @@ def _number(piece: Hashable, peer: Peer, index: int, ranks: int, parts: bool) ->
             return of(whole[0]), 2 * of(whole[1]) + half
         return 2 * of(whole) + half
     return of(piece[0]), of(piece[1])
-

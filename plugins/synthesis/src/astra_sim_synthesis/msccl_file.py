@@ -25,9 +25,9 @@ def msccl_xml(schedule: Schedule, request: Request, name: str) -> str:
     kind, pieces, n = request.collective, cut_of(schedule), request.ranks
     in_place = kind is not Collective.ALL_TO_ALL
     lines = [
-        f"<algo name={quoteattr(name)} proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"{n * pieces}\" ngpus=\"{n}\""
+        (f"<algo name={quoteattr(name)} proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"{n * pieces}\" ngpus=\"{n}\""
         f" coll=\"{_NAMES[kind]}\" inplace=\"{int(in_place)}\" outofplace=\"{int(not in_place)}\" redop=\"sum\""
-        f" minBytes=\"{request.bytes}\" maxBytes=\"{request.bytes}\">"
+        f" minBytes=\"{request.bytes}\" maxBytes=\"{request.bytes}\">")
     ]  # fmt: skip
     sent = _sent_in_order(schedule)
     for rank in range(n):
@@ -64,9 +64,7 @@ class _Block:
         return [head, *steps, "    </tb>"]
 
 
-def _gpu(
-    schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequence[object]]], kind: Collective, pieces: int
-) -> list[str]:
+def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequence[object]]], kind: Collective, pieces: int) -> list[str]:
     n = schedule.ranks
     blocks: dict[tuple[str, int], _Block] = {}
     posted: list[tuple[int, int]] = []  # the last step of each receive, with its block

@@ -24,4 +24,8 @@ def astra_collectives() -> list[CollectiveProvider]:
 
 @hookimpl
 def astra_commands() -> list[Provider]:
-    return [Provider("synthesize", "Design a collective for a fabric, with its proof and its gap to a lower bound.", f"{_HERE}.command:synthesize")]
+    return [
+        Provider(
+            "synthesize", "Design a collective for a fabric, with its proof and its gap to a lower bound.", f"{_HERE}.command:synthesize"
+        )
+    ]

@@ -7,11 +7,11 @@ added twice. Ranks take their steps by the rules of schedules, so the proof also
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import attrs
 from astra_sim.errors import ScheduleError
-from astra_sim.schedule import Collective, Request, Schedule, lower
+from astra_sim.schedule import Collective, Request, Schedule, Step, lower
 from astra_sim.schedule_bytes import check_bytes, cut_of
 
 Held = dict[Hashable, int]
@@ -42,7 +42,7 @@ def named_by_owner(schedule: Schedule, request: Request) -> Schedule:
         complete = sorted(piece for piece, ranks in held.items() if ranks == everyone and isinstance(piece, int))
         name |= dict(zip(complete, range(rank * pieces, (rank + 1) * pieces), strict=False))
     programs = [
-        attrs.evolve(program, steps=tuple(attrs.evolve(step, pieces=[name.get(piece, piece) for piece in step.pieces_of(0)]) for step in program.steps))
+        attrs.evolve(program, steps=tuple(_renamed(step, name) for step in program.steps))
         for program in schedule.programs
     ]  # fmt: skip
     return attrs.evolve(schedule, programs=tuple(programs))
@@ -57,9 +57,9 @@ def _check(held: list[Held], request: Request, pieces: int) -> None:
         elif kind is Collective.ALL_GATHER:
             wanted = {piece: 1 << piece // pieces for piece in range(n * pieces)}
         elif kind is Collective.REDUCE_SCATTER:
-            wanted = {piece: everyone for piece in range(rank * pieces, (rank + 1) * pieces)}
+            wanted = dict.fromkeys(range(rank * pieces, (rank + 1) * pieces), everyone)
         else:
-            wanted = {piece: everyone for piece in range(n * pieces)}
+            wanted = dict.fromkeys(range(n * pieces), everyone)
         for piece, ranks in wanted.items():
             if has.get(piece, 0) != ranks:
                 raise ScheduleError(f"at the end rank {rank} holds piece {piece} of {has.get(piece, 0).bit_count()} ranks")
@@ -129,3 +129,8 @@ def _at_start(rank: int, request: Request, pieces: int) -> Held:
     if request.collective is Collective.ALL_TO_ALL:
         return {(rank, piece): own for piece in range(n * pieces)}
     return dict.fromkeys(range(n * pieces), own)
+
+
+def _renamed(step: Step, name: Mapping[Hashable, Hashable]) -> Step:
+    """A step whose pieces have other names."""
+    return attrs.evolve(step, pieces=[name.get(piece, piece) for piece in step.pieces_of(0)])

@@ -1,0 +1,74 @@
+"""Collectives designed for a fabric: proofs, bounds, gaps, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import astra_sim
+import pytest
+from astra_sim.command import cli
+from astra_sim.errors import InputError
+from astra_sim.testing import check_schedule
+from astra_sim_synthesis import synthesize
+from click.testing import CliRunner
+
+LINK = "link_bandwidth_gb_per_s=50&link_latency_ns=500"
+RING, TORUS, SWITCH = f"plugin:ring?size=8&links=2&{LINK}", f"plugin:torus?sizes=4,4&{LINK}", f"plugin:switch?size=16&{LINK}"
+RAILS = "plugin:rail_optimized?servers=2&npus_per_server=4"
+
+
+def printed(*arguments: str) -> str:
+    return CliRunner().invoke(cli.astra, ["synthesize", *arguments], catch_exceptions=False, standalone_mode=False).stdout
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+@pytest.mark.parametrize("platform", [RING, TORUS, SWITCH, RAILS])
+def test_large_plans_are_near_the_bound_and_proved(platform: str, collective: str) -> None:
+    plan = synthesize(platform, collective, 64 << 20)
+    check_schedule(plan.designed, plan.request)
+    assert plan.bound.time_ns <= plan.time_ns <= plan.auto_ns
+    assert plan.gap == pytest.approx(plan.time_ns / plan.bound.time_ns - 1)
+    if collective != "all_to_all":
+        assert plan.gap < 0.05
+
+
+def test_a_torus_has_twice_the_links_that_auto_uses_at_a_time() -> None:
+    plan = synthesize(TORUS, "all_reduce", 64 << 20)
+    assert plan.auto_ns > 1.9 * plan.time_ns
+
+
+def test_a_run_takes_what_the_plan_says() -> None:
+    plan = synthesize(TORUS, "all_reduce", 1 << 20)
+    run = astra_sim.simulate(
+        workload="plugin:collective?collective=all_reduce&bytes=1MiB",
+        platform=TORUS,
+        network="plugin:analytical?congestion=aware&switching=cut_through",
+        system="plugin:astra1?all_reduce=synthesized&endpoint_delay_ns=0",
+    )
+    assert run.finish_ns == pytest.approx(plan.time_ns, rel=0.02)
+
+
+def test_the_file_is_read_by_msccl(tmp_path: Path) -> None:
+    path = tmp_path / "plan.xml"
+    found = json.loads(printed("--platform", RING, "--bytes", "1MiB", "--output", str(path), "--json"))
+    run: dict[str, Any] = {
+        "workload": "plugin:collective?collective=all_reduce&bytes=1MiB",
+        "platform": RING,
+        "network": "plugin:analytical?congestion=aware&switching=cut_through",
+    }
+    result = astra_sim.simulate(**run, system=f"plugin:astra1?all_reduce=msccl?file={path}")
+    assert result.finish_ns >= found["plans"][0]["bound_ns"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--platform", RING, "--bytes", "0"], "expected at least 1 byte"),
+        (["--platform", "plugin:rings", "--bytes", "1MiB"], "rings"),
+    ],
+)
+def test_what_is_wrong_is_named(arguments: list[str], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        printed(*arguments)
