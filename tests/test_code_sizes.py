@@ -37,12 +37,8 @@ LARGE_CLASSES = {
 
 UNDOCUMENTED = """
 core/src/astra_sim/collective_tables.py:_from_nccl_tests
-core/src/astra_sim/command/doctor.py:_print
 core/src/astra_sim/command/options.py:_run_option
 core/src/astra_sim/graph.py:_wrong_with
-core/src/astra_sim/report/explanation_text.py:_print_headline
-core/src/astra_sim/report/explanation_text.py:_tables
-core/src/astra_sim/report/what_if.py:_scaled
 plugins/collectives/src/astra_sim_collectives/msccl_xml.py:_algo
 plugins/collectives/src/astra_sim_collectives/msccl_xml.py:_start
 plugins/compute_gpu/src/astra_sim_compute_gpu/device_command.py:_list

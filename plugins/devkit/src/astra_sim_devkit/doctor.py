@@ -149,6 +149,7 @@ def _extras(installed: dict[str, str]) -> Iterator[dict[str, Any]]:
 
 
 def _print(found: dict[str, Any]) -> None:
+    """Print what was found, as tables."""
     screen = Screen(every=True)
     engine = "compiled" if found["engine"] == "compiled" else "in Python: same answers, slower (the compiled one is not installed)"
     screen.text(f"Python {found['python']}, {found['executable']}")

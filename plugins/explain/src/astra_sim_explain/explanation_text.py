@@ -59,6 +59,7 @@ def _first(title: str, columns: list[Column], rows: list[list[str]], screen: Scr
 
 
 def _print_headline(explanation: Explanation, unit: Unit, screen: Screen) -> None:
+    """Print in words what the run spends its time on."""
     total = explanation.finish_ps
     screen.text(
         f"{printable(explanation.run_name)}: {unit(explanation.finish_ns)} on {explanation.npus} NPUs. On its critical path:", prose=True
@@ -144,6 +145,7 @@ def _others_line(explanation: Explanation, unit: Unit) -> str:
 
 
 def _tables(explanation: Explanation, unit: Unit, screen: Screen) -> Iterator[Table]:
+    """The tables of an explanation."""
     total = explanation.finish_ps
     figures = [Column(f"time ({unit.name})"), Column("share (%)")]
 

@@ -138,6 +138,7 @@ def scaled_compute(graph: ExecutionGraph, factor: float, layer: str | None = Non
 
 
 def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGraph, layer: str | None) -> Sequence[Operation]:
+    """A component that is so many times as fast."""
     composites: dict[int, Composite] = {}
 
     def change(operation: Operation) -> Operation:
