@@ -72,6 +72,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "trace link": ("trace", "link", "et.0.json", "kineto.0.json"),
     "generate": ("generate", "--model", "dlrm", "--parallel", "DATA", "--npus", "8", "--batch-per-npu", "8", "--output", "dlrm.toml"),
     "device": ("device",),
+    "goodput": ("goodput", str(ROOT / "examples" / "goodput" / "llama3_405b.toml"), "--seeds", "3"),
+    "serve": ("serve", str(ROOT / "examples" / "serving" / "by_hand.toml")),
     "timeline": ("timeline", "out", "-o", "again.pftrace"),
     "rerun": ("rerun", "out"),
     "generate --list": ("generate", "--list"),

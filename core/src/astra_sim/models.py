@@ -127,7 +127,7 @@ class ModelDescription:
 def describe_model(model: str | Mapping[str, Any], plugins: Plugins, where: str) -> ModelDescription:
     """The description that a name, `NAME?key=value`, the path of a `config.json` or of its folder, or a table means.
 
-    Raises InputError that begins with `where`.
+    Raises InputError that begins with `where`, and PluginError where a plugin returns something else.
     """
     if isinstance(model, Mapping):
         described: ModelDescription = structure(ModelDescription, model, where)
