@@ -72,6 +72,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "trace link": ("trace", "link", "et.0.json", "kineto.0.json"),
     "generate": ("generate", "--model", "dlrm", "--parallel", "DATA", "--npus", "8", "--batch-per-npu", "8", "--output", "dlrm.toml"),
     "device": ("device",),
+    "synthesize": ("synthesize", "--platform", RING, "--bytes", "1MiB"),
     "goodput": ("goodput", str(ROOT / "examples" / "goodput" / "llama3_405b.toml"), "--seeds", "3"),
     "serve": ("serve", str(ROOT / "examples" / "serving" / "by_hand.toml")),
     "timeline": ("timeline", "out", "-o", "again.pftrace"),
@@ -240,7 +241,7 @@ def test_every_command_is_looked_at() -> None:
     commands = {*astra.commands, *astra.get_command(None, "plugins").commands}  # type: ignore[arg-type, union-attr]
     offered = {*shared_plugins().components("command")}
     looked_at = {" ".join(words[:count]) for words in COMMANDS.values() for count in (1, 2)}
-    others = {"plugins new", "completion"}  # the one makes its folder the first time, the other prints a script
+    others = {"plugins new", "completion", "capture jax"}  # makes its folder the first time; prints a script; needs jax
     assert (commands - {"run", "list", "show"}) | offered <= looked_at | others
 
 
