@@ -83,8 +83,8 @@ def _graph(random: Random, folder: Path) -> str:
     rows = [(str(a), str(b), both) for (a, b), both in pairs.items()]
     if random.random() < 0.4:
         rows += [(str(npu), "switch", True) for npu in random.sample(range(npus), random.randint(2, npus))]
-    for a, b, both in rows:
-        lines.append(f"{a},{b},{random.choice((10, 25, 100, 400))},{random.choice((0, 100, 1000))},{str(both).lower()}")
+    for one, other, both in rows:
+        lines.append(f"{one},{other},{random.choice((10, 25, 100, 400))},{random.choice((0, 100, 1000))},{str(both).lower()}")
     path = folder / "graph.csv"
     path.write_text("\n".join(lines) + "\n")
     return f"plugin:graph?file={path}"

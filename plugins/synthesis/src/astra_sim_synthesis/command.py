@@ -115,6 +115,7 @@ def synthesize(
 
 
 def _row(size: int, plan: Any) -> dict[str, Any]:
+    """The figures of a plan, as JSON has them."""
     return {
         "bytes": size,
         "time_ns": plan.time_ns,
@@ -130,6 +131,7 @@ def _row(size: int, plan: Any) -> dict[str, Any]:
 
 
 def _print(kind: Collective, rows: Sequence[dict[str, Any]], plans: Sequence[Any], files: Sequence[str]) -> None:
+    """Print a row for each size, and what proves it."""
     screen = Screen(every=True)
     columns = [
         Column("bytes", "word"),

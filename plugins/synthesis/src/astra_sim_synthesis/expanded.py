@@ -86,6 +86,8 @@ def _named(step: Step) -> Iterable[Hashable]:
 
 
 def _number(piece: Hashable, peer: Peer, index: int, ranks: int, parts: bool) -> Hashable:
+    """The piece of a message by its number, seen from the rank that sends it. Raises ScheduleError."""
+
     def of(number: object) -> int:
         if not isinstance(number, int):
             raise ScheduleError(f"a message carries {piece!r}; expected pieces by number")

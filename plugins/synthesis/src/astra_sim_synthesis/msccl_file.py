@@ -65,6 +65,7 @@ class _Block:
 
 
 def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequence[object]]], kind: Collective, pieces: int) -> list[str]:
+    """The lines of a GPU: its blocks, each with steps in order."""
     n = schedule.ranks
     blocks: dict[tuple[str, int], _Block] = {}
     posted: list[tuple[int, int]] = []  # the last step of each receive, with its block
@@ -94,8 +95,8 @@ def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequenc
         by_number = {each.number: each for each in blocks.values()}
         for other, last in waits:
             by_number[other].needed.add(last)
-        for other in waits[:-1]:
-            out.add("nop", 'srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"', other)
+        for earlier in waits[:-1]:
+            out.add("nop", 'srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"', earlier)
         last_wait = waits[-1] if waits else (-1, -1)
         for first, count in _runs(list(step.pieces_of(0)), kind, pieces, "source"):
             source_buffer, target_buffer = _buffers(kind)

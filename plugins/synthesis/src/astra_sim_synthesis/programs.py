@@ -41,6 +41,7 @@ def _in_order(receives: Sequence[Transfer]) -> list[tuple[float, Transfer]]:
 
 
 def _steps(sends: Sequence[Transfer], receives: Sequence[tuple[float, Transfer]], peers: Sequence[Peer], lag_ns: float) -> list[Step]:
+    """The steps of a rank: before each message the receives that should have come by then."""
     place = {id(transfer): number for number, (_, transfer) in enumerate(receives)}
     steps: list[Step] = []
     posted = 0

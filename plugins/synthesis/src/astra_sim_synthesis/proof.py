@@ -49,6 +49,7 @@ def named_by_owner(schedule: Schedule, request: Request) -> Schedule:
 
 
 def _check(held: list[Held], request: Request, pieces: int) -> None:
+    """Raise ScheduleError where a rank does not end with what the collective says."""
     n, kind = request.ranks, request.collective
     everyone = (1 << n) - 1
     for rank, has in enumerate(held):
@@ -95,6 +96,7 @@ class _Run:
                 raise ScheduleError(f"rank {rank} waits for ever at step {self._next[rank] + 1} of {len(self._steps[rank])}")
 
     def _advance(self, rank: int) -> None:
+        """Take the steps of a rank that it can take."""
         actions = self._programs[rank].actions
         while self._next[rank] < len(actions):
             action, step = actions[self._next[rank]], self._steps[rank][self._next[rank]]

@@ -169,6 +169,7 @@ class Synthesizer:
             yield _Candidate("circulant rounds", 0.0, lambda: circulant(request))
 
     def _timed(self, request: Request, bound_ns: float) -> Iterator[_Candidate]:
+        """Plans of trees with their times, the fastest first."""
         plans: list[tuple[str, float, list[Transfer]]] = []
         if request.ranks > MOST_RANKS:
             return
@@ -198,6 +199,7 @@ class Synthesizer:
                 yield f"straight exchanges in turn, {pieces} a pair", time_ns, transfers
 
     def _trees_of(self, request: Request, bound_ns: float) -> Iterator[tuple[str, float, list[Transfer]]]:
+        """Plans of trees that are cut finer and finer, until one is near the bound."""
         n = request.ranks
         total = request.bytes * (n if request.collective is Collective.ALL_GATHER else 1)
         phases = 2 if request.collective is Collective.ALL_REDUCE else 1
@@ -215,6 +217,7 @@ class Synthesizer:
                 return
 
     def _along(self, request: Request, pieces: int, depth: float) -> Iterator[tuple[str, list[Transfer]]]:
+        """Plans along paths through all ranks, by name."""
         graph = self._graph(False)
         bandwidth, step_ns = graph.link_bandwidth.tolist(), self.judge.endpoint_ns
 

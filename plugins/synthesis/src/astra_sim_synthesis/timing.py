@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
@@ -93,7 +94,8 @@ class _Run:
         if self._free[port] > now + 1e-9:
             self._wake(port, self._free[port], now)
             return
-        passed, earliest = [], float("inf")
+        passed: list[Any] = []
+        earliest = float("inf")
         while queue and len(passed) < _LOOK:
             entry = heapq.heappop(queue)
             edge = self._transfers[entry[1]].edge
