@@ -90,4 +90,4 @@ def _base(kind: str, name: str) -> dict[str, Any]:
     if (kind, name) in _BASES:
         return _BASES[kind, name]
     examples = shared_plugins().components(kind)[name].examples
-    return dict(examples[0]) if examples and not callable(examples) else {}
+    return dict(examples[0]) if isinstance(examples, (tuple, list)) and examples else {}

@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import click
 from astra_sim import InputError
+from astra_sim.commands import quiet_option
 from astra_sim.errors import RunError, located
 from astra_sim.files import FileSet, read_text
 
@@ -37,8 +38,9 @@ class Captured:
 @click.option("--devices", type=click.IntRange(2, 65536), required=True, help="Devices to compile for; the script sees so many.")
 @click.option("-o", "--output", default="hlo", show_default=True, metavar="DIR", help="Folder for the modules, one file for each program.")
 @click.option("--python", default=sys.executable, metavar="PATH", help="Python that has jax, where it is not the one of astra.")
+@quiet_option
 @click.argument("script", nargs=-1, required=True)
-def capture(devices: int, output: str, python: str, script: tuple[str, ...]) -> None:
+def capture(devices: int, output: str, python: str, quiet: bool, script: tuple[str, ...]) -> None:
     """Compile a JAX script for faked devices, and keep its HLO.
 
     The script runs on the CPU and sees as many devices as are asked for. What it compiles for all of them is kept as it is
@@ -51,7 +53,7 @@ def capture(devices: int, output: str, python: str, script: tuple[str, ...]) -> 
         files.make_folder(output)
         for module in modules:
             files.write(os.path.join(output, f"{module.name}.txt"), [module.text])
-    for module in modules:
+    for module in () if quiet else modules:
         click.echo(f"{os.path.join(output, module.name)}.txt: {devices} devices, {module.collectives} collectives and messages in its text")
 
 

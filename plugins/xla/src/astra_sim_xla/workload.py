@@ -26,7 +26,7 @@ from astra_sim_xla.replica_groups import groups_of, pairs_of
 class HloOptions:
     """Options of a program of XLA."""
 
-    path: str = option(help="HLO text after SPMD partitioning, or of an optimised module")
+    path: str = option(help="HLO text after SPMD partitioning, or of an optimised module", path="path")
     overlap: str = option(
         "as_written",
         choices=("as_written", "dataflow"),
