@@ -19,6 +19,7 @@ python3 dev.py validate [--short]  compare simulated iterations with measured on
                                    the short part, and say what differs from what is recorded
 python3 dev.py random [N] [FIRST]  run N random experiments (1000) from seed FIRST (0) on, and say what does not hold
 python3 dev.py random CHECK [N] [FIRST]  run N cases (100) of a random check of tests/random_checks/; "all": every check as in nightly
+python3 dev.py components          write the list of all packages' components into the kernel, which says by it what to install
 python3 dev.py version [NEW]       say the version of all packages, or write a new one wherever it stands; a final one closes the changelog
 python3 dev.py address [URL]       say where the project lies, or write it wherever packages say so
 python3 dev.py releasable TAG      say whether that tag can be released, and what is new in it
@@ -208,6 +209,15 @@ def validate(arguments: Sequence[str]) -> int:
     OURS.become(OURS.python, "-m", "validation", *arguments)
 
 
+def components(arguments: Sequence[str]) -> int:
+    """Write the list of components."""
+    if arguments:
+        raise Failure("dev.py: components takes no arguments", 2)
+    OURS.install()
+    os.chdir(ROOT)
+    OURS.become(OURS.python, "-m", "devtools.components")
+
+
 def version(arguments: Sequence[str]) -> int:
     """Say the version, or write a new one."""
     if len(arguments) > 1:
@@ -317,6 +327,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "bench": bench,
     "random": random,
     "validate": validate,
+    "components": components,
     "version": version,
     "address": address,
     "releasable": releasable,

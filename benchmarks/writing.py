@@ -25,7 +25,7 @@ RUNS, ROUNDS = 8, 40
 # Compares so many runs of VGG-16 and prints the peak memory in kB; with a second argument it writes files.
 COMPARE = """
 import resource, sys
-from astra_sim.command.compare import compare
+from astra_sim_explain.compare import compare
 count, folder = int(sys.argv[1]), sys.argv[2:]
 values = [("--set", f"platform.dimensions.0.link_latency_ns={500 + number / 8}") for number in range(count)]
 words = [word for pair in values for word in pair] + ["--quiet", *(("--output", *folder) if folder else ())]

@@ -11,11 +11,11 @@ TAKE_A_WORD = ("-k", "-m", "-p", "-n", "-o", "-c", "--dist")
 OF_PACKAGES = {
     "core": (
         "audit broken_tables cache_folder cache_inputs caches changed_files chosen_routes columns command_options communicators "
-        "compare compare_memory composites damaged_inputs destination_order door engine_choice fabric fabric_routes fabric_twin "
+        "composites damaged_inputs destination_order door engine_choice fabric fabric_routes fabric_twin "
         "files folding foreign_keys function_table hookspecs idle_npus interrupts layout limits lowered_schedules machine_parts "
         "messages named_functions network_start networks npu_tables output_widths overheads own_inputs pair_delays "
         "parts_of_dimensions pickling plugin_files plugin_names previous_version priced_collectives processors progress properties "
-        "provenance random random_checks random_experiments rank_programs remembered_formats reports rerun ring_directions routes "
+        "provenance random random_checks random_experiments rank_programs remembered_formats reports ring_directions routes "
         "run_options series show slow_npus start symmetry symmetry_choice toml_text topology traffic_classes unit_times "
         "unread_streams unreceived_messages using whole_platform workload_figures"
     ),
@@ -38,7 +38,7 @@ OF_PACKAGES = {
     "platforms": "fabrics htsim_topology infragraph nccl_topology platform_presets",
     "flows": "collective_command flows",
     "devkit": "broken_components broken_kinds completion contracts devkit_absent doctor native_plugin plugin_templates",
-    "explain": "explain_command explanation explanation_ranges",
+    "explain": "compare compare_memory explain_absent explain_command explanation explanation_ranges rerun",
     "report": "plot plot_flows plot_tables report_page timeline",
     "compute_gpu": "gpu_calibration gpu_data_sheets gpu_kernels kernel_validation",
     "compute_roofline": "roofline",
@@ -46,7 +46,7 @@ OF_PACKAGES = {
     "memory": "memory_models",
     "training_loops": "training_loops",
     "project": (
-        "architecture_page contributing development docs examples explain_page fabrics_page figures key_by_key links notebooks "
+        "architecture_page code_sizes contributing development docs examples explain_page fabrics_page figures key_by_key links notebooks "
         "pages plugin_page releases rooms site studies validation wheels workflows your_own"
     ),
 }

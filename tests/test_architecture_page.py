@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 import pytest
 from support import ROOT
@@ -35,3 +39,42 @@ def test_no_class_of_a_run_is_a_hall() -> None:
     for path in (KERNEL / "run").rglob("*.py"):
         for name, body in re.findall(r"^class (\w+).*?:\n((?:    .*\n|\n)*)", path.read_text(encoding="utf-8"), re.MULTILINE):
             assert len(re.findall(r"^    def ", body, re.MULTILINE)) <= 25, f"{path.name}: {name}"
+
+
+def imports_of(path: Path, within_functions: bool) -> Iterator[str]:
+    """The modules of the kernel that a module imports when it runs, or also when its functions do; not those for types alone."""
+    left: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom):
+            yield from (name for each in node.names for name in (node.module or "", f"{node.module}.{each.name}"))
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif within_functions or not isinstance(node, ast.FunctionDef):
+            left += ast.iter_child_nodes(node)
+
+
+def modules_of_the_kernel() -> dict[str, Path]:
+    paths = {".".join(path.relative_to(KERNEL.parent).with_suffix("").parts): path for path in KERNEL.rglob("*.py")}
+    return {name.removesuffix(".__init__"): path for name, path in paths.items()}
+
+
+def circle(within_functions: bool, left_out: str = " ") -> list[str]:
+    """A circle of imports among the modules of the kernel, but for those below a name; []: there is none."""
+    modules = {name: path for name, path in modules_of_the_kernel().items() if not name.startswith(left_out)}
+    graph = {name: {each for each in imports_of(path, within_functions) if each in modules} - {name} for name, path in modules.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+def test_no_modules_import_each_other() -> None:
+    """Within functions those of a run do: a phase, or a collective, may be simulated by itself while a run is prepared."""
+    assert circle(within_functions=False) == []
+    assert circle(within_functions=True, left_out="astra_sim.run.") == []
+    assert circle(within_functions=True) != [], "there is none any more: leave out nothing"

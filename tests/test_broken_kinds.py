@@ -11,7 +11,7 @@ EACH = [(kind, name) for kind, components in BROKEN.items() for name in componen
 
 
 def test_there_are_broken_components_of_every_kind() -> None:
-    assert BROKEN.keys() == KINDS.keys()
+    assert BROKEN.keys() == KINDS.keys() - {"explainer"}  # for which there is no contract
     assert len(EACH) >= 60
 
 

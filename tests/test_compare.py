@@ -9,7 +9,7 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim.command.cli import run
-from astra_sim.command.compare import choices, compare, figures_of, row_of_run
+from astra_sim_explain.compare import choices, compare, figures_of, row_of_run
 from click.testing import CliRunner
 from support import ROOT
 

@@ -12,10 +12,10 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import RunError
-from astra_sim.command import compare as compare_module
-from astra_sim.command.compare import compare
 from astra_sim.report.details import RunDetails
 from astra_sim.report.spool import SpooledResults
+from astra_sim_explain import compare as compare_module
+from astra_sim_explain.compare import compare
 from click.testing import CliRunner
 from support import ROOT, figures
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from astra_sim.command.cli import astra
-from astra_sim.command.completion import complete, completion
+from astra_sim_devkit.completion import complete, completion
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,8 +9,8 @@ import attrs
 import pytest
 from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, Operation, Pass, Unit, Wait, check_graph
 from astra_sim.platform import LogicalDimension
-from astra_sim.report.what_if import scaled_compute
 from astra_sim.schedule import Collective
+from astra_sim_explain.what_if import scaled_compute
 from support import figures
 
 DIMENSIONS = (LogicalDimension(4, 1, 0), LogicalDimension(2, 4, 1))

@@ -29,7 +29,7 @@ def test_every_component_keeps_the_contract_of_its_kind_with_its_examples(kind: 
 
 
 def test_there_is_a_contract_for_every_kind() -> None:
-    assert set(KINDS) - set(contracts.CONTRACTS) == {"format", "command"}
+    assert set(KINDS) - set(contracts.CONTRACTS) == {"format", "command", "explainer"}
     assert {kind for kind, _ in SHIPPED} == set(contracts.CONTRACTS)
 
 

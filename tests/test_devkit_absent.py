@@ -30,8 +30,8 @@ def test_the_kit_is_found_at_both_names() -> None:
     assert {each.__name__ for each in kit.CONTRACTS.values()} <= set(contracts.__all__)
 
 
-@pytest.mark.parametrize("words", [("plugins", "check"), ("plugins", "new", "collective", "mine")])
-def test_commands_of_authors_say_what_to_install(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", [("plugins", "check"), ("plugins", "new", "collective", "mine"), ("doctor",), ("completion", "bash")])
+def test_its_commands_say_what_to_install(words: tuple[str, ...]) -> None:
     code = (
         "from astra_sim.setup import entry_points, plugins; found = entry_points.entry_points();"
         "plugins.entry_points = lambda: [each for each in found if each.distribution != 'astra-sim-devkit'];"

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 from astra_sim import PluginError
+from astra_sim.setup import entry_points
 from astra_sim.setup import plugins as plugins_module
 from astra_sim.setup.entry_points import EntryPoint
 from astra_sim.setup.known_components import BUILT_IN, known_components
-from astra_sim.setup.plugins import KINDS, Plugins, shared_plugins
+from astra_sim.setup.plugins import Plugins
+
+from devtools import components
 
 
 def doctor(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -113,19 +116,16 @@ def test_a_cache_folder_that_is_a_file_is_broken(tmp_path: Path) -> None:
 # -- What to install ---------------------------------------------------------------------------------------------------
 
 
-def test_all_components_of_ours_are_known() -> None:
-    plugins = shared_plugins()
-    distributions = {info.name: info.distribution for info in plugins.infos()}
-    installed = {
-        (distribution, kind, name)
-        for kind in KINDS
-        if kind != "format"
-        for name in plugins.components(kind)
-        if (distribution := distributions[plugins.owner(kind, name)]) in BUILT_IN
-    }
-    ours = {entry for entry in known_components() if entry[0] in set(distributions.values())}
-    built_only = {("astra-sim-network-ns3", "network", "ns3")}  # its package may be there without it
-    assert installed - built_only == ours - built_only
+def test_the_list_of_components_is_what_the_packages_offer() -> None:
+    """Where this fails, `python3 dev.py components` writes the list."""
+    assert components.FILE.read_text(encoding="utf-8") == components.text_of(components.shipped(Plugins()))
+    assert {"network", "command", "explainer", "engine"} <= {kind for _, kind, _ in known_components()}
+
+
+def test_a_package_that_is_not_built_keeps_its_components(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [each for each in entry_points.entry_points() if each.distribution != "astra-sim-network-ns3"]
+    monkeypatch.setattr(plugins_module, "entry_points", lambda: found)
+    assert ("astra-sim-network-ns3", "network", "ns3") in components.shipped(Plugins())
 
 
 def test_a_component_whose_package_is_not_there_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,13 @@ from astra_sim.command.cli import astra
 from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Receive, Send, Unit
 from astra_sim.network import DelayParts, RouteDelayNetwork
 from astra_sim.platform import Platform
-from astra_sim.report.explanation import compute_bound_ps, wire_bounds
-from astra_sim.report.explanation_text import difference, print_explanation
 from astra_sim.report.screen import Screen
-from astra_sim.report.what_if import scaled_compute, scaled_platform
 from astra_sim.rows import Dependencies, Rows, column
 from astra_sim.schedule import shift
 from astra_sim_devkit.testing.deliveries import check_delays
+from astra_sim_explain.explanation import compute_bound_ps, wire_bounds
+from astra_sim_explain.explanation_text import difference, print_explanation
+from astra_sim_explain.what_if import scaled_compute, scaled_platform
 from click.testing import CliRunner
 from support import ROOT
 from support.components import components_of
@@ -177,8 +177,8 @@ def test_chunks_that_are_cut_by_bandwidth_run_again() -> None:
 
 
 def test_explain_is_yes_no_or_path() -> None:
-    with pytest.raises(astra_sim.InputError, match="explain is 'all'; expected True, False, 'path' or 'ranges'"):
-        astra_sim.simulate(workload=ALL_REDUCE, platform=RING, explain="all")  # type: ignore[arg-type]
+    with pytest.raises(astra_sim.InputError, match="explain is 'all'; expected True, False, 'path', 'ranges' or plugin:NAME"):
+        astra_sim.simulate(workload=ALL_REDUCE, platform=RING, explain="all")
 
 
 def test_re_runs_are_left_out_on_request() -> None:
@@ -229,7 +229,8 @@ def test_recorded_and_remote_time_have_kinds() -> None:
         graph = ExecutionGraph(operations, platform.logical_dimensions(), ())
         found = astra_sim.simulate(workload=graph, platform=platform, explain=True).explanation
         assert found is not None
-        return found.totals()["kind"]
+        kinds: dict[str, Any] = found.totals()["kind"]
+        return kinds
 
     recorded = Compute((0,), 2000, unit=Unit.COMMUNICATION)
     assert run(Compute((), 1000, idle=True), recorded, Compute((1,), 3000)) == {"idle": 1, "recorded": 2, "compute": 3}

@@ -13,13 +13,16 @@ from typing import Any
 import attrs
 import pytest
 from astra_sim import AstraError
+from astra_sim import Experiment as Sections
 from astra_sim.network import Network
-from astra_sim.report.explanation import explain, of_path
-from astra_sim.report.what_if import scaled_compute, scaled_platform
-from astra_sim.run.critical_path import PartKind
+from astra_sim.records import ExplainedRun
+from astra_sim.run.critical_path import SegmentKind
 from astra_sim.run.record import RunRecord
 from astra_sim.run.simulation import Explain, simulate_graph
 from astra_sim.setup.components import Components
+from astra_sim.setup.plugins import shared_plugins
+from astra_sim_explain.explanation import explain, of_path
+from astra_sim_explain.what_if import scaled_compute, scaled_platform
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from support.experiment_checks import components_of
@@ -30,6 +33,11 @@ def explained(components: Components, empty: Network | None = None) -> RunRecord
     """A run that has kept its critical path; messages are taken apart on an empty network, if there is one."""
     parts = components.graph, components.system, components.network, components.memory, components.engine
     return simulate_graph(*parts, components.run.symmetry, explain=Explain(lambda: empty))
+
+
+def run_of(components: Components, record: RunRecord) -> ExplainedRun:
+    """A run as explainers get it, which cannot be run again."""
+    return ExplainedRun("run", components, record, Sections(), shared_plugins())
 
 
 SEEDS = range(300)
@@ -50,12 +58,12 @@ def test_parts_add_up_to_the_makespan(first: int, tmp_path: Path) -> None:
             continue
         assert record.path is not None
         at = 0
-        for part in record.path.parts:
+        for part in record.path.segments:
             assert part.begin == at, f"seed {seed}: {part}"
             assert part.ps >= 0, f"seed {seed}: {part}"
             at += part.ps
         assert at == record.finish_ps, f"seed {seed}"
-        assert PartKind.NETWORK not in {part.kind for part in record.path.parts}
+        assert SegmentKind.NETWORK not in {part.kind for part in record.path.segments}
         count += 1
     assert count > BLOCK // 2
 
@@ -71,7 +79,7 @@ def test_engines_and_symmetry_explain_alike(first: int, tmp_path: Path) -> None:
         for engine, symmetry in (("python", True), ("compiled", True), ("compiled", False)):
             with contextlib.suppress(AstraError):
                 components = components_of(options, engine, symmetry)
-                found.append(explain("run", components, explained(components), ()))
+                found.append(explain(run_of(components, explained(components)), ()))
         for each in found:
             assert (each.path, each.bounds) == (found[0].path, found[0].bounds), f"seed {seed}"
             derivatives = [sensitivity.derivative_ns for sensitivity in found[0].sensitivities]
@@ -92,7 +100,7 @@ def test_engines_explain_long_runs_alike(network: str) -> None:
     first, second = (record.path for record in records)
     assert first is not None
     assert second is not None
-    assert [part[:4] for part in first.parts] == [part[:4] for part in second.parts]
+    assert [part[:4] for part in first.segments] == [part[:4] for part in second.segments]
 
 
 def test_a_request_that_came_first_belongs_to_the_message(tmp_path: Path) -> None:
@@ -101,7 +109,7 @@ def test_a_request_that_came_first_belongs_to_the_message(tmp_path: Path) -> Non
     assert components.system.rendezvous
     path = explained(components).path
     assert path is not None
-    assert sum(part.ps for part in path.parts) > 0
+    assert sum(part.ps for part in path.segments) > 0
 
 
 @attrs.frozen
@@ -147,7 +155,7 @@ def told(components: Components, record: RunRecord, change: Change) -> float:
     """d time / d ln parameter in picoseconds, as the path tells it; what is not on the path changes nothing."""
     assert record.path is not None
     which = change.parameter, change.dimension, change.layer
-    found = {(each.parameter, each.dimension, each.layer): each for each in of_path(record.path, components, record.finish_ps)}
+    found = {(each.parameter, each.dimension, each.layer): each for each in of_path(run_of(components, record))}
     assert {each.method for each in found.values()} == {"path"}
     return found[which].derivative_ns * 1000 if which in found or change.layer is None else 0.0
 
@@ -195,7 +203,7 @@ def test_sensitivities_are_finite_differences(seed: int) -> None:
         assert record.path is not None
         assume(record.path.exact)  # a shared bus, or a port of remote memory
         # Each part of the path is rounded by half a picosecond.
-        error_ps = 0.5 * len(record.path.parts) / STEP
+        error_ps = 0.5 * len(record.path.segments) / STEP
         for change in changes(options, components, record.path.cut_by_bandwidth):
             derivative = told(components, record, change)
             found = finite_difference(change, record, derivative, error_ps)

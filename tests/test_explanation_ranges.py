@@ -7,14 +7,15 @@ from pathlib import Path
 import astra_sim
 import pytest
 from astra_sim import AstraError
-from astra_sim.api import run_components
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass
-from astra_sim.report.explanation import Range, Sensitivity
-from astra_sim.report.ranges import SAME
-from astra_sim.report.what_if import WhatIf
+from astra_sim.records import ExplainedRun
+from astra_sim.run.simulation import Explain, simulate_graph
 from astra_sim.schedule import Collective
-from astra_sim.setup.components import Components
 from astra_sim.setup.plugins import shared_plugins
+from astra_sim_explain.explanation import Range, Sensitivity
+from astra_sim_explain.options import ExplainOptions
+from astra_sim_explain.ranges import SAME
+from astra_sim_explain.what_if import explain_run, varied
 from support.experiment_checks import components_of, experiment_of
 from support.random_experiments import Experiment
 
@@ -71,11 +72,11 @@ def test_a_range_is_not_known_where_messages_wait_for_each_other() -> None:
     assert {each.range for each in result.explanation.sensitivities} == {None}
 
 
-def picoseconds_at(what_if: WhatIf, components: Components, sensitivity: Sensitivity, factor: float) -> int:
+def picoseconds_at(run: ExplainedRun, sensitivity: Sensitivity, factor: float) -> int:
     """What the run takes with a parameter of `factor`."""
-    varied = what_if.way(components, sensitivity)(factor)
-    assert varied is not None
-    return round(run_components(varied, "run", 0.0).finish_ns * 1000)
+    again = varied(run, sensitivity.parameter, sensitivity.dimension, sensitivity.layer)(factor, False)
+    assert again is not None
+    return again.record.finish_ps
 
 
 def ends_of(found: Range) -> list[tuple[float, int]]:
@@ -96,13 +97,14 @@ def test_random_runs_follow_the_line_within_a_range_and_leave_it_beyond(first: i
         folder.mkdir()
         try:
             sections, components = experiment_of(Experiment(seed, folder).options, "compiled", symmetry=True)
-            what_if = WhatIf(sections, shared_plugins(), reruns=False, ranges=True)
-            result = run_components(components, "run", 0.0, what_if=what_if)
+            parts = components.graph, components.system, components.network, components.memory, components.engine
+            record = simulate_graph(*parts, components.run.symmetry, explain=Explain(), npu_ps=components.npu_ps)
+            run = ExplainedRun("run", components, record, sections, shared_plugins())
+            explanation = explain_run(ExplainOptions(reruns=False, ranges=True), run)
         except AstraError:
             continue
-        assert result.explanation is not None
-        finish = round(result.finish_ns * 1000)
-        for each in result.explanation.sensitivities:
+        finish = record.finish_ps
+        for each in explanation.sensitivities:
             if each.range is None or each.method != "path":
                 continue
             inverse = each.parameter in ("bandwidth", "compute speed")
@@ -111,11 +113,11 @@ def test_random_runs_follow_the_line_within_a_range_and_leave_it_beyond(first: i
                 factor = 1 + 0.9 * percent / 100
                 x = 1 / factor if inverse else factor
                 error = 2 * SAME * slope * abs(x - 1) + 1e-6 * finish + 2000
-                assert picoseconds_at(what_if, components, each, factor) == pytest.approx(finish + slope * (x - 1), abs=error), (seed, each)
+                assert picoseconds_at(run, each, factor) == pytest.approx(finish + slope * (x - 1), abs=error), (seed, each)
                 within += 1
             for end, way in ends_of(each.range):
                 factors = end * (1 + way * 0.01), end * (1 + way * 0.05)
-                times = [picoseconds_at(what_if, components, each, factor) for factor in factors]
+                times = [picoseconds_at(run, each, factor) for factor in factors]
                 x_s = [1 / factor if inverse else factor for factor in factors]
                 ends += 1
                 bends = abs((times[1] - times[0]) / (x_s[1] - x_s[0]) - slope) > SAME / 2 * slope

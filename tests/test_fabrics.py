@@ -12,10 +12,10 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim.fabric import UNREACHABLE, Fabric, shortest_paths
-from astra_sim.report.what_if import scaled_platform
 from astra_sim.setup.components import make_network
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
+from astra_sim_explain.what_if import scaled_platform
 from astra_sim_flows.running import Flow, run_flows
 from astra_sim_platforms.clos import Clos
 from astra_sim_platforms.servers import Servers

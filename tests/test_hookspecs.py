@@ -16,13 +16,17 @@ from astra_sim import CollectiveProvider, FileFormat, Provider, SchedulerProvide
 from astra_sim.command.cli import astra
 from astra_sim.context import Context
 from astra_sim.layers import LayeredProgram
+from astra_sim.models import ModelDescription
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
+from astra_sim.records import ExplainedRun
 from astra_sim.reports import ReportFolder
 from astra_sim.schedule import Request
 from astra_sim.setup.plugins import KINDS, Plugins
 from astra_sim.system import DimensionOrder
 from astra_sim_devkit.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, pairwise
+from astra_sim_serving import serve
+from astra_sim_serving.presets import Sarathi
 from click.testing import CliRunner
 from support import ROOT
 
@@ -42,6 +46,7 @@ ARGUMENTS = {
     "platform": Platform,
     "results": list,
     "folder": ReportFolder,
+    "run": ExplainedRun,
 }
 """What the arguments of factories are, by their names in the specifications."""
 
@@ -53,6 +58,16 @@ class Ascending(DimensionOrder):
         self, collective: object, rest: int, size: int, dimensions: Sequence[object], usable: Sequence[bool]
     ) -> tuple[int, Sequence[int]]:
         return min(rest, size), range(len(dimensions))
+
+
+class Nothing:
+    """An explanation that says nothing."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+    def show(self, screen: object) -> None:
+        pass
 
 
 def workload(context: Context) -> Any:
@@ -76,6 +91,9 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "compute": BenchCompute,
     "memory": BenchMemory,
     "report": lambda results, folder: None,
+    "model": lambda: ModelDescription(layers=1, hidden=8, heads=1, vocab=16),
+    "serving_policy": Sarathi,
+    "explainer": lambda run: Nothing(),
 }
 """Working components, made without options."""
 
@@ -119,9 +137,12 @@ class Recorded:
         astra_sim.simulate(workload="plugin:collective?bytes=4096", system=system, plugins=self.plugins, **models)
         layers = {"plugin": "layers", "loop": "probe", "layers": [{"name": "dense"}]}
         astra_sim.simulate(workload=layers, system="plugin:probe", plugins=self.plugins, **models)
-        result = astra_sim.simulate(workload="plugin:probe", system="plugin:probe", plugins=self.plugins, **models)
+        result = astra_sim.simulate(workload="plugin:probe", system="plugin:probe", explain="plugin:probe", plugins=self.plugins, **models)
         with tempfile.TemporaryDirectory() as folder:
             astra_sim.write_reports(result, folder, reports=("probe",), plugins=self.plugins)
+        requests = {"count": 1, "rate": 1.0, "input": 4, "output": 2}
+        serving = {"engine": "probe", "kv_blocks": 8, "model": {"name": "probe"}, "requests": requests}
+        serve({"serving": serving, "compute": {"plugin": "gpu", "device": "h100"}}, plugins=self.plugins)
 
 
 @pytest.fixture(scope="module", params=[Options, None], ids=["options", "no options"])

@@ -12,12 +12,12 @@ import attrs
 import pytest
 from astra_sim import AstraError, InputError, PluginError, Provider, Result, hookimpl, option, write_reports
 from astra_sim.command.cli import astra
-from astra_sim.command.compare import compare
 from astra_sim.report.writing import _in_lines
 from astra_sim.reports import ReportFolder
 from astra_sim.setup.plugins import Plugins, shared_plugins
 from astra_sim_devkit.testing.bench import PLATFORM as BENCH
 from astra_sim_devkit.testing.contracts import run_contract
+from astra_sim_explain.compare import compare
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,7 +120,7 @@ def test_a_wrong_report_is_found_before_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for module in ("astra_sim.api", "astra_sim.command.compare"):
+    for module in ("astra_sim.api", "astra_sim_explain.compare"):
         monkeypatch.setattr(f"{module}.simulate", lambda *_, **__: pytest.fail("it ran"))
     with pytest.raises(InputError, match=message):
         CliRunner().invoke(astra, [command, *RUN, *arguments], catch_exceptions=False)

@@ -11,10 +11,10 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim.errors import InputWarning
-from astra_sim.report.reruns import figure_differences
 from astra_sim.setup.inputs import LISTED, absolute_in, input_files, relative_to
 from astra_sim.setup.provenance import version_differences
 from astra_sim_chakra import CollectiveType, Node, NodeType, write_nodes
+from astra_sim_explain.differences import figure_differences
 from support import warm
 
 RING = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"

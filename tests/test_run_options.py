@@ -16,10 +16,10 @@ import click
 import pytest
 from astra_sim import InputError
 from astra_sim.command.cli import run
-from astra_sim.command.compare import compare
 from astra_sim.command.options import COMPONENTS
 from astra_sim.setup.experiment import SECTIONS, Experiment
 from astra_sim.setup.run_options import RunOptions
+from astra_sim_explain.compare import compare
 from click.testing import CliRunner
 from support import ROOT
 
@@ -169,3 +169,20 @@ def test_help_of_the_whole_program_imports_no_engine() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
     heavy = ("astra_sim.engine", "astra_sim.setup.experiment", "astra_sim.api", "rich", "cattrs", "numpy")
     assert [name for name in heavy if name in loaded] == []
+
+
+def test_a_record_of_options_replaces_all_those_of_the_experiment() -> None:
+    experiment = astra_sim.load_experiment(EXPERIMENT)
+    experiment.choose("passes", 2)
+    half = RunOptions(compute_scale=0.5)
+    once = astra_sim.simulate(EXPERIMENT, passes=1, compute_scale=0.5)
+    twice = astra_sim.simulate(EXPERIMENT, passes=2, compute_scale=0.5)
+    assert once.finish_ns != twice.finish_ns
+    assert astra_sim.simulate(experiment, run=half).finish_ns == once.finish_ns
+    assert astra_sim.simulate(experiment, run=half, passes=2).finish_ns == twice.finish_ns
+    assert astra_sim.simulate(experiment, run={"compute_scale": 0.5}).finish_ns == twice.finish_ns
+
+
+def test_what_is_no_table_of_options_is_refused() -> None:
+    with pytest.raises(InputError, match="expected a table of options of a run, or RunOptions"):
+        astra_sim.simulate(EXPERIMENT, run=5)  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ def test_a_table_in_all_forms(result: astra_sim.Result, folder: Path, table: str
     assert heading.split() == list(rows[0])
     assert len(lines) == len(rows)
     for line, row in zip(lines, rows, strict=True):  # no digit is cut
-        assert line.split() == ["-" if value is None else str(value) for value in row.values()]
+        assert line.split() == ["-" if value in (None, "") else str(value) for value in row.values()]
 
 
 def test_all_tables_at_once(result: astra_sim.Result, folder: Path) -> None:

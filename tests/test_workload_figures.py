@@ -10,10 +10,10 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.command.compare import compare
 from astra_sim.graph import Compute, ExecutionGraph, Figure, ProgramTimes
 from astra_sim.report.amounts import amount
 from astra_sim.report.tables import print_result
+from astra_sim_explain.compare import compare
 from click.testing import CliRunner
 from support import ROOT
 

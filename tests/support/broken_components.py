@@ -25,9 +25,11 @@ from astra_sim.graph import Communicate, ExecutionGraph, Pass
 from astra_sim.graph import Compute as ComputeOperation
 from astra_sim.layers import LayeredProgram
 from astra_sim.memory import Memory
+from astra_sim.models import ModelDescription
 from astra_sim.network import EventNetwork, LinkLoad, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, GroupShape, LogicalDimension, Platform
 from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
+from astra_sim.serving import Policy, ServingState
 from astra_sim.system import ChunkPlan, DimensionOrder, Place, System, SystemSession
 from astra_sim_devkit.testing import bench
 
@@ -688,6 +690,33 @@ ENGINES = {
     "no engine": Broken(provider(int), "has no function computing"),
 }
 
+
+class PlansNothing(Policy):
+    """It plans nothing, whoever waits."""
+
+    def plan(self, state: ServingState) -> list[tuple[int, int]]:
+        return []
+
+
+class PlansTooMuch(Policy):
+    """It plans every token of every request."""
+
+    def plan(self, state: ServingState) -> list[tuple[int, int]]:
+        return [(each.number, each.missing) for each in (*state.running, *state.waiting)]
+
+
+MODELS = {
+    "no description": Broken(provider(dict), "which is not a ModelDescription"),
+    "another one each time": Broken(
+        provider(lambda: ModelDescription(layers=time.perf_counter_ns() % 90_000 + 1, hidden=8, heads=1, vocab=8)), "and then"
+    ),
+}
+POLICIES = {
+    "plans nothing": Broken(provider(PlansNothing), "it planned nothing"),
+    "plans too much": Broken(provider(PlansTooMuch), "expected at most 64"),
+    "no policy": Broken(provider(dict), "which is not a Policy"),
+}
+
 BROKEN: dict[str, dict[str, Broken]] = {
     "network": NETWORKS,
     "collective": COLLECTIVES,
@@ -702,4 +731,6 @@ BROKEN: dict[str, dict[str, Broken]] = {
     "format": FORMATS,
     "command": COMMANDS,
     "engine": ENGINES,
+    "model": MODELS,
+    "serving_policy": POLICIES,
 }

@@ -7,18 +7,22 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
+
+import attrs
 
 from astra_sim._boundary import contain_exits
-from astra_sim.errors import InputError, RunError
+from astra_sim.errors import InputError, PluginError, RunError
+from astra_sim.network import Network
+from astra_sim.providers import Provider
 from astra_sim.report.result import Result, make_result
+from astra_sim.run.record import RunRecord
 from astra_sim.run.simulation import Explain, TimelineKind, simulate_graph
-from astra_sim.setup.components import Components, build
+from astra_sim.setup.components import Components, build, make_network
 from astra_sim.setup.experiment import SECTIONS, Experiment, load_experiment
 from astra_sim.setup.plugins import Plugins, shared_plugins
-
-if TYPE_CHECKING:
-    from astra_sim.report.what_if import WhatIf
+from astra_sim.setup.run_options import RunOptions
+from astra_sim.setup.specs import PREFIX, component_of
 
 Component = str | os.PathLike[str] | Mapping[str, Any] | object
 
@@ -44,12 +48,12 @@ def simulate(
     engine: str | None = None,
     groups: Mapping[str, Sequence[int]] | str | os.PathLike[str] | None = None,
     slow_npus: str | None = None,
-    run: Mapping[str, Any] | None = None,
+    run: RunOptions | Mapping[str, Any] | None = None,
     run_name: str | None = None,
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
     progress: Callable[[int, int], None] | None = None,
-    explain: bool | Literal["path", "ranges"] = False,
+    explain: bool | str = False,
     timelines: TimelineKind = False,
     npu_times: bool = False,
 ) -> Result:
@@ -57,14 +61,18 @@ def simulate(
 
     `experiment` is an Experiment or the path of its file; the other arguments replace its parts, or stand alone. Each
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
-    `run` is the options of a run in one table, as the section `run` of an experiment; those that are named beside it count more.
-    `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then. With `explain` the result
-    has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path", which leaves out what
-    only they tell; "ranges" makes more runs, which say how far what the path tells stays true. With `timelines` it has a timeline of the
-    first NPU of each program, not of NPU 0 alone (`Result.timelines`), and with "path" the critical path in time, too
-    (`Result.critical_path`), with "messages" also each message of a collective that these NPUs send, where `symmetry` is False: else phases
-    may be timed as a whole. Where it is explained it has the path, and timelines of all NPUs that were simulated (at most 64, or one of
-    each program). With `npu_times` it has tables of the time of every NPU (`Result.npu_tables`).
+    `run` is the options of a run in one record, which replaces all those of the experiment, or in a table, as the section `run` of an
+    experiment, which replaces those that it names; those that are named beside it count more.
+    `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then.
+
+    With `explain` the result has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path",
+    which leaves out what only they tell; "ranges" makes more runs, which say how far what the path tells stays true; "plugin:NAME" is
+    another explainer. Where it is explained the result has the critical path, and timelines of all NPUs that were simulated (at most 64, or
+    one of each program).
+
+    With `timelines` the result has a timeline of the first NPU of each program, not of NPU 0 alone (`Result.timelines`), and with "path"
+    the critical path in time, too (`Result.critical_path`), with "messages" also each message of a collective that these NPUs send, where
+    `symmetry` is False: else phases may be timed as a whole. With `npu_times` it has tables of the time of every NPU (`Result.npu_tables`).
 
     Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
     and the result is faster than the wires allow (`Result.audit`).
@@ -96,8 +104,8 @@ def simulate(
         experiment = load_experiment(experiment, plugins)
     if isinstance(set, str) or not isinstance(set, Sequence) or not all(isinstance(assignment, str) for assignment in set):
         raise InputError(f"set is {set!r}; expected a list such as ['system.splits=8']")
-    if explain not in (True, False, "path", "ranges"):
-        raise InputError(f"explain is {explain!r}; expected True, False, 'path' or 'ranges'")
+    if explain not in (True, False, "path", "ranges") and not str(explain).startswith(PREFIX):
+        raise InputError(f"explain is {explain!r}; expected True, False, 'path', 'ranges' or plugin:NAME")
     if timelines not in (True, False, "path", "messages"):
         raise InputError(f"timelines is {timelines!r}; expected True, False, 'path' or 'messages'")
     made = Experiment() if experiment is None else experiment
@@ -111,13 +119,13 @@ def simulate(
     for assignment in set:
         made.set(assignment)
     with _without_collection():
-        what_if = _what_if(made, plugins, explain, progress) if explain else None
+        explainer = _explainer(made, plugins, explain, progress) if explain else None
         return run_components(
             build(made, plugins),
             run_name or made.name or "run",
             started,
             progress=progress,
-            what_if=what_if,
+            explainer=explainer,
             timelines=timelines,
             npu_times=npu_times,
         )
@@ -128,9 +136,12 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _table(run: Mapping[str, Any] | None) -> dict[str, Any]:
+def _table(run: RunOptions | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options of a run by name. Raises InputError."""
+    if isinstance(run, RunOptions):
+        return attrs.asdict(run, recurse=False)
     if run is not None and not isinstance(run, Mapping):
-        raise InputError(f"run is {run!r}; expected a table of options of a run")
+        raise InputError(f"run is {run!r}; expected a table of options of a run, or RunOptions")
     return {} if run is None else dict(run)
 
 
@@ -146,13 +157,42 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _what_if(
-    experiment: Experiment, plugins: Plugins, explain: bool | Literal["path", "ranges"], progress: Callable[[int, int], None] | None
-) -> WhatIf:
-    """What explains a run; imported when it is asked for."""
-    from astra_sim.report.what_if import WhatIf
+_EXPLAINER = "critical_path"
+_EXPLAINERS = {True: _EXPLAINER, "path": f"{_EXPLAINER}?reruns=false", "ranges": f"{_EXPLAINER}?ranges=true"}
+"""What `explain` stands for: an explainer, with its options."""
 
-    return WhatIf(experiment, plugins, reruns=explain != "path", ranges=explain == "ranges", progress=progress)
+
+def _explainer(experiment: Experiment, plugins: Plugins, explain: bool | str, progress: Callable[[int, int], None] | None) -> Explainer:
+    """What explains a run. Raises InputError where no such explainer is installed."""
+    spec = _EXPLAINERS.get(explain, explain)
+    assert isinstance(spec, str)
+    return Explainer(*component_of(plugins, "explainer", spec, "explain"), experiment, plugins, progress)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Explainer:
+    """An explainer with its options, for one run of an experiment."""
+
+    provider: Provider
+    options: Any
+    experiment: Experiment
+    plugins: Plugins
+    progress: Callable[[int, int], None] | None = None
+
+    def empty_network(self, components: Components) -> Network | None:
+        """A network like that of the run, on which nothing was sent."""
+        return make_network(self.experiment, self.plugins, components.platform)
+
+    def explain(self, name: str, components: Components, record: RunRecord) -> Any:
+        """The explanation of a run that has kept its path. Raises PluginError where it is none."""
+        from astra_sim.records import ExplainedRun
+
+        run = ExplainedRun(name, components, record, self.experiment, self.plugins, self.progress)
+        made = self.provider.create(self.options, run)
+        if not callable(getattr(made, "to_dict", None)) or not callable(getattr(made, "show", None)):
+            expected = "expected an explanation as astra_sim.records.Explanation"
+            raise PluginError(f"explainer {self.provider.name!r} returned {made!r}; {expected}")
+        return made
 
 
 @contain_exits()
@@ -161,11 +201,11 @@ def run_components(
     name: str,
     started: float,
     progress: Callable[[int, int], None] | None = None,
-    what_if: WhatIf | None = None,
+    explainer: Explainer | None = None,
     timelines: TimelineKind = False,
     npu_times: bool = False,
 ) -> Result:
-    """Run what `build` made; with `what_if` explain the run. `started` is the `time.perf_counter()` from which the wall time counts."""
+    """Run what `build` made, and explain it with an `explainer`. The wall time counts from `started`, a `time.perf_counter()`."""
     record = simulate_graph(
         graph=components.graph,
         system=components.system,
@@ -174,14 +214,14 @@ def run_components(
         symmetry=components.run.symmetry,
         engine=components.engine,
         progress=progress,
-        explain=None if what_if is None else Explain(lambda: what_if.network_again(components)),
+        explain=None if explainer is None else Explain(lambda: explainer.empty_network(components)),
         timelines=timelines,
         npu_times=npu_times,
         npu_ps=components.npu_ps,
     )
     result = make_result(name, components, record, time.perf_counter() - started)
-    if what_if is not None:
-        result.explanation = what_if.explain(name, components, record)
+    if explainer is not None:
+        result.explanation = explainer.explain(name, components, record)
     if components.run.strict and result.audit:
         raise RunError("; ".join(["the result is faster than the wires allow", *(finding.message for finding in result.audit)]))
     return result

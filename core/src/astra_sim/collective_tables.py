@@ -135,6 +135,7 @@ def _is_number(text: str) -> bool:
 
 
 def _row(operation: Collective, cells: Mapping[str, str], where: str) -> MeasuredCollective:
+    """The measurement in a row of CSV. Raises InputError that begins with `where`."""
     numbers = {}
     for name, least in (("ranks", 2), ("bytes", 0)):
         text = cells[name]

@@ -88,6 +88,7 @@ class _Limited:
 
 
 def _read(path: str, is_input: bool) -> bytes:
+    """The content of a file, noted for provenance. Raises InputError where it cannot be read or is too large."""
     try:
         with open(path, "rb") as file:
             if is_input:

@@ -269,6 +269,22 @@ class ExecutionGraph:
     precision: str = attrs.field(default="", validator=TEXT)
     keeps_order: bool = attrs.field(default=False, validator=FLAG)
 
+    def layer_of(self, operation: Operation) -> str:
+        """The name of the layer of an operation, or its own where it belongs to none."""
+        layer = operation.layer
+        return self.layers[layer] if 0 <= layer < len(self.layers) else getattr(operation, "name", "")
+
+    def layers_of(self, operations: Sequence[Operation]) -> Iterator[str]:
+        """The same of all operations of a program, which need not be made for it."""
+        rows = operation_rows(operations)
+        of_kinds = [self.layer_of(kind) for kind in rows.kinds]
+        if rows.name is None:
+            yield from map(of_kinds.__getitem__, rows.kind_of)
+            return
+        in_layers = [0 <= kind.layer < len(self.layers) for kind in rows.kinds]
+        for place, kind in enumerate(rows.kind_of):
+            yield of_kinds[kind] if in_layers[kind] else rows.name(place)
+
     def programs(self, npus: int) -> list[NpuProgram]:
         """The programs of a platform of so many NPUs, that of NPU 0 first."""
         return [NpuProgram(self.operations, _left(self.others, npus)), *self.others]
@@ -429,6 +445,7 @@ def check_graph(graph: ExecutionGraph, npus: int) -> None:
 
 
 def _check_graph(graph: ExecutionGraph, npus: int) -> None:
+    """Raise ValueError where NPUs, operations, their waits or the members of their groups do not fit together."""
     elsewhere: set[int] = set()
     for program in graph.others:
         for npu in program.npus:

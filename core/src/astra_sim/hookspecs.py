@@ -80,6 +80,19 @@ def astra_memories() -> Sequence[Provider]:  # type: ignore[empty-body]
     """Memory models: factory([options]) -> Memory."""
 
 
+# -- Models and serving -------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def astra_models() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Descriptions of models: factory([options]) -> ModelDescription (`astra_sim.models`)."""
+
+
+@hookspec
+def astra_serving_policies() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Policies of a serving instance: factory([options]) -> Policy (`astra_sim.serving`), which plans the tokens of each iteration."""
+
+
 # -- Engine ------------------------------------------------------------------------------------------------------------
 
 
@@ -105,6 +118,14 @@ def astra_formats() -> Sequence[FileFormat]:  # type: ignore[empty-body]
 @hookspec
 def astra_reports() -> Sequence[Provider]:  # type: ignore[empty-body]
     """Reports: factory([options,] results, folder) writes files about the `Result`s of runs into a `reports.ReportFolder`."""
+
+
+@hookspec
+def astra_explainers() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Explainers: factory([options,] run) -> Explanation. `run` is an `astra_sim.records.ExplainedRun`; public, but provisional.
+
+    `simulate(..., explain=True)` and the command line take the one named `critical_path`.
+    """
 
 
 @hookspec

@@ -179,6 +179,7 @@ class LayeredProgram:
         return options
 
     def _duration(self, layer: int, training_pass: Pass) -> int:
+        """The compute time of a layer in a pass (ps), asked of the compute model once. Raises InputError that names both."""
         key = layer, training_pass
         if key not in self._durations:
             options = self._options(layer, training_pass)

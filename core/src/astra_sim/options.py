@@ -63,6 +63,7 @@ def option(
 
 
 def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    """Raise ValueError for a value outside the choices or limits of its option."""
     if value is None:
         return
     if isinstance(value, float) and math.isnan(value):
@@ -245,6 +246,7 @@ def _is_tuple(kind: Any) -> bool:
 
 
 def _tuple(value: Any, kind: Any, made: Any) -> tuple[Any, ...]:
+    """The items of a list, or of its text between brackets. An error names the position of the item."""
     if isinstance(value, Typed):
         value = [Typed(part.strip()) for part in value.strip("[]").split(",") if part.strip()]
     if not isinstance(value, (list, tuple)):

@@ -698,6 +698,7 @@ def _mixes_operators(program: RankProgram) -> bool:
 
 
 def _check_peers(program: RankProgram, index: int, ranks: int) -> None:
+    """Raise ScheduleError unless each peer of the program of rank `index` is another rank of the group."""
     for step in program.steps:
         for run in step.peers():
             if run.first.operator == "shift":
@@ -739,6 +740,7 @@ def _receives(program: RankProgram, key: Callable[[Peer], Hashable]) -> _Receive
 def _lower(
     program: RankProgram, key: Callable[[Peer], Hashable], receives_at: Callable[[Peer], list[tuple[int, int]]], who: str
 ) -> LoweredProgram:
+    """Match each send with the receive that its target posts for it. Raises ScheduleError where bytes or numbers differ."""
     runs: list[ActionRun] = []
     sent: Counter[Hashable] = Counter()
     sends = received = 0
@@ -763,6 +765,7 @@ def _lower(
 
 
 def _carriages(program: LoweredProgram) -> Iterable[Carriage]:
+    """What the bus carries for each token of the program; equal entries share an object."""
     sends = [run.bytes for run in program.runs if run.send_to is not None for _ in range(run.times)]
     last = program.last_bytes
     if last is None:

@@ -170,8 +170,7 @@ std::size_t Reader::consume(std::string_view bytes) {
 
 void Reader::node(std::string_view message) {
   Columns& c = columns;
-  const std::size_t row = c.id.size();
-  if (row == kMaxNodes) throw Broken("more than " + std::to_string(kMaxNodes) + " nodes; expected at most so many");
+  if (c.id.size() == kMaxNodes) throw Broken("more than " + std::to_string(kMaxNodes) + " nodes; expected at most so many");
   std::uint64_t id = 0, type = 0, duration = 0;
   std::string_view name;
   std::vector<Attribute> attributes;
@@ -216,6 +215,13 @@ void Reader::node(std::string_view message) {
   } catch (const Broken& broken) {
     throw Broken("byte " + std::to_string(offset_) + ": node of " + std::to_string(message.size()) + " bytes: " + broken.what());
   }
+  add_row(id, type, duration, name, attributes);
+}
+
+void Reader::add_row(std::uint64_t id, std::uint64_t type, std::uint64_t duration, std::string_view name,
+                     const std::vector<Attribute>& attributes) {
+  Columns& c = columns;
+  const std::size_t row = c.id.size();
   c.id.push_back(id);
   c.names.append(name);
   c.name_end.push_back(c.names.size());
@@ -248,12 +254,18 @@ void Reader::node(std::string_view message) {
   }
 }
 
+// The index of a known attribute, which is noted in `given`; an error where it is there already.
+static std::size_t index_once(std::string_view name, std::uint32_t& given) {
+  const std::size_t index = index_of(name);
+  if (given >> index & 1) throw Broken(std::string(kKnown[index]) + " is given twice");
+  given |= 1u << index;
+  return index;
+}
+
 void Reader::attribute(std::size_t row, const Attribute& found, std::uint32_t& given) {
   Columns& c = columns;
-  const std::size_t index = index_of(found.name);
+  const std::size_t index = index_once(found.name, given);
   const char* const name = kKnown[index];
-  if (given >> index & 1) throw Broken(std::string(name) + " is given twice");
-  given |= 1u << index;
   const Field& value = found.value;
   switch (index) {
     case 0:
@@ -292,14 +304,18 @@ void Reader::attribute(std::size_t row, const Attribute& found, std::uint32_t& g
       if (value.number != 28) throw Broken(std::string(name) + " is a " + member_name(value) + "; expected a bool_list");
       c.involved[row] = intern(involved_index_, involved_dims, bools(value.bytes));
       break;
-    default: {
-      const std::int64_t rest = whole(value, name, -999, 999);
-      if (rest < -c.duration_ns[row] || rest > kMost64 - c.duration_ns[row]) {
-        throw Broken(std::string(name) + " is " + std::to_string(rest) + ", which makes the duration negative or too long");
-      }
-      c.duration_ns[row] += rest;
-    }
+    default:
+      add_rest(row, value, name);
   }
+}
+
+void Reader::add_rest(std::size_t row, const Field& value, const char* name) {
+  const std::int64_t rest = whole(value, name, -999, 999);
+  std::int64_t& duration = columns.duration_ns[row];
+  if (rest < -duration || rest > kMost64 - duration) {
+    throw Broken(std::string(name) + " is " + std::to_string(rest) + ", which makes the duration negative or too long");
+  }
+  duration += rest;
 }
 
 Reader::Attribute Reader::parse_attribute(std::string_view message) {

@@ -48,7 +48,12 @@ class Reader {
 
   std::size_t consume(std::string_view bytes);
   void node(std::string_view message);
+  // The row of a node that has been read.
+  void add_row(std::uint64_t id, std::uint64_t type, std::uint64_t duration, std::string_view name,
+               const std::vector<Attribute>& attributes);
   void attribute(std::size_t row, const Attribute& found, std::uint32_t& given);
+  // Add what a duration has beyond whole microseconds.
+  void add_rest(std::size_t row, const Field& value, const char* name);
   static Attribute parse_attribute(std::string_view message);
   static void dependencies(const Field& field, const char* name, std::vector<std::uint64_t>& into);
   static std::int32_t intern(Index& index, std::vector<std::string>& values, std::string_view value);

@@ -104,6 +104,26 @@ Settings settings_of(const nb::dict& table) {
 using LinkRow = std::tuple<NodeId, NodeId, std::int64_t, Tick, double, std::int64_t, std::int64_t, double, std::int64_t, int, int>;
 using DimensionRow = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::vector<std::pair<int, int>>, std::vector<int>>;
 
+// The links of a plan, of a platform with so many dimensions, or with 0 where routes do not go by dimensions.
+void add_links(Plan& plan, const std::vector<LinkRow>& links, std::size_t dimensions) {
+  for (const auto& [source, target, rate, delay, error, from, all, share, headroom, cost, dimension] : links) {
+    if (source >= plan.nodes || target >= plan.nodes || rate < 1 || delay < 0 || cost < 1)
+      throw std::invalid_argument("a link that cannot be");
+    const bool known = dimensions == 0 || (dimension >= 0 && static_cast<std::size_t>(dimension) < dimensions);
+    if (!known) throw std::invalid_argument("a link of no dimension");
+    plan.links.push_back({source, target, rate, delay, error, from, all, share, headroom, cost, dimension});
+  }
+}
+
+void add_dimensions(Plan& plan, const std::vector<DimensionRow>& dimensions) {
+  for (const auto& [stride, size, nodes, ends, turns] : dimensions) {
+    DimensionPlan& made = plan.dimensions.emplace_back(DimensionPlan{stride, size, nodes, ends, {}});
+    if (stride < 1 || size < 1 || nodes < size || (!turns.empty() && turns.size() != size))
+      throw std::invalid_argument("a dimension that cannot be");
+    for (std::size_t place = 0; place < turns.size(); ++place) made.turns.emplace_back(static_cast<int>(place), turns[place]);
+  }
+}
+
 Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::int64_t> memory, std::vector<std::uint32_t> addresses,
              const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse, bool descending_ways,
              const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures,
@@ -112,13 +132,7 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
   Plan plan;
   plan.npus = npus;
   plan.nodes = static_cast<std::uint32_t>(ids.size());
-  for (const auto& [source, target, rate, delay, error, from, all, share, headroom, cost, dimension] : links) {
-    if (source >= plan.nodes || target >= plan.nodes || rate < 1 || delay < 0 || cost < 1)
-      throw std::invalid_argument("a link that cannot be");
-    const bool known = dimensions.empty() || (dimension >= 0 && static_cast<std::size_t>(dimension) < dimensions.size());
-    if (!known) throw std::invalid_argument("a link of no dimension");
-    plan.links.push_back({source, target, rate, delay, error, from, all, share, headroom, cost, dimension});
-  }
+  add_links(plan, links, dimensions.size());
   for (const auto& [time, one, other] : failures) plan.failures.push_back({time, one, other});
   if (npus > plan.nodes || addresses.size() != npus || reverse.size() != links.size()) throw std::invalid_argument("a plan that cannot be");
   for (const std::uint32_t link : reverse) {
@@ -132,12 +146,7 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
   plan.descending_ways = descending_ways;
   plan.preferred.assign(plan.nodes, false);
   for (const NodeId node : preferred) plan.preferred.at(node) = true;
-  for (const auto& [stride, size, nodes, ends, turns] : dimensions) {
-    DimensionPlan& made = plan.dimensions.emplace_back(DimensionPlan{stride, size, nodes, ends, {}});
-    if (stride < 1 || size < 1 || nodes < size || (!turns.empty() && turns.size() != size))
-      throw std::invalid_argument("a dimension that cannot be");
-    for (std::size_t place = 0; place < turns.size(); ++place) made.turns.emplace_back(static_cast<int>(place), turns[place]);
-  }
+  add_dimensions(plan, dimensions);
   if (!dimensions.empty() && (places.size() != plan.nodes || is_switch.size() != plan.nodes))
     throw std::invalid_argument("a plan that cannot be");
   plan.places = std::move(places);

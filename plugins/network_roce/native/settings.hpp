@@ -12,12 +12,8 @@ namespace astra::roce {
 enum class Algorithm : std::uint8_t { none, dcqcn, hpcc, timely, dctcp, pint, swift };
 enum class Balancing : std::uint8_t { ecmp, spray_random, spray_round_robin, flowlet, adaptive, valiant, ugal };
 
-struct Settings {
-  Tick ticks_per_ns = 1000;
-  std::uint64_t seed = 1;
-  bool extrapolate = true;  // play back what is known to repeat
-
-  // Packets. `gap_bytes` are on the wire only: preamble and gap between frames.
+// Sizes of packets. `gap_bytes` are on the wire only: preamble and gap between frames.
+struct PacketSettings {
   std::uint32_t payload_bytes = 1000;
   std::uint32_t header_bytes = 58;
   std::uint32_t ack_bytes = 62;
@@ -25,26 +21,35 @@ struct Settings {
   std::uint32_t pause_bytes = 64;
   std::uint32_t gap_bytes = 20;
   std::uint32_t telemetry_bytes = 0;  // of INT, a time stamp, or PINT
+};
 
-  // Messages.
+// When a message starts and is complete.
+struct MessageSettings {
   std::uint32_t start_rounds = 0;   // rounds of its instant after which a message starts
   bool complete_at_arrival = true;  // else when the sender has its last acknowledgement
+};
 
-  // Switches.
+// The buffers of switches, with pauses (PFC) and marks (ECN).
+struct BufferSettings {
   std::int64_t reserve_bytes = 4096;
   std::int64_t resume_margin_bytes = 3072;
   bool thresholds_wrap = false;  // where headrooms and reserves are more than the memory: thresholds mod 2^32, so that nothing is paused
   bool pauses = true;
   bool marking = true;
-  std::uint64_t pint_rtt_ns = 0;
+};
 
-  // Network interfaces.
+// How network interfaces limit and order what they send.
+struct SendingSettings {
   bool windows = true;
   bool common_window = true;    // the longest bandwidth-delay product of all pairs, else that of the pair
   bool variable_window = true;  // in proportion to the rate
   bool pacing = true;
   bool acks_first = false;
   bool blocked_pairs_hold = false;  // a pair that cannot send counts where the interface sleeps until the next one may
+};
+
+// Acknowledgements and what follows a loss.
+struct RecoverySettings {
   std::int64_t chunk_bytes = 4000;
   std::int64_t ack_interval_bytes = 1;
   bool back_to_chunk = false;
@@ -52,26 +57,36 @@ struct Settings {
   Tick retransmission = 0;   // 0: there is no timeout
   bool slow_restart = true;  // a loss halves what is in flight, a timeout leaves one packet; timeouts in a row double, at random
   bool out_of_order = false;
+};
 
+// How packets are spread over routes.
+struct RoutingSettings {
   Balancing balancing = Balancing::ecmp;
   // Packets may go through another switch first.
   bool goes_around() const { return balancing == Balancing::valiant || balancing == Balancing::ugal; }
   Tick flowlet_gap = 0;
+};
 
-  // Congestion control.
-  Algorithm algorithm = Algorithm::none;
+// What several algorithms of congestion control have in common.
+struct RateSettings {
   std::int64_t least_rate = 100'000'000;
   std::int64_t rate_step = 0;        // additive increase
   std::int64_t large_rate_step = 0;  // hyper increase
   double gain = 1.0 / 256;
-  // DCQCN
+};
+
+// DCQCN.
+struct DcqcnSettings {
   Tick alpha_interval = 0;
   Tick decrease_interval = 0;
   Tick increase_interval = 0;
   Tick tick_after_decrease = 0;  // one nanosecond: a decrease comes after the update of alpha of its instant
   std::uint32_t fast_recovery = 1;
   bool clamp_target = false;
-  // HPCC
+};
+
+// HPCC.
+struct HpccSettings {
   double target_utilisation = 0.95;
   std::uint32_t stages = 0;
   std::uint32_t telemetry_unit = 1;
@@ -79,18 +94,31 @@ struct Settings {
   bool rate_of_hop = false;
   bool sampled_feedback = false;
   bool divides_by_window = false;  // also where there is none: what comes of a division by 0 counts
-  // HPCC-PINT
+};
+
+// HPCC-PINT.
+struct PintSettings {
+  std::uint64_t pint_rtt_ns = 0;
   double pint_base = 1.05;
   double pint_share = 1.0;
-  // DCTCP
+};
+
+// DCTCP.
+struct DctcpSettings {
   std::int64_t dctcp_step = 1'000'000'000;
-  // TIMELY
+};
+
+// TIMELY.
+struct TimelySettings {
   double timely_weight = 0.875;
   double timely_decrease = 0.8;
   Tick timely_low = 0;
   Tick timely_high = 0;
   Tick timely_round = 0;
-  // Swift
+};
+
+// Swift.
+struct SwiftSettings {
   Tick swift_base = 0;
   Tick swift_hop = 0;
   Tick swift_range = 0;
@@ -99,6 +127,17 @@ struct Settings {
   double swift_increase = 1.0;
   double swift_decrease = 0.8;
   double swift_largest_decrease = 0.5;
+};
+
+// Congestion control: the algorithm, and the settings of each.
+struct CongestionSettings : RateSettings, DcqcnSettings, HpccSettings, PintSettings, DctcpSettings, TimelySettings, SwiftSettings {
+  Algorithm algorithm = Algorithm::none;
+};
+
+struct Settings : PacketSettings, MessageSettings, BufferSettings, SendingSettings, RecoverySettings, RoutingSettings, CongestionSettings {
+  Tick ticks_per_ns = 1000;
+  std::uint64_t seed = 1;
+  bool extrapolate = true;  // play back what is known to repeat
 };
 
 // A link, one way, as it is told.

@@ -20,6 +20,7 @@ from astra_sim.command.options import (
     component_options,
     json_option,
     only_json,
+    output_options,
     quiet_option,
     run_options,
     say_json,
@@ -28,8 +29,6 @@ from astra_sim.command.options import (
 )
 from astra_sim.errors import STATUS_INTERRUPTED, AstraError, InputError, printable, suggestion
 from astra_sim.files import check_words, guarded_inputs, interrupt_on_sigterm, move_output
-from astra_sim.providers import load
-from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,38 +74,23 @@ class Commands(click.Group):
         """Commands and experiment files, other files where no command begins so, and the options of `run`."""
         from click.shell_completion import CompletionItem
 
-        from astra_sim.command.candidates import files
-
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete) + run.shell_complete(click.Context(run, parent=ctx), incomplete)
         found = [CompletionItem(name, help=summary) for name, summary in self._summaries() if name.startswith(incomplete)]
-        return [*found, *files(incomplete, ".toml" if found else "", folders=not found)]
+        return [*found, *ctx.find_root().obj.files(incomplete, ".toml" if found else "", folders=not found)]
 
     def _summaries(self) -> list[tuple[str, str]]:
         """All commands by name, those of plugins with the summary that they offer, so that none is imported."""
         rows = [(name, command.get_short_help_str(limit=80)) for name, command in self.commands.items()]
-        rows += [(name, summary) for name, (_, summary) in self._LAZY.items()]
         return sorted([*rows, *self._offered().items()])
-
-    _LAZY = {  # noqa: RUF012
-        "completion": ("astra_sim.command.completion:completion", "Print a script with which bash, zsh or fish completes commands."),
-        "doctor": ("astra_sim.command.doctor:doctor", "Say what is installed, what is missing, and what is broken."),
-        "explain": ("astra_sim.command.explain:explain", "Say what takes the time of a run, and what would change it."),
-        "compare": ("astra_sim.command.compare:compare", "Run an experiment with several choices and print one table."),
-        "rerun": ("astra_sim.command.rerun:rerun", "Run a result again, and compare it with what it has recorded."),
-        "show": ("astra_sim.command.show:show", "Print a table of a result that was written."),
-    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Own commands and those of plugins."""
-        return sorted({*super().list_commands(ctx), *self._LAZY, *self._offered()})
+        return sorted({*super().list_commands(ctx), *self._offered()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command by name; that of a plugin is imported now."""
-        command = super().get_command(ctx, cmd_name)
-        if cmd_name in self._LAZY:
-            return load(self._LAZY[cmd_name][0], cmd_name)  # type: ignore[return-value]
-        return command or _command_of_plugins(cmd_name)
+        return super().get_command(ctx, cmd_name) or _command_of_plugins(cmd_name)
 
     def _offered(self) -> dict[str, str]:
         """The commands of plugins with their summaries. Those whose names have two words are one, by the first."""
@@ -129,6 +113,8 @@ def _chosen_plugins(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 _PLUGIN = "-p"
+_COMPLETE = "_ASTRA_COMPLETE"
+"""The variable with which a shell asks for candidates; the command `completion` answers."""
 
 _WRITTEN = ("--output", "--timeline", "--junit")
 """Options of commands that name a file to write, or a folder; `-o` is the first."""
@@ -243,16 +229,7 @@ def astra() -> None:
 @component_options(multiple=False)
 @run_options
 @click.option("--run-name", metavar="NAME", help="Name of the run in reports.")
-@click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports there.")
-@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP, shell_complete=candidates("bare_component", "report"))
-@click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
-@click.option(
-    "--timeline",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Write a timeline for Perfetto; *.json: as Chrome does; *.gz: gzipped.",
-)
-@click.option("--explain", is_flag=True, help="Explain the run, in result.json and --json, too; it takes several runs on some networks.")
+@output_options(multiple=False)
 @table_options
 @json_option
 @quiet_option
@@ -277,9 +254,9 @@ def run(
     from astra_sim.command.progress import Progress
     from astra_sim.report.screen import Screen
     from astra_sim.report.tables import print_result
-    from astra_sim.report.writing import chosen_reports
+    from astra_sim.report.writing import Reports
 
-    chosen = chosen_reports(reports, output, timeline)
+    chosen = Reports.chosen(reports, output, timeline)
     _say_if_slow(choices["engine"], quiet)
     with Progress(enabled=not quiet) as progress:
         result = simulate(
@@ -287,7 +264,7 @@ def run(
             run_name=run_name,
             set=assignments,
             progress=progress,
-            timelines="path" if timeline is not None or TIMELINE in reports else False,
+            timelines="path" if timeline is not None or Reports.TIMELINE in reports else False,
             npu_times=not quiet or output is not None,
             explain=explain,
             **choices,
@@ -308,10 +285,8 @@ def run(
             return
         print_result(result, screen)
         if result.explanation is not None:
-            from astra_sim.report.explanation_text import print_explanation
-
             screen.text("")
-            print_explanation(result.explanation, screen)
+            result.explanation.show(screen)
 
     write_then_show(write, show)
     if is_written and not as_json and not quiet:
@@ -326,6 +301,22 @@ def _say_if_slow(engine: str | None, quiet: bool) -> None:
 
     if sys.stderr.isatty() and not quiet and engine is None and compiled_engine() is None:
         click.echo("astra: the compiled engine is not installed; the engine in Python gives the same answers, slower", err=True)
+
+
+@astra.command("show", short_help="Print a table of a result that was written.")
+@click.argument("run", type=click.Path())
+@click.argument("table", required=False, shell_complete=candidates("table_of_result"))
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of rows; without TABLE an object with all tables.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write FILE.csv, FILE.json or FILE.parquet.")
+def show_(run: str, table: str | None, as_json: bool, as_csv: bool, output: str | None) -> None:
+    """Print a table of a result; without TABLE the names of its tables.
+
+    RUN is a result.json, or the folder that --output has written. Where it holds several runs, a column says which one a row is of.
+    """
+    from astra_sim.command.show import show_table
+
+    show_table(run, table, as_json, as_csv, output)
 
 
 @astra.group(cls=PluginGroup, invoke_without_command=True)
@@ -378,10 +369,9 @@ def main() -> None:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")
         warnings.showwarning = _show_warning  # type: ignore[assignment]
-        if "_ASTRA_COMPLETE" in os.environ:
-            from astra_sim.command.completion import complete
-
-            sys.exit(complete(astra))
+        if _COMPLETE in os.environ:
+            with astra.make_context("astra", ["completion", os.environ[_COMPLETE].partition("_")[0]]) as context:
+                astra.invoke(context)  # not `main`, where click would answer itself
         with printing_to_errors(), only_json() if "--json" in sys.argv[1:] else contextlib.nullcontext():
             astra.main(standalone_mode=False)
         sys.stdout.flush()

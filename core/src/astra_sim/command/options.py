@@ -13,6 +13,7 @@ import attrs
 import click
 
 from astra_sim.report.amounts import TIME_UNITS
+from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP
 from astra_sim.setup.run_options import RunOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -49,18 +50,41 @@ def component_options(multiple: bool, kinds: Sequence[str] = tuple(COMPONENTS)) 
 
 
 def candidates(what: str, *arguments: str) -> Callable[..., Any]:
-    """`shell_complete` of an option or argument: a function of `astra_sim.command.candidates`, which is imported when a shell asks.
+    """`shell_complete` of an option or argument: a function of the object of the root context, which is what answers a shell.
 
-    `candidates("component", KIND)` is for what `component_options` takes.
+    That is the module `astra_sim_devkit.candidates`. `candidates("component", KIND)` is for what `component_options` takes.
     """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-        from astra_sim.command import candidates as module
-
-        function = getattr(module, what)
+        function = getattr(ctx.find_root().obj, what)
         return (function(*arguments) if arguments else function)(ctx, param, incomplete)
 
     return complete
+
+
+def output_options(multiple: bool) -> Callable[[_Command], _Command]:
+    """Give a command `--output`, `--report`s (`reports`), `--series`, `--timeline` and `--explain`; `multiple`: of several runs."""
+    timeline = "Write a timeline for Perfetto; *.json: as Chrome does; *.gz: gzipped."
+    explain = "Explain the run, in result.json and --json, too; it takes several runs on some networks."
+    if multiple:
+        timeline = "Write a timeline of each run for Perfetto: FILE with the run's name before the ending."
+        explain = "Explain every run, in result.json, for astra report; it takes several runs on some networks."
+    output = f"Write result.json and reports{' of all runs' if multiple else ''} there."
+    completes = candidates("bare_component", "report")
+    decorators = (
+        click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help=output),
+        click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP, shell_complete=completes),
+        click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP),
+        click.option("--timeline", metavar="FILE", type=click.Path(dir_okay=False), help=timeline),
+        click.option("--explain", is_flag=True, help=explain),
+    )
+
+    def decorate(command: _Command) -> _Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
 
 
 def table_options(command: _Command) -> _Command:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import click
-
-from astra_sim.command.options import candidates, say_json
+from astra_sim.command.options import say_json
 from astra_sim.command.progress import Progress
 from astra_sim.errors import InputError
 from astra_sim.report.frames import check_ending, choose, columns_of, write_csv, write_rows
@@ -18,17 +16,8 @@ from astra_sim.results import read_results, tables_of
 Rows = list[dict[str, Any]]
 
 
-@click.command()
-@click.argument("run", type=click.Path())
-@click.argument("table", required=False, shell_complete=candidates("table_of_result"))
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of rows; without TABLE an object with all tables.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write FILE.csv, FILE.json or FILE.parquet.")
-def show(run: str, table: str | None, as_json: bool, as_csv: bool, output: str | None) -> None:
-    """Print a table of a result; without TABLE the names of its tables.
-
-    RUN is a result.json, or the folder that --output has written. Where it holds several runs, a column says which one a row is of.
-    """
+def show_table(run: str, table: str | None, as_json: bool, as_csv: bool, output: str | None) -> None:
+    """Print a table of a result, or the names of its tables; or write it into a file. Raises InputError."""
     if as_json and as_csv:
         raise InputError("--json and --csv are given; expected one of the two")
     if table is None and (as_csv or output is not None):
@@ -83,4 +72,4 @@ def _kind(values: list[Any]) -> Kind:
 
 
 def _cell(value: Any) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value in (None, "") else str(value)

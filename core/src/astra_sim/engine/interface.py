@@ -393,6 +393,7 @@ def check_program(tasks: Rows[Task], npus: Sequence[int], count: int) -> None:
 
 
 def _check_task(task: Task, npus: Sequence[int], count: int) -> None:
+    """Raise ValueError or InputError for a task that no engine can run."""
     if not JOIN <= task.kind <= COMPUTE:
         raise ValueError(f"is of kind {task.kind}; expected {JOIN} to {COMPUTE}")
     if not -1 <= task.unit < MAX_UNITS:

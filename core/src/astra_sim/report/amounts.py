@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from astra_sim.errors import printable
-from astra_sim.units import GIB, MIB
+from astra_sim.units import GIB, MIB, PS_PER_NS
 
 TIME_UNITS = ("us", "ms", "s")
 """Units of time that a user may ask for."""
@@ -75,3 +75,9 @@ def amount(value: Any, unit: str, like: float | None = None, units: str | None =
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}", unit
     shown = next((each for each in reversed(scale) if size >= each.size), scale[0] if size else scale[-1])
     return f"{value / shown.size:,.{shown.decimals}f}", shown.name
+
+
+def to_ns(picoseconds: int) -> int | float:
+    """Picoseconds as nanoseconds; whole where they are whole."""
+    whole, rest = divmod(picoseconds, PS_PER_NS)
+    return picoseconds / PS_PER_NS if rest else whole

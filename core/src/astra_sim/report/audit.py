@@ -151,6 +151,7 @@ class _Loads:
         return self._known[id(plan)]
 
     def _of(self, plan: PhasePlan) -> dict[int, _Load]:
+        """What NPU 0 sends in each physical dimension in a phase, for lower bounds of its time."""
         logical, found = plan.logical, dict[int, _Load]()
         if isinstance(logical, Group) and 0 not in logical.members:
             return found
@@ -496,6 +497,7 @@ def link_bandwidth(dimension: Dimension) -> LinkBandwidth:
 
 @cached("bandwidths", 8)
 def _sums(dimension: Dimension) -> LinkBandwidth:
+    """The largest and mean bandwidth of an NPU's links; empty where there are too many, or they are unknown."""
     count = call("links of a topology", dimension.topology.link_count)
     links_in_all = dimension.size * dimension.topology.links_per_npu() if count is None else count
     if links_in_all > MOST_LISTED:

@@ -18,9 +18,9 @@ import attrs
 from astra_sim.files import is_whole
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Send, operation_rows
 from astra_sim.network import LinkLoad, Network
+from astra_sim.report.amounts import to_ns
 from astra_sim.report.attribution import MOST_OPERATIONS
-from astra_sim.report.details import computes, to_ns
-from astra_sim.report.labels import exposed_rank, group_of, kind_name, layer_names
+from astra_sim.report.labels import computes, exposed_rank, group_of, kind_name
 from astra_sim.report.network_files import link_loads
 from astra_sim.report.npu_shares import NpuShares, shares_of
 from astra_sim.run.npu_times import NpuTimes
@@ -120,7 +120,7 @@ class Breakdown:
         rows = operation_rows(operations)
         words = [(kind_name(kind), self._group(kind)) for kind in rows.kinds]
         known: dict[_Key, _Key] = {}  # one object for all that are equal
-        for name, kind in zip(layer_names(operations, self.graph), rows.kind_of, strict=True):
+        for name, kind in zip(self.graph.layers_of(operations), rows.kind_of, strict=True):
             key = name, *words[kind]
             yield known.setdefault(key, key)
 

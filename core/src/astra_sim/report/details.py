@@ -24,26 +24,20 @@ from astra_sim.graph import (
     peer_of,
 )
 from astra_sim.network import Network
-from astra_sim.report.labels import POINT_TO_POINT, group_of, layer_name
+from astra_sim.report.amounts import to_ns
+from astra_sim.report.labels import POINT_TO_POINT, computes, group_of
 from astra_sim.report.network_files import network_files
 from astra_sim.run.record import CarriedMessage, NpuRecord, RunRecord
-from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.attribution import Attribution
     from astra_sim.report.audit import Finding
     from astra_sim.report.breakdown import Breakdown
     from astra_sim.report.unit_times import OperationTimes, UnitTimes
-    from astra_sim.run.critical_path import CriticalPath, Place
+    from astra_sim.run.critical_path import CriticalPath, SegmentOrigin
 
 NpuTables = dict[str, list[dict[str, Any]]]
 """Tables by name, of rows in plain Python."""
-
-
-def to_ns(picoseconds: int) -> int | float:
-    """Picoseconds as nanoseconds; whole where they are whole."""
-    whole, rest = divmod(picoseconds, PS_PER_NS)
-    return picoseconds / PS_PER_NS if rest else whole
 
 
 MessageKey = tuple[int, int, int, int, int]
@@ -192,7 +186,7 @@ class RunTimeline:
                 message = messages.get(index)
                 peer = None if message is None else message[message[0] == self.npu]
                 yield Interval(
-                    kind, layer_name(operation, self._graph), lane, to_ns(begin), to_ns(end), layer, training_pass, group, size, index,
+                    kind, self._graph.layer_of(operation), lane, to_ns(begin), to_ns(end), layer, training_pass, group, size, index,
                     peer=peer, message=message, sent_ns=to_ns(sent[index]) if index in sent else None,
                 )  # fmt: skip
         for phase in record.phases:
@@ -200,7 +194,7 @@ class RunTimeline:
             _, _, layer, training_pass, _, _ = described(operation)
             ranks = phase.plan.logical
             group = group_of(operation, self._graph, self._group_names, ranks)
-            name = f"{layer_name(operation, self._graph)} chunk {phase.chunk} phase {phase.phase + 1}"
+            name = f"{self._graph.layer_of(operation)} chunk {phase.chunk} phase {phase.phase + 1}"
             yield Interval(
                 phase.plan.collective.value, name, lane_of_dimensions(phase.dimensions or (phase.plan.dimension,)),
                 to_ns(phase.started_ps), to_ns(phase.ended_ps), layer, training_pass, group, phase.plan.bytes,
@@ -211,7 +205,7 @@ class RunTimeline:
             for dimension in record.sends.sent[kind_of[index]]:
                 operation = operations[index]
                 _, _, layer, training_pass, group, size = described(operation)
-                name = f"{layer_name(operation, self._graph)} message".strip()
+                name = f"{self._graph.layer_of(operation)} message".strip()
                 message = messages.get(index)
                 yield Interval(
                     "message", name, lane_of_dimensions((dimension,)), to_ns(begun), to_ns(record.end_ps[index]), layer, training_pass,
@@ -223,7 +217,7 @@ class RunTimeline:
             if not sends and carried.destination != self.npu:
                 continue
             _, _, layer, training_pass, group, _ = described(carried.operation)
-            name = f"{layer_name(carried.operation, self._graph)} chunk {carried.chunk} phase {carried.phase + 1}"
+            name = f"{self._graph.layer_of(carried.operation)} chunk {carried.chunk} phase {carried.phase + 1}"
             lane = f"messages {'sent' if sends else 'received'}"
             yield Interval(
                 "message sent" if sends else "message received", name, lane, to_ns(carried.begin_ps), to_ns(carried.end_ps), layer,
@@ -291,14 +285,14 @@ def path_intervals(path: CriticalPath, graph: ExecutionGraph, group_names: Mappi
     """The parts of a critical path, in time; those of one place and kind that follow each other are one."""
     last: PathInterval | None = None
     known: dict[int, tuple[str, str, str, str, str]] = {}
-    for part in path.parts:
-        place = part.place
+    for part in path.segments:
+        origin = part.origin
         if not part.ps:
             continue
-        if id(place) not in known:
-            known[id(place)] = _words_of(place, graph, group_names)
-        name, layer, training_pass, collective, group = known[id(place)]
-        where = part.dimension, place.index, place.chunk, place.phase
+        if id(origin) not in known:
+            known[id(origin)] = _words_of(origin, graph, group_names)
+        name, layer, training_pass, collective, group = known[id(origin)]
+        where = part.dimension, origin.index, origin.chunk, origin.phase
         begin, end = to_ns(part.begin), to_ns(part.begin + part.ps)
         made = PathInterval(part.kind.value, name, part.npu, begin, end, layer, training_pass, collective, group, *where)
         if last is not None and last.end_ns == begin and attrs.evolve(last, begin_ns=begin, end_ns=end) == made:
@@ -311,16 +305,16 @@ def path_intervals(path: CriticalPath, graph: ExecutionGraph, group_names: Mappi
         yield last
 
 
-def _words_of(place: Place, graph: ExecutionGraph, group_names: Mapping[tuple[int, ...], str]) -> tuple[str, str, str, str, str]:
+def _words_of(origin: SegmentOrigin, graph: ExecutionGraph, group_names: Mapping[tuple[int, ...], str]) -> tuple[str, str, str, str, str]:
     """The name, layer, training pass, collective and group of what a part of the path belongs to; "" where there is none."""
-    operation = place.operation
+    operation = origin.operation
     if operation is None:
         return "", "", "", "", ""
     layer = graph.layers[operation.layer] if 0 <= operation.layer < len(graph.layers) else ""
     has_pass = isinstance(operation, Communicate) or operation.layer >= 0
     training_pass = str(getattr(operation, "training_pass", "")) if has_pass else ""
     collective = operation.collective.value if isinstance(operation, Communicate) else ""
-    return layer_name(operation, graph), layer, training_pass, collective, group_of(operation, graph, group_names, place.ranks)
+    return graph.layer_of(operation), layer, training_pass, collective, group_of(operation, graph, group_names, origin.ranks)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -448,11 +442,6 @@ class RunDetails:
     def network_reports(self) -> dict[str, str]:
         """Files of the network, by name."""
         return network_files(self._backend)
-
-
-def computes(operation: Compute) -> bool:
-    """Whether an operation is computing that belongs to a layer, not communication that takes a recorded time."""
-    return not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
 
 
 def _lane(operation: Operation, group: str) -> str:

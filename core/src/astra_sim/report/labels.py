@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Receive, Send, Unit, operation_rows
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, MemoryAccess, Operation, Receive, Send, Unit
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.setup.components import Components
 
@@ -12,22 +12,9 @@ POINT_TO_POINT = "point-to-point"
 """The group of messages between two NPUs of which the workload says no other."""
 
 
-def layer_name(operation: Operation, graph: ExecutionGraph) -> str:
-    """The name of the layer of an operation, or its own where it belongs to none."""
-    layer = operation.layer
-    return graph.layers[layer] if 0 <= layer < len(graph.layers) else getattr(operation, "name", "")
-
-
-def layer_names(operations: Sequence[Operation], graph: ExecutionGraph) -> Iterator[str]:
-    """The same of all operations of a program, which need not be made for it."""
-    rows = operation_rows(operations)
-    of_kinds = [layer_name(kind, graph) for kind in rows.kinds]
-    if rows.name is None:
-        yield from map(of_kinds.__getitem__, rows.kind_of)
-        return
-    in_layers = [0 <= kind.layer < len(graph.layers) for kind in rows.kinds]
-    for place, kind in enumerate(rows.kind_of):
-        yield of_kinds[kind] if in_layers[kind] else rows.name(place)
+def computes(operation: Compute) -> bool:
+    """Whether an operation is computing that belongs to a layer, not communication that takes a recorded time."""
+    return not operation.idle and operation.unit in (Unit.ACCELERATOR, Unit.CPU)
 
 
 def kind_name(operation: Operation) -> str:

@@ -19,7 +19,7 @@ from operator import itemgetter
 import attrs
 
 from astra_sim.graph import Communicate, Compute, MemoryAccess, Operation, Receive, Send, operation_rows, peer_of
-from astra_sim.report.details import computes
+from astra_sim.report.labels import computes
 from astra_sim.rows import packed
 from astra_sim.run.npu_times import NpuTimes
 

@@ -15,6 +15,7 @@ from astra_sim.engine import PhaseStepRecord, PhaseStepRecords
 from astra_sim.engine.columns import Spans
 from astra_sim.errors import InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, accounting_dimensions
+from astra_sim.report.amounts import to_ns
 from astra_sim.report.audit import Finding, audit
 from astra_sim.report.details import (
     Details,
@@ -23,11 +24,9 @@ from astra_sim.report.details import (
     RunDetails,
     RunTimeline,
     Timeline,
-    computes,
-    to_ns,
 )
 from astra_sim.report.frames import choose, frame_of, write_rows
-from astra_sim.report.labels import group_names
+from astra_sim.report.labels import computes, group_names
 from astra_sim.report.units import units_of
 from astra_sim.results import run_row, tables_of
 from astra_sim.rows import packed, view
@@ -41,7 +40,6 @@ from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.attribution import Attribution
-    from astra_sim.report.explanation import Explanation
     from astra_sim.report.spool import SpooledDetails, SpooledProvenance
     from astra_sim.report.unit_times import OperationTimes, UnitTimes
 
@@ -119,13 +117,12 @@ class Result:
     `exposed_comm_ns` is all the time in which NPU 0 does not compute, as ASTRA-sim counts it: also that in which it accesses memory or is
     idle. `attribution` says what of it is which.
 
-    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `every_npu_reason` says why
-    no NPU could stand for others, where every one was simulated. `earliest_finish_ns` is when
+    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
     the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
-    `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on,
-    where it was asked for; `algorithms` by which ones collectives went. `compute` says of the compute model what it knows of itself (a
-    device, a stack), and in `workload_options` the options that the workload took from it; `mismatches` what of the experiment was not made
-    for each other.
+    `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on, where
+    it was asked for (`astra_sim.records.Explanation`), else it is None; `algorithms` by which ones collectives went. `compute` says of the
+    compute model what it knows of itself (a device, a stack), and in `workload_options` the options that the workload took from it;
+    `mismatches` what of the experiment was not made for each other.
     """
 
     run_name: str
@@ -146,7 +143,7 @@ class Result:
     _provenance: Provenance | SpooledProvenance | None = attrs.field(repr=False, eq=False)
     _busy: Sequence[Spans] = attrs.field(repr=False, eq=list)
     _details: Details | RunDetails | SpooledDetails = attrs.field(repr=False, eq=False)
-    explanation: Explanation | None = attrs.field(default=None, repr=False)
+    explanation: Any = attrs.field(default=None, repr=False)
     algorithms: list[ChosenAlgorithm] = attrs.field(factory=list)
     compute: dict[str, Any] = attrs.field(factory=dict)
     mismatches: list[Mismatch] = attrs.field(factory=list)
@@ -461,6 +458,7 @@ def _algorithms(run: RunRecord) -> list[ChosenAlgorithm]:
 
 
 def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
+    """The times of each layer on NPU 0 by training pass."""
     if not graph.layers:
         return []
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
@@ -524,6 +522,7 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
 
 
 def _dimensions(components: Components, run: RunRecord) -> tuple[list[DimensionFigures], list[Spans]]:
+    """The figures of each dimension and when it was in use, from the phases and messages of NPU 0."""
     dimensions = accounting_dimensions(components.graph, components.platform)
     sent = [*(phase.sent for phase in run.phases.planned), *run.sends.sent]
     counts, uses = run.engine.uses_of(_with_sends(components.graph, run), [tuple(each) for each in sent], len(dimensions))

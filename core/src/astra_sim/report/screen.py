@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from astra_sim.report.amounts import NO_BREAK, Unit, time_unit
-from astra_sim.report.layout import Line, Page, Table, lay_out, wrapped
+from astra_sim.report.amounts import NO_BREAK, Unit, byte_unit, time_unit
+from astra_sim.report.layout import Line, Page, Table, lay_out, shortened, wrapped
 
 PROSE = 80
 """Characters of a line of prose where the output has no width."""
@@ -20,7 +20,12 @@ class Screen:
 
     A terminal has its width, or that of the variable COLUMNS; anything else has no width unless COLUMNS is set, and gets plain columns.
     `every` (option --all): all rows and columns; `units` (option --units): the unit of all times, else it follows their magnitude.
+    `NO_BREAK` is a space at which no line ends, between a number and its unit; `shortened` leaves out the middle of a long name.
     """
+
+    NO_BREAK = NO_BREAK
+    byte_unit = staticmethod(byte_unit)
+    shortened = staticmethod(shortened)
 
     def __init__(self, every: bool = False, units: str | None = None) -> None:
         self.every = every

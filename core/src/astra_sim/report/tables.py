@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from astra_sim.graph import Pass
-from astra_sim.report.amounts import byte_unit
-from astra_sim.report.details import to_ns
+from astra_sim.report.amounts import byte_unit, to_ns
 from astra_sim.report.figures import figures_table, parts_table, scalar_figures
 from astra_sim.report.folding import Folded, fold
 from astra_sim.report.layout import Column, Table
@@ -48,6 +47,7 @@ def print_result(result: Result, screen: Screen | None = None) -> None:
 
 
 def _summary(result: Result, screen: Screen) -> Table:
+    """The table of total times, bytes, cost and NPUs of a run."""
     unit, sent = screen.time_unit(result.finish_ns), result.network["payload_bytes"]
     times = {"total": result.finish_ns, "compute": result.compute_ns, **_without_compute(result)}
     rows = [[label, unit.number(time), unit.name] for label, time in times.items()]
@@ -174,6 +174,7 @@ def _repeats(first: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _dimensions(result: Result, screen: Screen) -> Table:
+    """The table of use, latency and bytes of each dimension."""
     latencies = [dimension.average_chunk_latency_ns for dimension in result.dimensions]
     unit = screen.time_unit(max((latency for latency in latencies if latency is not None), default=0.0))
     sent = byte_unit(max((dimension.bytes for dimension in result.dimensions), default=0))

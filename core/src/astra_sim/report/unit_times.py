@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from astra_sim.graph import Communicate, Compute, MemoryAccess, Operation, Receive, Send, Unit, operation_rows
-from astra_sim.report.details import to_ns
+from astra_sim.report.amounts import to_ns
 from astra_sim.rows import Rows
 from astra_sim.run.npu_times import NpuTimes
 

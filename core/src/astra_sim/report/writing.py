@@ -29,7 +29,9 @@ REPORT_HELP = f"Report that --output writes beside result.json ({', '.join(DEFAU
 
 
 class Reports:
-    """Reports that have been chosen, with their options."""
+    """Reports that have been chosen, with their options. `TIMELINE` is the one that `--timeline` writes."""
+
+    TIMELINE = TIMELINE
 
     def __init__(
         self, names: str | Sequence[str] = DEFAULT_REPORTS, plugins: Plugins | None = None, timeline: str | None = None
@@ -51,6 +53,22 @@ class Reports:
             if spec in self._chosen:
                 raise InputError(f"report {spec!r} is given twice")
             self._chosen[spec] = component_of(plugins or shared_plugins(), "report", spec, "report")
+
+    @classmethod
+    def chosen(cls, names: Sequence[str], output: str | None, timeline: str | None = None) -> Reports:
+        """The reports that `--report` names, or the default ones. Raises InputError where one is named and `--output` is not given."""
+        if names and output is None:
+            raise InputError(f"--report {names[0]} needs --output DIR, the folder for its files")
+        return cls(() if output is None else names or DEFAULT_REPORTS, timeline=timeline)
+
+    @staticmethod
+    def check_names(names: Sequence[str]) -> None:
+        """Raise InputError where runs that are reported together have names that give the same file name."""
+        from astra_sim.reports import file_name
+
+        for name, count in Counter(map(file_name, names)).items():
+            if count > 1:
+                raise InputError(f"{count} runs have the name {name!r} in reports; expected different names")
 
     @contain_exits()
     def write(
@@ -74,7 +92,7 @@ class Reports:
         runs = [results] if isinstance(results, Result) else results
         if not runs:
             raise InputError("there are no results to report; expected at least one")
-        check_run_names([run.run_name for run in runs])
+        self.check_names([run.run_name for run in runs])
         written: dict[Path, str] = {}
         with FileSet() as files:
             if directory is not None:
@@ -173,22 +191,6 @@ def _create(provider: Provider, options: Any, runs: Sequence[Result], folder: Re
         provider.create(options, [run.copied() for run in runs], folder)
     except InputError as error:
         raise located(error, folder.author) from None
-
-
-def chosen_reports(names: Sequence[str], output: str | None, timeline: str | None = None) -> Reports:
-    """The reports that `--report` names, or the default ones. Raises InputError where one is named and `--output` is not given."""
-    if names and output is None:
-        raise InputError(f"--report {names[0]} needs --output DIR, the folder for its files")
-    return Reports(() if output is None else names or DEFAULT_REPORTS, timeline=timeline)
-
-
-def check_run_names(names: Sequence[str]) -> None:
-    """Raise InputError where runs that are reported together have names that give the same file name."""
-    from astra_sim.reports import file_name
-
-    for name, count in Counter(map(file_name, names)).items():
-        if count > 1:
-            raise InputError(f"{count} runs have the name {name!r} in reports; expected different names")
 
 
 def write_reports(

@@ -64,6 +64,7 @@ class CollectiveLowering:
         self.traffic: list[Traffic] = []
 
     def _make_timer(self) -> PhaseTimer:
+        """The timer of phases whose messages do not share links, by the routes of the network."""
         system, network = self._inputs.system, self._inputs.network
         assert isinstance(network, RouteDelayNetwork)
         reduce_ps = self._inputs.reduce_ps

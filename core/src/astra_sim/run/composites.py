@@ -78,8 +78,10 @@ class CompositeTimes:
         return self._found[id(composite)][1]
 
     def _times(self, composite: Composite, before: ChainTimes | None) -> ChainTimes:
+        """The times of a composite; those with the same columns and durations share them."""
         rows = operation_rows(composite.operations)
         own = tuple(map(self._duration_ps, map(rows.kinds.__getitem__, numbers := tuple(dict.fromkeys(rows.kind_of)))))
+        # Composites of several layers share the columns of their order and differ in their kinds: equal durations give equal times.
         where = None if before is None else (id(before.ends), before.first, before.stop, before.begin, before.end, before.last)
         key = id(rows.kind_of), id(rows.after), numbers, own, composite.until, where
         if key not in self._alike:
@@ -306,6 +308,7 @@ class ExpandedProgram:
         return column((ended[row] - durations[part] for row, part in zip(self._found, self._numbers, strict=True)), "q")
 
     def _rows(self, kinds: Sequence[Operation]) -> Rows[Operation]:
+        """The rows of the program with one row for each composite below them."""
         program, count = self._program, len(self._program)
         own = [part.kinds.tobytes() for part in self._parts]
         kind_of = view(b"".join([packed(program.kind_of, "I"), *map(own.__getitem__, self._numbers)]), "I")

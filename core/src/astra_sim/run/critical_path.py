@@ -25,7 +25,7 @@ from astra_sim.run.npu_durations import NpuDurations, on_accelerator
 from astra_sim.system import SystemSession
 
 
-class PartKind(enum.StrEnum):
+class SegmentKind(enum.StrEnum):
     """What takes the time of a part of the path.
 
     `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time that its trace says. `QUEUEING`: a
@@ -55,7 +55,7 @@ class PartKind(enum.StrEnum):
 
 
 @attrs.frozen(eq=False, repr=False)
-class Place:
+class SegmentOrigin:
     """What a part of the path belongs to: an operation of a program, and of a collective the chunk (-1: none), phase and ranks.
 
     The operation is one of a composite where that of the program at `index` is one.
@@ -72,11 +72,11 @@ class Place:
     own_endpoint: bool = False
 
 
-NOWHERE = Place()
+NOWHERE = SegmentOrigin()
 """The place of what belongs to no operation."""
 
 
-class Part(NamedTuple):
+class PathSegment(NamedTuple):
     """A part of the critical path: what takes its `ps` picoseconds, from `begin` on, on which NPU, and what it belongs to.
 
     `dimension` is the platform's (None: in none of them), of a collective that is priced as a whole the outermost that its ranks cross.
@@ -84,11 +84,11 @@ class Part(NamedTuple):
     are 0.
     """
 
-    kind: PartKind
+    kind: SegmentKind
     begin: int
     ps: int
     npu: int
-    place: Place
+    origin: SegmentOrigin
     dimension: int | None = None
     latency_ps: float = 0.0
     bandwidth_ps: float = 0.0
@@ -103,16 +103,16 @@ class CriticalPath:
     other bandwidths chunks would have other sizes.
     """
 
-    parts: Sequence[Part]
+    segments: Sequence[PathSegment]
     exact: bool
     rounded: bool
     cut_by_bandwidth: bool = False
 
 
 class _Piece(NamedTuple):
-    """A part of a link: the same as `Part`, without its place."""
+    """A part of a link: the same as `PathSegment`, without its place."""
 
-    kind: PartKind
+    kind: SegmentKind
     ps: int
     dimension: int | None = None
     latency_ps: float = 0.0
@@ -146,9 +146,9 @@ class _Messages:
             self._known[key] = self._split(*key)
         dimension, parts = self._known[key]
         if parts is None:
-            return [_Piece(PartKind.NETWORK, ps, dimension)]
+            return [_Piece(SegmentKind.NETWORK, ps, dimension)]
         if parts.memory_ps:
-            return [_Piece(PartKind.MEMORY, ps, dimension)]
+            return [_Piece(SegmentKind.MEMORY, ps, dimension)]
         alone = parts.latency_ps + parts.bandwidth_ps
         waiting = 0
         if isinstance(self._network, RouteDelayNetwork):
@@ -157,9 +157,9 @@ class _Messages:
             waiting = max(0, ps - round(alone))
         latency = min(round(parts.latency_ps), ps - waiting)
         return [
-            _Piece(PartKind.LATENCY, latency, dimension, parts.latency_ps),
-            _Piece(PartKind.BANDWIDTH, ps - waiting - latency, dimension, 0.0, parts.bandwidth_ps),
-            _Piece(PartKind.QUEUEING, waiting, dimension),
+            _Piece(SegmentKind.LATENCY, latency, dimension, parts.latency_ps),
+            _Piece(SegmentKind.BANDWIDTH, ps - waiting - latency, dimension, 0.0, parts.bandwidth_ps),
+            _Piece(SegmentKind.QUEUEING, waiting, dimension),
         ]
 
     def _split(self, source: int, destination: int, size: int) -> tuple[int, DelayParts | None]:
@@ -218,7 +218,7 @@ def make_path(
     """
     messages = _Messages(inputs.network, empty)
     made = _Parts(inputs, programs, collectives, messages, durations)
-    parts = [Part(PartKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
+    parts = [PathSegment(SegmentKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
     placed = made.placed(links)
     ends = made.ends_of_composites(placed)
     for number, (link, place, phase) in enumerate(placed):
@@ -228,12 +228,12 @@ def make_path(
             continue
         for kind, ps, dimension, latency, bandwidth in made.pieces(link, place, phase):
             parts.append(
-                Part(
+                PathSegment(
                     kind=kind,
                     begin=begin,
                     ps=ps,
                     npu=link.npu,
-                    place=place,
+                    origin=place,
                     dimension=dimension,
                     latency_ps=latency,
                     bandwidth_ps=bandwidth,
@@ -263,19 +263,19 @@ class _Parts:
         self._messages = messages
         self._programs = programs
         self._program_of = {npu: number for number, program in enumerate(programs) for npu in program.npus} if len(programs) > 1 else {}
-        self._places: dict[tuple[int, int, int], Place] = {}
-        self._within_composites: dict[tuple[int, int, int], Place] = {}
+        self._places: dict[tuple[int, int, int], SegmentOrigin] = {}
+        self._within_composites: dict[tuple[int, int, int], SegmentOrigin] = {}
         self._timed: dict[int, list[_Piece]] = {}
         self._tokens: dict[tuple[int, int], Sequence[_Piece]] = {}
-        self._in_collectives: dict[tuple[int, int, int], Sequence[tuple[Place, _Piece]]] = {}
+        self._in_collectives: dict[tuple[int, int, int], Sequence[tuple[SegmentOrigin, _Piece]]] = {}
         self.waited = False
         """Whether something on the path waited for what the path does not lead through."""
         self.in_composites: dict[int, Communicate] = {}
         """The collectives of composites on the path."""
 
-    def placed(self, links: Sequence[Link]) -> list[tuple[Link, Place, PlannedPhase | None]]:
+    def placed(self, links: Sequence[Link]) -> list[tuple[Link, SegmentOrigin, PlannedPhase | None]]:
         """Links with what they belong to. What says nothing of itself leads to what comes after it: that is where it belongs."""
-        found: list[tuple[Link, Place, PlannedPhase | None]] = []
+        found: list[tuple[Link, SegmentOrigin, PlannedPhase | None]] = []
         place, phase = NOWHERE, None
         for link in reversed(links):
             # A request that was there before its message was offered leads to that.
@@ -287,7 +287,7 @@ class _Parts:
             found.append((link, place, phase))
         return found[::-1]
 
-    def ends_of_composites(self, placed: Sequence[tuple[Link, Place, PlannedPhase | None]]) -> dict[int, Composite | None]:
+    def ends_of_composites(self, placed: Sequence[tuple[Link, SegmentOrigin, PlannedPhase | None]]) -> dict[int, Composite | None]:
         """Links that are composites, by number. One that the next continues has None: its time belongs to the chain that ends there."""
         found: dict[int, Composite | None] = {}
         last = -1
@@ -303,7 +303,7 @@ class _Parts:
             last = number
         return found
 
-    def parts_of_composite(self, composite: Composite | None, link: Link, place: Place, start_ps: int) -> Iterator[Part]:
+    def parts_of_composite(self, composite: Composite | None, link: Link, place: SegmentOrigin, start_ps: int) -> Iterator[PathSegment]:
         """The parts of a composite, with what it continues: the operations of which the last ends it, one after another."""
         if composite is None:
             return
@@ -314,10 +314,12 @@ class _Parts:
             if isinstance(operation, Communicate):
                 self.in_composites[id(operation)] = operation
                 for where, piece in self._collective(place.program, place.index, operation):
-                    yield Part(piece.kind, begin + first, piece.ps, link.npu, where, *piece[2:])
+                    yield PathSegment(piece.kind, begin + first, piece.ps, link.npu, where, *piece[2:])
                     first += piece.ps
             elif last > first:
-                yield Part(_kind_of(operation), begin + first, last - first, link.npu, self._within(place.program, place.index, operation))
+                yield PathSegment(
+                    _kind_of(operation), begin + first, last - first, link.npu, self._within(place.program, place.index, operation)
+                )
 
     def alone(self, operation: Communicate) -> CriticalPath:
         """The critical path of a collective of a composite, which has run alone."""
@@ -325,29 +327,29 @@ class _Parts:
         assert path is not None
         return path
 
-    def _collective(self, program: int, index: int, operation: Communicate) -> Sequence[tuple[Place, _Piece]]:
+    def _collective(self, program: int, index: int, operation: Communicate) -> Sequence[tuple[SegmentOrigin, _Piece]]:
         """The pieces of a collective of a composite, those that differ in nothing but their length as one."""
         key = program, index, id(operation)
         if key not in self._in_collectives:
-            found: dict[tuple[int, PartKind, int | None], tuple[Place, _Piece]] = {}
-            for part in self.alone(operation).parts:
-                if part.kind is PartKind.START:
+            found: dict[tuple[int, SegmentKind, int | None], tuple[SegmentOrigin, _Piece]] = {}
+            for part in self.alone(operation).segments:
+                if part.kind is SegmentKind.START:
                     continue
                 piece = _Piece(part.kind, part.ps, *part[5:])
-                same = id(part.place), part.kind, part.dimension
-                where = found[same][0] if same in found else attrs.evolve(part.place, program=program, index=index, operation=operation)
+                same = id(part.origin), part.kind, part.dimension
+                where = found[same][0] if same in found else attrs.evolve(part.origin, program=program, index=index, operation=operation)
                 found[same] = where, _sum(found[same][1], piece, 1) if same in found else piece
             self._in_collectives[key] = list(found.values())
         return self._in_collectives[key]
 
-    def _within(self, program: int, index: int, operation: Operation) -> Place:
+    def _within(self, program: int, index: int, operation: Operation) -> SegmentOrigin:
         """The place of an operation of a composite."""
         key = program, index, id(operation)
         if key not in self._within_composites:
-            self._within_composites[key] = Place(program, index, operation)
+            self._within_composites[key] = SegmentOrigin(program, index, operation)
         return self._within_composites[key]
 
-    def pieces(self, link: Link, place: Place, phase: PlannedPhase | None) -> Sequence[_Piece]:
+    def pieces(self, link: Link, place: SegmentOrigin, phase: PlannedPhase | None) -> Sequence[_Piece]:
         """What the time of a link is spent on."""
         ps = link.end - link.begin
         match link.kind:
@@ -355,7 +357,7 @@ class _Parts:
                 return self._messages.pieces(link.npu, link.to, link.bytes, ps)
             case LinkKind.REQUEST | LinkKind.POINT_TO_POINT_REQUEST if link.to >= 0:
                 pieces = self._messages.pieces(link.npu, link.to, link.bytes, ps)
-                return [piece._replace(kind=PartKind.RENDEZVOUS) for piece in pieces]
+                return [piece._replace(kind=SegmentKind.RENDEZVOUS) for piece in pieces]
             case LinkKind.TOKEN:
                 key = ps, id(phase.plan) if phase is not None else -1
                 if key not in self._tokens:
@@ -363,31 +365,31 @@ class _Parts:
                 return self._tokens[key]
             case LinkKind.BUS:
                 self.waited = True  # when a bus is free depends on more than its event before
-                return _spent([_Piece(PartKind.BUS, ps, _dimension_of(phase))])
+                return _spent([_Piece(SegmentKind.BUS, ps, _dimension_of(phase))])
             case LinkKind.TASK:
                 return _spent(self._task(link, place.operation))
             case LinkKind.OVERHEAD:
                 own = self._inputs.overhead_ps(link.bytes, link.npu == link.to)
-                return _spent(self._after_processor(ps, own, PartKind.OVERHEAD))
+                return _spent(self._after_processor(ps, own, SegmentKind.OVERHEAD))
             case LinkKind.STEP if ps and phase is not None:
                 return self._timed_pieces(phase)
-        return _spent([_Piece(PartKind.IDLE, ps)])
+        return _spent([_Piece(SegmentKind.IDLE, ps)])
 
-    def _place(self, program: int, task: int, step: int, phase: PlannedPhase | None) -> Place:
+    def _place(self, program: int, task: int, step: int, phase: PlannedPhase | None) -> SegmentOrigin:
         key = program, task, step
         if key not in self._places:
             operation = self._programs[program].operations[task]
             if phase is None:
-                self._places[key] = Place(program, task, operation)
+                self._places[key] = SegmentOrigin(program, task, operation)
             else:
                 own = phase.plan.endpoint_ps is not None
-                self._places[key] = Place(program, task, operation, phase.chunk, phase.phase, phase.plan.logical, own)
+                self._places[key] = SegmentOrigin(program, task, operation, phase.chunk, phase.phase, phase.plan.logical, own)
         return self._places[key]
 
-    def _after_processor(self, ps: int, own: int, kind: PartKind) -> list[_Piece]:
+    def _after_processor(self, ps: int, own: int, kind: SegmentKind) -> list[_Piece]:
         """What comes after the wait for a processor, which depends on more than what has happened before."""
         self.waited |= ps > own
-        return [_Piece(PartKind.PROCESSOR, ps - own), _Piece(kind, own)]
+        return [_Piece(SegmentKind.PROCESSOR, ps - own), _Piece(kind, own)]
 
     def _task(self, link: Link, operation: Operation | None) -> list[_Piece]:
         """What an operation spends its own time on.
@@ -398,30 +400,30 @@ class _Parts:
         if self._inputs.shares_processors and operation is not None and on_accelerator(operation):
             assert isinstance(operation, Compute)
             taken = -1 if self._durations is None else self._durations.taken_ps(link.npu, link.task)
-            return self._after_processor(ps, operation.duration_ps if taken < 0 else taken, PartKind.COMPUTE)
+            return self._after_processor(ps, operation.duration_ps if taken < 0 else taken, SegmentKind.COMPUTE)
         waiting = 0
         if isinstance(operation, MemoryAccess) and operation.remote:
             waiting = ps - self._inputs.memory.checked_ps(operation.bytes, operation.write, operation.remote)
             self.waited |= waiting > 0
-        return [_Piece(PartKind.QUEUEING, waiting), _Piece(_kind_of(operation), ps - waiting)]
+        return [_Piece(SegmentKind.QUEUEING, waiting), _Piece(_kind_of(operation), ps - waiting)]
 
     def _token(self, ps: int, phase: PlannedPhase | None) -> list[_Piece]:
         """What an endpoint spends on a token: its delay, then adding up what it has received."""
         dimension = _dimension_of(phase)
         if phase is not None and phase.plan.counted is not None:
             crossed = [number for number, blocks in enumerate(self._inputs.platform.shape(phase.plan.logical).blocks) if blocks > 1]
-            return [_Piece(PartKind.COLLECTIVE, ps, max(crossed, default=None))]
+            return [_Piece(SegmentKind.COLLECTIVE, ps, max(crossed, default=None))]
         system = self._inputs.system
         delay = system.endpoint_ps if phase is None or phase.plan.endpoint_ps is None else phase.plan.endpoint_ps
         endpoint = 0 if system.bus is not None else min(ps, delay)
-        return [_Piece(PartKind.ENDPOINT, endpoint, dimension), _Piece(PartKind.REDUCTION, ps - endpoint, dimension)]
+        return [_Piece(SegmentKind.ENDPOINT, endpoint, dimension), _Piece(SegmentKind.REDUCTION, ps - endpoint, dimension)]
 
     def _timed_pieces(self, phase: PlannedPhase) -> list[_Piece]:
         """What a phase that was timed before the run spends its time on: its own critical path, where it runs by itself."""
         plan, cost = phase.plan, phase.cost
         assert cost is not None
         if id(cost) not in self._timed:
-            found: dict[tuple[PartKind, int | None], _Piece] = {}
+            found: dict[tuple[SegmentKind, int | None], _Piece] = {}
             for link, times in self._collectives.phase_links(plan).items():
                 for piece in self.pieces(link, NOWHERE, phase):
                     key = piece.kind, piece.dimension
@@ -441,17 +443,17 @@ def _dimension_of(phase: PlannedPhase | None) -> int | None:
     return phase.plan.logical.physical if phase is not None else None
 
 
-def _kind_of(operation: Operation | None) -> PartKind:
+def _kind_of(operation: Operation | None) -> SegmentKind:
     """What an operation spends its own time on."""
     match operation:
         case Compute() if operation.idle:
-            return PartKind.IDLE
+            return SegmentKind.IDLE
         case Compute() if operation.unit not in (Unit.ACCELERATOR, Unit.CPU):
-            return PartKind.RECORDED
+            return SegmentKind.RECORDED
         case Compute():
-            return PartKind.COMPUTE
+            return SegmentKind.COMPUTE
         case MemoryAccess():
-            return PartKind.MEMORY
+            return SegmentKind.MEMORY
         case Communicate():
-            return PartKind.UPDATE
-    return PartKind.IDLE
+            return SegmentKind.UPDATE
+    return SegmentKind.IDLE

@@ -194,7 +194,7 @@ def timeline_npus(
     if path is None:
         return [(NpuProgram(program.operations, (npu,)), 0) for program, npu in firsts if npu]
     chosen = {npu for _, npu in firsts} | {0}
-    on_path = dict.fromkeys(part.npu for part in path.parts)
+    on_path = dict.fromkeys(part.npu for part in path.segments)
     others = sorted(
         ((npu, program) for program in programs for npu in program.npus if npu not in chosen),
         key=lambda each: (each[0] not in on_path, each[0]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -168,10 +169,12 @@ def check_options(experiment: Experiment, plugins: Plugins) -> None:
 
 
 def make_network(experiment: Experiment, plugins: Plugins, platform: Platform) -> Network | None:
-    """The network of an experiment once more, by itself; None where it was given as an object."""
+    """The network of an experiment once more, without its warnings; None where it was given as an object."""
     if not isinstance(experiment.sections.get("network", {}), Mapping):
         return None
-    made: Network = _Maker(experiment, plugins, {}).make("network", (RouteDelayNetwork, EventNetwork), platform)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made: Network = _Maker(experiment, plugins, {}).make("network", (RouteDelayNetwork, EventNetwork), platform)
     return made
 
 

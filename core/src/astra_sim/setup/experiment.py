@@ -38,11 +38,13 @@ DEFAULTS = {
 class Experiment:
     """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component.
 
-    `KINDS` are those that there are. `left_out` is the network in the file of the platform, where the experiment takes its network from
-    elsewhere. `inputs` are the files that options named when the result was made from which the experiment was read.
+    `KINDS` are those that there are, `DEFAULTS` the plugins of sections that name none. `left_out` is the network in the file of the
+    platform, where the experiment takes its network from elsewhere. `inputs` are the files that options named when the result was made from
+    which the experiment was read.
     """
 
     KINDS: ClassVar[tuple[str, ...]] = SECTIONS
+    DEFAULTS: ClassVar[Mapping[str, str | None]] = DEFAULTS
 
     name: str = ""
     sections: dict[str, Any] = attrs.field(factory=dict)

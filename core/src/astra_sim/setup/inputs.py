@@ -64,9 +64,9 @@ def input_files(option: str, path: str) -> InputFiles | None:
     return InputFiles(option, path, found) if found else None
 
 
-def changed_inputs(recorded: Sequence[Any], current: Iterable[InputFiles]) -> list[str]:
-    """What differs between the inputs of a result and those of a run, a line for each option that names the same path in both."""
-    now = {(each.option, each.path): each for each in current}
+def changed_inputs(recorded: Sequence[Any], current: Iterable[Table]) -> list[str]:
+    """What differs between the inputs of two results, a line for each option that names the same path in both."""
+    now = {(each["option"], each["path"]): each for each in current}
     lines = []
     for before in recorded:
         if not isinstance(before, Mapping):
@@ -75,9 +75,8 @@ def changed_inputs(recorded: Sequence[Any], current: Iterable[InputFiles]) -> li
         found = now.get((option, path))
         if found is None:
             continue
-        table = found.table()
-        if before.get("sha256") is not None and before["sha256"] != table["sha256"]:
-            lines.append(f"{option}: {path}: {_difference(before, table)}")
+        if before.get("sha256") is not None and before["sha256"] != found["sha256"]:
+            lines.append(f"{option}: {path}: {_difference(before, found)}")
     return lines
 
 

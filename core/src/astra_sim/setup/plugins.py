@@ -20,7 +20,7 @@ from astra_sim._boundary import call, describe_exception
 from astra_sim.errors import InputError, PluginError, suggestion, warn
 from astra_sim.providers import FileFormat, Provider, SchedulerProvider
 from astra_sim.setup.entry_points import EntryPoint, entry_points
-from astra_sim.setup.known_components import BUILT_IN, install_hint
+from astra_sim.setup.known_components import BUILT_IN, install_hint, remedy
 from astra_sim.setup.plugin_files import PluginChoice
 
 KINDS = {
@@ -35,8 +35,11 @@ KINDS = {
     "memory": "astra_memories",
     "format": "astra_formats",
     "report": "astra_reports",
+    "explainer": "astra_explainers",
     "command": "astra_commands",
     "engine": "astra_engines",
+    "model": "astra_models",
+    "serving_policy": "astra_serving_policies",
 }
 """Kinds of components and the hooks that offer them."""
 
@@ -89,10 +92,11 @@ def _normal(distribution: str) -> str:
 class Plugins:
     """The plugins of this process. Modules are imported when a component is first asked for, implementations when used.
 
-    `OWN_DISTRIBUTIONS` are those of astra, whose components go before others of the same name.
+    `OWN_DISTRIBUTIONS` are those of astra, whose components go before others of the same name; `remedy` says how to get one.
     """
 
     OWN_DISTRIBUTIONS = BUILT_IN
+    remedy = staticmethod(remedy)
 
     def __init__(self, load_entry_points: bool = True) -> None:
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
@@ -134,6 +138,7 @@ class Plugins:
             self._remove(info.name)
 
     def _add_file(self, choice: PluginChoice) -> None:
+        """Register the module of a plugin file in place of what the same file gave before. Raises PluginError without a hook."""
         self._discover()
         module = choice.module()
         for info in [each for each in self._infos if each.file and each.distribution == choice.name]:
@@ -275,6 +280,7 @@ class Plugins:
         return self._offers[kind]
 
     def _discover(self) -> None:
+        """Import the plugins of installed distributions, once; those that fail are reported and left out."""
         if not self._load:
             return
         self._load = False
@@ -308,6 +314,7 @@ class Plugins:
                 self._report(name, f"it implements the hook {hook}, which does not exist; {suggestion(hook, known)}", "", tell=True)
 
     def _ask(self, kind: str, implementation: pluggy.HookImpl) -> Iterable[Provider | FileFormat]:
+        """What one implementation of a hook offers; none, and a report, where it fails or returns anything else."""
         expected = {"format": FileFormat, "scheduler": SchedulerProvider}.get(kind, Provider)
         try:
             with contextlib.redirect_stdout(sys.stderr):
@@ -328,6 +335,7 @@ class Plugins:
         return answer
 
     def _add(self, kind: str, plugin: str, component: Provider | FileFormat) -> None:
+        """Record an offer; two offers of one name are reported."""
         distribution = next((info.distribution for info in self._infos if info.name == plugin and info.module), plugin)
         offer = _Offer(component, plugin, distribution, _normal(distribution) in BUILT_IN)
         offers = self._offers[kind].setdefault(component.name, [])

@@ -75,7 +75,7 @@ class Provenance:
 
     def changed_inputs(self) -> list[str]:
         """What differs in the files of an experiment that was read from a result, a line for each option."""
-        return changed_inputs(self._experiment.inputs, self._inputs) if self._experiment.inputs else []
+        return changed_inputs(self._experiment.inputs, self.origin.inputs) if self._experiment.inputs else []
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -127,6 +127,7 @@ def _content(text: str) -> str | bytes:
 
 
 def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Table]:
+    """The sections of a file by the first format that recognises it. Raises InputError where none does."""
     if path.endswith(".toml"):
         return {kind: parse_toml(text, path)}
     tried = []

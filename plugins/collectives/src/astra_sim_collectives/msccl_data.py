@@ -115,6 +115,7 @@ class _Follower:
         return sums
 
     def _check_result(self) -> None:
+        """Check that every rank ends with the chunks that its collective promises."""
         kind, ranks, everyone = self._algorithm.collective, self._ranks, sum(_BASE**rank for rank in range(self._ranks))
         for rank in range(ranks):
             for offset in range(self._share if kind is Collective.REDUCE_SCATTER else self._algorithm.chunks):

@@ -187,6 +187,7 @@ class _Reader:
         self._block = self._gpu[number] = ThreadBlock(number, to, source, channel, self.parser.CurrentLineNumber)
 
     def _step(self, attributes: Mapping[str, str]) -> None:
+        """Append a step to the open thread block. Raises InputError with the line."""
         block = self._block
         assert block is not None
         number = self._number("step", attributes, "s", 0)
@@ -231,6 +232,7 @@ class _Reader:
     def _number(
         self, element: str, attributes: Mapping[str, str], key: str, low: int, high: int | None = None, *, default: int | None = None
     ) -> int:
+        """A number among the attributes of an element. Raises InputError with the line."""
         text = attributes.get(key)
         right = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
         if text is None:

@@ -27,6 +27,7 @@ def converter(name: str, given: Sequence[str]) -> None:
 
 
 def _from_text(name: str, given: Sequence[str]) -> None:
+    """Convert a text workload, with the options of Chakra's own converter."""
     known = Arguments(name, "A text workload of ASTRA-sim 1.0 to Chakra traces, by `astra convert`.")
     known.text("input", "text workload of ASTRA-sim 1.0")
     known.text("output", "prefix of the traces: PREFIX.0.et, PREFIX.1.et, ...")

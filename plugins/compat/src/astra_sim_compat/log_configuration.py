@@ -99,6 +99,7 @@ def _level(table: Mapping[str, Any], where: str, default: int) -> int:
 
 
 def _sink(table: Mapping[str, Any], where: str) -> logging.Handler:
+    """The logging handler of a table in the file, with its level. Raises InputError."""
     warn_of_unknown(where, table, _SINK_KEYS)
     kind = _needed(table, "type", where)
     known = _TYPE.fullmatch(str(kind))
@@ -113,6 +114,7 @@ def _sink(table: Mapping[str, Any], where: str) -> logging.Handler:
 
 
 def _handler(kind: str, table: Mapping[str, Any], where: str) -> logging.Handler:
+    """The logging handler for a kind of spdlog sink."""
     if kind == "syslog":
         warn(f"{where}: syslog_sink has no effect; its lines are not written")
     if kind in ("null", "syslog"):

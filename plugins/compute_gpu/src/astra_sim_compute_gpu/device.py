@@ -119,6 +119,7 @@ def read_table(name: str) -> tuple[dict[str, Any], str]:
 
 
 def _read_table(name: str, before: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+    """The table of a device, merged over those it is based on, and where it is. Raises InputError for a circle."""
     table, where = data_files.read(FOLDER, name, "device")
     if "based_on" not in table:
         return table, where
@@ -177,6 +178,7 @@ def _missing(table: dict[str, Any]) -> list[str]:
 
 
 def _device_of(table: dict[str, Any], where: str) -> Device:
+    """The device of a table. Raises InputError for unknown element types and rates that are not above 0."""
     device: Device = structure(Device, table, where)
     for key in ("peak_tera_ops_per_s", "gemm"):
         for element_type in getattr(device, key):

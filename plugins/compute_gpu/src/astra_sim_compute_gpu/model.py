@@ -153,6 +153,7 @@ class Gpu(Compute):
         return shape.element_type or self._element_type
 
     def _gemm_us(self, gemm: Gemm) -> float:
+        """The time of a matrix product, with the start of its kernel."""
         element_type = self._type_of(gemm)
         fit, bytes_per_us = self.profile.gemm_fit(element_type), self.profile.memory_bandwidth_gb_per_s * 1e3
         ops_per_us = self.profile.peak(element_type) * 1e6 * self.stack.gemm_share
@@ -166,6 +167,7 @@ class Gpu(Compute):
         )
 
     def _flash_us(self, shape: Attention) -> float:
+        """The time of fused attention, with the start of its kernel."""
         element_type = self._type_of(shape)
         fit = self.profile.attention_fit(element_type)
         bytes_per_us = self._memory_bytes_per_us(self.profile.elementwise)

@@ -47,6 +47,7 @@ def parse_flows(text: str, path: str, npus: int) -> NamedFlows:
 
 
 def _csv_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The rows of flows in CSV with their file and line. Raises InputError."""
     heading: list[str] = []
     for number, cells in csv_rows(text, path):
         where = f"{path}:{number}"
@@ -64,6 +65,7 @@ def _csv_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _json_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The rows of flows in JSON Lines with their file and line. Raises InputError."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -78,6 +80,7 @@ def _json_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _flow(row: Mapping[str, Any], where: str, ids: Mapping[Id, int], npus: int) -> Flow:
+    """The flow of a row, with times in picoseconds. Raises InputError that begins with `where`."""
     source, destination = (whole_number(row.get(key), f"{where}: {key}", most=npus - 1) for key in ("src", "dst"))
     if source == destination:
         raise InputError(f"{where}: src and dst are both {source}; expected two NPUs")

@@ -44,6 +44,7 @@ def goodput_command(file: str, seeds: int, as_json: bool, quiet: bool) -> None:
 
 
 def _print(found: Goodput) -> None:
+    """Print the summary and the tables of shares, components and repeated runs."""
     screen = Screen()
     plain = (Column("", "word"), Column(""), Column("", "text"))
     screen.table(Table(plain, _summary(found), found.name, headed=False, indent=1))
@@ -72,6 +73,7 @@ def _cells(spread: Spread, factor: float) -> list[str]:
 
 
 def _summary(found: Goodput) -> list[list[str]]:
+    """The rows of the summary: value, unit and explanation of each figure."""
     quantiles = found.failures.quantiles
     rows = [["goodput", f"{100 * found.goodput:.2f}", "%"], ["time", f"{found.days:.2f}", f"days, of which {found.work_days:.2f} are work"]]
     if found.mtti_h is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
 from typing import Any
 
 import attrs
@@ -143,10 +142,17 @@ def _name(quantile: float) -> str:
     return f"p{round(100 * quantile)}"
 
 
+def _normal(share: float) -> float:
+    """A quantile of the normal distribution."""
+    from statistics import NormalDist  # here, since packages are imported whenever a command starts
+
+    return NormalDist().inv_cdf(share)
+
+
 def _poisson(mean: float, share: float) -> float:
     """A quantile of Poisson's distribution; by the normal distribution above 10 000."""
     if mean > 10_000:
-        return float(max(0, round(mean + math.sqrt(mean) * NormalDist().inv_cdf(share))))
+        return float(max(0, round(mean + math.sqrt(mean) * _normal(share))))
     term = total = math.exp(-mean) if mean < 700 else 0.0
     if mean >= 700:  # sums of logarithms, since the first terms are none
         count, total = max(0, int(mean - 12 * math.sqrt(mean))), 0.0
@@ -168,6 +174,7 @@ def _tokens_per_s(plan: GoodputPlan, useful: float) -> float | None:
 
 
 def _closed_forms(plan: GoodputPlan, interval: float) -> ClosedForms | None:
+    """The published formulas beside the model; None where they do not hold: several levels, drains, no failures."""
     mtti, level = plan.mtti_s, plan.levels[-1]
     if len(plan.levels) > 1 or plan.drain_s or math.isinf(mtti) or level.write_s <= 0:
         return None
@@ -216,6 +223,6 @@ def spread(values: Sequence[float]) -> Spread:
 
 def student_t(degrees: int, share: float = 0.995) -> float:
     """A quantile of Student's t by the expansion of Cornish and Fisher: within 1 % from 5 degrees of freedom on."""
-    z = NormalDist().inv_cdf(share)
+    z = _normal(share)
     terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     return z + math.fsum(term / float(degrees ** (power + 1)) for power, term in enumerate(terms))

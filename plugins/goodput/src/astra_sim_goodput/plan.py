@@ -160,6 +160,7 @@ def read_plan(source: str | os.PathLike[str] | Mapping[str, Any]) -> GoodputPlan
 
 
 def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
+    """The plan of a file whose options have been read. Raises InputError for options that contradict each other."""
     options, recovery = file.goodput, file.goodput.recovery
     step_s, tokens_per_step = _step(options, where, folder)
     horizon_s, work_s = _length(options, step_s, tokens_per_step, where)
@@ -255,6 +256,7 @@ def _interval(interval: float | str, step_s: float | None, where: str) -> float 
 
 
 def _levels(options: GoodputOptions, where: str) -> tuple[Level, ...]:
+    """The checkpoint levels. Raises InputError unless the shares that they recover add up to 1 and periods nest."""
     key = f"{where}: goodput: checkpoint: levels"
     listed = options.checkpoint.levels
     if not listed:

@@ -17,6 +17,7 @@ from astra_sim_llm.models import MODELS, Model
 from astra_sim_llm.operations import Block
 from astra_sim_llm.options import RECOMPUTE, LlmOptions, RecomputeLayers
 from astra_sim_llm.parallelism import Parallelism
+from astra_sim_llm.plugin import ALIASES
 from astra_sim_llm.products import Work
 from astra_sim_llm.training_setup import TrainingSetup
 from astra_sim_llm.unused import check_all_used
@@ -145,8 +146,9 @@ def read_model(named: str | Model) -> Model:
     """A model by name, from a configuration file or the folder with one, or as it is given. Raises InputError."""
     if isinstance(named, Model):
         return named
-    if named in MODELS:
-        return MODELS[named]
+    known = ALIASES.get(named.lower(), named)
+    if known in MODELS:
+        return MODELS[known]
     if named.endswith(".json") or os.path.exists(named):
         return hugging_face.model_of_config(named)
     hint = suggestion(named.lower(), MODELS)

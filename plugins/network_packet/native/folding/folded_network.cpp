@@ -1,9 +1,9 @@
 #include "folding/folded_network.hpp"
 
-#include "folding/alike_routes.hpp"
-
 #include <algorithm>
 #include <utility>
+
+#include "folding/alike_routes.hpp"
 
 namespace astra::packet {
 
@@ -150,9 +150,7 @@ const Translations* FoldedNetwork::translations() const {
   return folded == nullptr ? nullptr : folded->translations();
 }
 
-void FoldedNetwork::part(std::vector<bool> folded, Cycle known) {
-  parting_ = Parting{std::move(folded), known, known >= 0};
-}
+void FoldedNetwork::part(std::vector<bool> folded, Cycle known) { parting_ = Parting{std::move(folded), known, known >= 0}; }
 
 std::vector<bool> FoldedNetwork::common_dimensions(const std::vector<Sent>& messages) const {
   std::vector<bool> common = translations_.folded();

@@ -101,7 +101,7 @@ class FoldedNetwork : public MessageNetwork {
   bool goes_by_distance_ = true;  // it may still go over to exclusive or
   Interruptible<kCyclesBetweenLooks> interruptible_;
   Watcher watcher_;
-  Cycle now_ = -1;                        // all cycles up to this one have been run
+  Cycle now_ = -1;  // all cycles up to this one have been run
   std::optional<Parting> parting_;
   std::shared_ptr<MessageNetwork> next_;  // that goes on after it
 };

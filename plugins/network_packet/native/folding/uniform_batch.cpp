@@ -1,9 +1,9 @@
 #include "folding/uniform_batch.hpp"
 
-#include "folding/alike_routes.hpp"
-
 #include <algorithm>
 #include <tuple>
+
+#include "folding/alike_routes.hpp"
 
 namespace astra::packet {
 

@@ -147,8 +147,8 @@ class Shape {
   std::vector<Link> link;    // by channel
   std::vector<int> vc_base;  // by router and past the last: the first virtual channel of its inputs, which stand together
   int all_vcs = 0;
-  Dividers dividers;           // set before `finish`
-  Cycle horizon = 0;           // no effect of one unit on another is further ahead
+  Dividers dividers;  // set before `finish`
+  Cycle horizon = 0;  // no effect of one unit on another is further ahead
 
  private:
   // The channel to a node's interface for what comes in through channel `in`: that of the lane which serves it.

@@ -185,8 +185,9 @@ template <class Words>
     asks.ask(input, vc.out_port, local);
     return;
   }
-  if (shape_->routes.is_folded() && r.vcs[*other].way != vc.way) throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
-  if (r.vcs[*other].state != vc.state) return;                                                               // the other does not speculate
+  if (shape_->routes.is_folded() && r.vcs[*other].way != vc.way)
+    throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
+  if (r.vcs[*other].state != vc.state) return;         // the other does not speculate
   const int count = shape_->vc_count(vc.channel);
   const int start = r.next_vc[input] < count ? r.next_vc[input] : r.next_vc[input] - count;
   auto turn = [&](int number) { return number < start ? number - start + count : number - start; };

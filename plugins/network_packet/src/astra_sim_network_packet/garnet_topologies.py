@@ -222,6 +222,7 @@ class _Parts:
 
 
 def _ring(vnet: int, step: int, members: Sequence[int], links: Sequence[Link], parts: _Parts) -> Shape:
+    """The shape of one local ring, in one direction, on its own virtual network."""
     ports, wires, settings = parts.ports, parts.wires, parts.settings
     count = len(members)
     shape = Shape.make(parts.rules, [[place] for place in range(count)], [count], list(range(count)))
@@ -253,6 +254,7 @@ def _ring(vnet: int, step: int, members: Sequence[int], links: Sequence[Link], p
 
 
 def _switches(network: GarnetNetwork, links: Sequence[Link], parts: _Parts) -> Shape:
+    """The shape of the NPUs and the global switches between them, on all virtual networks above the rings."""
     ports, wires, settings = parts.ports, parts.wires, parts.settings
     nodes, first = network.npus, network.local_rings
     coordinates = [[npu] for npu in range(nodes)] + [[-1]] * network.links_per_tile

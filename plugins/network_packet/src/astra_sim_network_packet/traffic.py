@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
@@ -29,7 +27,7 @@ from astra_sim.commands import (
     shared_plugins,
     write_then_show,
 )
-from astra_sim.files import FileSet
+from astra_sim.files import FileSet, csv_lines
 from astra_sim.options import structure
 from astra_sim.platform import Platform
 
@@ -222,11 +220,8 @@ def write(folder: str, table: Mapping[str, Any], loads: Sequence[Load]) -> None:
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    """The rows as a table of CSV, below the names of their columns."""
+    return "".join(csv_lines([list(rows[0]) if rows else [], *(row.values() for row in rows)]))
 
 
 def _print(table: Mapping[str, Any], loads: Sequence[Load], screen: Screen) -> None:

@@ -45,6 +45,7 @@ class RoceNetwork(EventNetwork):
         self._is_new = True
 
     def _build(self) -> Any:
+        """A new core for a run, with the settings, links and routes of the platform."""
         fabric, within_servers = self.fabric, _within_servers(self.platform, self.fabric)
         links = LinkRows(self.options, fabric, within_servers, forwarding=fabric.switches > self.platform.fabric().switches)
         made = _core.Network(
@@ -265,14 +266,20 @@ def named_routes(options: RoceOptions, platform: Platform, fabric: Fabric) -> li
             for destination in range(npus):
                 routes[npu * npus + destination] = [host + 2 * npu] if npu != destination else []
             routes[(fabric.nodes - npus + npu) * npus + npu] = [host + 2 * npu + 1]
+    _check_forwarding(routes, fabric, names[0])
+    return [entry[:1] for entry in routes] if balancing == "destination" else routes
+
+
+def _check_forwarding(routes: list[list[int]], fabric: Fabric, topology: str) -> None:
+    """Raise InputError where a route passes an NPU, which does not forward packets."""
+    npus = fabric.npus
     for number, entry in enumerate(routes):
         for link in entry:
             if fabric.links[link].target not in (number % npus, *range(npus, fabric.nodes)):
                 raise InputError(
-                    f"a route to NPU {number % npus} that the topology {names[0]!r} names passes NPU {fabric.links[link].target}; expected"
+                    f"a route to NPU {number % npus} that the topology {topology!r} names passes NPU {fabric.links[link].target}; expected"
                     " routes over switches, where every NPU is joined to one"
                 )
-    return [entry[:1] for entry in routes] if balancing == "destination" else routes
 
 
 def with_switches_inside(fabric: Fabric) -> Fabric:

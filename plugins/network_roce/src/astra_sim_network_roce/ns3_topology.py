@@ -83,6 +83,7 @@ class TopologyFile(Topology):
         )
 
     def _distances(self, source: int) -> list[int]:
+        """Hops from a node to every node, -1 where there is no path; links count in both directions."""
         near: list[list[int]] = [[] for _ in self.node_ids]
         for a, b, *_ in self.links():
             near[a].append(b)
@@ -162,6 +163,7 @@ def _switches(line: str, switches: int, nodes: int, where: str) -> list[int]:
 
 
 def _links(lines: list[str], links: int, nodes: int, path: str) -> tuple[FileLink, ...]:
+    """The links from line 3 on. Raises InputError unless there are as many as line 1 says."""
     wired: list[FileLink] = []
     for number, line in enumerate(lines[2:], 3):
         words = line.split()
@@ -176,6 +178,7 @@ def _links(lines: list[str], links: int, nodes: int, path: str) -> tuple[FileLin
 
 
 def _link(words: list[str], nodes: int, where: str) -> FileLink:
+    """The link of a line: rate in bit/s, delay in ns. Raises InputError that begins with `where`."""
     if len(words) != 5:
         raise InputError(f"{where}: {' '.join(words)!r:.80}; expected 'node node rate delay error', such as '0 8 400Gbps 0.0005ms 0'")
     ends = words[:2]

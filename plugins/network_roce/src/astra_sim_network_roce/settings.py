@@ -255,6 +255,7 @@ class LinkRows:
 
 
 def _by_rate(entries: Sequence[str], name: str) -> dict[int, float]:
+    """The values of RATE:VALUE entries by rate in bit/s. Raises InputError that names the option."""
     table: dict[int, float] = {}
     for entry in entries:
         rate, colon, value = entry.partition(":")

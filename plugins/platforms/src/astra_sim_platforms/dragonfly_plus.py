@@ -83,6 +83,7 @@ class DragonflyPlus(Topology):
         return both_ways(self._pairs())
 
     def _pairs(self) -> Iterator[Wire]:
+        """The links: NPUs to leaves, leaves to spines of their group, and spines of each two groups, used in rotation."""
         first_spine = self.size + self.groups * self.leaves
         for npu in range(self.size):
             yield Wire(npu, self.size + npu // self.npus)

@@ -144,6 +144,7 @@ def _link(entry: Any, where: str) -> tuple[str, LinkOptions]:
 
 
 def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
+    """The graph of listed links. Raises InputError for a link to itself, a second one, or an NPU without a route."""
     numbers = _numbers((name for _, link in listed for name in (link.source, link.target)), path)
     size = sum(name.isdecimal() for name in numbers)
     edges: dict[tuple[int, int], GraphLink] = {}

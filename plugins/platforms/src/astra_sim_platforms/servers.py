@@ -112,6 +112,7 @@ class Servers(Topology):
         return listed
 
     def _pairs(self) -> Iterator[tuple[int, int, Links]]:
+        """The links: NPUs to the switch of their server, NPUs to network interfaces, and those of the scale-out network."""
         size = self.size
         server, shared = self.scale_out.server, self.scale_out.shared
         first_nic = size + size // server

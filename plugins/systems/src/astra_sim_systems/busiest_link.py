@@ -332,6 +332,7 @@ def loads_of(platform: Platform, logical: LogicalDimension | Group, rules: Route
 
 
 def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules) -> Loads | None:
+    """As `loads_of`, with InputError where the routes of the platform cannot be found."""
     number = 0 if len(platform.dimensions) == 1 else logical.physical
     if platform.physical is not None:
         wiring = wiring_of(platform.physical, rules)

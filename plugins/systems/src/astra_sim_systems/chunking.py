@@ -352,8 +352,11 @@ class Session(SystemSession):
         return self._known[key]
 
     def _make_phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
+        """The phases of a chunk; `local_bw_aware` reduces in the inner dimensions and all-reduces in the last one only."""
         steps = [(collective, stage) for stage in stages]
         if collective is Collective.ALL_REDUCE and self._options.collective_optimization == "local_bw_aware":
+            # The last dimension has what is left of the chunk after all others reduced it: there one all-reduce does the work of a
+            # reduce-scatter and an all-gather.
             inner, last = (stages[:-1], stages[-1:]) if self._order.all_reduces_last else (stages, [])
             steps = [(Collective.REDUCE_SCATTER, stage) for stage in inner]
             steps += [(Collective.ALL_REDUCE, stage) for stage in last]
@@ -366,6 +369,7 @@ class Session(SystemSession):
         return tuple(phases)
 
     def _phase(self, collective: Collective, kind: Collective, stage: Stage, size: int) -> PhasePlan:
+        """The phase of one stage: its queue, algorithm, schedule and endpoint delay."""
         queue, direction = self._queues.take(collective, kind, stage.dimension, stage.logical)
         instance = self._instances.get((collective, stage.dimension), 0)
         self._instances[collective, stage.dimension] = instance + 1

@@ -18,6 +18,7 @@ def read_text_mapping(text: str, path: str) -> dict[str, str]:
 
 
 def _pairs(root: yaml.Node, path: str) -> dict[str, str]:
+    """The entries of the mapping by hand, so that an error names its line and a repeated id is found."""
     found: dict[str, str] = {}
     for key, value in root.value:
         where = f"{path}:{key.start_mark.line + 1}"

@@ -38,6 +38,7 @@ class UniformLoads:
         return self._known[pattern]
 
     def _load(self, pattern: PeerRun | Pairs) -> Load:
+        """The load of a pattern from the pattern of the links alone, without a graph."""
         ns_per_byte = 1 / (self.dimension.link_bandwidth * self.links.width)
         latency = self.dimension.link_latency_ns
         if self.links.pattern == "fully_connected":

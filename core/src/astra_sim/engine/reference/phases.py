@@ -278,6 +278,7 @@ class Phases:
             self._events.push(self._events.now, rank.npu, RequestArrival(target, action.receipt))
 
     def _post(self, rank: Rank, action: Action) -> None:
+        """Post a receive; one whose message has arrived is met at once, and with rendezvous the sender learns of it."""
         receipt = action.own_receipt
         rank.posted_at[receipt] = self._events.now
         if rank.receipts[receipt] == _ARRIVED:
@@ -286,6 +287,7 @@ class Phases:
             return
         rank.receipts[receipt] = POSTED
         if self._rendezvous:
+            # A rendezvous sender holds its data back until the receiver asks for it.
             sender = rank.members[action.receive_from.of(rank.rank, len(rank.members))]  # type: ignore[union-attr]
             request = RequestArrival(rank, receipt)
             self._transport.transmit(rank.npu, sender, CONTROL_BYTES, request, rank.phase.flow, rank.phase.kind.queue)

@@ -121,6 +121,7 @@ class _Side:
         self._after(int(wait + (transfer.bytes - 1) * options.G + options.L + options.o), self._received)
 
     def _received(self) -> None:
+        """The oldest transfer has arrived: reduce it if it must be, else hand it on, and start the next."""
         self._last_end = self._now_ns()
         self._previous = self._state
         if len(self._receives) == 1:

@@ -132,6 +132,7 @@ def _is_in(span: _Span, limit: int, before: int, closed: bool) -> bool:
 
 
 def _insert(node: Node[Entry] | None, place: int, made: Node[Entry]) -> Node[Entry]:
+    """Insert a node at a place of the treap and return the new root; weights keep the tree balanced on average."""
     if node is None:
         return made
     if made.weight > node.weight:

@@ -59,8 +59,10 @@ class ScheduleSymmetry:
         return _is_one(route for group in groups for route in _routes_in(self._network, group, peer))
 
     def _find_groups_alike(self, dimension: LogicalDimension) -> bool:
+        """True if a message between two ranks takes equal routes in every group of the dimension."""
         platform = self._network.platform
         groups = platform.distinct_groups(dimension)
+        # The cheap proofs come first: comparing routes of all groups is quadratic in the ranks of each.
         if len(groups) == 1:
             return True
         if dimension.physical is not None:

@@ -18,6 +18,7 @@ from astra_sim.compute import Compute, Work
 from astra_sim.engines import EngineType, engine_of
 from astra_sim.errors import InputError, PluginError
 from astra_sim.memory import Memory
+from astra_sim.models import ModelDescription
 from astra_sim.network import EventNetwork, LinkLoad, RouteDelayNetwork
 from astra_sim.options import describe_options
 from astra_sim.platform import Dimension, Platform, Preset
@@ -34,6 +35,7 @@ from astra_sim_devkit.testing.plans import check_system
 from astra_sim_devkit.testing.programs import check_alike, check_training_loop, check_workload
 from astra_sim_devkit.testing.reports import check_report
 from astra_sim_devkit.testing.requirement import require, require_figures
+from astra_sim_devkit.testing.serving_policies import check_policy
 from astra_sim_devkit.testing.topologies import (
     check_dimensions,
     check_hops,
@@ -308,6 +310,28 @@ class EngineContract(ComponentContract):
         check_columns(self.engine)
 
 
+class ModelContract(ComponentContract):
+    """A model is a description, the same one each time."""
+
+    kind = "model"
+
+    def test_it_is_a_description(self) -> None:
+        """Its dimensions do not contradict each other, which `ModelDescription` checks."""
+        first, again = self.make(), self.make()
+        require(isinstance(first, ModelDescription), f"it made {first!r}, which is not a ModelDescription")
+        require(first == again, f"it made {first!r}, and then {again!r}")
+
+
+class ServingPolicyContract(ComponentContract):
+    """A policy of a serving instance plans what is there, within the limits, until every request has ended."""
+
+    kind = "serving_policy"
+
+    def test_every_request_ends(self) -> None:
+        """On an instance whose cache has room for all."""
+        check_policy(self.make)
+
+
 CONTRACTS: dict[str, type[ComponentContract]] = {
     contract.kind: contract
     for contract in (
@@ -322,6 +346,8 @@ CONTRACTS: dict[str, type[ComponentContract]] = {
         MemoryContract,
         ReportContract,
         EngineContract,
+        ModelContract,
+        ServingPolicyContract,
     )
 }
 """The contract of each kind."""

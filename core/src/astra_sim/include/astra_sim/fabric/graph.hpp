@@ -1,4 +1,4 @@
-// The fabric room in C++: graph, shortest paths, routes, rules that break ties, loads. `astra_sim.fabric` is the same in Python (C++20).
+// The fabric room in C++: graph, shortest paths, routes, rules that break ties. `astra_sim.fabric` is the same in Python (C++20).
 //
 // How a network takes its routes from here:
 //

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 import attrs
-
+from astra_sim.commands import Screen
 from astra_sim.fabric import stripes_over_directions
 from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, Operation, Receive, Send, Unit, operation_rows
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
-from astra_sim.report.audit import link_bandwidth, link_bytes
-from astra_sim.report.labels import group_names, group_of, layer_name
-from astra_sim.run.composites import CompositeTimes
-from astra_sim.run.critical_path import CriticalPath, Part, PartKind, Place
-from astra_sim.run.record import RunRecord
-from astra_sim.setup.components import Components
+from astra_sim.records import CompositeTimes, ExplainedRun, SegmentKind, SegmentOrigin, link_bandwidth
 from astra_sim.units import PS_PER_NS
 
 Method = Literal["path", "unrounded path", "estimate", "re-runs", "re-runs, 10 %", "re-runs, kink"]
@@ -145,8 +140,14 @@ class Explanation:
     @property
     def compute_of_others_ns(self) -> float:
         """Compute on the path beyond that of the busiest NPU: that of others, while it waits. A pipeline fills and drains so long."""
-        compute = sum(row.ps for row in self.path if row.kind == PartKind.COMPUTE) / PS_PER_NS
+        compute = sum(row.ps for row in self.path if row.kind == SegmentKind.COMPUTE) / PS_PER_NS
         return max(0.0, compute - sum(bound.ns for bound in self.bounds if bound.kind == "compute"))
+
+    def show(self, screen: Screen) -> None:
+        """Print what makes up the run."""
+        from astra_sim_explain.explanation_text import print_explanation
+
+        print_explanation(self, screen)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -165,22 +166,21 @@ class Explanation:
         }
 
 
-def explain(name: str, components: Components, run: RunRecord, others: Iterable[Sensitivity]) -> Explanation:
-    """The explanation of a run that has kept its path, with the sensitivities that the path tells and `others`."""
-    path = run.path
-    assert path is not None
-    rows = _rows(path.parts, components.graph, group_names(components))
-    found = [*of_path(path, components, run.finish_ps), *others]
+def explain(run: ExplainedRun, others: Iterable[Sensitivity]) -> Explanation:
+    """The explanation of a run, with the sensitivities that the path tells and `others`."""
+    platform, finish_ps = run.components.platform, run.record.finish_ps
+    rows = _rows(run)
+    found = [*of_path(run), *others]
     order = {name: number for number, name in enumerate(("compute speed", "endpoint delay", "bandwidth", "latency", "layer compute"))}
     found.sort(key=lambda each: (order[each.parameter], each.dimension or 0))
     return Explanation(
-        name,
-        components.platform.npus,
-        run.finish_ps,
-        tuple(_dimension_name(d) for d in components.platform.dimensions),
+        run.name,
+        platform.npus,
+        finish_ps,
+        tuple(_dimension_name(d) for d in platform.dimensions),
         tuple(rows),
         tuple(found),
-        tuple(_bounds(components, run)),
+        tuple(_bounds(run)),
     )
 
 
@@ -190,17 +190,17 @@ def _dimension_name(dimension: Dimension) -> str:
     return f"{dimension.topology.name} of {dimension.size}{both_ways}"
 
 
-def _rows(parts: Iterable[Part], graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> list[PathRow]:
-    """The parts that differ in place alone as one row, the largest first."""
-    of_place: dict[tuple[PartKind, Place, int | None], int] = defaultdict(int)
-    for part in parts:
-        of_place[part.kind, part.place, part.dimension] += part.ps
+def _rows(run: ExplainedRun) -> list[PathRow]:
+    """The segments of the path that differ in time alone as one row, the largest first."""
+    of_origin: dict[tuple[SegmentKind, SegmentOrigin, int | None], int] = defaultdict(int)
+    for segment in run.path.segments:
+        of_origin[segment.kind, segment.origin, segment.dimension] += segment.ps
     known: dict[tuple[int, LogicalDimension | Group | None], tuple[str, str, str, str]] = {}
     rows: dict[tuple[str, tuple[str, str, str, str], int | None], int] = defaultdict(int)
-    for (kind, place, dimension), ps in of_place.items():
-        key = id(place.operation), place.ranks
+    for (kind, origin, dimension), ps in of_origin.items():
+        key = id(origin.operation), origin.ranks
         if key not in known:
-            known[key] = _words(place, graph, groups)
+            known[key] = _words(run, origin)
         rows[kind.value, known[key], dimension] += ps
     made = []
     for (name, (layer, training_pass, collective, group), dimension), ps in sorted(rows.items(), key=lambda item: -item[1]):
@@ -209,14 +209,14 @@ def _rows(parts: Iterable[Part], graph: ExecutionGraph, groups: Mapping[tuple[in
     return made
 
 
-def _words(place: Place, graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> tuple[str, str, str, str]:
-    """The layer, training pass, collective and group of what a part belongs to; "" where it has none."""
-    operation = place.operation
+def _words(run: ExplainedRun, origin: SegmentOrigin) -> tuple[str, str, str, str]:
+    """The layer, training pass, collective and group of what a segment belongs to; "" where it has none."""
+    operation = origin.operation
     if operation is None:
         return "", "", "", ""
-    layer = layer_name(operation, graph)
+    layer = run.components.graph.layer_of(operation)
     training_pass = operation.training_pass.value if isinstance(operation, (Compute, Communicate)) and operation.layer >= 0 else ""
-    group = group_of(operation, graph, groups, place.ranks)
+    group = run.group_of(operation, origin.ranks)
     if isinstance(operation, (Send, Receive)):
         return layer, training_pass, SEND, group
     return layer, training_pass, operation.collective.value if isinstance(operation, Communicate) else "", group
@@ -240,28 +240,30 @@ def sensitivity(
     return Sensitivity(parameter, dimension, layer, derivative_ps / PS_PER_NS + 0.0, percent + 0.0, method)
 
 
-def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[Sensitivity]:
+def of_path(run: ExplainedRun) -> list[Sensitivity]:
     """What the path tells: everything where it is exact, but for the links where prices or plans follow them."""
+    path, finish_ps, graph = run.path, run.record.finish_ps, run.components.graph
+    dimensions = len(run.components.platform.dimensions)
     plain: Method = "path" if path.exact else "estimate"
-    spent: dict[PartKind, int] = defaultdict(int)
+    spent: dict[SegmentKind, int] = defaultdict(int)
     layers: dict[str, int] = defaultdict(int)
-    latency, bandwidth = [0.0] * len(components.platform.dimensions), [0.0] * len(components.platform.dimensions)
-    for part in path.parts:
-        spent[part.kind] += 0 if part.kind is PartKind.ENDPOINT and part.place.own_endpoint else part.ps
-        if part.kind is PartKind.COMPUTE and part.place.operation is not None:
-            layers[layer_name(part.place.operation, components.graph)] += part.ps
-        if part.dimension is not None:
-            latency[part.dimension] += part.latency_ps
-            bandwidth[part.dimension] += part.bandwidth_ps
+    latency, bandwidth = [0.0] * dimensions, [0.0] * dimensions
+    for segment in path.segments:
+        spent[segment.kind] += 0 if segment.kind is SegmentKind.ENDPOINT and segment.origin.own_endpoint else segment.ps
+        if segment.kind is SegmentKind.COMPUTE and segment.origin.operation is not None:
+            layers[graph.layer_of(segment.origin.operation)] += segment.ps
+        if segment.dimension is not None:
+            latency[segment.dimension] += segment.latency_ps
+            bandwidth[segment.dimension] += segment.bandwidth_ps
     made = [
         sensitivity("layer compute", ps, finish_ps, plain, layer=layer)
         for layer, ps in sorted(layers.items(), key=lambda item: -item[1])
         if layer
     ]
     if path.exact:
-        made.append(sensitivity("compute speed", -spent[PartKind.COMPUTE], finish_ps, "path"))
-        made.append(sensitivity("endpoint delay", spent[PartKind.ENDPOINT], finish_ps, "path"))
-    if path.exact and not spent[PartKind.COLLECTIVE] and not path.cut_by_bandwidth:
+        made.append(sensitivity("compute speed", -spent[SegmentKind.COMPUTE], finish_ps, "path"))
+        made.append(sensitivity("endpoint delay", spent[SegmentKind.ENDPOINT], finish_ps, "path"))
+    if path.exact and not spent[SegmentKind.COLLECTIVE] and not path.cut_by_bandwidth:
         method: Method = "unrounded path" if path.rounded else "path"
         for number in range(len(latency)):
             made.append(sensitivity("bandwidth", -bandwidth[number], finish_ps, method, number))
@@ -272,11 +274,12 @@ def of_path(path: CriticalPath, components: Components, finish_ps: int) -> list[
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-def _bounds(components: Components, run: RunRecord) -> list[Bound]:
+def _bounds(run: ExplainedRun) -> list[Bound]:
     """The compute bound, and the wire bound of every dimension."""
-    programs = None if run.durations is None else run.durations.all_rows()
+    components, record = run.components, run.record
+    programs = None if record.durations is None else record.durations.all_rows()
     compute = in_ns(compute_bound_ps(components.graph, components.platform.npus, components.system.one_at_a_time, programs))
-    wires = wire_bounds(components.platform, run.payload, link_bytes(components, run))
+    wires = wire_bounds(components.platform, record.payload, run.link_bytes())
     return [Bound("compute", None, float(compute)), *wires]
 
 

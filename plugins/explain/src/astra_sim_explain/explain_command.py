@@ -8,19 +8,24 @@ from typing import Any, Literal
 
 import attrs
 import click
-
-from astra_sim.api import simulate
-from astra_sim.command.findings import say_findings
-from astra_sim.command.options import component_options, json_option, quiet_option, run_options, say_json, table_options
-from astra_sim.command.progress import Progress
-from astra_sim.errors import InputError
-from astra_sim.report.explanation import Explanation
-from astra_sim.report.explanation_text import difference, print_difference, print_explanation
-from astra_sim.report.result import Result
-from astra_sim.report.screen import Screen
-from astra_sim.report.writing import TIMELINE, Reports, chosen_reports
+from astra_sim import InputError, Result, simulate
+from astra_sim.commands import (
+    Progress,
+    Reports,
+    Screen,
+    component_options,
+    json_option,
+    quiet_option,
+    run_options,
+    say_findings,
+    say_json,
+    shared_plugins,
+    table_options,
+)
 from astra_sim.reports import file_name
-from astra_sim.setup.plugins import shared_plugins
+
+from astra_sim_explain.explanation import Explanation
+from astra_sim_explain.explanation_text import difference, print_difference
 
 
 @click.command()
@@ -67,8 +72,8 @@ def explain(
         raise InputError(f"{len(experiments)} experiments are given; expected one, or two to compare")
     if ranges and not reruns:
         raise InputError("--ranges and --no-reruns are given; expected one of the two, for ranges are found by runs")
-    reports = chosen_reports((), output) if output is None else Reports(_reports_of_explained())
-    made, results = [], []
+    reports = Reports.chosen((), output) if output is None else Reports(_reports_of_explained())
+    made, results = list[Explanation](), list[Result]()
     how: Literal[True, "path", "ranges"] = "ranges" if ranges else reruns or "path"
     with Progress(enabled=not quiet) as progress:
         names = experiments or (None,)
@@ -76,7 +81,6 @@ def explain(
             progress.stage(f"run of {experiment or 'the experiment'}", number / len(names), 1 / len(names))
             result = simulate(experiment, set=assignments, progress=progress, explain=how, **choices)
             say_findings(result, experiment or "" if len(names) > 1 else "")
-            assert result.explanation is not None
             made.append(result.explanation)
             results.append(result)
         if output is not None:
@@ -87,7 +91,7 @@ def explain(
     elif quiet:
         return
     elif len(made) == 1:
-        print_explanation(made[0], Screen(every, units))
+        made[0].show(Screen(every, units))
     else:
         print_difference(made[0], made[1], Screen(every, units))
     if output is not None and not as_json:
@@ -96,7 +100,7 @@ def explain(
 
 def _reports_of_explained() -> tuple[str, ...]:
     """The reports that are written beside an explained result: its timeline, where there is one that can write it."""
-    return (TIMELINE,) if TIMELINE in shared_plugins().components("report") else ()
+    return (Reports.TIMELINE,) if Reports.TIMELINE in shared_plugins().components("report") else ()
 
 
 def _named_apart(results: Sequence[Result], experiments: Sequence[str]) -> list[Result]:

@@ -12,13 +12,8 @@ from typing import Any
 
 import attrs
 import click
-
-from astra_sim._cache_folder import cache_folder
-from astra_sim.command.options import json_option, say_json
-from astra_sim.report.layout import Column, Table
-from astra_sim.report.screen import Screen
-from astra_sim.setup.known_components import BUILT_IN, remedy
-from astra_sim.setup.plugins import shared_plugins
+from astra_sim.commands import Column, Plugins, Screen, Table, cache_folder, json_option, say_json, shared_plugins
+from astra_sim.engines import ReferenceEngine, find_engine
 
 KERNEL = "astra-sim-core"
 
@@ -43,9 +38,7 @@ def doctor(as_json: bool) -> None:
 
 def examine() -> dict[str, Any]:
     """What `--json` prints: versions, engine, cache folder, packages, missing ones, extras, broken plugins, and problems in words."""
-    from astra_sim.setup.engines import AUTO, engine_name
-
-    installed = {name: version for name in sorted({KERNEL, *BUILT_IN}) if (version := _version(name)) is not None}
+    installed = {name: version for name in sorted({KERNEL, *Plugins.OWN_DISTRIBUTIONS}) if (version := _version(name)) is not None}
     broken = [attrs.asdict(info) for info in shared_plugins().infos() if info.error is not None]
     folder = cache_folder()
     writable = not folder or _can_be_written(folder)
@@ -66,10 +59,10 @@ def examine() -> dict[str, Any]:
         "python": platform.python_version(),
         "executable": sys.executable,
         "system": platform.platform(),
-        "engine": engine_name(AUTO, shared_plugins()),
+        "engine": "python" if find_engine() is ReferenceEngine else "compiled",
         "cache": {"folder": folder or None, "writable": writable if folder else None},
         "packages": installed,
-        "missing": sorted(BUILT_IN - installed.keys()),
+        "missing": sorted(Plugins.OWN_DISTRIBUTIONS - installed.keys()),
         "extras": list(_extras(installed)),
         "broken": broken,
         "problems": problems,
@@ -156,6 +149,7 @@ def _extras(installed: dict[str, str]) -> Iterator[dict[str, Any]]:
 
 
 def _print(found: dict[str, Any]) -> None:
+    """Print what was found, as tables."""
     screen = Screen(every=True)
     engine = "compiled" if found["engine"] == "compiled" else "in Python: same answers, slower (the compiled one is not installed)"
     screen.text(f"Python {found['python']}, {found['executable']}")
@@ -164,7 +158,7 @@ def _print(found: dict[str, Any]) -> None:
     screen.text(f"cache folder {found['cache']['folder'] or 'none'}")
     screen.table(Table((Column("package", "word"), Column("version", "word")), [list(row) for row in found["packages"].items()]))
     for name in found["missing"]:
-        screen.text(f"not installed: {name} ({remedy(name)})")
+        screen.text(f"not installed: {name} ({Plugins.remedy(name)})")
     for extra in found["extras"]:
         if extra["missing"]:
             screen.text(f"not complete: {extra['extra']}, it lacks {', '.join(extra['missing'])} (pip install '{extra['extra']}')")

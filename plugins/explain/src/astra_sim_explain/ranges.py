@@ -8,17 +8,13 @@ either side of the bend find it: where the lines of two of them cross, another c
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import attrs
+from astra_sim.records import ExplainedRun
 
-from astra_sim.report.explanation import Explanation, Range, Sensitivity, of_path
-from astra_sim.run.record import RunRecord
-from astra_sim.run.simulation import Explain, simulate_graph
-from astra_sim.setup.components import Components
-
-Varied = Callable[[float], Components | None]
+from astra_sim_explain.explanation import Explanation, Range, Sensitivity, of_path
+from astra_sim_explain.what_if import varied
 
 LEAST, MOST = 0.5, 2.0
 """Factors of a parameter beyond which no range is looked for."""
@@ -41,15 +37,15 @@ class _Run:
 class _Line:
     """Runs over a parameter: `x` is what the parts of the path are in proportion to. Those on the line of the first are alike."""
 
-    def __init__(self, sensitivity: Sensitivity, varied: Varied, components: Components, record: RunRecord) -> None:
+    def __init__(self, sensitivity: Sensitivity, run: ExplainedRun) -> None:
         self._key = sensitivity.parameter, sensitivity.dimension, sensitivity.layer
         self._inverse = sensitivity.parameter in ("bandwidth", "compute speed")
-        self._varied = varied
-        assert record.path is not None
-        self.first = _Run(1.0, record.finish_ps, abs(sensitivity.derivative_ns) * 1000)
-        least = max(1e-6 * record.finish_ps, len(record.path.parts))
+        self._varied = varied(run, *self._key)
+        finish_ps = run.record.finish_ps
+        self.first = _Run(1.0, finish_ps, abs(sensitivity.derivative_ns) * 1000)
+        least = max(1e-6 * finish_ps, len(run.path.segments))
         self._slope_error = max(SAME * self.first.slope, least)
-        self._error = SAME * record.finish_ps if record.path.rounded else least
+        self._error = SAME * finish_ps if run.path.rounded else least
 
     def factor(self, x: float) -> float:
         """The factor of the parameter."""
@@ -57,28 +53,12 @@ class _Line:
 
     def run(self, x: float) -> _Run | None:
         """The run at a place; None where there can be none, or its path does not tell its slope."""
-        components = self._varied(self.factor(x))
-        if components is None:
+        run = self._varied(self.factor(x), True)
+        if run is None or not run.path.exact:
             return None
-        run = components.run
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            record = simulate_graph(
-                components.graph,
-                components.system,
-                components.network,
-                components.memory,
-                components.engine,
-                run.symmetry,
-                explain=Explain(),
-                npu_ps=components.npu_ps,
-            )
-        assert record.path is not None
-        if not record.path.exact:
-            return None
-        told = {(each.parameter, each.dimension, each.layer): each for each in of_path(record.path, components, record.finish_ps)}
+        told = {(each.parameter, each.dimension, each.layer): each for each in of_path(run)}
         derivative = told[self._key].derivative_ns if self._key in told else 0.0
-        return _Run(x, record.finish_ps, abs(derivative) * 1000 / x)
+        return _Run(x, run.record.finish_ps, abs(derivative) * 1000 / x)
 
     def is_alike(self, run: _Run) -> bool:
         """Whether a run lies on the line of the first, and goes on as it does."""
@@ -117,22 +97,19 @@ class _Line:
         return 1 + (other.ps - first.ps - other.slope * (other.x - 1)) / (first.slope - other.slope)
 
 
-def with_ranges(explanation: Explanation, components: Components, record: RunRecord, ways: Callable[[Sensitivity], Varied]) -> Explanation:
+def with_ranges(explanation: Explanation, run: ExplainedRun) -> Explanation:
     """The explanation with the ranges of what the path tells exactly: of the layers that matter most, and of all other parameters."""
-    found = tuple(_ranged(explanation, components, record, ways))
-    return attrs.evolve(explanation, sensitivities=found)
+    return attrs.evolve(explanation, sensitivities=tuple(_ranged(explanation, run)))
 
 
-def _ranged(
-    explanation: Explanation, components: Components, record: RunRecord, ways: Callable[[Sensitivity], Varied]
-) -> Iterator[Sensitivity]:
+def _ranged(explanation: Explanation, run: ExplainedRun) -> Iterator[Sensitivity]:
     layers = 0
     for each in explanation.sensitivities:
         layers += each.layer is not None
         if each.method not in ("path", "unrounded path") or layers > _LAYERS:
             yield each
             continue
-        yield attrs.evolve(each, range=_range_of(_Line(each, ways(each), components, record)))
+        yield attrs.evolve(each, range=_range_of(_Line(each, run)))
 
 
 def _range_of(line: _Line) -> Range | None:

@@ -10,23 +10,29 @@ from typing import Any
 
 import attrs
 import click
-
-from astra_sim.api import simulate
-from astra_sim.command.options import all_option, json_option, quiet_option, say_json
-from astra_sim.command.progress import Progress
-from astra_sim.errors import InputError, InputWarning, printable, suggestion
-from astra_sim.files import Table
-from astra_sim.report.layout import Column
-from astra_sim.report.layout import Table as Grid
-from astra_sim.report.reruns import Difference, figure_differences
-from astra_sim.report.screen import Screen
+from astra_sim import InputError, InputWarning, simulate, use_plugins
+from astra_sim.commands import (
+    Column,
+    Progress,
+    Screen,
+    Table,
+    all_option,
+    changed_inputs,
+    experiment_of,
+    json_option,
+    quiet_option,
+    say_json,
+    shared_plugins,
+    version_differences,
+)
+from astra_sim.errors import printable, suggestion
 from astra_sim.results import read_results
-from astra_sim.setup.experiment import experiment_of
-from astra_sim.setup.inputs import changed_inputs, input_files
-from astra_sim.setup.plugin_files import OFF
-from astra_sim.setup.plugins import shared_plugins, use_plugins
-from astra_sim.setup.provenance import version_differences
 
+from astra_sim_explain.differences import Difference, figure_differences
+
+Document = dict[str, Any]
+OFF = "no:"
+"""What the word of a plugin that was switched off begins with."""
 SHOWN = 10
 """Figures of a table of differences, unless all are wanted."""
 _NPU_TABLES = ("operations", "npu_times", "groups", "links")
@@ -74,7 +80,7 @@ def rerun(result: str, name: str | None, every: bool, as_json: bool, quiet: bool
         sys.exit(1)
 
 
-def _run_again(run: Table, file: str, progress: Progress) -> _Rerun:
+def _run_again(run: Document, file: str, progress: Progress) -> _Rerun:
     """Run one of the runs of a result again. Raises AstraError."""
     _choose_plugins(run, file)
     experiment = experiment_of(run, file)
@@ -86,8 +92,8 @@ def _run_again(run: Table, file: str, progress: Progress) -> _Rerun:
     now = _as_json(result.to_dict())
     if any(len(run[name]) != len(now.get(name, ())) for name in tables):
         now = _as_json(result.to_dict(every=True))
-    current = [files for files in (input_files(each["option"], each["path"]) for each in result.inputs) if files is not None]
-    present = {(each.option, each.path) for each in current}
+    current = result.inputs
+    present = {(each["option"], each["path"]) for each in current}
     gone = [f"{each['option']}: {each['path']}: not there" for each in recorded_inputs if (each["option"], each["path"]) not in present]
     recorded = run.get("versions", {})
     return _Rerun(
@@ -98,7 +104,7 @@ def _run_again(run: Table, file: str, progress: Progress) -> _Rerun:
     )
 
 
-def _choose_plugins(run: Table, file: str) -> None:
+def _choose_plugins(run: Document, file: str) -> None:
     """Switch off the plugins that were off in a run. Raises InputError where its plugin files are not in use (`-p`).
 
     A result is data: it does not choose which code runs.
@@ -116,13 +122,13 @@ def _choose_plugins(run: Table, file: str) -> None:
             use_plugins(word)
 
 
-def _as_json(document: Table) -> Table:
+def _as_json(document: Document) -> Document:
     """A result as a file has it."""
-    made: Table = json.loads(json.dumps(document))
+    made: Document = json.loads(json.dumps(document))
     return made
 
 
-def _table(made: _Rerun) -> Table:
+def _table(made: _Rerun) -> Document:
     differences = [attrs.asdict(difference) for difference in made.differences]
     return {"run_name": made.run_name, "same": made.is_same, "figures": differences, "inputs": made.inputs, "versions": made.versions}
 
@@ -147,7 +153,7 @@ def _print_differences(differences: list[Difference], label: str, screen: Screen
     columns = (Column("figure", "name"), Column("recorded"), Column("now"), Column("change (%)", rank=1))
     rows = [[printable(each.figure), _cell(each.recorded), _cell(each.now), _change(each)] for each in shown]
     legend = f"{len(shown)} of {len(differences)}; --all: all" if len(shown) < len(differences) else ""
-    screen.table(Grid(columns, rows, f"{label}figures that are not as recorded", legend))
+    screen.table(Table(columns, rows, f"{label}figures that are not as recorded", legend))
 
 
 def _cell(value: Any) -> str:

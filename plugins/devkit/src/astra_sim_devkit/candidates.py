@@ -1,7 +1,8 @@
 """What the shell may put in for a value that is not complete: components and their options, files, keys of `--set`.
 
-Each function of the first part makes one that click asks as `shell_complete` of an option or argument. The type of a candidate says what
-follows it: nothing ("open": the value goes on), or a space ("plain").
+The functions of the first part are those that `astra_sim.commands.candidates` names: `completion` makes this module the object of the
+root context, where options look for them. The type of a candidate says what follows it: nothing ("open": the value goes on), or a space
+("plain").
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from typing import Any
 
 import attrs
 import click
+from astra_sim.commands import SECTIONS, Experiment, RunOptions, shared_plugins
+from astra_sim.options import describe_options
+from astra_sim.providers import load
+from astra_sim.results import read_results, tables_of
 from click.shell_completion import CompletionItem
 
 Candidates = list[CompletionItem[str]]
@@ -40,13 +45,10 @@ def bare_component(kind: str) -> Complete:
 
 def assignment(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
     """Candidates for `SECTION.KEY=VALUE`, by the components that the command line and its experiment file name."""
-    from astra_sim.setup.experiment import DEFAULTS
-    from astra_sim.setup.run_options import RunOptions
-
     section, dot, rest = incomplete.partition(".")
     if not dot:
-        return [CompletionItem(f"{name}.", OPEN) for name in (*DEFAULTS, "run") if name.startswith(section)]
-    cls = RunOptions if section == "run" else _options(section, _chosen(ctx, section)) if section in DEFAULTS else None
+        return [CompletionItem(f"{name}.", OPEN) for name in (*SECTIONS, "run") if name.startswith(section)]
+    cls = RunOptions if section == "run" else _options(section, _chosen(ctx, section)) if section in SECTIONS else None
     return list(_with(f"{section}.", _keys(cls, rest, set())))
 
 
@@ -61,22 +63,17 @@ def one_of(reference: str) -> Complete:
 
 def any_component(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
     """Candidates for the name of a component of any kind, or KIND:NAME."""
-    from astra_sim.setup.plugins import KINDS, shared_plugins
-
     of_kind, colon, _ = incomplete.partition(":")
     found: dict[str, CompletionItem[str]] = {}
-    for kind in KINDS:
-        for name, provider in shared_plugins().components(kind).items():
-            value = f"{of_kind}:{name}" if colon and kind == of_kind.replace("-", "_") else name
-            if value.startswith(incomplete):
-                found.setdefault(value, CompletionItem(value, help=f"{kind.replace('_', ' ')}: {provider.summary}"))
+    for kind, provider in shared_plugins().every_component():
+        value = f"{of_kind}:{provider.name}" if colon and kind == of_kind.replace("-", "_") else provider.name
+        if value.startswith(incomplete):
+            found.setdefault(value, CompletionItem(value, help=f"{kind.replace('_', ' ')}: {provider.summary}"))
     return [found[value] for value in sorted(found)]
 
 
 def table_of_result(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
     """Candidates for a table of the result that the argument `run` names."""
-    from astra_sim.results import read_results, tables_of
-
     _, runs = read_results(ctx.params["run"])
     return _beginning({name: None for run in runs for name in tables_of(run)}, incomplete)
 
@@ -101,8 +98,6 @@ def files(incomplete: str, ending: str = "", folders: bool = True) -> Iterator[C
 
 def _named(reference: str) -> Iterable[str]:
     """The names that a function, "module:function", lists."""
-    from astra_sim.providers import load
-
     names: Iterable[str] = load(reference, "a list of names")()
     return names
 
@@ -121,8 +116,6 @@ def _with(prefix: str, items: Iterable[CompletionItem[str]]) -> Iterator[Complet
 
 def _specs(kind: str, incomplete: str) -> Iterator[CompletionItem[str]]:
     """What `NAME?key=value&...` may become."""
-    from astra_sim.setup.plugins import shared_plugins
-
     name, mark, query = incomplete.partition("?")
     if not mark:
         for known, provider in sorted(shared_plugins().components(kind).items()):
@@ -136,8 +129,6 @@ def _specs(kind: str, incomplete: str) -> Iterator[CompletionItem[str]]:
 
 def _keys(cls: type | None, incomplete: str, taken: set[str]) -> Iterator[CompletionItem[str]]:
     """What `key=value` may become, for the options of a class but for those that are taken."""
-    from astra_sim.options import describe_options
-
     key, equals, value = incomplete.partition("=")
     if equals:
         yield from _with(f"{key}=", _values(cls, key, value))
@@ -178,16 +169,11 @@ def _field(cls: type | None, key: str) -> tuple[attrs.Attribute[Any] | None, Any
 
 
 def _options(kind: str, name: str | None) -> type | None:
-    from astra_sim.setup.plugins import shared_plugins
-
     return None if name is None else shared_plugins().get(kind, name).load_options()
 
 
 def _chosen(ctx: click.Context, section: str) -> str | None:
     """The component of a section: that of the command line, of the experiment file, or the one that is meant without."""
-    from astra_sim.setup.experiment import DEFAULTS, Experiment
-    from astra_sim.setup.plugins import shared_plugins
-
     experiment = Experiment()
     given = ctx.params.get(section)
     # Behind an option without its value click gives no argument its value: they are left over.
@@ -202,4 +188,4 @@ def _chosen(ctx: click.Context, section: str) -> str | None:
     if given is not None:
         experiment.use(section, given, shared_plugins(), base)
     table = experiment.sections.get(section, {})
-    return table.get("plugin", DEFAULTS[section]) if isinstance(table, Mapping) else None
+    return table.get("plugin", Experiment.DEFAULTS[section]) if isinstance(table, Mapping) else None

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
+from astra_sim.commands import Column, Screen, Table, Unit
 from astra_sim.errors import printable
-from astra_sim.report.amounts import NO_BREAK, Unit
-from astra_sim.report.explanation import BOTH_WAYS, SEND, Explanation, PathRow, Sensitivity
-from astra_sim.report.labels import POINT_TO_POINT
-from astra_sim.report.layout import Column, Table, shortened
-from astra_sim.report.screen import Screen
+from astra_sim.records import POINT_TO_POINT
+
+from astra_sim_explain.explanation import BOTH_WAYS, SEND, Explanation, PathRow, Sensitivity
 
 SHOWN = 10
 """Rows of a table, unless all are wanted."""
@@ -31,13 +30,13 @@ def print_difference(a: Explanation, b: Explanation, screen: Screen) -> None:
     """Print what differs between two runs."""
     unit = screen.time_unit(max(a.finish_ns, b.finish_ns))
     change = b.finish_ns - a.finish_ns
-    share = f" ({100 * change / a.finish_ns:+.2f}{NO_BREAK}%)" if a.finish_ns else ""
+    share = f" ({100 * change / a.finish_ns:+.2f}{Screen.NO_BREAK}%)" if a.finish_ns else ""
     for letter, run in (("A", a), ("B", b)):
         screen.text(f"{letter}: {printable(run.run_name)}: {unit(run.finish_ns)} on {run.npus} NPUs")
     screen.text(f"B - A: {'+' if change >= 0 else ''}{unit(change)}{share}; on the critical paths:")
     found = difference(a, b)
     for row in found["kind"][:5]:
-        percent = "" if row["percent"] is None else f" ({row['percent']:+.2f}{NO_BREAK}%)"
+        percent = "" if row["percent"] is None else f" ({row['percent']:+.2f}{Screen.NO_BREAK}%)"
         screen.text(f"{row['kind']}: {'+' if row['change_ns'] >= 0 else ''}{unit(row['change_ns'])}{percent}", "  ")
     _print_tables((_changes(name, rows, unit, screen) for name, rows in found.items()), screen)
 
@@ -60,6 +59,7 @@ def _first(title: str, columns: list[Column], rows: list[list[str]], screen: Scr
 
 
 def _print_headline(explanation: Explanation, unit: Unit, screen: Screen) -> None:
+    """Print in words what the run spends its time on."""
     total = explanation.finish_ps
     screen.text(
         f"{printable(explanation.run_name)}: {unit(explanation.finish_ns)} on {explanation.npus} NPUs. On its critical path:", prose=True
@@ -106,8 +106,8 @@ def _gains(explanation: Explanation) -> str:
     smooth = [each for each in explanation.sensitivities if each.layer is None and each.method != "re-runs, kink"]
     found = [each for each in smooth if abs(each.percent) >= _LEAST_GAIN]
     largest = sorted(found, key=lambda each: -abs(each.percent))[:_GAINS]
-    gains = [f"{'more' if each.percent < 0 else 'less'} {_parameter(each)} {abs(each.percent):.3f}{NO_BREAK}%" for each in largest]
-    return f"1{NO_BREAK}% of these makes it faster: {'; '.join(gains)}." if gains else ""
+    gains = [f"{'more' if each.percent < 0 else 'less'} {_parameter(each)} {abs(each.percent):.3f}{Screen.NO_BREAK}%" for each in largest]
+    return f"1{Screen.NO_BREAK}% of these makes it faster: {'; '.join(gains)}." if gains else ""
 
 
 def _parameter(each: Sensitivity) -> str:
@@ -145,6 +145,7 @@ def _others_line(explanation: Explanation, unit: Unit) -> str:
 
 
 def _tables(explanation: Explanation, unit: Unit, screen: Screen) -> Iterator[Table]:
+    """The tables of an explanation."""
     total = explanation.finish_ps
     figures = [Column(f"time ({unit.name})"), Column("share (%)")]
 
@@ -212,8 +213,8 @@ def _range(each: Sensitivity, has_ranges: bool) -> list[str]:
         return []
     if each.range is None:
         return ["not known"]
-    low = f"{each.range.low_percent:+.1f}{NO_BREAK}%" if each.range.low_ends else "half"
-    high = f"{each.range.high_percent:+.1f}{NO_BREAK}%" if each.range.high_ends else "double"
+    low = f"{each.range.low_percent:+.1f}{Screen.NO_BREAK}%" if each.range.low_ends else "half"
+    high = f"{each.range.high_percent:+.1f}{Screen.NO_BREAK}%" if each.range.high_ends else "double"
     return [f"{low} to {high}"]
 
 
@@ -222,12 +223,12 @@ def _times(explanation: Explanation, ns: float) -> str:
 
 
 def _percent(part: float, total: float) -> str:
-    return f"{100 * part / total:.1f}{NO_BREAK}%" if total else "-"
+    return f"{100 * part / total:.1f}{Screen.NO_BREAK}%" if total else "-"
 
 
 def _named(name: str) -> str:
     """A name that leaves room for numbers in a line."""
-    return shortened(printable(name), _LONGEST_NAME)
+    return Screen.shortened(printable(name), _LONGEST_NAME)
 
 
 # -- two runs ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from typing import ClassVar
 import click
 from click.shell_completion import CompletionItem, ShellComplete, add_completion_class, shell_complete, split_arg_string
 
-from astra_sim.command.candidates import OPEN, Candidates, files
+from astra_sim_devkit import candidates
+from astra_sim_devkit.candidates import OPEN, Candidates, files
 
 VARIABLE = "_ASTRA_COMPLETE"
 _SPECIAL = re.compile(r"""([\s"'\\$`&;|<>()*\[\]{}!#])""")
@@ -174,7 +175,7 @@ def complete(command: click.Command) -> int:
     for shell in SHELLS.values():
         add_completion_class(shell)
     try:
-        return shell_complete(command, {}, "astra", VARIABLE, os.environ[VARIABLE])
+        return shell_complete(command, {"obj": candidates}, "astra", VARIABLE, os.environ[VARIABLE])
     except Exception:
         if os.environ.get("ASTRA_TRACEBACK"):
             raise
@@ -183,7 +184,8 @@ def complete(command: click.Command) -> int:
 
 @click.command()
 @click.argument("shell", type=click.Choice(list(SHELLS)))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
     """Print a script with which a shell completes commands, options, names of components and their options, and files.
 
     \b
@@ -191,4 +193,6 @@ def completion(shell: str) -> None:
     zsh:  echo 'eval "$(astra completion zsh)"' >> ~/.zshrc        (behind compinit)
     fish: astra completion fish > ~/.config/fish/completions/astra.fish
     """
+    if VARIABLE in os.environ:
+        ctx.exit(complete(ctx.find_root().command))
     click.echo(SHELLS[shell](click.Command("astra"), {}, "astra", VARIABLE).source(), nl=False)

@@ -1,4 +1,4 @@
-"""A result that was written, held against the figures of another run of its experiment."""
+"""Differences between a result that was written and another run of its experiment."""
 
 from __future__ import annotations
 

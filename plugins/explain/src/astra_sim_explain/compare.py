@@ -10,27 +10,38 @@ from typing import Any
 
 import attrs
 import click
-
-from astra_sim.api import simulate
-from astra_sim.command.findings import say_findings
-from astra_sim.command.options import candidates, component_options, quiet_option, run_options, say_json, table_options, write_then_show
-from astra_sim.command.progress import Progress
-from astra_sim.errors import InputError, printable
+from astra_sim import Experiment, InputError, Result, load_experiment, simulate
+from astra_sim.commands import (
+    SECTIONS,
+    Change,
+    Column,
+    Grid,
+    Plugins,
+    Progress,
+    Reports,
+    Screen,
+    SpooledResults,
+    Table,
+    assigned,
+    changed,
+    comparison_table,
+    component_options,
+    output_options,
+    quiet_option,
+    row_of,
+    run_options,
+    say_findings,
+    say_json,
+    shared_plugins,
+    table_options,
+    write_then_show,
+)
+from astra_sim.errors import printable
 from astra_sim.graph import Figure
-from astra_sim.report.amounts import byte_unit
-from astra_sim.report.figures import comparison_table
-from astra_sim.report.layout import Column, Table
-from astra_sim.report.result import Result
-from astra_sim.report.screen import Screen
-from astra_sim.report.spool import SpooledResults
-from astra_sim.report.writing import REPORT_HELP, SERIES, SERIES_HELP, TIMELINE, check_run_names, chosen_reports
 from astra_sim.results import flat_row
-from astra_sim.setup.experiment import SECTIONS, Experiment, assigned, load_experiment
-from astra_sim.setup.plugins import Plugins, shared_plugins
-from astra_sim.setup.points import Change, Grid, changed, row_of
-from astra_sim.setup.specs import PREFIX
 
 MAX_RUNS = 10_000
+_PREFIX = "plugin:"
 RUNS_FILE = "runs.csv"
 """The table of runs in the folder of `--output`."""
 
@@ -99,7 +110,7 @@ def short_values(key: str, values: Sequence[str], name: str) -> dict[str, str]:
 
 def _short(value: str) -> str:
     """A plugin with its options, or a file without its folders and ending."""
-    return value.removeprefix(PREFIX) if value.startswith(PREFIX) else os.path.splitext(os.path.basename(os.path.normpath(value)))[0]
+    return value.removeprefix(_PREFIX) if value.startswith(_PREFIX) else os.path.splitext(os.path.basename(os.path.normpath(value)))[0]
 
 
 def _parameter(value: str) -> Any:
@@ -134,19 +145,8 @@ def row_of_run(parameters: Mapping[str, Any], figures: Mapping[str, Any]) -> dic
 @click.argument("experiments", nargs=-1, type=click.Path())
 @component_options(multiple=True)
 @run_options
-@click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help="Write result.json and reports of all runs there.")
-@click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP, shell_complete=candidates("bare_component", "report"))
 @click.option("--run-name", metavar="NAME", help="What the names of runs in reports begin with.")
-@click.option(
-    "--timeline",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Write a timeline of each run for Perfetto: FILE with the run's name before the ending.",
-)
-@click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP)
-@click.option(
-    "--explain", is_flag=True, help="Explain every run, in result.json, for astra report; it takes several runs on some networks."
-)
+@output_options(multiple=True)
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
 @quiet_option
@@ -173,7 +173,7 @@ def compare(
 
     An option given several times is a choice, and so are several values of one key. Every combination is run.
     """
-    chosen = chosen_reports(reports, output, timeline)
+    chosen = Reports.chosen(reports, output, timeline)
     if explain and output is None:
         raise InputError("--explain needs --output DIR, the folder for the result.json that has the explanations")
     made = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
@@ -183,7 +183,7 @@ def compare(
         made = [(f"{run_name} {label}", choice) for label, choice in made]
     is_written = output is not None or timeline is not None
     if is_written:
-        check_run_names([label for label, _ in made])
+        Reports.check_names([label for label, _ in made])
     figures: list[dict[str, Any]] = []
     shown: list[Mapping[str, Figure]] = []
     with contextlib.ExitStack() as until_written:
@@ -198,7 +198,7 @@ def compare(
                     experiment,
                     run_name=label,
                     progress=progress,
-                    timelines="path" if timeline is not None or TIMELINE in reports else False,
+                    timelines="path" if timeline is not None or Reports.TIMELINE in reports else False,
                     explain=explain,
                 )
                 shown.append(result.shown)
@@ -248,7 +248,7 @@ def _print(rows: Sequence[dict[str, Any]], shown: Sequence[Mapping[str, Figure]]
 def _table(labels: Sequence[str], rows: Sequence[dict[str, Any]], screen: Screen) -> Table:
     """A row for each run; one unit for all times that are simulated."""
     unit = screen.time_unit(max(row["finish_ns"] for row in rows))
-    sent = byte_unit(max(row["payload_bytes"] for row in rows))
+    sent = screen.byte_unit(max(row["payload_bytes"] for row in rows))
     columns = (
         Column("run", "name"),
         Column(f"total ({unit.name})"),

@@ -1,0 +1,153 @@
+"""Descriptions of models: the dimensions of a transformer, by name, by a table, or from files that a plugin reads.
+
+Plugins offer names through the hook `astra_models`. Workloads and servers ask `describe_model`, so that all of them know the same models.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from astra_sim._boundary import shown
+from astra_sim.errors import AstraError, InputError, PluginError, located
+from astra_sim.limits import MAX_LAYERS
+from astra_sim.options import option, structure
+from astra_sim.setup.specs import component_of
+
+if TYPE_CHECKING:
+    from astra_sim.setup.plugins import Plugins
+
+LayerKind = Literal["dense", "moe"]
+
+FILE_READER = "hugging_face"
+"""The provider that reads a description from a path: its option `path` is a file, or a folder with one."""
+
+
+@attrs.frozen
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): queries, keys and values through low ranks."""
+
+    query_rank: int = option(minimum=1, help="rank of queries")
+    key_value_rank: int = option(minimum=1, help="rank of keys and values")
+    nope: int = option(minimum=1, help="elements of a query or key of a head without position")
+    rope: int = option(minimum=1, help="elements of a query or key of a head with rotary position")
+    value: int = option(minimum=1, help="elements of a value of a head")
+
+
+@attrs.frozen
+class ModelDescription:
+    """A decoder-only transformer. Raises InputError where its dimensions contradict each other.
+
+    The first `dense_layers` of a mixture of experts, and with an `expert_interval` others, have a feed-forward part of width `ffn`; a model
+    without experts has one in all layers.
+    """
+
+    layers: int = option(minimum=1, maximum=MAX_LAYERS, help="transformer blocks")
+    hidden: int = option(minimum=1, help="hidden width")
+    heads: int = option(minimum=1, help="query heads")
+    kv_heads: int | None = option(None, minimum=1, help="key and value heads; none: as many as query heads")
+    head_dim: int | None = option(None, minimum=1, help="elements of a head; none: hidden / heads")
+    ffn: int | None = option(None, minimum=1, help="feed-forward width, of each branch if gated; none: 4 * hidden")
+    gated: bool = option(False, help="gated feed-forward (SwiGLU)")
+    vocab: int = option(minimum=1, help="vocabulary, padded")
+    sequence: int = option(2048, minimum=1, help="sequence length where the workload gives none", unit="tokens")
+    tied: bool = option(False, help="the output layer shares the weights of the embedding")
+    biases: bool = option(False, help="biases of products, and LayerNorm with biases, as in GPT")
+    query_biases: bool = option(False, help="biases of the products for queries, keys and values alone, as in Qwen2")
+    query_norms: bool = option(False, help="norms of the queries and keys of a head, as in Qwen3")
+    dropout: bool = option(False, help="dropout of scores and of the two residual branches")
+    learned_positions: bool = option(False, help="learned embeddings of positions, one for each token of a sequence")
+    experts: int = option(0, minimum=0, help="routed experts; 0: a dense model")
+    top_k: int = option(0, minimum=0, help="experts of a token")
+    expert_ffn: int = option(0, minimum=0, help="width of an expert")
+    shared_experts: int = option(0, minimum=0, help="experts that every token meets")
+    dense_layers: int = option(0, minimum=0, help="first layers without experts")
+    expert_interval: int = option(1, minimum=1, help="of the others, every so many-th layer has experts: the last of so many")
+    mtp_layers: int = option(0, minimum=0, help="blocks that predict further tokens (multi-token prediction), each with a head")
+    mla: LatentAttention | None = option(None, help="multi-head latent attention")
+
+    def __attrs_post_init__(self) -> None:
+        if self.head_dim is None and self.mla is None and self.hidden % self.heads:
+            raise InputError(f"heads is {self.heads}; expected a divisor of hidden, which is {self.hidden}, or head_dim")
+        if self.heads % self.key_heads:
+            raise InputError(f"kv_heads is {self.key_heads}; expected a divisor of heads, which is {self.heads}")
+        if self.experts and not (0 < self.top_k <= self.experts and self.expert_ffn):
+            raise InputError(
+                f"experts is {self.experts}, top_k {self.top_k} and expert_ffn {self.expert_ffn};"
+                " expected top_k from 1 to experts, and a width of experts"
+            )
+        if not self.experts and (self.top_k or self.expert_ffn or self.shared_experts or self.dense_layers or self.expert_interval > 1):
+            raise InputError("top_k, expert_ffn, shared_experts, dense_layers or expert_interval is given without experts")
+        if self.dense_layers > self.layers:
+            raise InputError(f"dense_layers is {self.dense_layers}; expected at most layers, which is {self.layers}")
+
+    @property
+    def key_heads(self) -> int:
+        """Key and value heads."""
+        return self.kv_heads or self.heads
+
+    @property
+    def head_size(self) -> int:
+        """Elements of a query and of a key of a head."""
+        if self.mla is not None:
+            return self.mla.nope + self.mla.rope
+        return self.head_dim or self.hidden // self.heads
+
+    @property
+    def value_size(self) -> int:
+        """Elements of a value of a head."""
+        return self.mla.value if self.mla is not None else self.head_size
+
+    @property
+    def branches(self) -> int:
+        """Matrices of a feed-forward part: 3 if gated, else 2."""
+        return 3 if self.gated else 2
+
+    @property
+    def width(self) -> int:
+        """Feed-forward width of a dense layer."""
+        return self.ffn or 4 * self.hidden
+
+    def kind(self, layer: int) -> LayerKind:
+        """Whether a layer, from 0 on, has experts. Blocks of multi-token prediction come after the last layer, and have them, too."""
+        if not self.experts or layer < self.dense_layers:
+            return "dense"
+        last = (layer - self.dense_layers + 1) % self.expert_interval == 0
+        return "moe" if last or layer >= self.layers else "dense"
+
+    @property
+    def has_dense_layers(self) -> bool:
+        """Whether some layer has no experts."""
+        return any(self.kind(layer) == "dense" for layer in range(self.layers))
+
+
+def describe_model(model: str | Mapping[str, Any], plugins: Plugins, where: str) -> ModelDescription:
+    """The description that a name, `NAME?key=value`, the path of a `config.json` or of its folder, or a table means.
+
+    Raises InputError that begins with `where`, and PluginError where a plugin returns something else.
+    """
+    if isinstance(model, Mapping):
+        described: ModelDescription = structure(ModelDescription, model, where)
+        return described
+    if not isinstance(model, str):
+        raise InputError(f"{where}: {model!r} is not the name of a model, a path, or a table of its dimensions")
+    if is_path(model):
+        provider, options = plugins.get("model", FILE_READER), {"path": model}
+        given = structure(provider.load_options(), options, where)
+    else:
+        provider, given = component_of(plugins, "model", model, where)
+    try:
+        made = provider.made(given)
+    except AstraError as error:
+        raise located(error, where) from None
+    if not isinstance(made, ModelDescription):
+        raise PluginError(f"{where}: model plugin {provider.name!r} returned {shown(made)}, which is not a ModelDescription")
+    return made
+
+
+def is_path(model: str) -> bool:
+    """Whether a text is the path of a model's file or folder, and not a name."""
+    return os.sep in model or model.endswith(".json")

@@ -1,0 +1,63 @@
+"""What a policy of a serving instance is: a function of what waits and runs, which says how many tokens of each an iteration computes.
+
+Plugins offer policies through the hook `astra_serving_policies`; the package `astra-sim-serving` runs them.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+
+from astra_sim._boundary import Contract
+
+
+@attrs.frozen
+class RequestState:
+    """A request as a policy sees it. Tokens of the answer to come are not among what it knows, as in a real server.
+
+    `computed` tokens have keys and values in the cache; `missing` are those to compute before the next token of the answer. `is_running`:
+    it has been admitted, and holds blocks. A smaller `priority` goes first. `waited_s` is the time since it arrived.
+    """
+
+    number: int
+    prompt_tokens: int
+    generated_tokens: int
+    computed: int
+    missing: int
+    priority: int
+    waited_s: float
+    preemptions: int
+    is_running: bool
+
+
+@attrs.frozen
+class ServingState:
+    """An instance as a policy sees it: running requests in order of admission, waiting ones in order of arrival."""
+
+    now_s: float
+    running: Sequence[RequestState]
+    waiting: Sequence[RequestState]
+    free_blocks: int
+    block_tokens: int
+    max_tokens: int
+    max_sequences: int
+
+
+class Policy(Contract, abc.ABC):
+    """Plans the iterations of an instance."""
+
+    _kind = "serving_policy"
+    _attributes: ClassVar = {}
+    _answers: ClassVar = {}
+
+    @abc.abstractmethod
+    def plan(self, state: ServingState) -> Sequence[tuple[int, int]]:
+        """Numbers of requests, each once, with the tokens to compute: at least 1, at most `missing`, and together at most `max_tokens`.
+
+        Blocks are allocated in this order. Where none is left, a running request that is not in the plan is preempted, the last one first;
+        then the rest of the plan is left out. Waiting requests in the plan are admitted up to `max_sequences`. Where nothing that is there
+        is planned, and nothing is on its way, the run ends with an error.
+        """

@@ -1,0 +1,86 @@
+"""Times at which requests arrive, drawn by counter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.random import RandomStream
+
+ARRIVALS = ("poisson", "gamma", "constant", "closed", "burst", "stages", "trace")
+
+
+@attrs.frozen
+class Stage:
+    """A stage of a load that changes: Poisson arrivals at a rate, for some time."""
+
+    rate: float = option(minimum=0, help="requests a second; 0: none arrive", unit="1/s")
+    duration_s: float = option(above=0, help="how long it lasts", unit="s")
+
+
+def arrival_times(name: str, rate: float, cv: float, stages: Sequence[Stage], stream: RandomStream) -> Iterator[float]:
+    """The arrivals of an open load in ascending order; those of stages end, the others do not."""
+    if name == "burst":
+        while True:
+            yield 0.0
+    if name == "stages":
+        yield from _staged(stages, stream)
+        return
+    now, counter = 0.0, 0
+    while True:
+        now += _gap(name, cv, stream, counter) / rate
+        counter += 1
+        yield now
+
+
+def _gap(name: str, cv: float, stream: RandomStream, counter: int) -> float:
+    """A gap of mean 1."""
+    if name == "constant":
+        return 1.0 if counter else 0.0
+    if name == "gamma":
+        shape = 1 / cv**2
+        return gamma(shape, RandomStream(stream.word(counter))) / shape
+    return stream.exponential(counter)
+
+
+def _staged(stages: Sequence[Stage], stream: RandomStream) -> Iterator[float]:
+    """Poisson arrivals whose rate changes: the exponential distances are those of the integral of the rate."""
+    begin, passed, counter = 0.0, 0.0, 0
+    target = stream.exponential(counter)
+    for stage in stages:
+        while target < passed + stage.rate * stage.duration_s:
+            yield begin + (target - passed) / stage.rate
+            counter += 1
+            target += stream.exponential(counter)
+        passed += stage.rate * stage.duration_s
+        begin += stage.duration_s
+
+
+def gamma(shape: float, stream: RandomStream) -> float:
+    """A number of the gamma distribution of scale 1 (Marsaglia and Tsang, ACM TOMS 26(3), 2000, doi 10.1145/358407.358414)."""
+    if shape < 1:
+        boost = (1 - stream.uniform(0)) ** (1 / shape)
+        return float(gamma(shape + 1, RandomStream(stream.word(1))) * boost)
+    d = shape - 1 / 3
+    c = 1 / math.sqrt(9 * d)
+    attempt = 0
+    while True:
+        x = stream.normal(2 * attempt)
+        u = 1 - stream.uniform(4 * attempt + 2)
+        v = (1 + c * x) ** 3
+        if v > 0 and math.log(u) < x * x / 2 + d - d * v + d * math.log(v):
+            return d * v
+        attempt += 1
+
+
+def check_arrivals(name: str, rate: float | None, cv: float | None, concurrency: int | None, stages: Sequence[Stage], where: str) -> None:
+    """Raise InputError where an arrival process lacks what it needs, or has what it does not use."""
+    needs = {"poisson": ("rate",), "gamma": ("rate", "cv"), "constant": ("rate",), "closed": ("concurrency",), "stages": ("stages",)}
+    given = {"rate": rate, "cv": cv, "concurrency": concurrency, "stages": stages or None}
+    for key, value in given.items():
+        if value is None and key in needs.get(name, ()):
+            raise InputError(f"{where}: arrival = {name!r} needs {key}")
+        if value is not None and key not in needs.get(name, ()) and not (key == "rate" and name == "trace"):
+            raise InputError(f"{where}: {key} has no effect with arrival = {name!r}")

@@ -1,0 +1,279 @@
+"""The command `astra serve`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+from astra_sim import InputError
+from astra_sim.commands import Column, Progress, Screen, Table, json_option, quiet_option, say_json, write_then_show
+from astra_sim.options import Typed
+
+from astra_sim_serving.comparison import compare
+from astra_sim_serving.result import ServingResult, flat
+from astra_sim_serving.serving import ServingExperiment, read_experiment, serve
+from astra_sim_serving.sweep import Row, sweep
+from astra_sim_serving.timeline import TimelineWriter
+
+_LATENCIES = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"), ("queue", "queue_s"))
+_STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
+
+
+@click.command(short_help="Simulate a server of a language model, request by request.")
+@click.argument("experiment", type=click.Path())
+@click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
+@click.option("--requests", metavar="FILE", type=click.Path(), help="A trace of requests, whose format is recognised by its content.")
+@click.option("-o", "--output", metavar="FILE.json", type=click.Path(), help="Write the result.")
+@click.option("--per-request", metavar="FILE.csv", type=click.Path(), help="Write a row for each request.")
+@click.option("--timeline", metavar="FILE.csv", type=click.Path(), help="Write running and waiting requests of each instance over time.")
+@click.option("--exact", is_flag=True, help="Simulate every iteration by itself, also where nothing changes between them.")
+@click.option(
+    "--sweep", "axes", metavar="KEY=A,B,...", multiple=True, help="Run each value, and say which is the highest that meets the SLO."
+)
+@click.option("--compare", "measured", metavar="FILE.jsonl", type=click.Path(), help="Serve measured requests, and print errors.")
+@json_option
+@quiet_option
+def serve_command(
+    experiment: str,
+    assignments: tuple[str, ...],
+    requests: str | None,
+    output: str | None,
+    per_request: str | None,
+    timeline: str | None,
+    exact: bool,
+    axes: tuple[str, ...],
+    measured: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Simulate a server of a language model, request by request: latencies, throughput, and why they are what they are.
+
+    \b
+    astra serve llama3_70b_h100.toml
+    astra serve llama3_70b_h100.toml --set serving.requests.rate=8 --per-request requests.csv
+    astra serve llama3_70b_h100.toml --sweep serving.requests.rate=2,4,8,16
+    astra serve measured.toml --compare requests.jsonl
+    """
+    values: dict[str, Any] = dict(map(_assigned, assignments))
+    if requests is not None:
+        values["serving.requests.trace"] = requests
+    if exact:
+        values["serving.jumps"] = False
+    case = read_experiment(experiment).with_values(values)
+    if axes and measured is not None:
+        raise InputError("--sweep and --compare are given; expected one of the two")
+    for name, value in (("--per-request", per_request), ("--timeline", timeline)):
+        if axes and value is not None:
+            raise InputError(f"{name} has no effect with --sweep")
+    if axes:
+        _sweep(case, axes, output, as_json, quiet)
+    elif measured is not None:
+        if requests is not None:
+            raise InputError("--requests has no effect with --compare, which serves the measured requests")
+        _compare(case, measured, output, per_request, timeline, as_json, quiet)
+    else:
+        result, writer = _run(case, timeline, quiet)
+        document = result.document()
+        _finish(document, result, writer, (output, per_request, timeline), as_json, quiet, lambda: _print(document))
+
+
+def _assigned(assignment: str) -> tuple[str, Any]:
+    key, equals, value = assignment.partition("=")
+    if not equals or "." not in key:
+        raise InputError(f"--set {assignment}: expected section.key=value, such as serving.requests.rate=8")
+    return key.strip(), Typed(value.strip())
+
+
+def _run(case: ServingExperiment, timeline: str | None, quiet: bool) -> tuple[ServingResult, TimelineWriter | None]:
+    writer = TimelineWriter() if timeline is not None else None
+    with Progress(enabled=not quiet, unit="s") as progress:
+        result = serve(case, on_progress=progress.reached, timeline=writer)
+    return result, writer
+
+
+def _finish(
+    document: Mapping[str, Any],
+    result: ServingResult,
+    writer: TimelineWriter | None,
+    paths: tuple[str | None, str | None, str | None],
+    as_json: bool,
+    quiet: bool,
+    show: Any,
+) -> None:
+    """Write files, then print."""
+    output, per_request, timeline = paths
+
+    def write() -> None:
+        if output is not None:
+            _write(output, json.dumps(document, indent=2, allow_nan=False) + "\n")
+        if per_request is not None:
+            _write(per_request, result.csv())
+        if timeline is not None and writer is not None:
+            _write(timeline, writer.text())
+
+    def print_all() -> None:
+        if as_json:
+            say_json(document)
+        elif not quiet:
+            show()
+
+    write_then_show(write, print_all)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+
+
+# -- What is printed -------------------------------------------------------------------------------------------------------------
+
+
+def _print(document: Mapping[str, Any]) -> None:
+    """Print the tables of a result."""
+    screen = Screen(every=True)
+    requests, throughput, kv = document["requests"], document["throughput"], document["kv"]
+    shed = "".join(f", {count} shed ({why})" for why, count in requests["shed_reasons"].items())
+    left = f", {requests['unfinished']} unfinished (stopped)" if requests["unfinished"] else ""
+    screen.text(
+        f"{requests['arrived']} requests in {document['makespan_s']:.4g} s: {requests['finished']} finished{shed}{left},"
+        f" {requests['preemptions']} preemptions"
+    )
+    screen.text(
+        f"{throughput['requests_s']:.4g} requests/s, {throughput['output_tokens_s']:.5g} tokens/s of answers"
+        f" ({throughput['output_tokens_s_per_npu']:.4g} an NPU)"
+    )
+    if document["goodput"]["slo"]:
+        slo = ", ".join(f"{key.removesuffix('_ms')} {value:g} ms" for key, value in document["goodput"]["slo"].items())
+        screen.text(
+            f"goodput {document['goodput']['requests_s']:.4g} requests/s ({_percent(document['goodput']['fraction'])} of them within {slo})"
+        )
+    _print_latencies(screen, document)
+    _print_causes(screen, document)
+    screen.text(
+        f"KV cache: {kv['blocks']} blocks, {_percent(kv['mean_use'])} in use on average, {_percent(kv['peak_use'])} at most;"
+        f" {_percent(kv['prefix_hit_fraction'])} of looked-up tokens were cached"
+    )
+    pricing = document["pricing"]
+    if pricing["tables"]:
+        screen.text(
+            f"times of kernels: {pricing['tables']} by tables, {pricing['formulas']} by formulas,"
+            f" {pricing['extrapolated']} of them outside of their table"
+        )
+
+
+def _print_latencies(screen: Screen, document: Mapping[str, Any]) -> None:
+    rows = [
+        [name, *(f"{document[key][statistic] * 1e3:.5g}" for statistic in _STATISTICS)]
+        for name, key in _LATENCIES
+        if document[key] is not None
+    ]
+    if rows:
+        columns = [Column("latency (ms)", "name"), *(Column(name) for name in _STATISTICS)]
+        screen.table(Table(columns, rows, ""))
+
+
+def _print_causes(screen: Screen, document: Mapping[str, Any]) -> None:
+    """The causes of TTFT and TPOT for groups of requests, without those that take no time at all."""
+    for name, key in (("TTFT", "ttft"), ("TPOT", "tpot")):
+        bands = document["explanation"][key]
+        if bands:
+            causes = [cause for cause in bands[0] if cause not in ("requests", "count", "mean_s") and any(band[cause] for band in bands)]
+            columns = [Column(f"{name} (ms)", "name"), Column("requests"), Column("mean"), *(Column(cause) for cause in causes)]
+            rows = [[band["requests"], str(band["count"]), *(f"{band[each] * 1e3:.4g}" for each in ("mean_s", *causes))] for band in bands]
+            screen.table(Table(columns, rows, ""))
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.3g} %"
+
+
+# -- Several runs ----------------------------------------------------------------------------------------------------------------
+
+
+def _sweep(case: ServingExperiment, axes: Sequence[str], output: str | None, as_json: bool, quiet: bool) -> None:
+    """Run a sweep, write its rows, and print them."""
+    with Progress(enabled=not quiet, unit="s") as progress:
+        rows, best = sweep(case, [_axis(axis) for axis in axes], progress)
+    document = {"rows": [{**row.values, **flat(row.document)} for row in rows], "best": None if best is None else best.values}
+
+    def write() -> None:
+        if output is not None:
+            _write(output, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+    def show() -> None:
+        if as_json:
+            say_json(document)
+        elif not quiet:
+            _print_sweep(rows, best)
+
+    write_then_show(write, show)
+
+
+def _axis(axis: str) -> tuple[str, list[Any]]:
+    key, equals, values = axis.partition("=")
+    parts = [Typed(part.strip()) for part in values.split(",") if part.strip()]
+    if not equals or "." not in key or not parts:
+        raise InputError(f"--sweep {axis}: expected section.key=VALUE,VALUE,..., such as serving.requests.rate=2,4,8")
+    return key.strip(), parts
+
+
+def _print_sweep(rows: Sequence[Row], best: Row | None) -> None:
+    """Print a row for each run, and the best."""
+    screen = Screen(every=True)
+    names = list(rows[0].values)
+    columns = [Column(name, "name") for name in names]
+    columns += [Column(name) for name in ("requests/s", "tokens/s", "TTFT p99 (ms)", "TPOT p99 (ms)", "within SLO (%)", "goodput (1/s)")]
+    cells = []
+    for row in rows:
+        document = row.document
+        ttft, tpot = document["ttft_s"], document["tpot_s"]
+        fraction = document["goodput"]["fraction"]
+        cells.append([
+            *map(str, row.values.values()),
+            f"{document['throughput']['requests_s']:.4g}",
+            f"{document['throughput']['output_tokens_s']:.5g}",
+            "-" if ttft is None else f"{ttft['p99'] * 1e3:.5g}",
+            "-" if tpot is None else f"{tpot['p99'] * 1e3:.4g}",
+            "-" if fraction is None else f"{100 * fraction:.4g}",
+            f"{document['goodput']['requests_s']:.4g}",
+        ])  # fmt: skip
+    screen.table(Table(columns, cells, ""))
+    if not rows[0].document["goodput"]["slo"]:
+        screen.text("no SLO is given (serving.slo), so that none can be missed")
+    elif best is None:
+        screen.text("no run meets the SLO with 99 % of its requests")
+    else:
+        screen.text(f"the highest that meets the SLO with 99 % of its requests: {', '.join(f'{k}={v}' for k, v in best.values.items())}")
+
+
+def _compare(
+    case: ServingExperiment,
+    measured: str,
+    output: str | None,
+    per_request: str | None,
+    timeline: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    writer = TimelineWriter() if timeline is not None else None
+    with Progress(enabled=not quiet, unit="s") as progress:
+        result, errors = compare(case, measured, progress.reached, writer)
+    document = {**result.document(), "comparison": errors}
+    _finish(document, result, writer, (output, per_request, timeline), as_json, quiet, lambda: _print_errors(errors))
+
+
+def _print_errors(errors: Mapping[str, Any]) -> None:
+    screen = Screen(every=True)
+    columns = [Column("metric", "name"), Column("statistic", "name"), Column("measured (s)"), Column("simulated (s)"), Column("error (%)")]
+    rows = [
+        [row["metric"], row["statistic"], f"{row['measured_s']:.5g}", f"{row['simulated_s']:.5g}", f"{100 * row['error']:+.2f}"]
+        for row in errors["rows"]
+    ]
+    screen.table(Table(columns, rows, ""))
+    for metric, value in errors["per_request"].items():
+        screen.text(f"mean absolute error of {metric} by request: {100 * value:.2f} %")

@@ -1,0 +1,49 @@
+"""Why the first token, and each further one, took as long as it did: shares that add up to the whole.
+
+The time to the first token is front end, queue, the iterations in which the prompt ran (by their parts), and preemption. That of further
+tokens is the iterations, preemption, and the transfer from another instance. A preemption lasts until the next token of its request, so
+that what is computed again counts as preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from astra_sim_serving.request import PARTS
+from astra_sim_serving.request import Sequence as RequestSequence
+
+TTFT_CAUSES = ("front_end", "queue", *PARTS, "preemption")
+TPOT_CAUSES = (*PARTS, "preemption", "transfer")
+BANDS = (("all", 0.0, 1.0), ("p0-50", 0.0, 0.5), ("p50-90", 0.5, 0.9), ("p90-99", 0.9, 0.99), ("p99-100", 0.99, 1.0))
+"""Groups of requests by rank of their time."""
+
+
+def ttft_causes(sequence: RequestSequence, front_end_s: float) -> tuple[float, ...]:
+    """Seconds of the causes of the time to the first token, whose sum it is."""
+    queue = sequence.scheduled - sequence.request.arrival - front_end_s
+    return front_end_s, queue, *sequence.prefill_parts, sequence.preempted_before_first_s
+
+
+def tpot_causes(sequence: RequestSequence) -> tuple[float, ...]:
+    """Seconds of the causes of the time of further tokens, for each of them; the sum is the time for a token."""
+    tokens = sequence.generated - 1
+    transfer = sequence.joined - sequence.first_token if sequence.joined >= 0 else 0.0
+    return tuple(part / tokens for part in (*sequence.decode_parts, sequence.preempted_s, transfer))
+
+
+def explain(sequences: Sequence[RequestSequence], front_end_s: float) -> dict[str, list[dict[str, object]]]:
+    """Mean seconds of each cause, for groups of finished requests by rank of their time."""
+    first = [ttft_causes(each, front_end_s) for each in sequences]
+    further = [tpot_causes(each) for each in sequences if each.generated > 1]
+    return {"ttft": _bands(first, TTFT_CAUSES), "tpot": _bands(further, TPOT_CAUSES)}
+
+
+def _bands(rows: list[tuple[float, ...]], causes: tuple[str, ...]) -> list[dict[str, object]]:
+    rows = sorted(rows, key=sum)
+    found: list[dict[str, object]] = []
+    for name, begin, end in BANDS:
+        own = rows[int(begin * len(rows)) : -int(-end * len(rows) // 1)]
+        if own:
+            means = {cause: sum(row[place] for row in own) / len(own) for place, cause in enumerate(causes)}
+            found.append({"requests": name, "count": len(own), "mean_s": sum(means.values()), **means})
+    return found

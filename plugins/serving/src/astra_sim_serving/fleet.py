@@ -1,0 +1,234 @@
+"""A fleet of instances: arrivals, routing and the order of events in time."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from typing import Any
+
+import attrs
+
+from astra_sim_serving.instance import Instance
+from astra_sim_serving.request import Request, sequence_of
+from astra_sim_serving.request import Sequence as RequestSequence
+from astra_sim_serving.routers import Router
+
+
+class Event(IntEnum):
+    """Kinds of events, in the order in which those of one instant happen."""
+
+    ARRIVE = 0
+    ENQUEUE = 1
+    END = 2
+    TRANSFERRED = 3
+    BEGIN = 4
+
+
+@attrs.define
+class Transfers:
+    """Transfers of keys and values: `bytes_per_token` at a bandwidth, one after another for each instance that sends.
+
+    `exposed` is the share of the bytes that is left when the prompt ends.
+    """
+
+    latency_s: float
+    bytes_per_s: float
+    bytes_per_token: int
+    exposed: float = 1.0
+    free_at: dict[int, float] = attrs.field(factory=dict)
+    total_s: float = 0.0
+    count: int = 0
+
+    def begin(self, now: float, sender: int, tokens: int) -> float:
+        """When a transfer ends that is ready to begin now."""
+        duration = self.latency_s + self.exposed * tokens * self.bytes_per_token / self.bytes_per_s
+        start = max(now, self.free_at.get(sender, 0.0))
+        self.free_at[sender] = start + duration
+        self.total_s += duration
+        self.count += 1
+        return start + duration
+
+
+@attrs.define(eq=False)
+class Fleet:
+    """Instances and what happens to them.
+
+    `arrivals` gives requests in order of arrival. `concurrency`: so many are in the system, and the next arrives when one ends; else they
+    arrive at their times. `transfers`: some instances compute prompts alone, and others take the sequences over.
+    """
+
+    instances: Sequence[Instance]
+    route: Router
+    arrivals: Iterator[Request]
+    concurrency: int | None = None
+    front_end_s: float = 0.0
+    queue_limit: int | None = None
+    max_model_tokens: int | None = None
+    transfers: Transfers | None = None
+    route_decode: Router | None = None
+    on_progress: Callable[[float, int], None] | None = None
+    timeline: Callable[[Instance, float], None] | None = None
+    now: float = 0.0
+    events: int = 0
+    sequences: list[RequestSequence] = attrs.field(factory=list)
+    _heap: list[tuple[float, int, int, Any]] = attrs.field(factory=list)
+    _order: int = 0
+    _begins: set[int] = attrs.field(factory=set)
+    _incoming: dict[int, deque[RequestSequence]] = attrs.field(factory=dict)
+    _senders: list[Instance] = attrs.field(factory=list)
+    _receivers: list[Instance] = attrs.field(factory=list)
+
+    def run(self) -> None:
+        """Let everything happen, until all requests have ended."""
+        self._senders = [each for each in self.instances if each.role != "decode"]
+        self._receivers = [each for each in self.instances if each.role == "decode"]
+        self._incoming = {each.number: deque() for each in self._receivers}
+        for each in self._receivers:
+            each.scheduler.receives = True
+        for _ in range(self.concurrency or 1):
+            self._next_arrival()
+        heap = self._heap
+        while heap:
+            self.now, kind, _, what = heapq.heappop(heap)
+            self.events += 1
+            if kind == Event.END:
+                self._end(*what)
+            elif kind == Event.BEGIN:
+                self._begin(what)
+            elif kind == Event.ARRIVE:
+                self._arrive(what)
+            elif kind == Event.ENQUEUE:
+                self._enqueue(what)
+            else:
+                self._transferred(what)
+            if self.on_progress is not None and not self.events & 0xFFF:
+                self.on_progress(self.now, self.events)
+
+    def _push(self, at: float, kind: Event, what: Any) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (at, kind, self._order, what))
+
+    def _next_arrival(self) -> None:
+        request = next(self.arrivals, None)
+        if request is not None:
+            if self.concurrency is not None:
+                request = attrs.evolve(request, arrival=self.now)
+            self._push(request.arrival, Event.ARRIVE, request)
+
+    def _arrive(self, request: Request) -> None:
+        sequence = sequence_of(request)
+        self.sequences.append(sequence)
+        if self.concurrency is None:
+            self._next_arrival()
+        if self.front_end_s:
+            self._push(self.now + self.front_end_s, Event.ENQUEUE, sequence)
+        else:
+            self._enqueue(sequence)
+
+    def _enqueue(self, sequence: RequestSequence) -> None:
+        """Give a request to the instance that the router chooses, or shed it."""
+        request = sequence.request
+        instance = self.route(request, self._senders)
+        sequence.instance = instance.number
+        why = self._refusal(request, instance)
+        if why:
+            sequence.shed = why
+            self._ended()
+            return
+        instance.add(sequence)
+        if instance.current is None:
+            self._wake(instance)
+        else:
+            self._reschedule(instance, instance.interrupt(self.now))
+
+    def _refusal(self, request: Request, instance: Instance) -> str:
+        """Why a request is shed, or nothing."""
+        tokens = request.input + request.output
+        cache = instance.scheduler.cache
+        room = min(each.scheduler.cache.blocks * cache.block_tokens for each in (instance, *self._receivers[:1]))
+        if request.input >= room:
+            return "prompt longer than the cache"
+        if tokens > room:
+            return "prompt and answer longer than the cache"
+        if self.max_model_tokens is not None and tokens > self.max_model_tokens:
+            return "longer than max_model_tokens"
+        if self.queue_limit is not None and len(instance.scheduler.waiting) >= max(1, self.queue_limit):
+            return "queue full"
+        return ""
+
+    def _reschedule(self, instance: Instance, end: float | None) -> None:
+        """Let a jump that was cut end at another time."""
+        if end is not None:
+            self._push(end, Event.END, (instance, instance.stamp))
+
+    def _wake(self, instance: Instance) -> None:
+        if instance.number not in self._begins:
+            self._begins.add(instance.number)
+            self._push(self.now, Event.BEGIN, instance)
+
+    def _begin(self, instance: Instance) -> None:
+        self._begins.discard(instance.number)
+        if instance.current is None:
+            end = instance.begin(self.now)
+            if self.timeline is not None:
+                self.timeline(instance, self.now)
+            if end is not None:
+                self._push(end, Event.END, (instance, instance.stamp))
+
+    def _end(self, instance: Instance, stamp: int) -> None:
+        """End the iterations of an instance, unless a jump was cut since, and hand on what has finished."""
+        if stamp != instance.stamp or instance.current is None:
+            return  # of a jump that was cut
+        instance.end(self.now)
+        for _ in instance.finished:
+            self._ended()
+        if instance.role == "prefill":
+            for sequence in instance.first_tokens:
+                if not sequence.is_done:
+                    self._hand_over(sequence, instance)
+        elif instance.role == "decode":
+            self._adopt(instance)
+        self._wake(instance)
+
+    def _ended(self) -> None:
+        if self.concurrency is not None:
+            self._next_arrival()
+
+    # -- From prefill to decode instances --------------------------------------------------------------------------------------
+
+    def _hand_over(self, sequence: RequestSequence, sender: Instance) -> None:
+        """Take a sequence out of the running ones of its instance, which keeps its blocks until they are sent."""
+        assert self.route_decode is not None
+        sender.scheduler.running.remove(sequence)
+        receiver = self.route_decode(sequence.request, self._receivers)
+        sequence.prefill_instance, sequence.instance = sender.number, receiver.number
+        self._incoming[receiver.number].append(sequence)
+        self._adopt(receiver)
+
+    def _adopt(self, receiver: Instance) -> None:
+        """Begin the transfers for which an instance has blocks, in the order in which they were asked for."""
+        assert self.transfers is not None
+        incoming, cache = self._incoming[receiver.number], receiver.scheduler.cache
+        if incoming:
+            self._reschedule(receiver, receiver.cut(self.now))
+        while incoming and cache.blocks_for(incoming[0].total) <= cache.free_blocks:
+            sequence = incoming.popleft()
+            sender = self.instances[sequence.prefill_instance]
+            held = attrs.evolve(sequence)
+            sequence.blocks, sequence.capacity, sequence.registered = [], 0, 0
+            grown = cache.grow(sequence, sequence.total)
+            assert grown
+            end = self.transfers.begin(self.now, sender.number, held.computed)
+            self._push(end, Event.TRANSFERRED, (sequence, held, sender, receiver))
+
+    def _transferred(self, what: tuple[RequestSequence, RequestSequence, Instance, Instance]) -> None:
+        sequence, held, sender, receiver = what
+        sender.scheduler.cache.release(held)
+        sequence.transfer_end = self.now
+        receiver.scheduler.add(sequence)
+        for instance in (sender, receiver):
+            if instance.current is None:
+                self._wake(instance)
+        self._reschedule(receiver, receiver.interrupt(self.now))

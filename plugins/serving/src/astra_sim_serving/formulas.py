@@ -1,0 +1,145 @@
+"""Times of an iteration from the shapes of its kernels, by the compute model of the experiment."""
+
+from __future__ import annotations
+
+import attrs
+from astra_sim.compute import Compute, Work
+from astra_sim.models import ModelDescription
+from astra_sim.shapes import ELEMENT_BYTES, Attention, Elementwise, Gemm, GroupedGemm, Kernel
+
+from astra_sim_serving.batch import BatchShape
+from astra_sim_serving.model_memory import ACTIVATION_BYTES, Sharding, key_heads
+
+KV_QUANTUM = 16
+"""Context lengths are rounded to multiples of this, so that times are found again."""
+
+LOGIT_BYTES = 4
+
+
+@attrs.define(eq=False)
+class KernelFormulas:
+    """Times of the kernels of one rank in microseconds. Products have `element_type`, keys and values `kv_type`."""
+
+    model: ModelDescription
+    sharding: Sharding
+    compute: Compute
+    element_type: str
+    kv_type: str
+    _products: dict[int, tuple[float, float]] = attrs.field(factory=dict)
+
+    def _us(self, *shapes: Kernel) -> float:
+        return sum(self.compute.duration_ns(Work(shape=shape)) for shape in shapes) / 1e3
+
+    def _gemm(self, m: int, n: int, k: int, batch: int = 1) -> Gemm:
+        return Gemm(m=m, n=max(1, n), k=max(1, k), batch=batch, element_type=self.element_type)
+
+    def layers_us(self, tokens: int) -> tuple[float, float]:
+        """Products, and kernels bound by memory, of all layers for so many tokens; attention left out."""
+        if tokens not in self._products:
+            model = self.model
+            kinds = [model.kind(layer) for layer in range(model.layers)]
+            dense, experts = kinds.count("dense"), kinds.count("moe")
+            gemm = self._us(*self._attention_products(tokens)) * model.layers
+            gemm += self._us(*self._feed_forward(tokens, model.width)) * dense if dense else 0.0
+            gemm += self._us(*self._experts(tokens)) * experts if experts else 0.0
+            self._products[tokens] = gemm, self._us(*self._between(tokens)) * model.layers + self._us(self._memory(tokens * model.hidden))
+        return self._products[tokens]
+
+    def _attention_products(self, tokens: int) -> list[Kernel]:
+        """The products around the attention of a layer."""
+        model, t = self.model, self.sharding.tensor
+        heads, h = model.heads // t, model.hidden
+        if model.mla is None:
+            width = model.head_size * (heads + 2 * key_heads(model, t))
+            return [self._gemm(tokens, width, h), self._gemm(tokens, h, heads * model.head_size)]
+        m = model.mla
+        return [
+            self._gemm(tokens, m.query_rank + m.key_value_rank + m.rope, h),
+            self._gemm(tokens, heads * (m.nope + m.rope), m.query_rank),
+            self._gemm(tokens, m.key_value_rank, m.nope, batch=heads),
+            self._gemm(tokens, m.value, m.key_value_rank, batch=heads),
+            self._gemm(tokens, h, heads * m.value),
+        ]
+
+    def _feed_forward(self, tokens: int, width: int) -> list[Kernel]:
+        model, own = self.model, width // self.sharding.tensor
+        return [self._gemm(tokens, (model.branches - 1) * own, model.hidden), self._gemm(tokens, model.hidden, own)]
+
+    def _experts(self, tokens: int) -> list[Kernel]:
+        """Router, routed experts that get tokens, and shared ones. Ranks of one expert share its width."""
+        model, sharding = self.model, self.sharding
+        touched = model.experts * (1 - (1 - model.top_k / model.experts) ** tokens)
+        own = max(1, round(touched / sharding.expert))
+        rows = max(1, round(tokens * model.top_k / sharding.expert / own))
+        width = max(1, model.expert_ffn * sharding.expert // sharding.tensor)
+        routed: list[Kernel] = [
+            GroupedGemm(experts=own, rows=rows, n=(model.branches - 1) * width, k=model.hidden, element_type=self.element_type),
+            GroupedGemm(experts=own, rows=rows, n=model.hidden, k=width, element_type=self.element_type),
+        ]
+        shared = self._feed_forward(tokens, model.shared_experts * model.expert_ffn) if model.shared_experts else []
+        return [self._gemm(tokens, model.experts, model.hidden), *routed, *shared]
+
+    def _between(self, tokens: int) -> list[Kernel]:
+        """Two norms with residual sums, rotary positions with the cache, and the activation of the feed-forward part."""
+        model, t = self.model, self.sharding.tensor
+        width = (model.top_k * model.expert_ffn if model.experts else model.width) // t
+        rotary = model.head_size * (model.heads // t + key_heads(model, t))
+        return [
+            self._memory(2 * tokens * model.hidden),
+            self._memory(2 * tokens * model.hidden),
+            self._memory(tokens * rotary),
+            Elementwise(read_bytes=(model.branches - 1) * tokens * width * ACTIVATION_BYTES, write_bytes=tokens * width * ACTIVATION_BYTES),
+        ]
+
+    def _memory(self, elements: int) -> Elementwise:
+        return Elementwise(read_bytes=elements * ACTIVATION_BYTES, write_bytes=elements * ACTIVATION_BYTES)
+
+    def head_us(self, sequences: int) -> tuple[float, float]:
+        """The product of the output layer for so many sequences, and the sampler, which reads the logits."""
+        if not sequences:
+            return 0.0, 0.0
+        model = self.model
+        own = model.vocab // self.sharding.tensor
+        head = Gemm(m=sequences, n=own, k=model.hidden)
+        sampler = Elementwise(read_bytes=sequences * model.vocab * LOGIT_BYTES, write_bytes=sequences * LOGIT_BYTES)
+        return self._us(head), self._us(sampler)
+
+    def attention_us(self, shape: BatchShape) -> float:
+        """Attention of all layers: the chunk of prompts, and the decoding sequences."""
+        time = 0.0
+        if shape.chunk:
+            queries = shape.attention_chunk
+            keys = queries + KV_QUANTUM * round(shape.chunk_context / KV_QUANTUM)
+            time += self._us(self._attention(1, queries, keys))
+        if shape.decodes:
+            keys = KV_QUANTUM * max(1, round(shape.kv_mean / KV_QUANTUM))
+            time += self._us(self._attention(shape.decodes, 1, keys))
+        return time * self.model.layers
+
+    def _attention(self, sequences: int, queries: int, keys: int) -> Attention:
+        """Attention of some sequences with so many queries and keys each, for the compute model."""
+        model, t = self.model, self.sharding.tensor
+        heads = model.heads // t
+        kind = self.kv_type if ELEMENT_BYTES[self.kv_type] != ACTIVATION_BYTES else None
+        if model.mla is None:
+            return Attention(
+                heads=heads * sequences,
+                query_length=queries,
+                key_length=keys,
+                head_size=model.head_size,
+                key_heads=key_heads(model, t) * sequences,
+                causal=True,
+                element_type=kind,
+            )
+        m = model.mla
+        return Attention(
+            heads=heads * sequences,
+            query_length=queries,
+            key_length=keys,
+            head_size=m.key_value_rank + m.rope,
+            value_size=m.key_value_rank,
+            key_heads=sequences,
+            values_in_keys=True,
+            causal=True,
+            element_type=kind,
+        )

@@ -1,0 +1,90 @@
+"""Memory of a model on an NPU: weights, keys and values of a token, and the blocks that fit beside them."""
+
+from __future__ import annotations
+
+import attrs
+from astra_sim import CapacityError
+from astra_sim.models import ModelDescription
+from astra_sim.shapes import ELEMENT_BYTES
+from astra_sim.units import GIB
+
+ACTIVATION_BYTES = 2
+"""Bytes of an element of activations."""
+
+
+@attrs.frozen
+class Sharding:
+    """How an instance shares a model: `tensor` ranks share each product, `expert` of them the experts (the others share each expert)."""
+
+    tensor: int = 1
+    expert: int = 1
+
+
+def attention_parameters(model: ModelDescription, tensor: int) -> int:
+    """Parameters of the attention of a layer on a rank."""
+    h, heads = model.hidden, model.heads // tensor
+    if model.mla is not None:
+        m = model.mla
+        ranks = h * (m.query_rank + m.key_value_rank + m.rope)
+        up = m.query_rank * heads * (m.nope + m.rope) + m.key_value_rank * heads * (m.nope + m.value)
+        return ranks + up + heads * m.value * h
+    return h * model.head_size * (2 * heads + 2 * key_heads(model, tensor))
+
+
+def key_heads(model: ModelDescription, tensor: int) -> int:
+    """Key and value heads of a rank: at least one, which several ranks then have."""
+    return max(1, model.key_heads // tensor)
+
+
+def layer_parameters(model: ModelDescription, layer: int, sharding: Sharding) -> int:
+    """Parameters of a layer on a rank, norms and biases left out."""
+    own = attention_parameters(model, sharding.tensor)
+    if model.kind(layer) == "dense":
+        return own + model.branches * model.hidden * model.width // sharding.tensor
+    expert = model.branches * model.hidden * model.expert_ffn
+    return own + (model.experts + model.shared_experts) * expert // sharding.tensor + model.hidden * model.experts
+
+
+def weight_bytes(model: ModelDescription, sharding: Sharding, element_type: str) -> int:
+    """Bytes of the weights of a rank; the embedding and the output layer have 16 bits."""
+    layers = sum(layer_parameters(model, layer, sharding) for layer in range(model.layers))
+    ends = model.vocab * model.hidden * (1 if model.tied else 2) // sharding.tensor
+    return layers * ELEMENT_BYTES[element_type] + ends * ACTIVATION_BYTES
+
+
+def kv_bytes_per_token(model: ModelDescription, sharding: Sharding, element_type: str) -> int:
+    """Bytes of the keys and values of a token on a rank, in all layers."""
+    if model.mla is not None:
+        return model.layers * (model.mla.key_value_rank + model.mla.rope) * ELEMENT_BYTES[element_type]
+    return 2 * model.layers * key_heads(model, sharding.tensor) * model.head_size * ELEMENT_BYTES[element_type]
+
+
+def activation_bytes(model: ModelDescription, sharding: Sharding, tokens: int, sequences: int) -> int:
+    """Bytes of the activations of an iteration at most: two hidden states, the feed-forward part and the logits."""
+    width = max(model.width if model.has_dense_layers else 0, model.top_k * model.expert_ffn)
+    per_token = 2 * model.hidden + 2 * width // sharding.tensor
+    return (tokens * per_token + sequences * model.vocab // sharding.tensor) * ACTIVATION_BYTES
+
+
+@attrs.frozen
+class MemoryUse:
+    """Memory of an NPU in bytes: what may be used of it, and what is taken of that before keys and values."""
+
+    usable: float
+    weights: int
+    activations: int
+    margin: float
+
+    def blocks(self, block_bytes: int) -> int:
+        """Blocks of keys and values that fit. Raises CapacityError where none does, with the bytes that are missing."""
+        left = self.usable - self.weights - self.activations - self.margin
+        if left < block_bytes:
+            needed = self.weights + self.activations + self.margin + block_bytes
+            raise CapacityError(
+                f"the model does not fit: {self.weights / GIB:.1f} GiB of weights, {self.activations / GIB:.1f} GiB of activations and"
+                f" {self.margin / GIB:.1f} GiB of contexts and graphs leave nothing of {self.usable / GIB:.1f} GiB for keys and values;"
+                f" {(needed - self.usable) / GIB:.1f} GiB are missing on each NPU",
+                needed,
+                self.usable,
+            )
+        return int(left // block_bytes)

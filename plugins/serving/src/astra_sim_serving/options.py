@@ -1,0 +1,132 @@
+"""The section `serving` of an experiment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from astra_sim import option
+from astra_sim.shapes import ELEMENT_BYTES
+
+from astra_sim_serving.arrivals import ARRIVALS, Stage
+from astra_sim_serving.routers import ROUTERS
+
+WEIGHT_TYPES = tuple(name for name, size in ELEMENT_BYTES.items() if size <= 2)
+
+
+@attrs.frozen
+class PoolOptions:
+    """Instances that are alike."""
+
+    role: str = option("both", choices=("both", "prefill", "decode"), help="what its instances do: prompts, answers, or both")
+    instances: int = option(1, minimum=1, maximum=100_000, help="instances")
+    tensor_parallel: int = option(1, minimum=1, help="NPUs of an instance, which share each product", unit="NPUs")
+    expert_parallel: int = option(1, minimum=1, help="NPUs of an instance that share the experts; the others share each expert")
+    kv_blocks: int | None = option(None, minimum=1, help="blocks of keys and values of an instance; none: as serving.kv_blocks")
+    max_sequences: int | None = option(None, minimum=1, help="as serving.max_sequences, for this pool")
+    max_batched_tokens: int | None = option(None, minimum=1, help="as serving.max_batched_tokens, for this pool", unit="tokens")
+
+
+@attrs.frozen
+class PrefixGroups:
+    """Prompts that begin alike: the requests are dealt to groups, of which each has a common beginning."""
+
+    groups: int = option(minimum=1, help="groups")
+    tokens: int = option(minimum=1, help="tokens that the prompts of a group have in common, in front of those of `input`", unit="tokens")
+
+
+@attrs.frozen
+class RequestOptions:
+    """What arrives."""
+
+    arrival: str = option("poisson", choices=ARRIVALS, help="when requests arrive")
+    rate: float | None = option(None, above=0, help="requests a second; of a trace: its times are scaled to this mean rate", unit="1/s")
+    cv: float | None = option(None, above=0, maximum=100, help="gamma: coefficient of variation of the gaps between arrivals")
+    concurrency: int | None = option(None, minimum=1, help="closed: requests that are in the system; a new one comes when one ends")
+    stages: tuple[Stage, ...] = option((), help="stages: rates, one after another")
+    count: int | None = option(None, minimum=1, maximum=100_000_000, help="requests; none: 1000, or all of a trace or of the stages")
+    input: Any = option(512, help="length of prompts in tokens: a number, or a table of a distribution")
+    output: Any = option(128, help="length of answers in tokens: a number, or a table of a distribution")
+    trace: str | None = option(None, help="a file of requests, whose format is recognised by its content", path="path")
+    run: str | None = option(None, help="of a trace with requests of several runs: this one")
+    prefix: PrefixGroups | None = option(None, help="beginnings that prompts have in common")
+    priorities: tuple[int, ...] = option((), help="priorities that requests have in turn; smaller ones go first")
+
+
+@attrs.frozen
+class RouterOptions:
+    """Which instance takes a request."""
+
+    policy: str = option("round-robin", choices=ROUTERS, help="how the instance is chosen")
+    prefix_beta: float = option(0.5, minimum=0, help="prefix: weight of the load against the share of the prompt that is cached")
+    queue_limit: int | None = option(None, minimum=0, help="requests that may wait in an instance; more are shed")
+
+
+@attrs.frozen
+class TransferOptions:
+    """How keys and values get from instances for prompts to those for answers."""
+
+    mode: str = option("after", choices=("after", "layerwise"), help="after the prompt, or layer by layer beside it")
+    latency_us: float = option(400.0, minimum=0, help="start of a transfer", unit="us")
+    bandwidth_gb_per_s: float | None = option(
+        None, above=0, help="bandwidth of an instance for prompts; transfers of one instance follow each other", unit="10^9 bytes/s"
+    )
+
+
+@attrs.frozen
+class SloOptions:
+    """What a request must meet to count for goodput."""
+
+    ttft_ms: float | None = option(None, above=0, help="time to the first token at most", unit="ms")
+    tpot_ms: float | None = option(None, above=0, help="time for each further token at most", unit="ms")
+    e2e_ms: float | None = option(None, above=0, help="time to the last token at most", unit="ms")
+
+
+@attrs.frozen
+class ServedModel:
+    """The model that is served, by name or by its dimensions."""
+
+    name: str | None = option(None, help="a model by name, or the path of a config.json of Hugging Face or of its folder")
+    dimensions: dict[str, Any] = option(factory=dict, help="dimensions of a model that has no name here")
+    precision: str = option("bf16", choices=WEIGHT_TYPES, help="type of weights and of the inputs of products")
+    kv: str | None = option(None, choices=WEIGHT_TYPES, help="type of keys and values; none: bf16")
+
+
+@attrs.frozen
+class ServingOptions:
+    """A server: its model, its instances and what arrives."""
+
+    engine: str = option("vllm", help="which rules plan iterations: vllm, or a policy by name")
+    max_sequences: int = option(128, minimum=1, help="sequences of an iteration")
+    max_batched_tokens: int = option(2048, minimum=1, help="tokens of an iteration", unit="tokens")
+    max_prefill_tokens: int = option(0, minimum=0, help="tokens of one prompt in an iteration; 0: no limit", unit="tokens")
+    max_model_tokens: int | None = option(None, minimum=2, help="tokens of prompt and answer at most; none: no limit", unit="tokens")
+    block_tokens: int = option(16, minimum=1, help="tokens of a block of keys and values", unit="tokens")
+    kv_blocks: int | None = option(None, minimum=1, help="blocks of an instance; none: what fits beside the weights")
+    memory_utilization: float = option(0.9, above=0, maximum=1, help="share of the memory of an NPU that may be used")
+    memory_gib: float | None = option(None, above=0, help="memory of an NPU; none: as the compute model says", unit="GiB")
+    memory_margin_gib: float = option(1.5, minimum=0, help="memory for contexts and graphs", unit="GiB")
+    prefix_caching: bool = option(True, help="freed blocks keep their contents, which requests with the same beginning use")
+    priorities: bool = option(False, help="smaller priorities go first, and the largest is preempted first; false: by arrival")
+    async_scheduling: bool = option(True, help="the host plans the next iteration while the device works")
+    jumps: bool = option(True, help="iterations whose plan does not change are simulated as one event")
+    seed: int = option(1, minimum=0, help="seed of all random numbers")
+    warmup_s: float = option(0.0, minimum=0, help="the steady window begins so long after the first arrival", unit="s")
+    model: ServedModel = option(help="the model")
+    pool: tuple[PoolOptions, ...] = option((PoolOptions(),), help="instances")
+    requests: RequestOptions = option(RequestOptions(rate=1.0), help="what arrives")
+    router: RouterOptions = option(RouterOptions(), help="which instance takes a request")
+    transfer: TransferOptions = option(TransferOptions(), help="how keys and values get from prefill to decode instances")
+    slo: SloOptions = option(SloOptions(), help="limits that requests are to meet")
+
+
+@attrs.frozen
+class ServingCompute:
+    """What the section `compute` has for serving, beside the compute model."""
+
+    tables: str | None = option(None, help="a file of measured kernels, which take precedence where they cover a shape", path="path")
+    run: str | None = option(None, help="the run of that file whose tables are used")
+    skew: float = option(0.055, minimum=0, maximum=1, help="share of the time between longest and mean context that a batch takes longer")
+    host_us: float = option(0.0, minimum=0, help="time of the host for an iteration", unit="us")
+    host_us_per_sequence: float = option(0.0, minimum=0, help="and for each sequence that gets a token", unit="us")
+    front_end_ms: float = option(0.0, minimum=0, help="time between the arrival of a request and its place in a queue", unit="ms")

@@ -1,0 +1,136 @@
+"""Policies of plugins: their plans, checked and carried out on the cache of an instance."""
+
+from __future__ import annotations
+
+from astra_sim import InputError, PluginError
+from astra_sim.commands import Plugins
+from astra_sim.options import Typed, structure
+from astra_sim.providers import call
+from astra_sim.serving import Policy, RequestState, ServingState
+
+from astra_sim_serving.kv_cache import KvCache
+from astra_sim_serving.request import Sequence
+from astra_sim_serving.scheduler import Batch, Limits, Scheduler
+
+VLLM = "vllm"
+
+
+def make_scheduler(engine: str, cache: KvCache, limits: Limits, by_priority: bool, plugins: Plugins, where: str) -> Scheduler:
+    """The scheduler `vllm`, or one that a policy plans: NAME or NAME?key=value. Raises InputError that begins with `where`."""
+    if engine == VLLM:
+        return Scheduler(cache, limits, by_priority)
+    if by_priority:
+        raise InputError(f"{where}: priorities has no effect with the policy {engine!r}, which sees them")
+    name, _, query = engine.removeprefix("plugin:").partition("?")
+    try:
+        provider = plugins.get("serving_policy", name)
+    except PluginError as error:
+        raise InputError(f"{where}: {error}; built in: {VLLM}") from None
+    pairs = [part.partition("=") for part in query.split("&") if part]
+    cls = provider.load_options()
+    if cls is None and pairs:
+        raise InputError(f"{where}: {name} has no options, but {pairs[0][0]!r} is given")
+    options = None if cls is None else structure(cls, {key: _typed(value) for key, _, value in pairs}, where)
+    policy = provider.create(options)
+    if not isinstance(policy, Policy):
+        raise PluginError(f"{where}: serving policy {name!r} returned {policy!r:.80}, which is not a Policy")
+    return PolicyScheduler(name, policy, cache, limits)
+
+
+def _typed(value: str) -> str:
+    return Typed(value)
+
+
+class PolicyScheduler(Scheduler):
+    """Waiting and running sequences of which a policy plans every iteration."""
+
+    is_predictable = False
+
+    def __init__(self, name: str, policy: Policy, cache: KvCache, limits: Limits) -> None:
+        super().__init__(cache, limits)
+        self._what = f"serving policy {name!r}"
+        self._policy = policy
+
+    def plan(self, now: float = 0.0) -> Batch:
+        """Ask the policy, check its plan and carry it out."""
+        self.preempted.clear()
+        self.admitted.clear()
+        if not self.running and not self.waiting:
+            return []
+        state = ServingState(
+            now,
+            tuple(_state(each, now, True) for each in self.running),
+            tuple(_state(each, now, False) for each in self.waiting),
+            self.cache.free_blocks,
+            self.cache.block_tokens,
+            self.limits.tokens,
+            self.limits.sequences,
+        )
+        plan = self._checked(call(self._what, self._policy.plan, state))
+        batch: Batch = []
+        planned = {id(sequence) for sequence, _ in plan}
+        for sequence, tokens in plan:
+            if not self._allocate(sequence, tokens, planned):
+                break
+            batch.append((sequence, min(tokens, sequence.missing)))
+        return batch
+
+    def _checked(self, plan: object) -> list[tuple[Sequence, int]]:
+        """The plan by sequences. Raises PluginError where it breaks the contract."""
+        if not isinstance(plan, (list, tuple)):
+            raise PluginError(f"{self._what} returned {plan!r:.80}; expected a list of (number, tokens)")
+        known = {each.request.index: each for each in (*self.running, *self.waiting)}
+        found: dict[int, tuple[Sequence, int]] = {}
+        for entry in plan:
+            if not isinstance(entry, tuple) or len(entry) != 2 or not all(type(each) is int for each in entry):
+                raise PluginError(f"{self._what} planned {entry!r:.80}; expected (number, tokens)")
+            number, tokens = entry
+            if number not in known or number in found:
+                raise PluginError(f"{self._what} planned request {number}{' twice' if number in found else ', which is not here'}")
+            if not 1 <= tokens <= known[number].missing:
+                raise PluginError(f"{self._what} planned {tokens} tokens of request {number}; expected 1 to {known[number].missing}")
+            found[number] = known[number], tokens
+        total = sum(tokens for _, tokens in found.values())
+        if total > self.limits.tokens:
+            raise PluginError(f"{self._what} planned {total} tokens; expected at most {self.limits.tokens}")
+        if not found:
+            raise PluginError(f"{self._what} planned nothing, and {len(known)} requests are here: the run would never end")
+        return list(found.values())
+
+    def _allocate(self, sequence: Sequence, tokens: int, planned: set[int]) -> bool:
+        """Give a planned sequence its blocks, and admit it if it waits; False where that cannot be."""
+        if sequence in self.running:
+            while not self.cache.grow(sequence, sequence.computed + tokens):
+                if not self._make_room(planned):
+                    return False
+            return True
+        if len(self.running) >= self.limits.sequences:
+            return False
+        if not sequence.blocks:
+            matching = self.cache.matching(sequence)
+            hit = len(matching) * self.cache.block_tokens
+            own = min(tokens, sequence.total - hit)
+            while not self.cache.can_hold(sequence, matching, own):
+                if not self._make_room(planned):
+                    return False
+            self._start(sequence, matching, own)
+        self.waiting.remove(sequence)
+        self.running.append(sequence)
+        self.admitted.append(sequence)
+        return True
+
+    def _make_room(self, planned: set[int]) -> bool:
+        """Preempt the last running sequence that is not planned; False where there is none."""
+        places = [place for place, each in enumerate(self.running) if id(each) not in planned]
+        if not places:
+            return False
+        self._preempt(places[-1])
+        return True
+
+
+def _state(sequence: Sequence, now: float, is_running: bool) -> RequestState:
+    request = sequence.request
+    return RequestState(
+        request.index, request.input, sequence.generated, sequence.computed, sequence.missing, request.priority,
+        now - request.arrival, sequence.preemptions, is_running,
+    )  # fmt: skip

@@ -1,0 +1,89 @@
+"""What a user asks of a server, and how far a request has come."""
+
+from __future__ import annotations
+
+import attrs
+
+PARTS = ("gemm", "attention", "elementwise", "collective", "host")
+"""The parts of the time of an iteration, in the order of all lists of parts."""
+
+NO_PARTS = (0.0,) * len(PARTS)
+
+
+@attrs.frozen
+class Request:
+    """A request. `arrival` is in seconds from the start of the run, `input` and `output` are in tokens.
+
+    `content` identifies the first tokens of the prompt: each id stands for `content_tokens` tokens and all before them, so that requests
+    with equal ids share a prefix. A smaller `priority` goes first.
+    """
+
+    index: int
+    arrival: float
+    input: int
+    output: int
+    priority: int = 0
+    content: tuple[int, ...] = ()
+    content_tokens: int = 0
+    session: str = ""
+    tenant: str = ""
+
+    @property
+    def shared_tokens(self) -> int:
+        """Tokens of the prompt whose content is identified."""
+        return min(self.input, len(self.content) * self.content_tokens)
+
+
+@attrs.define(eq=False)
+class Sequence:
+    """A request in an instance.
+
+    `total` counts the tokens of prompt and answer that exist, `computed` those whose keys and values are in `blocks`; `capacity` is how
+    many tokens these blocks hold, and the first `registered` of them can be found by their content. Times are seconds of the run, and -1
+    until they are known. `marks` are parts of time of the instance at the moments that an explanation needs.
+    """
+
+    request: Request
+    total: int
+    output: int
+    computed: int = 0
+    generated: int = 0
+    blocks: list[int] = attrs.field(factory=list)
+    capacity: int = 0
+    registered: int = 0
+    cached: int = 0
+    preemptions: int = 0
+    instance: int = -1
+    prefill_instance: int = -1
+    scheduled: float = -1.0
+    first_token: float = -1.0
+    last_token: float = -1.0
+    transfer_end: float = -1.0
+    joined: float = -1.0
+    preempted_at: float = -1.0
+    preempted_s: float = 0.0
+    preempted_before_first_s: float = 0.0
+    mark: tuple[float, ...] = NO_PARTS
+    prefill_parts: tuple[float, ...] = NO_PARTS
+    decode_parts: tuple[float, ...] = NO_PARTS
+    shed: str = ""
+
+    @property
+    def missing(self) -> int:
+        """Tokens that are still to be computed before the next one can be generated."""
+        return self.total - self.computed
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of its answer is there."""
+        return self.generated >= self.output
+
+    @property
+    def order(self) -> tuple[int, float, int]:
+        """The place in a queue by priority: priority, arrival, number."""
+        return self.request.priority, self.request.arrival, self.request.index
+
+
+def sequence_of(request: Request) -> Sequence:
+    """A request that has just arrived."""
+    return Sequence(request, request.input, request.output)

@@ -1,0 +1,223 @@
+"""What a simulated server has done: the JSON object and the rows of section 9 of the specification."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from astra_sim_serving.explanation import explain
+from astra_sim_serving.instance import Instance
+from astra_sim_serving.iteration_time import PricingCounts
+from astra_sim_serving.metrics import WeightedValues, summarize
+from astra_sim_serving.options import SloOptions
+from astra_sim_serving.request import PARTS
+from astra_sim_serving.request import Sequence as RequestSequence
+
+SCHEMA = 1
+COLUMNS = (
+    "request", "arrival_s", "scheduled_s", "first_token_s", "last_token_s", "input", "cached", "output", "preemptions", "instance",
+    "prefill_instance", "ttft_s", "tpot_s", "e2e_s", "met_slo",
+)  # fmt: skip
+"""Columns of the file of requests."""
+
+
+@attrs.define(eq=False)
+class ServingResult:
+    """A run. Times are in seconds; `sequences` are the requests in order of arrival, with what has become of them."""
+
+    sequences: Sequence[RequestSequence]
+    instances: Sequence[Instance]
+    gaps: WeightedValues
+    pricing: PricingCounts
+    npus: int
+    slo: SloOptions
+    seed: int
+    version: str
+    front_end_s: float = 0.0
+    warmup_s: float = 0.0
+    transfer_s: float = 0.0
+    transfers: int = 0
+    events: int = 0
+    is_complete: bool = True
+
+    @property
+    def finished(self) -> list[RequestSequence]:
+        """Requests whose answers are complete."""
+        return [each for each in self.sequences if each.is_done]
+
+    @property
+    def makespan_s(self) -> float:
+        """Seconds from the first arrival to the last token."""
+        if not self.sequences:
+            return 0.0
+        return max((each.last_token for each in self.sequences), default=0.0) - self.sequences[0].request.arrival
+
+    def ttft(self, sequence: RequestSequence) -> float:
+        """Seconds from the arrival of a request to its first token."""
+        return sequence.first_token - sequence.request.arrival
+
+    def tpot(self, sequence: RequestSequence) -> float | None:
+        """Seconds for each token after the first; None where there is one token."""
+        if sequence.generated < 2:
+            return None
+        return (sequence.last_token - sequence.first_token) / (sequence.generated - 1)
+
+    def e2e(self, sequence: RequestSequence) -> float:
+        """Seconds from the arrival of a request to its last token."""
+        return sequence.last_token - sequence.request.arrival
+
+    def meets_slo(self, sequence: RequestSequence) -> bool:
+        """Whether a request has met all limits that are given."""
+        if not sequence.is_done:
+            return False
+        limits = (self.slo.ttft_ms, self.ttft(sequence)), (self.slo.tpot_ms, self.tpot(sequence)), (self.slo.e2e_ms, self.e2e(sequence))
+        return all(limit is None or value is None or value * 1e3 <= limit for limit, value in limits)
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON has it."""
+        finished = self.finished
+        span = self.makespan_s
+        tokens = sum(each.generated for each in self.sequences)
+        return {
+            "schema": SCHEMA,
+            "requests": self._requests(),
+            "makespan_s": span,
+            "throughput": {
+                "requests_s": _rate(len(finished), span),
+                "output_tokens_s": _rate(tokens, span),
+                "output_tokens_s_per_npu": _rate(tokens, span * self.npus),
+                "steady_requests_s": self._steady_rate(),
+            },
+            "ttft_s": summarize(map(self.ttft, finished)),
+            "tpot_s": summarize(tpot for each in finished if (tpot := self.tpot(each)) is not None),
+            "itl_s": self.gaps.summary(),
+            "e2e_s": summarize(map(self.e2e, finished)),
+            "queue_s": summarize(each.scheduled - each.request.arrival for each in finished),
+            "goodput": self._goodput(span),
+            "kv": self._kv(),
+            "instances": [self._instance(each, span) for each in self.instances],
+            "time": self._time(span),
+            "explanation": explain(finished, self.front_end_s) if finished else {"ttft": [], "tpot": []},
+            "pricing": attrs.asdict(self.pricing),
+            "events": self.events,
+            "complete": self.is_complete,
+            "seed": self.seed,
+            "version": self.version,
+        }
+
+    def _requests(self) -> dict[str, Any]:
+        """How many requests arrived, finished, were shed and preempted."""
+        reasons: dict[str, int] = {}
+        for each in self.sequences:
+            if each.shed:
+                reasons[each.shed] = reasons.get(each.shed, 0) + 1
+        shed, finished = sum(reasons.values()), len(self.finished)
+        return {
+            "arrived": len(self.sequences),
+            "finished": finished,
+            "shed": shed,
+            "unfinished": len(self.sequences) - finished - shed,
+            "preempted": sum(each.preemptions > 0 for each in self.sequences),
+            "preemptions": sum(each.preemptions for each in self.sequences),
+            "shed_reasons": reasons,
+        }
+
+    def _steady_rate(self) -> float | None:
+        """Requests that finish a second between the first arrival, after the warm-up, and the last arrival."""
+        if not self.sequences:
+            return None
+        begin, end = self.sequences[0].request.arrival + self.warmup_s, self.sequences[-1].request.arrival
+        if end <= begin:
+            return None
+        return sum(begin <= each.last_token <= end for each in self.finished) / (end - begin)
+
+    def _goodput(self, span: float) -> dict[str, Any]:
+        slo = {key: value for key, value in attrs.asdict(self.slo).items() if value is not None}
+        met = sum(map(self.meets_slo, self.sequences))
+        return {"requests_s": _rate(met, span), "fraction": met / len(self.sequences) if self.sequences else None, "slo": slo}
+
+    def _kv(self) -> dict[str, Any]:
+        blocks = sum(each.scheduler.cache.blocks for each in self.instances)
+        busy = sum(each.totals.busy_s * each.scheduler.cache.blocks for each in self.instances)
+        looked = sum(each.scheduler.looked_up_tokens for each in self.instances)
+        return {
+            "blocks": blocks,
+            "mean_use": sum(each.totals.kv_block_s for each in self.instances) / busy if busy else 0.0,
+            "peak_use": max(each.totals.peak_blocks / each.scheduler.cache.blocks for each in self.instances),
+            "prefix_hit_fraction": sum(each.scheduler.hit_tokens for each in self.instances) / looked if looked else 0.0,
+        }
+
+    def _instance(self, instance: Instance, span: float) -> dict[str, Any]:
+        """The figures of an instance over a span of time."""
+        totals = instance.totals
+        count = totals.iterations or 1
+        return {
+            "pool": instance.pool,
+            "role": instance.role,
+            "iterations": totals.iterations,
+            "busy_fraction": _rate(totals.busy_s, span),
+            "mean_batch": totals.sequences / count,
+            "mean_tokens": totals.tokens / count,
+            "preemptions": totals.preemptions,
+            "kv_blocks": instance.scheduler.cache.blocks,
+            "peak_kv_blocks": totals.peak_blocks,
+        }
+
+    def _time(self, span: float) -> dict[str, float]:
+        """Seconds of all instances by what they did; together with `idle` they are the makespan times the instances."""
+        parts = {part: sum(each.totals.parts[place] for each in self.instances) for place, part in enumerate(PARTS)}
+        idle = span * len(self.instances) - sum(each.totals.busy_s for each in self.instances)
+        return {**parts, "idle": max(0.0, idle), "transfer": self.transfer_s}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each request, by `COLUMNS`; None where there is nothing to say."""
+        return [self._row(each) for each in self.sequences]
+
+    def _row(self, sequence: RequestSequence) -> dict[str, Any]:
+        request, done = sequence.request, sequence.is_done
+        values = (
+            request.index, request.arrival, _known(sequence.scheduled), _known(sequence.first_token), _known(sequence.last_token),
+            request.input, sequence.cached, sequence.generated, sequence.preemptions, _known(sequence.instance),
+            _known(sequence.prefill_instance), self.ttft(sequence) if sequence.first_token >= 0 else None,
+            self.tpot(sequence) if done else None, self.e2e(sequence) if done else None, self.meets_slo(sequence),
+        )  # fmt: skip
+        return dict(zip(COLUMNS, values, strict=True))
+
+    def csv(self) -> str:
+        """The rows as a table with commas; cells are empty where there is nothing to say."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows([_cell(value) for value in row.values()] for row in self.rows())
+        return text.getvalue()
+
+
+def _rate(amount: float, span: float) -> float:
+    return amount / span if span > 0 else 0.0
+
+
+def _known(value: float) -> float | None:
+    return value if value >= 0 else None
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Numbers of a document by dotted names, lists left out."""
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        elif not isinstance(value, list):
+            found[prefix + key] = value
+    return found

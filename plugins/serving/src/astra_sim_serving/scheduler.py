@@ -1,0 +1,174 @@
+"""Which tokens an iteration computes: the rules of vLLM's V1 scheduler.
+
+Running sequences come first, in order of admission, then waiting ones while tokens, places and blocks last. A prompt is cut where the
+budget of tokens ends. Where a running sequence finds no block, the last one is preempted: it gives back its blocks and waits at the head.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Iterable
+
+import attrs
+
+from astra_sim_serving.kv_cache import KvCache
+from astra_sim_serving.request import Sequence
+
+Batch = list[tuple[Sequence, int]]
+"""Sequences and how many of their tokens an iteration computes."""
+
+
+@attrs.frozen
+class Limits:
+    """Limits of an iteration. `prefill_tokens`: at most so many tokens of one prompt; 0: no limit."""
+
+    sequences: int
+    tokens: int
+    prefill_tokens: int = 0
+
+
+class Scheduler:
+    """Waiting and running sequences of an instance.
+
+    `by_priority`: smaller priorities go first, and the worst running one is preempted; else the order is that of arrival. `is_predictable`:
+    `is_steady` is known after a plan. `receives`: some sequences come from other instances, with their blocks.
+    """
+
+    is_predictable = True
+
+    def __init__(self, cache: KvCache, limits: Limits, by_priority: bool = False) -> None:
+        self.cache = cache
+        self.limits = limits
+        self.by_priority = by_priority
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self.preempted: list[Sequence] = []
+        self.admitted: list[Sequence] = []
+        self.receives = False
+        self.hit_tokens = 0
+        self.looked_up_tokens = 0
+        self.is_steady = False
+
+    def add(self, sequence: Sequence) -> None:
+        """Take a sequence that has arrived."""
+        if self.by_priority:
+            bisect.insort(self.waiting, sequence, key=lambda each: each.order)
+        else:
+            self.waiting.append(sequence)
+
+    def plan(self, now: float = 0.0) -> Batch:
+        """Return the sequences of the next iteration with the tokens of each; blocks are allocated and taken back at once.
+
+        `admitted` and `preempted` then list the sequences to which that has happened. `is_steady` says whether every running sequence
+        computes one token, so that the plan stays the same until a sequence arrives or ends, or blocks run out.
+        """
+        batch: Batch = []
+        self.preempted.clear()
+        self.admitted.clear()
+        budget, steady = self._plan_running(batch)
+        if not self.preempted and self.waiting:
+            self._admit(batch, budget)
+        self.is_steady = steady and not self.preempted and not self.admitted and len(batch) == len(self.running)
+        return batch
+
+    def _plan_running(self, batch: Batch) -> tuple[int, bool]:
+        """Plan the running sequences. Returns the tokens that are left of the budget, and whether all compute one token."""
+        budget, running, cache = self.limits.tokens, self.running, self.cache
+        position, steady = 0, True
+        while position < len(running) and budget > 0:
+            sequence = running[position]
+            computed = sequence.computed
+            tokens = sequence.total - computed
+            if tokens == 1:
+                if computed < sequence.capacity:
+                    batch.append((sequence, 1))
+                    budget -= 1
+                    position += 1
+                    continue
+            else:
+                steady = False
+                tokens = self._cut(tokens, budget)
+            while not cache.grow(sequence, computed + tokens):
+                place = self._victim()
+                victim = running[place]
+                if place < position:
+                    budget += batch.pop(place)[1]
+                    position -= 1
+                self._preempt(place)
+                if victim is sequence:
+                    return budget, False
+            batch.append((sequence, tokens))
+            budget -= tokens
+            position += 1
+        return budget, steady
+
+    def _victim(self) -> int:
+        """The place of the running sequence to preempt: the last, or with priorities the worst."""
+        last = len(self.running) - 1
+        return max(range(last + 1), key=lambda place: self.running[place].order) if self.by_priority else last
+
+    def _admit(self, batch: Batch, budget: int) -> None:
+        """Admit waiting sequences, in order, up to the first that does not fit.
+
+        Behind that one, sequences whose keys and values have come from another instance are admitted: they have their blocks, and would
+        otherwise wait for one that waits for these blocks.
+        """
+        waiting, place = self.waiting, 0
+        while place < len(waiting) and budget > 0 and len(self.running) < self.limits.sequences:
+            sequence = waiting[place]
+            tokens = self._fitting(sequence, budget) if place == 0 or sequence.blocks else 0
+            if not tokens:
+                if not self.receives:
+                    return
+                place += 1
+                continue
+            del waiting[place]
+            self.running.append(sequence)
+            self.admitted.append(sequence)
+            batch.append((sequence, tokens))
+            budget -= tokens
+
+    def _fitting(self, sequence: Sequence, budget: int) -> int:
+        """The tokens that a waiting sequence begins with, for which it gets blocks; 0 where there are too few."""
+        if sequence.blocks:
+            return self._cut(sequence.missing, budget)
+        matching = self.cache.matching(sequence)
+        tokens = self._cut(sequence.total - len(matching) * self.cache.block_tokens, budget)
+        if not self.cache.can_hold(sequence, matching, tokens):
+            return 0
+        self._start(sequence, matching, tokens)
+        return tokens
+
+    def _start(self, sequence: Sequence, matching: list[int], tokens: int) -> None:
+        """Give a sequence the blocks that match it, and those of the tokens behind them."""
+        cache, hit = self.cache, len(matching) * self.cache.block_tokens
+        cache.share(sequence, matching)
+        cache.grow(sequence, hit + tokens)
+        sequence.computed = hit
+        self.hit_tokens += hit
+        self.looked_up_tokens += sequence.total
+        if not sequence.preemptions:
+            sequence.cached = hit
+
+    def _cut(self, tokens: int, budget: int) -> int:
+        return min(tokens, budget, self.limits.prefill_tokens or tokens)
+
+    def _preempt(self, place: int) -> None:
+        sequence = self.running.pop(place)
+        self.cache.release(sequence, keep=True)
+        sequence.computed = 0
+        sequence.preemptions += 1
+        self.preempted.append(sequence)
+        if self.by_priority:
+            self.add(sequence)
+        else:
+            self.waiting.appendleft(sequence)
+
+    def finish(self, sequences: Iterable[Sequence]) -> None:
+        """Remove sequences whose answers are complete, and free their blocks."""
+        gone = set()
+        for sequence in sequences:
+            self.cache.release(sequence)
+            gone.add(id(sequence))
+        self.running = [each for each in self.running if id(each) not in gone]

@@ -1,0 +1,316 @@
+"""Reads an experiment of serving, builds its fleet and runs it."""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+from astra_sim import AstraError, InputError
+from astra_sim.commands import SECTIONS, Experiment, Plugins, build_compute, build_platform, component, shared_plugins
+from astra_sim.compute import Compute
+from astra_sim.errors import located, suggestion
+from astra_sim.files import parse_toml, read_text
+from astra_sim.models import ModelDescription, describe_model
+from astra_sim.options import structure
+from astra_sim.platform import Platform
+from astra_sim.random import RandomStream
+from astra_sim.units import GIB
+
+from astra_sim_serving.collectives import collective_times
+from astra_sim_serving.fleet import Fleet, Transfers
+from astra_sim_serving.formulas import KernelFormulas
+from astra_sim_serving.instance import Instance
+from astra_sim_serving.iteration_time import FormulaTimes, IterationTime, KernelTimes, PricingCounts, TableTimes
+from astra_sim_serving.kv_cache import KvCache
+from astra_sim_serving.metrics import WeightedValues
+from astra_sim_serving.model_memory import MemoryUse, Sharding, activation_bytes, kv_bytes_per_token, weight_bytes
+from astra_sim_serving.options import PoolOptions, ServingCompute, ServingOptions
+from astra_sim_serving.policies import make_scheduler
+from astra_sim_serving.requests import requests_of
+from astra_sim_serving.result import ServingResult
+from astra_sim_serving.routers import make_router
+from astra_sim_serving.scheduler import Limits
+from astra_sim_serving.tables import KernelTables, read_tables
+
+DISTRIBUTION = "astra-sim-serving"
+KNOWN_KEYS = ("name", "serving", *SECTIONS)
+_OWN_COMPUTE = tuple(field.name for field in attrs.fields(ServingCompute))
+_PATHS = (("serving", "requests", "trace"), ("compute", "tables"))
+
+
+@attrs.define(eq=False)
+class ServingExperiment:
+    """An experiment: the table of a file, with paths relative to the working directory. `where` names the file in messages."""
+
+    table: dict[str, Any]
+    where: str = "experiment"
+
+    def with_values(self, values: Mapping[str, Any]) -> ServingExperiment:
+        """The same with other values of keys such as `serving.requests.rate`. Raises InputError."""
+        table = copy.deepcopy(self.table)
+        for key, value in values.items():
+            *path, last = key.split(".")
+            current: Any = table
+            for step in path:
+                current = _child(current, step, key)
+            if isinstance(current, list):
+                current[_position(current, last, key)] = value
+            else:
+                current[last] = value
+        return ServingExperiment(table, self.where)
+
+
+def _child(current: Any, step: str, key: str) -> Any:
+    child = current[_position(current, step, key)] if isinstance(current, list) else current.setdefault(step, {})
+    if not isinstance(child, (dict, list)):
+        raise InputError(f"{key}: {step!r} is {child!r}, which has no keys")
+    return child
+
+
+def _position(current: list[Any], step: str, key: str) -> int:
+    if not step.isdecimal() or int(step) >= len(current):
+        raise InputError(f"{key}: {step!r} is not one of the positions 0 to {len(current) - 1}")
+    return int(step)
+
+
+def read_experiment(path: str | os.PathLike[str]) -> ServingExperiment:
+    """The experiment of a TOML file, whose paths are relative to it. Raises InputError."""
+    file = os.fspath(path)
+    table = parse_toml(read_text(file), file)
+    folder = os.path.dirname(file)
+    for keys in _PATHS:
+        current: Any = table
+        for key in keys[:-1]:
+            current = current.get(key, {}) if isinstance(current, dict) else {}
+        if isinstance(current, dict) and isinstance(current.get(keys[-1]), str):
+            current[keys[-1]] = os.path.join(folder, current[keys[-1]])
+    model = table.get("serving", {}).get("model") if isinstance(table.get("serving"), dict) else None
+    if isinstance(model, dict) and isinstance(model.get("name"), str) and (os.sep in model["name"] or model["name"].endswith(".json")):
+        model["name"] = os.path.join(folder, model["name"])
+    return ServingExperiment(table, file)
+
+
+def serve(
+    experiment: str | os.PathLike[str] | Mapping[str, Any] | ServingExperiment,
+    *,
+    on_progress: Callable[[float, int], None] | None = None,
+    timeline: Callable[[Instance, float], None] | None = None,
+    plugins: Plugins | None = None,
+) -> ServingResult:
+    """Simulate a server, request by request.
+
+    `experiment` is the path of a TOML file, its table, or a `ServingExperiment`. `on_progress` is told the simulated seconds and the events
+    so far, `timeline` each instance and the time whenever it has begun iterations. Ctrl-C ends the run early, with what is done until then.
+    Raises InputError.
+    """
+    plugins = plugins or shared_plugins()
+    if isinstance(experiment, Mapping):
+        experiment = ServingExperiment(copy.deepcopy(dict(experiment)))
+    elif not isinstance(experiment, ServingExperiment):
+        experiment = read_experiment(experiment)
+    fleet, result = _Builder(experiment, plugins).build(on_progress, timeline)
+    try:
+        fleet.run()
+    except KeyboardInterrupt:
+        result.is_complete = False
+    result.sequences = fleet.sequences
+    result.events = fleet.events
+    if fleet.transfers is not None:
+        result.transfer_s, result.transfers = fleet.transfers.total_s, fleet.transfers.count
+    return result
+
+
+class _Builder:
+    """Makes a fleet of an experiment's table."""
+
+    def __init__(self, experiment: ServingExperiment, plugins: Plugins) -> None:
+        table, where = experiment.table, experiment.where
+        for key in table:
+            if key not in KNOWN_KEYS:
+                raise InputError(f"{where}: unknown key {key!r}; {suggestion(key, KNOWN_KEYS)}")
+        if "serving" not in table:
+            raise InputError(f"{where}: there is no section serving; expected one with a model, such as [serving.model] name = ...")
+        self.where = where
+        self.plugins = plugins
+        self.options: ServingOptions = structure(ServingOptions, table["serving"], f"{where}: serving")
+        compute = table.get("compute", {})
+        if not isinstance(compute, Mapping):
+            compute = {"plugin": compute} if isinstance(compute, str) and not compute.endswith(".toml") else {"file": compute}
+        own = {key: value for key, value in compute.items() if key in _OWN_COMPUTE}
+        self.compute_options: ServingCompute = structure(ServingCompute, own, f"{where}: compute")
+        self.kernel = Experiment()
+        base = os.path.dirname(where)
+        for kind in ("system", "network", "platform", "memory"):
+            if kind in table:
+                self.kernel.use(kind, table[kind], plugins, base, f"{where}: {kind}")
+        rest = {key: value for key, value in compute.items() if key not in _OWN_COMPUTE}
+        if isinstance(rest.get("plugin"), str):
+            rest["plugin"] = rest["plugin"].removeprefix("plugin:")
+        self.has_compute = bool(rest)
+        if rest:
+            self.kernel.use("compute", rest, plugins, base, f"{where}: compute")
+        self.counts = PricingCounts()
+        self.gaps = WeightedValues()
+        self.model = self._model()
+        self.platform: Platform | None = build_platform(self.kernel, plugins) if "platform" in self.kernel.sections else None
+        self.compute = self._compute()
+        self.tables = self._tables()
+
+    def _model(self) -> ModelDescription:
+        given = self.options.model
+        where = f"{self.where}: serving.model"
+        if (given.name is None) == (not given.dimensions):
+            raise InputError(f"{where}: expected either name or dimensions")
+        return describe_model(given.name or given.dimensions, self.plugins, where)
+
+    def _compute(self) -> Compute | None:
+        if not self.has_compute:
+            return None
+        if self.platform is not None:
+            return build_compute(self.kernel, self.plugins, self.platform)
+        alone: Compute = component("compute", self.kernel.sections["compute"], self.plugins, f"{self.where}: compute")
+        return alone
+
+    def _tables(self) -> KernelTables | None:
+        given = self.compute_options
+        if given.tables is None:
+            if given.run is not None:
+                raise InputError(f"{self.where}: compute.run has no effect without compute.tables")
+            if self.compute is None:
+                raise InputError(f"{self.where}: there is no section compute; expected a compute model (plugin = 'gpu'), or tables")
+            return None
+        return read_tables(given.tables, given.run)
+
+    def build(
+        self, on_progress: Callable[[float, int], None] | None, timeline: Callable[[Instance, float], None] | None
+    ) -> tuple[Fleet, ServingResult]:
+        """The fleet, and the result that is filled by its run."""
+        options, compute = self.options, self.compute_options
+        arrivals = requests_of(options.requests, options.seed, f"{self.where}: serving.requests")
+        instances = self._instances()
+        npus = sum(pool.instances * pool.tensor_parallel for pool in options.pool)
+        router, stream = options.router, RandomStream(options.seed, "router")
+        transfers = self._transfers()
+        fleet = Fleet(
+            instances,
+            make_router(router.policy, stream, router.prefix_beta),
+            arrivals,
+            concurrency=options.requests.concurrency,
+            front_end_s=compute.front_end_ms / 1e3,
+            queue_limit=router.queue_limit,
+            max_model_tokens=options.max_model_tokens,
+            transfers=transfers,
+            route_decode=make_router("least-kv", stream, 0.0) if transfers is not None else None,
+            on_progress=on_progress,
+            timeline=timeline,
+        )
+        result = ServingResult(
+            [], instances, self.gaps, self.counts, npus, options.slo, options.seed, importlib.metadata.version(DISTRIBUTION),
+            front_end_s=compute.front_end_ms / 1e3, warmup_s=options.warmup_s,
+        )  # fmt: skip
+        return fleet, result
+
+    def _instances(self) -> list[Instance]:
+        """The instances of all pools, with their NPUs in order."""
+        options = self.options
+        roles = {pool.role for pool in options.pool}
+        if ("prefill" in roles) != ("decode" in roles) or ("both" in roles and len(roles) > 1):
+            raise InputError(
+                f"{self.where}: serving.pool has the roles {', '.join(sorted(roles))}; expected both alone, or prefill and decode"
+            )
+        self._check_npus()
+        instances: list[Instance] = []
+        for number, pool in enumerate(options.pool):
+            where = f"{self.where}: serving.pool.{number}"
+            sharding = self._sharding(pool, where)
+            time = self._iteration_time(pool, sharding, where)
+            blocks = self._blocks(pool, sharding, where)
+            for _ in range(pool.instances):
+                cache = KvCache(blocks, options.block_tokens, options.prefix_caching)
+                limits = Limits(
+                    pool.max_sequences or options.max_sequences,
+                    pool.max_batched_tokens or options.max_batched_tokens,
+                    options.max_prefill_tokens,
+                )
+                scheduler = make_scheduler(options.engine, cache, limits, options.priorities, self.plugins, f"{self.where}: serving.engine")
+                jumps = options.jumps and scheduler.is_predictable
+                instances.append(Instance(len(instances), number, pool.role, scheduler, time, self.gaps, jumps))
+        return instances
+
+    def _check_npus(self) -> None:
+        needed = sum(pool.instances * pool.tensor_parallel for pool in self.options.pool)
+        if self.platform is not None and needed > self.platform.npus:
+            raise InputError(f"{self.where}: the instances need {needed} NPUs, and the platform has {self.platform.npus}")
+
+    def _sharding(self, pool: PoolOptions, where: str) -> Sharding:
+        t, e, model = pool.tensor_parallel, pool.expert_parallel, self.model
+        if model.heads % t:
+            raise InputError(f"{where}: tensor_parallel is {t}; expected a divisor of the {model.heads} query heads")
+        if t % e or (e > 1 and not model.experts) or (e > 1 and model.experts % e):
+            why = (
+                f"a divisor of tensor_parallel ({t}) and of the {model.experts} experts" if model.experts else "1: the model has no experts"
+            )
+            raise InputError(f"{where}: expert_parallel is {e}; expected {why}")
+        return Sharding(t, e)
+
+    def _iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> IterationTime:
+        """What prices iterations of a pool: tables, formulas and collectives."""
+        served, given = self.options.model, self.compute_options
+        formulas = None
+        if self.compute is not None:
+            formulas = KernelFormulas(self.model, sharding, self.compute, served.precision, served.kv or "bf16")
+        kernels: KernelTimes
+        if self.tables is not None:
+            kernels = TableTimes(self.tables, self.model, self.counts, formulas, given.skew)
+        else:
+            assert formulas is not None
+            kernels = FormulaTimes(formulas, self.counts)
+        all_reduce = None
+        if sharding.tensor > 1:
+            if self.platform is None:
+                raise InputError(f"{where}: tensor_parallel is {sharding.tensor} and there is no platform, on which its collectives run")
+            all_reduce = collective_times(self.kernel, self.plugins, sharding.tensor).all_reduce_us
+        return IterationTime(
+            kernels, self.model.layers, self.model.hidden, all_reduce, given.host_us, given.host_us_per_sequence,
+            self.options.async_scheduling,
+        )  # fmt: skip
+
+    def _blocks(self, pool: PoolOptions, sharding: Sharding, where: str) -> int:
+        """Blocks of an instance: as told, or what fits beside the weights. Raises InputError where none does."""
+        options = self.options
+        given = pool.kv_blocks or options.kv_blocks
+        if given is not None:
+            return given
+        memory = options.memory_gib * GIB if options.memory_gib is not None else getattr(self.compute, "memory_bytes", None)
+        if memory is None:
+            raise InputError(f"{where}: the memory of an NPU is not known; expected serving.kv_blocks, or serving.memory_gib")
+        model, served = self.model, options.model
+        sequences = pool.max_sequences or options.max_sequences
+        use = MemoryUse(
+            memory * options.memory_utilization,
+            weight_bytes(model, sharding, served.precision),
+            activation_bytes(model, sharding, pool.max_batched_tokens or options.max_batched_tokens, sequences),
+            options.memory_margin_gib * GIB,
+        )
+        try:
+            return use.blocks(options.block_tokens * self._kv_bytes(sharding))
+        except AstraError as error:
+            raise located(error, where) from None
+
+    def _kv_bytes(self, sharding: Sharding) -> int:
+        return kv_bytes_per_token(self.model, sharding, self.options.model.kv or "bf16")
+
+    def _transfers(self) -> Transfers | None:
+        pools = [pool for pool in self.options.pool if pool.role == "prefill"]
+        if not pools:
+            return None
+        given = self.options.transfer
+        if given.bandwidth_gb_per_s is None:
+            raise InputError(f"{self.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s")
+        bytes_per_token = pools[0].tensor_parallel * self._kv_bytes(Sharding(pools[0].tensor_parallel))
+        exposed = 1.0 if given.mode == "after" else 1 / self.model.layers
+        return Transfers(given.latency_us / 1e6, given.bandwidth_gb_per_s * 1e9, bytes_per_token, exposed)

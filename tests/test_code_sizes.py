@@ -1,0 +1,169 @@
+"""Sizes of classes and functions, and docstrings, in the sources of all packages.
+
+The lists of exceptions may only become shorter: an entry that is no longer needed, or allows more than there is, fails, too.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support import ROOT
+from support.code_sizes import ClassSize, FunctionSize, all_sizes, cpp_sizes, python_classes, sources, undocumented
+
+MOST_METHODS, MOST_FIELDS, MOST_COMPLEXITY, MOST_LINES = 25, 20, 15, 10
+
+LARGE_CLASSES = {
+    "plugins/serving/src/astra_sim_serving/request.py:Sequence": (3, 24),
+    "core/src/astra_sim/_result_document.py:_Document": (0, 26),
+    "core/src/astra_sim/engine/interface.py:Engine": (28, 0),
+    "core/src/astra_sim/engine/reference/machine.py:ReferenceEngine": (33, 10),
+    "core/src/astra_sim/report/result.py:Result": (30, 23),
+    "core/src/astra_sim/run/record.py:RunRecord": (0, 21),
+    "core/src/astra_sim/setup/plugins.py:Plugins": (28, 7),
+    "plugins/chakra/native/reader.hpp:Columns": (0, 23),
+    "plugins/chakra/src/astra_sim_chakra/trace.py:Trace": (14, 27),
+    "plugins/devkit/src/astra_sim_devkit/testing/engine_graphs.py:Graph": (9, 22),
+    "plugins/engine/native/events.hpp:Events": (28, 16),
+    "plugins/engine/native/machine.hpp:Machine": (36, 10),
+    "plugins/engine/native/phases.hpp:Phases": (31, 9),
+    "plugins/engine/native/tasks.hpp:Tasks": (27, 15),
+    "plugins/engine/src/astra_sim_engine/machine.py:CompiledEngine": (37, 10),
+    "plugins/network_packet/native/interfaces/interfaces.hpp:Interfaces": (26, 9),
+    "plugins/network_packet/native/interfaces/messages.hpp:Messages": (27, 8),
+    "plugins/network_packet/native/links/channels.hpp:Channels": (33, 13),
+    "plugins/network_roce/native/events.hpp:Events": (38, 25),
+    "plugins/network_roce/native/network.hpp:Network": (45, 32),
+}
+"""Methods and fields of the classes that are still too large."""
+
+UNDOCUMENTED = """
+core/src/astra_sim/collective_tables.py:_from_nccl_tests
+core/src/astra_sim/command/options.py:_run_option
+core/src/astra_sim/graph.py:_wrong_with
+plugins/collectives/src/astra_sim_collectives/msccl_xml.py:_algo
+plugins/collectives/src/astra_sim_collectives/msccl_xml.py:_start
+plugins/compute_gpu/src/astra_sim_compute_gpu/device_command.py:_list
+plugins/compute_systolic/src/astra_sim_compute_systolic/generate/command.py:_generate
+plugins/compute_systolic/src/astra_sim_compute_systolic/generate/expressions.py:_value
+plugins/compute_systolic/src/astra_sim_compute_systolic/read_buffer.py:_fold
+plugins/compute_systolic/src/astra_sim_compute_systolic/scale_sim_files.py:_convolutions
+plugins/compute_systolic/src/astra_sim_compute_systolic/scale_sim_files.py:_topology_columns
+plugins/compute_systolic/src/astra_sim_compute_systolic/stalls.py:_timing
+plugins/compute_systolic/src/astra_sim_compute_systolic/systolic_command.py:_row
+plugins/compute_systolic/src/astra_sim_compute_systolic/traffic.py:_traffic
+plugins/devkit/src/astra_sim_devkit/testing/engine_graphs.py:_plan
+plugins/devkit/src/astra_sim_devkit/testing/engine_graphs.py:_programs
+plugins/devkit/src/astra_sim_devkit/testing/engine_graphs.py:_run
+plugins/devkit/src/astra_sim_devkit/testing/engine_graphs.py:_schedule
+plugins/devkit/src/astra_sim_devkit/testing/models.py:_check_growing
+plugins/devkit/src/astra_sim_devkit/testing/orders.py:_chunks
+plugins/devkit/src/astra_sim_devkit/testing/plans.py:_pass_through
+plugins/flows/src/astra_sim_flows/flows_command.py:_components
+plugins/flows/src/astra_sim_flows/flows_command.py:_print
+plugins/network_analytical/src/astra_sim_network_analytical/astra2_file.py:_dimension
+plugins/network_analytical/src/astra_sim_network_analytical/calibrate_command.py:_print
+plugins/network_analytical/src/astra_sim_network_analytical/link_map.py:_links
+plugins/network_analytical/src/astra_sim_network_analytical/nccl_fit.py:_unlikely
+plugins/network_analytical/src/astra_sim_network_analytical/topologies.py:_dimension
+plugins/network_packet/src/astra_sim_network_packet/options.py:_check_clocks
+plugins/network_packet/src/astra_sim_network_packet/traffic.py:_print
+plugins/platforms/src/astra_sim_platforms/garnet.py:_dimensions
+plugins/platforms/src/astra_sim_platforms/infragraph.py:_entry
+plugins/platforms/src/astra_sim_platforms/infragraph.py:_join
+plugins/platforms/src/astra_sim_platforms/infragraph_file.py:_link
+plugins/platforms/src/astra_sim_platforms/nccl_topology.py:_nvlink
+plugins/platforms/src/astra_sim_platforms/nccl_xml.py:_start
+plugins/platforms/src/astra_sim_platforms/plugin.py:_topologies
+plugins/training_loops/src/astra_sim_training_loops/astra1_file.py:_layer
+plugins/training_loops/src/astra_sim_training_loops/loops.py:_dlrm
+plugins/training_loops/src/astra_sim_training_loops/workloads.py:_write
+""".split()
+"""Private functions of more than ten lines without a docstring."""
+
+PYTHON = """
+class Small:
+    size: int
+    option_: int = option(3)
+
+    def __init__(self):
+        self.one = self.other = 1
+
+    @property
+    def both(self):
+        return [self.one, self.other]
+
+    @both.setter
+    def both(self, value):
+        self.one, self.other = value
+"""
+
+CPP = """
+namespace a {
+enum class Kind : int { none, some };
+class Base;
+struct Row { int a = 0, b{}; std::function<void(int)> call_ = [](int x) { if (x) return; }; };
+// class Comment { int x; };
+class Network final : public Base {
+ public:
+  Network(int size, Row row = {}) : size_{size}, row_{row} { if (size < 0) throw "class { (;"; }
+  ~Network() override = default;
+  int size() const { return size_ > 1 ? size_ : 1; }
+  template <typename T> bool operator==(const T& other) const;
+  std::vector<std::pair<int, int>> rows(char separator = '{') const noexcept;
+
+ private:
+  static constexpr int kMost = 3;
+  std::map<int, std::vector<Row>> by_number_;
+  int size_{1};
+  Row row_ = {};
+};
+int Network::sum(const Row& row) {
+  for (int i = 0; i < 3; ++i) { while (row.a && row.b) { switch (i) { case 1: break; case 2: break; } } }
+}
+}
+"""
+
+
+def test_sizes_of_python_are_counted() -> None:
+    assert list(python_classes(PYTHON, "f.py")) == [ClassSize("f.py:Small", 2, 3)]
+
+
+def test_sizes_of_cpp_are_counted() -> None:
+    assert list(cpp_sizes(CPP, "f.hpp")) == [
+        ClassSize("f.hpp:Row", 0, 3),
+        FunctionSize("f.hpp:Network::Network", 2),
+        FunctionSize("f.hpp:Network::size", 1),
+        ClassSize("f.hpp:Network", 4, 3),
+        FunctionSize("f.hpp:Network::sum", 5),
+    ]
+
+
+def test_classes_are_small() -> None:
+    sizes = [size for size in all_sizes(sources(".py", ".hpp", ".cpp", ".h")) if isinstance(size, ClassSize)]
+    assert len(sizes) > 1000
+    large = {each.where: (each.methods, each.fields) for each in sizes if each.methods > MOST_METHODS or each.fields > MOST_FIELDS}
+    grown = {where: size for where, size in large.items() if size > LARGE_CLASSES.get(where, (0, 0))}
+    assert not grown
+    assert large == LARGE_CLASSES, "the list of exceptions says more than is there: shorten it"
+
+
+def test_functions_of_cpp_are_simple() -> None:
+    """Those of Python are checked by the rule C901 of ruff, with the same limit and without exceptions."""
+    sizes = [size for size in all_sizes(sources(".hpp", ".cpp", ".h")) if isinstance(size, FunctionSize)]
+    assert len(sizes) > 1500
+    assert [each for each in sizes if each.complexity > MOST_COMPLEXITY] == []
+    text = (ROOT / "pyproject.toml").read_text()
+    assert f"max-complexity = {MOST_COMPLEXITY}\n" in text
+    assert "C901" not in text
+    assert [path for path in sources(".py") if "noqa: C901" in path.read_text()] == []
+
+
+@pytest.mark.parametrize(("docstring", "found"), [("", ["f.py:_long"]), ('    """Says what it does."""\n', [])])
+def test_missing_docstrings_are_found(docstring: str, found: list[str]) -> None:
+    body = "".join(f"    x = {number}\n" for number in range(11))
+    text = f"def _long():\n{docstring}{body}def _short():\n    pass\n"
+    assert list(undocumented(text, "f.py", MOST_LINES)) == found
+
+
+def test_long_private_functions_have_a_docstring() -> None:
+    found = [where for path in sources(".py") for where in undocumented(path.read_text(), str(path.relative_to(ROOT)), MOST_LINES)]
+    assert sorted(found) == sorted(UNDOCUMENTED)
