@@ -179,6 +179,26 @@ def test_bloom() -> None:
     assert found.work_days == pytest.approx(124.7, abs=0.05)
 
 
+def test_airesim_is_a_limit() -> None:
+    """AIReSim's default: 6144 h of work on 4096 servers take 9866 h with repairs, at least 9639 h, where no restart is interrupted."""
+    rate = 6.944444e-6 * 60
+    found = goodput(
+        job(
+            [{"write_s": 0, "load_s": 0}],
+            {"interval": 1},
+            nodes=4096,
+            gpus_per_node=1,
+            rates={"server": rate},
+            steps=6144,
+            step_s=HOUR,
+            recovery={"detect_s": 0, "replace_s": 1200},
+        )
+    )
+    assert found.mtti_h is not None
+    assert 6144 * (1 + 20 / 60 / found.mtti_h) == pytest.approx(9639.25, abs=0.01)
+    assert found.days * 24 == pytest.approx(10855, abs=1)
+
+
 # -- random runs -------------------------------------------------------------------------------------------------------
 
 
