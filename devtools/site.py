@@ -39,6 +39,9 @@ KINDS = {
     "memory": ("Memory models", "--memory"),
     "engine": ("Engines", "--engine"),
     "report": ("Reports", "--report"),
+    "explainer": ("Explanations", "--explain"),
+    "model": ("Descriptions of language models", None),
+    "serving_policy": ("Policies of serving instances", None),
     "command": ("Commands", None),
     "format": ("Formats", None),
 }
