@@ -1,4 +1,4 @@
-"""`astra convert`, as docs/chakra.md describes it."""
+"""`astra convert`, as docs/traces.md describes it."""
 
 from __future__ import annotations
 

@@ -404,7 +404,7 @@ def test_a_model_has_a_limit_of_layers(astra: Astra, tmp_path: Path) -> None:
 
 
 def test_the_page_of_formats_names_all_limits() -> None:
-    page = (ROOT / "docs" / "formats.md").read_text()
+    page = (ROOT / "docs" / "using.md").read_text()
     named = {name: value for name, value in vars(limits).items() if name.startswith("MAX_")}
     for name, value in named.items():
         assert f"| {value:,} | `{name}` |" in page

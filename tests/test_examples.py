@@ -54,7 +54,7 @@ def test_the_workloads_are_what_the_script_makes() -> None:
 
 def test_the_table_of_themis_is_what_the_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLES / "themis.py"), run_name="__main__")
-    page = (ROOT / "docs" / "scheduling.md").read_text()
+    page = (ROOT / "docs" / "collectives.md").read_text()
     rows = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\| (W-|Conv-|[0-9])", line)]
     assert len(rows) == 6 + 3 + 4
     assert all(row in page for row in rows)

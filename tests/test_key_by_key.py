@@ -1,4 +1,4 @@
-"""docs/from-astra-sim-1.md and -2.md have every key of the files that are read, each with the option that it becomes."""
+"""docs/from-astra-sim.md has every key of the files that are read, each with the option that it becomes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from support import ROOT
 
 
-def table(version: int, heading: str) -> dict[str, tuple[str, str]]:
+def table(heading: str) -> dict[str, tuple[str, str]]:
     """The rows of the table below a heading: by key the option and the remark."""
-    page = (ROOT / "docs" / f"from-astra-sim-{version}.md").read_text()
-    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    page = (ROOT / "docs" / "from-astra-sim.md").read_text()
+    section = re.split(r"\n##+ ", page.partition(f"\n### {heading}\n")[2])[0]
     found: dict[str, tuple[str, str]] = {}
     for line in section.splitlines():
         if line.startswith("| `"):
@@ -38,23 +38,23 @@ def options(rows: dict[str, tuple[str, str]]) -> dict[str, str]:
 def test_the_system_file_of_1() -> None:
     converted = {key: option for key, (option, _) in astra1_file._KEYS.items()}
     converted.update({"gap-denominator": "gap_denominator", "boost-mode": "-", "seprate-log": "-"})
-    assert options(table(1, "The system file")) == converted
+    assert options(table("System file of 1.0")) == converted
 
 
 def test_the_network_file_of_1() -> None:
     numbers = {key: option for key, option, _ in (*network1_file._REQUIRED, *network1_file._OPTIONAL)}
     others = dict(zip(network1_file._OTHER, ("-", "-", "topology", "packaging"), strict=True))
-    assert options(table(1, "The network file of the analytical backend")) == numbers | others
+    assert options(table("Network file of the analytical backend")) == numbers | others
 
 
 def test_the_network_file_of_garnet() -> None:
     numbers = {key: f"{section}.{option}" for key, (section, option, _) in garnet_file._NUMBERS.items()}
     others = {"topology": "platform.plugin", "routing-algorithm": "-", **dict.fromkeys(garnet_file._WITHOUT_EFFECT, "-")}
-    assert options(table(1, "The network file of Garnet")) == numbers | others
+    assert options(table("Network file of Garnet")) == numbers | others
 
 
 def test_the_policies_of_workloads() -> None:
-    assert options(table(1, "The workload file")) == workload_file._POLICIES
+    assert options(table("Workload file of 1.0")) == workload_file._POLICIES
 
 
 def test_the_system_file_of_2() -> None:
@@ -67,36 +67,36 @@ def test_the_system_file_of_2() -> None:
         **dict.fromkeys(("trace-enabled", "track-local-mem", *astra2_file._SCHEDULING, *astra2_file._WITHOUT_EFFECT), "-"),
     }
     assert set(astra2_file._OTHERS) <= set(others)
-    assert options(table(2, "The system file")) == converted | others
+    assert options(table("System file of 2.x")) == converted | others
 
 
 def test_the_network_file_of_2() -> None:
     dimension: dict[str, Any] = network2_file._dimension("Ring", 3, 5.0, 7.0, "network.yml")
-    found = options(table(2, "The network file"))
+    found = options(table("Network file of 2.x"))
     assert list(found) == list(network2_file._KEYS)
     assert [dimension[option] for option in found.values()] == ["ring", 3, 5.0, 7.0]
 
 
 def test_the_memory_file_of_2() -> None:
     expected = {"memory-type": "arrangement", **memory_file._KEYS, **memory_file._PER_NODE}
-    assert options(table(2, "The memory file")) == expected
+    assert options(table("Memory file of 2.x")) == expected
 
 
 VALUES = [
-    (1, "The system file", "scheduling-policy", names.POLICIES),
-    (1, "The system file", "collective-optimization", names.OPTIMIZATIONS),
-    (1, "The system file", "intra-dimension-scheduling", names.QUEUE_ORDERS),
-    (1, "The system file", "inter-dimension-scheduling", names.DIMENSION_ORDERS),
-    (1, "The network file of the analytical backend", "topologies-per-dim", network1_file._TOPOLOGIES),
-    (1, "The network file of the analytical backend", "dimension-type", network1_file._PACKAGING),
-    (2, "The network file", "topology", network2_file._TOPOLOGIES),
-    (2, "The memory file", "memory-type", memory_file._ARRANGEMENTS),
+    ("System file of 1.0", "scheduling-policy", names.POLICIES),
+    ("System file of 1.0", "collective-optimization", names.OPTIMIZATIONS),
+    ("System file of 1.0", "intra-dimension-scheduling", names.QUEUE_ORDERS),
+    ("System file of 1.0", "inter-dimension-scheduling", names.DIMENSION_ORDERS),
+    ("Network file of the analytical backend", "topologies-per-dim", network1_file._TOPOLOGIES),
+    ("Network file of the analytical backend", "dimension-type", network1_file._PACKAGING),
+    ("Network file of 2.x", "topology", network2_file._TOPOLOGIES),
+    ("Memory file of 2.x", "memory-type", memory_file._ARRANGEMENTS),
 ]
 
 
-@pytest.mark.parametrize(("version", "heading", "key", "values"), VALUES, ids=lambda value: str(value) if isinstance(value, str) else None)
-def test_values_and_what_they_become(version: int, heading: str, key: str, values: dict[str, str]) -> None:
-    _, remark = table(version, heading)[key]
+@pytest.mark.parametrize(("heading", "key", "values"), VALUES, ids=lambda value: str(value) if isinstance(value, str) else None)
+def test_values_and_what_they_become(heading: str, key: str, values: dict[str, str]) -> None:
+    _, remark = table(heading)[key]
     said: dict[str, str] = {}
     for part in re.split("[;|]", remark):
         found = re.findall(r"`([^`]+)`", part)
@@ -108,9 +108,9 @@ def test_values_and_what_they_become(version: int, heading: str, key: str, value
         assert said.get(name) == value, name
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_options_of_the_command_line_exist(version: int) -> None:
+@pytest.mark.parametrize("version", ["1.0", "2.x"])
+def test_options_of_the_command_line_exist(version: str) -> None:
     helped = CliRunner().invoke(astra, ["run", "--help"]).output
-    for option, _ in table(version, "The command line").values():
+    for option, _ in table(f"Options of {version}").values():
         for name in re.findall(r"--[a-z-]+", option):
             assert name in helped

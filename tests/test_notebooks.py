@@ -38,5 +38,5 @@ def test_cells_are_code_and_text() -> None:
 
 
 def test_the_page_names_all_notebooks() -> None:
-    text = (ROOT / "docs" / "notebooks.md").read_text()
+    text = (ROOT / "docs" / "report.md").read_text()
     assert all(f"`{path.name}`" in text for path in FILES)

@@ -21,7 +21,7 @@ ELSEWHERE = {
 }
 """Pages whose blocks a test of their own runs."""
 
-PAGES = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in ELSEWHERE]
+PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in ELSEWHERE)]
 
 
 @pytest.fixture(autouse=True)

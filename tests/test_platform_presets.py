@@ -262,21 +262,14 @@ def rows() -> Iterator[str]:
             down = machine["ports"] // 2 * machine["gpus"] // machine["nics"]
             most = machine["ports"] // machine["rails"] * down * machine["rails"] // machine["gpus"]
             yield f"| `{name}` | {machine['nics']} | {machine['rails']} | {machine['ports']} | {most} |"
-    of_source: dict[str, dict[str, list[str]]] = {}
-    for name, machine in machines().items():
-        for key, source in machine["sources"].items():
-            of_source.setdefault(source, {}).setdefault(key, []).append(name)
-    for source, keys in of_source.items():
-        numbers = "; ".join(f"{key} of {', '.join(names)}" for key, names in keys.items())
-        yield f"| {numbers} | {source} |"
 
 
-def test_the_page_shows_the_data_and_its_sources() -> None:
+def test_the_page_shows_the_data() -> None:
     lines = PAGE.splitlines()
     missing = [row for row in rows() if row not in lines]
     assert not missing, "docs/platforms.md lacks:\n" + "\n".join(missing)
     of_machines = tuple(f"| `{name}` |" for name in machines())
-    shown = [line for line in lines if line.startswith(of_machines) or (line.startswith("| ") and "https://" in line)]
+    shown = [line for line in lines if line.startswith(of_machines)]
     assert set(shown) <= set(rows()), "docs/platforms.md has rows that the data has not"
 
 
@@ -293,7 +286,7 @@ def test_the_network_of_ones_own_on_the_page_is_a_platform() -> None:
 
 
 def test_the_example_of_the_page_gives_the_figures_of_the_page(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (block,) = (each for each in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL) if "all_reduce" in each)
     tomllib.loads(block)
     experiment = tmp_path / "all_reduce.toml"
     experiment.write_text(block)

@@ -471,7 +471,7 @@ def test_findings_are_printed_and_written_as_json(tmp_path: Path, astra: Astra, 
 
 
 def test_the_page_names_every_kind_and_how_bad_it_is() -> None:
-    rows = [line for line in (ROOT / "docs" / "trace-doctor.md").read_text().splitlines() if line.startswith("| `")]
+    rows = [line for line in (ROOT / "docs" / "traces.md").read_text().splitlines() if line.startswith("| `")]
     for name, kind in KINDS.items():
         row = next(line for line in rows if f"`{name}`" in line)
         assert f"({kind.severity}" in row if kind.severity != Severity.ERROR else "(" not in row.split("|")[1]

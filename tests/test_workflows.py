@@ -110,7 +110,7 @@ def test_the_citation_keeps_to_its_schema_and_has_the_version(tmp_path: Path) ->
     citation = yaml.safe_load((ROOT / release.CITATION).read_text())
     assert citation["version"] == release.version()
     assert citation["license"] == "MIT"
-    page = (ROOT / "docs" / "cite.md").read_text()
+    page = (ROOT / "docs" / "using.md").read_text()
     assert all(reference["title"] in page for reference in citation["references"])
     assert citation["title"] in page
     wrong = tmp_path / "wrong.cff"

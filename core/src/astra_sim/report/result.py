@@ -263,7 +263,7 @@ class Result:
 
     @property
     def attribution(self) -> Attribution | None:
-        """Where the time of NPU 0 goes: compute, exposed communication by layer, memory, idle (`docs/glossary.md`).
+        """Where the time of NPU 0 goes: compute, exposed communication by layer, memory, idle (`docs/architecture.md`).
 
         None where NPU 0 has more than 50,000 operations, or receives messages in a run that has not kept the times of all NPUs.
         """

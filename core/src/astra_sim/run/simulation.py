@@ -60,7 +60,7 @@ def simulate_graph(
     npu_times: bool = False,
     npu_ps: NpuPs | None = None,
 ) -> RunRecord:
-    """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/symmetry.md`).
+    """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/architecture.md`).
 
     Without `symmetry` every NPU and every message is simulated. With `timelines` the record has what happened on the first NPU of each
     program ("path": and the critical path; "messages": and every message of theirs), with `explain` the critical path and what happened on

@@ -17,7 +17,7 @@ BUILT_IN = frozenset(_KNOWN.values())
 
 _BUILT_ONLY = {
     "astra-sim-network-ns3": "it comes with astra-sim-network-ns3 (GPL-2.0-only), built where the wheel ns3 is installed:"
-    " pip install --no-deps ns3==3.44.post0, then install that package (docs/ns3.md)"
+    " pip install --no-deps ns3==3.44.post0, then install that package (docs/networks.md)"
 }
 """How to get what pip alone does not install whole, which may be there without its component."""
 

@@ -24,7 +24,7 @@ _UNKNOWN_LANES = ("", "0", "255")
 _USUAL_TRANSFERS, _USUAL_LANES, _USUAL_NIC = 8.0, 16, 10_000
 """What NCCL takes where a virtual machine or a driver does not say it: GT/s and lanes of PCIe, Mbit/s of a NIC."""
 _NVLINK_GB_PER_S = ((100, 50.0), (90, 25.0), (86, 14.0625), (70, 25.0), (60, 20.0))
-"""10^9 bytes/s of an NVLink in one direction, from a compute capability (times ten) on: docs/fabrics.md has the sources."""
+"""10^9 bytes/s of an NVLink in one direction, from a compute capability (times ten) on: docs/platforms.md has the sources."""
 
 
 @attrs.frozen
