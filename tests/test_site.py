@@ -93,7 +93,7 @@ def test_pages_load_nothing_from_elsewhere(pages: dict[Path, Page]) -> None:
 
 
 def test_cells_of_much_text_keep_some_width_on_narrow_screens(site: Path) -> None:
-    page = (site / "models.html").read_text()
+    page = (site / "networks.html").read_text()
     cells = re.findall(r"<td( class=\"long\")?[^>]*>(.*?)</td>", page, re.DOTALL)
     assert any(is_long for is_long, _ in cells)
     assert all(bool(is_long) == (len(html.unescape(re.sub(r"<[^>]*>", "", cell))) > 60) for is_long, cell in cells)
