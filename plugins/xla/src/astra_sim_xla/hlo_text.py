@@ -216,27 +216,8 @@ def _attribute(text: str, name: str) -> str | None:
     return None
 
 
-def _top_level(text: str, wanted: str) -> Iterator[int]:
-    """The places of a letter outside of brackets and quotes."""
-    depth, quoted, place = 0, "", 0
-    while place < len(text):
-        letter = text[place]
-        if quoted:
-            place += letter == "\\"
-            quoted = "" if letter == quoted else quoted
-        elif letter in "\"'":
-            quoted = letter
-        elif letter in _OPENING:
-            depth += 1
-        elif letter in _CLOSING:
-            depth -= 1
-        elif letter == wanted and not depth:
-            yield place
-        place += 1
-
-
-def _closing(text: str, start: int) -> int:
-    """Where the bracket at `start` is closed. Raises ValueError."""
+def _unquoted(text: str, start: int = 0) -> Iterator[tuple[int, str, int]]:
+    """The letters outside of quotes from `start` on: place, letter, and how many brackets are open after it."""
     depth, quoted, place = 0, "", start
     while place < len(text):
         letter = text[place]
@@ -245,11 +226,20 @@ def _closing(text: str, start: int) -> int:
             quoted = "" if letter == quoted else quoted
         elif letter in "\"'":
             quoted = letter
-        elif letter in _OPENING:
-            depth += 1
-        elif letter in _CLOSING:
-            depth -= 1
-            if not depth:
-                return place
+        else:
+            depth += (letter in _OPENING) - (letter in _CLOSING)
+            yield place, letter, depth
         place += 1
+
+
+def _top_level(text: str, wanted: str) -> Iterator[int]:
+    """The places of a letter, which is no bracket, outside of brackets and quotes."""
+    return (place for place, letter, depth in _unquoted(text) if letter == wanted and not depth)
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the bracket at `start` is closed. Raises ValueError."""
+    for place, letter, depth in _unquoted(text, start):
+        if letter in _CLOSING and not depth:
+            return place
     raise ValueError(text)
