@@ -98,7 +98,7 @@ def experiment(kind: str, provider: Provider, options: dict[str, Any]) -> dict[s
                 made["platform"] = {"dimensions": [{"topology": "switch", "size": 4, "in_network_reduction": True, **LINKS}]}
             if name == "one_chakra":
                 made["platform"] = {"dimensions": [RING]}
-            if name == "synthesized":  # whose cost grows fast with the NPUs: six for 16 take a tenth of the time
+            if name == "synthesized":  # whose cost grows fast with the NPUs: six take a quarter of the time of 16
                 made["platform"] = {"dimensions": [{**RING, "size": 3}, {**MESH, "sizes": [2]}]}
         case "scheduler":
             which = "intra" if provider.orders == "queue" else "inter"  # type: ignore[attr-defined]

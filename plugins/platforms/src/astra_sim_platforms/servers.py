@@ -16,7 +16,7 @@ from astra_sim_platforms.clos import Clos, SwitchOptions, sized
 
 @attrs.frozen
 class RailOptimizedOptions(SwitchOptions):
-    """Options of servers on rails. Defaults are those of DGX H100; docs/platforms.md has their sources."""
+    """Options of servers on rails. Defaults are those of DGX H100; machines.toml has their sources."""
 
     servers: int = option(minimum=2, help="servers")
     npus_per_server: int = option(8, minimum=2, help="NPUs of a server, around one switch")
