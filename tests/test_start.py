@@ -53,6 +53,9 @@ def test_help_imports_neither_an_engine_nor_a_library_that_it_does_not_need(tmp_
     loaded = imported("--help", **cache)
     assert loaded & {*NEVER, "cattrs", "json", "astra_sim.api", "astra_sim.engine", "astra_sim.setup.experiment"} == set()
     assert "astra_sim.setup.plugins" in loaded
+    of_plugins = {name for name in loaded if name.startswith("astra_sim_") and "." in name}
+    assert "astra_sim_goodput.plugin" in of_plugins
+    assert {name for name in of_plugins if not name.endswith(".plugin")} | loaded & {"astra_sim.fabric", "astra_sim.graph"} == set()
 
 
 def test_a_run_imports_no_library_and_no_room_that_it_does_not_need(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from astra_sim.command import cli
 from astra_sim.errors import InputError
 from astra_sim_goodput import Goodput, goodput
-from astra_sim_goodput.goodput import spread, student_t
+from astra_sim_goodput.estimate import spread, student_t
 from astra_sim_goodput.shares import PARTS
 from click.testing import CliRunner
 from hypothesis import given, reject, settings

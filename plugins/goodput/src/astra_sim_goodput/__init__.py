@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from astra_sim_goodput.goodput import Goodput, MonteCarlo, goodput
-from astra_sim_goodput.plan import GoodputPlan, read_plan
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from astra_sim_goodput.estimate import Goodput, MonteCarlo, goodput
+    from astra_sim_goodput.plan import GoodputPlan, read_plan
+
+_MODULES = {"Goodput": "estimate", "GoodputPlan": "plan", "MonteCarlo": "estimate", "goodput": "estimate", "read_plan": "plan"}
 __all__ = ["Goodput", "GoodputPlan", "MonteCarlo", "goodput", "read_plan"]
+
+
+def __getattr__(name: str) -> Any:
+    """What a name stands for, imported when it is first used: every command imports this package."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"astra_sim_goodput.{_MODULES[name]}"), name)

@@ -7,7 +7,7 @@ import math
 import click
 from astra_sim.commands import Column, Screen, Table, json_option, quiet_option, say_json
 
-from astra_sim_goodput.goodput import MOST_SEEDS, Goodput, Spread, goodput
+from astra_sim_goodput.estimate import MOST_SEEDS, Goodput, Spread, goodput
 from astra_sim_goodput.plan import DAY
 
 _WORDS = {
