@@ -11,10 +11,11 @@ from __future__ import annotations
 import functools
 import os
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -117,7 +118,48 @@ PARTS = FigureTable(
     ("what a run does", "CPU time added, median", "share"),
     [Row([name], partial(_part, index)) for index, name in enumerate(_NAMES)],
 )
-TABLES = (WHOLE, PARTS)
+_MANY = 20
+_SERVED = {
+    "astra --help": (sys.executable, "-m", "astra_sim", "--help"),
+    RUN: (sys.executable, "-m", "astra_sim", EXPERIMENT),
+    "a drop-in program of 2.x, --help": (
+        sys.executable,
+        "-P",
+        "-m",
+        "astra_sim_compat",
+        "AstraSim_Analytical_Congestion_Unaware",
+        "--help",
+    ),
+}
+
+
+def _each_ms(command: Sequence[str], server: Sequence[str]) -> float:
+    """CPU time that each further program of a script takes, in it and in the server, in milliseconds."""
+
+    def taken_by(count: int) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        loop = f"for i in $(seq {count}); do {shlex.join(command)} >/dev/null; done"
+        subprocess.run([*server, "sh", "-c", loop], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3
+
+    first = taken_by(1)
+    return (taken_by(_MANY + 1) - first) / _MANY
+
+
+def _served(name: str) -> list[str]:
+    """A program of a script by itself, and in a server; the least of three."""
+    server = [sys.executable, "-m", "astra_sim", "server"]
+    alone, served = (min(_each_ms(_SERVED[name], before) for _ in range(3)) for before in ([], server))
+    return [f"{alone:.0f} ms", f"{served:.0f} ms", f"{alone / served:.1f}"]
+
+
+MANY = FigureTable(
+    "server",
+    ("program of a script", "CPU time, by itself", "in `astra server`", "ratio"),
+    [Row([name], partial(_served, name)) for name in _SERVED],
+)
+TABLES = (WHOLE, PARTS, MANY)
 
 if __name__ == "__main__":
     sys.exit(main(TABLES))

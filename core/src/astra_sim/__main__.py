@@ -10,6 +10,16 @@ from astra_sim.starting import end_quickly, started_quickly
 
 
 def main() -> None:
+    """Run the command, in the server if there is one."""
+    if "ASTRA_SERVER" in os.environ:
+        from astra_sim.served import end_like, run_served
+
+        if (status := run_served("astra_sim.__main__")) is not None:
+            end_like(status)
+    run_here()
+
+
+def run_here() -> None:
     """Run the command. An interrupt that comes while Python still imports it ends it with one line too, and so does SIGTERM."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, handler in before.items():

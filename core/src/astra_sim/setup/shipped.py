@@ -33,6 +33,7 @@ astra-sim-devkit command completion
 astra-sim-devkit command doctor
 astra-sim-devkit command plugins check
 astra-sim-devkit command plugins new
+astra-sim-devkit command server
 astra-sim-engine engine compiled
 astra-sim-explain command compare
 astra-sim-explain command explain

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from astra_sim.starting import end_quickly, started_quickly
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Run the program, in the server of `astra server` if there is one."""
+    if "ASTRA_SERVER" in os.environ:
+        from astra_sim.served import end_like, run_served
+
+        if (status := run_served("astra_sim_compat.__main__")) is not None:
+            end_like(status)
+    run_here()
+
+
+def run_here() -> None:
+    """Run the program."""
     with started_quickly():
         from astra_sim_compat.programs import run
 
@@ -14,3 +27,7 @@ if __name__ == "__main__":
     if not status:
         end_quickly()
     sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
