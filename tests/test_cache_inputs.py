@@ -98,8 +98,8 @@ def experiment(kind: str, provider: Provider, options: dict[str, Any]) -> dict[s
                 made["platform"] = {"dimensions": [{"topology": "switch", "size": 4, "in_network_reduction": True, **LINKS}]}
             if name == "one_chakra":
                 made["platform"] = {"dimensions": [RING]}
-            if name == "synthesized":  # whose cost grows fast with the NPUs: six take a quarter of the time of 16
-                made["platform"] = {"dimensions": [{**RING, "size": 3}, {**MESH, "sizes": [2]}]}
+            if name == "synthesized":  # whose cost grows fast with the NPUs
+                made["platform"] = {"dimensions": [{**RING, "size": 2}, {**MESH, "sizes": [2]}]}
         case "scheduler":
             which = "intra" if provider.orders == "queue" else "inter"  # type: ignore[attr-defined]
             made["system"] = {"plugin": "astra1", "splits": 4, f"{which}_dimension_scheduling": spec}
@@ -140,6 +140,8 @@ def test_a_run_says_what_it_says_where_nothing_is_kept(kind: str, name: str, tmp
     provider = shared_plugins().get(kind, name)
     examples = [dict(options) for options in provider.load_examples(tmp_path)] or [{}]
     for options in examples[:2]:
+        if "nvl72" in name and "nodes" in options:  # a fabric of 288 NPUs is routed again in each run
+            options["nodes"] = 2
         assert outcome(experiment(kind, provider, options)).startswith("{"), "the component is not run"
         runs = list(changed(kind, provider, options, examples[0]))
         after_others = []

@@ -77,6 +77,7 @@ class _Packing:
         rows, columns = (np.array(column) for column in zip(*pairs, strict=True))
         links = len(graph.link_bandwidth)
         self._on_links = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(graph.edges), links))
+        self._of_links = self._on_links.T.tocsr()
         self._number = np.full((n, n), -1)
         self._number[self._sources, self._targets] = np.arange(len(graph.edges))
         self._load: Floats = np.zeros(links)
@@ -91,17 +92,19 @@ class _Packing:
         above = tree.parent[child]
         edges = self._number[child, above] if tree.inwards else self._number[above, child]
         counts = np.bincount(edges, minlength=len(self._sources)).astype(float)
-        self._load += weight * (self._on_links.T @ counts)
+        self._load += weight * (self._of_links @ counts)
 
     def grow(self, root: int, piece: int, inwards: bool, progress: float) -> Tree:
         """A tree along the edges that are cheapest now; `progress` is the share of the trees that are there with it."""
         n = self._graph.ranks
-        cost = self._costs(progress)
-        if inwards:
-            cost = cost.T
+        prices = self._prices(progress)
+        cost = np.full((n, n), np.inf)
+        cost[(self._targets, self._sources) if inwards else (self._sources, self._targets)] = prices
         turn = (np.arange(n) + root) % n  # ties go round, from the root on
         cost = cost[np.ix_(turn, turn)]
-        step = self._depth_price * float(np.median(cost[np.isfinite(cost)]))
+        ordered = np.sort(prices)
+        usual = float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2  # the median, whose own function is slow
+        step = self._depth_price * usual
         key, above, depth = cost[0].copy(), np.zeros(n, dtype=np.int64), np.zeros(n)
         outside = np.ones(n, dtype=bool)
         outside[0] = False
@@ -123,12 +126,9 @@ class _Packing:
         result[turn[inner]] = turn[parent[inner]]
         return Tree(root, piece, inwards, result, turn[np.array(order)])
 
-    def _costs(self, progress: float) -> Floats:
-        """The price of each edge, as a matrix from source to target; infinite where there is none."""
+    def _prices(self, progress: float) -> Floats:
+        """The price of each edge."""
         busy = self._load / self._graph.link_bandwidth
         highest = float(busy.max())
         relative = busy * (progress / highest) if highest > 0 else busy
-        prices = np.exp(_STEEPNESS * relative) / self._graph.link_bandwidth
-        cost = np.full((self._graph.ranks, self._graph.ranks), np.inf)
-        cost[self._sources, self._targets] = self._on_links @ prices
-        return cost
+        return self._on_links @ (np.exp(_STEEPNESS * relative) / self._graph.link_bandwidth)
