@@ -131,4 +131,5 @@ class _Packing:
         busy = self._load / self._graph.link_bandwidth
         highest = float(busy.max())
         relative = busy * (progress / highest) if highest > 0 else busy
-        return self._on_links @ (np.exp(_STEEPNESS * relative) / self._graph.link_bandwidth)
+        prices: Floats = self._on_links @ (np.exp(_STEEPNESS * relative) / self._graph.link_bandwidth)
+        return prices
