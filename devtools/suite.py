@@ -38,7 +38,7 @@ OF_PACKAGES = {
     "platforms": "fabrics htsim_topology infragraph nccl_topology platform_presets",
     "flows": "collective_command flows",
     "synthesis": "synthesis",
-    "devkit": "broken_components broken_kinds completion contracts devkit_absent doctor native_plugin plugin_templates",
+    "devkit": "broken_components broken_kinds completion contracts devkit_absent doctor native_plugin plugin_templates server",
     "explain": "compare compare_memory explain_absent explain_command explanation explanation_ranges rerun",
     "report": "plot plot_flows plot_tables report_page timeline",
     "compute_gpu": "gpu_calibration gpu_data_sheets gpu_kernels kernel_validation",

@@ -85,6 +85,7 @@ PUBLIC_MODULES = (
     "testing",
     "testing.contracts",
     "starting",
+    "served",
     "commands",
 )
 """The modules of this package that plugins may import. All others may change from release to release."""

@@ -41,26 +41,24 @@ def _shared() -> int:
     return len(sys.path) - (not sys.flags.safe_path)
 
 
-def run_served(module: str) -> int | None:
-    """Run `main` of a module in the server, with the arguments of this process: its exit status, or None where there is no server for it.
+def run_served(module: str) -> None:
+    """Run the function `run_here` of a module in the server, with the arguments of this process, and end as it has ended.
 
-    Negative: the number of the signal that ended it.
+    Returns where there is no server for it.
     """
-    if SERVER not in os.environ:
-        return None
     import _socket as sockets  # `socket` takes as long to import as all of this
 
     with contextlib.closing(sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)) as connection:
         try:
             child = _ask(connection, module)
         except (OSError, ValueError):
-            return None
+            return
         if child == REFUSED:
-            return None
+            return
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: _pass_on(child, number))
         status = connection.recv(HEADER_BYTES)
-    return int.from_bytes(status, "big", signed=True) if status else 1
+    _end_like(int.from_bytes(status, "big", signed=True) if status else 1)
 
 
 def _ask(connection: Any, module: str) -> int:
@@ -89,7 +87,7 @@ def request_of(body: bytes) -> tuple[list[Any], Request]:
     return sent
 
 
-def end_like(status: int) -> None:
+def _end_like(status: int) -> None:
     """End this process as the served program has ended: with its exit status, or by the signal that ended it."""
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)

@@ -11,10 +11,9 @@ from astra_sim.starting import end_quickly, started_quickly
 def main() -> None:
     """Run the program, in the server of `astra server` if there is one."""
     if "ASTRA_SERVER" in os.environ:
-        from astra_sim.served import end_like, run_served
+        from astra_sim.served import run_served
 
-        if (status := run_served("astra_sim_compat.__main__")) is not None:
-            end_like(status)
+        run_served("astra_sim_compat.__main__")
     run_here()
 
 
