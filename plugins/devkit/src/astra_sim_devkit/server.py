@@ -189,7 +189,7 @@ def _received(connection: socket.socket, size: int) -> bytes:
 
 def _import_first() -> None:
     """Import what all runs need, and the plugins."""
-    from astra_sim.setup.plugins import shared_plugins
+    from astra_sim.commands import shared_plugins
 
     shared_plugins().infos()
     _import(_IMPORTED_FIRST)
