@@ -294,6 +294,25 @@ class Platform:
         """All NPUs as one dimension."""
         return LogicalDimension(self.npus, 1, 0 if len(self.dimensions) == 1 else None)
 
+    def parts_of_group(self, size: int, stride: int, name: str = "") -> list[LogicalDimension]:
+        """Groups of `size` NPUs, `stride` apart, as logical dimensions: split where a dimension of the platform ends.
+
+        One that no dimension of the platform holds, and none divides, is one dimension that spans several.
+        """
+        parts: list[LogicalDimension] = []
+        while size > 1:
+            physical = max(number for number, own in enumerate(self.strides) if own <= stride)
+            end = self.strides[physical] * self.dimensions[physical].size
+            here, rest = divmod(end, stride)
+            fits = stride % self.strides[physical] == 0 and not rest
+            if fits and size <= here and here % size == 0:
+                return [*parts, LogicalDimension(size, stride, physical, name)]
+            if not fits or here < 2 or size % here:
+                return [*parts, LogicalDimension(size, stride, None, name)]
+            parts.append(LogicalDimension(here, stride, physical, name))
+            size, stride = size // here, stride * here
+        return parts
+
     def split_for_group(self, group: int, logical: tuple[LogicalDimension, ...] | None = None) -> tuple[tuple[LogicalDimension, ...], int]:
         """Logical dimensions of which the first ones span groups of `group` NPUs, and the number of these first ones.
 

@@ -118,25 +118,8 @@ class Axes:
 
     def _axis(self, name: str, size: int, stride: int) -> tuple[int, ...]:
         found = []
-        for dimension in _parts(self._platform, name, size, stride):
+        for dimension in self._platform.parts_of_group(size, stride, name):
             if dimension not in self.dimensions:
                 self.dimensions.append(dimension)
             found.append(self.dimensions.index(dimension))
         return tuple(found)
-
-
-def _parts(platform: Platform, name: str, size: int, stride: int) -> list[LogicalDimension]:
-    """`size` ranks, `stride` apart, split where a dimension of the platform ends; whole where it does not end between two groups."""
-    parts: list[LogicalDimension] = []
-    while size > 1:
-        physical = max(number for number, own in enumerate(platform.strides) if own <= stride)
-        end = platform.strides[physical] * platform.dimensions[physical].size
-        here, rest = divmod(end, stride)
-        fits = stride % platform.strides[physical] == 0 and not rest
-        if fits and size <= here and here % size == 0:
-            return [*parts, LogicalDimension(size, stride, physical, name)]
-        if not fits or here < 2 or size % here:
-            return [*parts, LogicalDimension(size, stride, None, name)]
-        parts.append(LogicalDimension(here, stride, physical, name))
-        size, stride = size // here, stride * here
-    return parts

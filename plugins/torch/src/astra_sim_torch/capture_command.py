@@ -1,0 +1,174 @@
+"""The command `astra capture torch`: run a script as some ranks of a world on the CPU, and keep what each does in one step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import attrs
+import click
+from astra_sim import InputError
+from astra_sim.commands import json_option, quiet_option, say_json
+from astra_sim.errors import RunError
+from astra_sim.files import FileSet, read_text
+
+from astra_sim_torch.capture_file import RankCapture, parse_capture
+from astra_sim_torch.ranks import regular, targets
+
+INSTALL = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+_START = Path(__file__).with_name("recording") / "start.py"
+_MOST_RANKS = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class CaptureSettings:
+    """How a script is recorded: see the options of the command."""
+
+    world: int
+    step: int = 2
+    gpus_per_node: int = 8
+    memory_gib: float = 80.0
+    item: float | None = None
+    python: str = sys.executable
+    timeout_s: float = 600.0
+
+
+@click.command()
+@click.option("--world", type=click.IntRange(1, _MOST_RANKS), required=True, help="Ranks of the world that the script sees.")
+@click.option("--ranks", default="auto", show_default=True, metavar="auto|all|R,...", help="Ranks to record: see below.")
+@click.option("--step", type=click.IntRange(1), default=2, show_default=True, help="Step to keep; a step ends with optimizer.step().")
+@click.option(
+    "--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs of a node: LOCAL_RANK and device_count()."
+)
+@click.option("--memory-gib", type=float, default=80.0, show_default=True, help="Memory of a GPU that torch.cuda names, in GiB.")
+@click.option("--item", type=float, help="What .item() of a tensor gives, whose number nobody knows.  [default: an error]")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(1), default=600.0, show_default=True, help="Seconds until a rank is given up."
+)
+@click.option("-o", "--output", default="capture", show_default=True, metavar="DIR", help="Folder for the capture, a file for each rank.")
+@click.option("--python", default=sys.executable, metavar="PATH", help="Python that has torch, where it is not the one of astra.")
+@json_option
+@quiet_option
+@click.argument("script", nargs=-1, required=True)
+def capture(ranks: str, output: str, as_json: bool, quiet: bool, script: tuple[str, ...], **settings: object) -> None:
+    """Record what ranks of a PyTorch script compute and communicate.
+
+    The script runs unchanged in a process of its own, on the CPU, without memory for tensors, GPUs or a network; it sees the world
+    that is asked for. Kernels, collectives and what waits for what are kept, for `--workload DIR` or `plugin:torch_capture?path=DIR`.
+
+        astra capture torch --world 64 -o capture -- train.py --its arguments
+
+    --ranks auto records rank 0 and, where it sends messages, the ranks that it sends to in the same groups, such as the stages of a
+    pipeline: all others do the same as one of these. --ranks all records each.
+    """
+    captures = capture_ranks(list(script), _ranks(ranks, settings), CaptureSettings(**settings))  # type: ignore[arg-type]
+    with FileSet() as files:
+        files.make_folder(output)
+        for rank, text in captures.items():
+            files.write(os.path.join(output, f"rank_{rank}.jsonl"), [text])
+    rows = [_summary(parse_capture(text, f"rank {rank}")) for rank, text in captures.items()]
+    if as_json:
+        say_json({"files": files.names, "ranks": rows})
+    for row in () if quiet or as_json else rows:
+        click.echo("rank {rank}: {kernels} kernels, {flops:.4g} FLOPs, {collectives} collectives, {messages} messages".format(**row))
+
+
+def _ranks(text: str, settings: dict[str, object]) -> list[int] | None:
+    """The ranks that are asked for; None: as many as needed. Raises InputError."""
+    world = int(str(settings["world"]))
+    if text == "auto":
+        return None
+    if text == "all":
+        return list(range(world))
+    words = text.split(",")
+    if not all(word.isdecimal() and int(word) < world for word in words):
+        raise InputError(f"--ranks is {text!r}; expected auto, all, or ranks from 0 to {world - 1} with commas between")
+    return sorted(set(map(int, words)))
+
+
+def capture_ranks(script: list[str], ranks: list[int] | None, settings: CaptureSettings) -> dict[int, str]:
+    """The capture of each rank, as the text of its file. `ranks`: None for rank 0 and those that differ from it.
+
+    Raises InputError where the script, the Python or torch is not there, and RunError where the script fails.
+    """
+    if not os.path.isfile(script[0]):
+        raise InputError(f"{script[0]}: no such file; expected a Python script")
+    _check_torch(settings.python)
+    if ranks is not None:
+        return {rank: _capture_rank(script, rank, settings) for rank in ranks}
+    first = _capture_rank(script, 0, settings)
+    return {0: first} | {rank: _capture_rank(script, rank, settings) for rank in _others(parse_capture(first, "rank 0"))}
+
+
+def _others(first: RankCapture) -> list[int]:
+    """The ranks that differ from rank 0: those of the groups in which it sends and receives."""
+    found: set[int] = set()
+    for event in first.events:
+        if event["kind"] in ("send", "receive"):
+            targets(first, event["group"], event["peer"])
+            ranks = first.groups[event["group"]]
+            found |= set(ranks) if regular(ranks, first.world) is not None else set(range(first.world))
+    return sorted(found - {0})
+
+
+def _capture_rank(script: list[str], rank: int, settings: CaptureSettings) -> str:
+    """Run the script as one rank. Raises RunError."""
+    with tempfile.TemporaryDirectory(prefix="astra-torch-") as folder:
+        output = os.path.join(folder, "capture.jsonl")
+        options: dict[str, object] = {
+            "--world": settings.world,
+            "--rank": rank,
+            "--gpus-per-node": settings.gpus_per_node,
+            "--step": settings.step,
+            "--memory-gib": settings.memory_gib,
+            "--output": output,
+        } | ({} if settings.item is None else {"--item": settings.item})
+        command = [settings.python, str(_START), *(str(word) for pair in options.items() for word in pair), "--", *script]
+        try:
+            done = subprocess.run(
+                command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False, timeout=settings.timeout_s, errors="replace"
+            )
+        except subprocess.TimeoutExpired:
+            raise RunError(
+                f"{script[0]}: rank {rank} did not end within {settings.timeout_s:g} s; does it wait for another rank in a loop? "
+                "--timeout gives it longer"
+            ) from None
+        if done.returncode:
+            raise RunError(_failure(script[0], rank, done.returncode, done.stderr))
+        sys.stderr.write(done.stderr)
+        return read_text(output, is_input=False)
+
+
+def _failure(script: str, rank: int, status: int, stderr: str) -> str:
+    """What went wrong in a script."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        return f"{script}: rank {rank} was ended by {name}: an operator without a version for the CPU may do so{_last(stderr)}"
+    return f"rank {rank}: {stderr.strip().splitlines()[-1] if stderr.strip() else f'{script} ended with status {status}'}"
+
+
+def _last(stderr: str) -> str:
+    lines = [line for line in stderr.splitlines() if line.strip().startswith("File ")]
+    return f"; {lines[0].strip()}" if lines else ""
+
+
+def _summary(found: RankCapture) -> dict[str, int]:
+    """How much a rank does."""
+    kinds = Counter(event["kind"] for event in found.events)
+    flops = sum(event["flops"] for event in found.events if event["kind"] == "kernel")
+    messages = kinds["send"] + kinds["receive"]
+    return {"rank": found.rank, "kernels": kinds["kernel"], "flops": flops, "collectives": kinds["collective"], "messages": messages}
+
+
+def _check_torch(python: str) -> None:
+    if shutil.which(python) is None:
+        raise InputError(f"--python: {python!r} is no program")
+    probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    if subprocess.run([python, "-c", probe], check=False, stderr=subprocess.DEVNULL).returncode:
+        raise InputError(f"torch is not installed for {python}; install it ({INSTALL}), or name a Python that has it with --python")

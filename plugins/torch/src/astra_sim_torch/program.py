@@ -1,0 +1,163 @@
+"""The operations of a rank: its kernels stream by stream, its communication, and what waits for what.
+
+Kernels of a stream run one after another. A collective begins when what its stream has waited for has ended, and when the collective before
+it in the same group has: NCCL has one stream for each group. Kernels of the default stream that wait for communication do so in a `Wait`,
+which is exposed time; kernels of other streams, such as FSDP's copies, wait where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.graph import Communicate, Compute, Operation, Pass, Receive, Send, Wait
+from astra_sim.schedule import Collective, Peer
+
+from astra_sim_torch.capture_file import RankCapture
+from astra_sim_torch.ranks import Members, targets
+
+_COLLECTIVES = {
+    "all_reduce": Collective.ALL_REDUCE,
+    "all_gather": Collective.ALL_GATHER,
+    "reduce_scatter": Collective.REDUCE_SCATTER,
+    "all_to_all": Collective.ALL_TO_ALL,
+    "broadcast": Collective.ALL_GATHER,
+    "gather": Collective.ALL_GATHER,
+    "reduce": Collective.REDUCE_SCATTER,
+    "scatter": Collective.REDUCE_SCATTER,
+}
+"""What each call is. Those with a root are the collective in which every link carries as much."""
+
+_DIVIDED = ("broadcast",)
+"""Calls whose operand is that of all ranks: each has its part of it."""
+
+_PASSES = {"forward": Pass.FORWARD, "backward": Pass.INPUT_GRADIENT, "optimizer": Pass.WEIGHT_GRADIENT}
+DEFAULT_STREAM = 0
+
+
+class Layers:
+    """Layers by the module of the model, in the order in which they are first met."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+
+    def of(self, event: Mapping[str, Any]) -> tuple[int, Pass]:
+        """The layer of an event, and the pass."""
+        phase = event.get("phase", "forward")
+        name = event.get("module") or ("optimizer" if phase == "optimizer" else "script")
+        return self.names.setdefault(name, len(self.names)), _PASSES.get(phase, Pass.FORWARD)
+
+
+@attrs.define
+class _Stream:
+    """What the next operation of a stream waits for: kernels, and communication."""
+
+    kernels: frozenset[int] = frozenset()
+    pending: frozenset[int] = frozenset()
+
+    def join(self, other: _Stream) -> None:
+        """Wait for what another stream waits for, too."""
+        self.kernels |= other.kernels
+        self.pending |= other.pending
+
+
+class RankProgram:
+    """Writes the operations of a rank. `members` says where the collectives of a group are, `duration` what a kernel takes (ps)."""
+
+    def __init__(
+        self, capture: RankCapture, layers: Layers, members: Callable[[str], Members], duration: Callable[[Mapping[str, Any]], int]
+    ) -> None:
+        self.operations: list[Operation] = []
+        self.flops = 0
+        self.kernel_bytes = 0
+        self.kernels = 0
+        self.communicated: dict[str, int] = {}
+        self._capture, self._layers, self._duration = capture, layers, duration
+        self._members = {name: members(name) for name in {each["group"] for each in capture.events if each["kind"] == "collective"}}
+        self._start: frozenset[int] = frozenset()
+
+    def write(self, iteration: int) -> None:
+        """Write one step, which begins when the operations of the one before have ended."""
+        self._iteration = iteration
+        self._streams: dict[int, _Stream] = {}
+        self._marks: dict[int, _Stream] = {}
+        self._works: dict[int, int | None] = {}
+        self._last_in_group: dict[str, int] = {}
+        for event in self._capture.events:
+            self._event(event, self._streams.setdefault(event["stream"], _Stream(self._start)))
+        end = _Stream()
+        for stream in self._streams.values():
+            end.join(stream)
+        self._start = end.kernels | end.pending
+
+    def _event(self, event: Mapping[str, Any], stream: _Stream) -> None:
+        match event["kind"]:
+            case "kernel":
+                self._kernel(event, stream)
+            case "collective":
+                self._collective(event, stream)
+            case "send" | "receive":
+                self._message(event, stream)
+            case "wait":
+                work = self._works.get(event["work"])  # None: it belongs to a step before, or to a group of one rank
+                if work is not None:
+                    stream.pending |= {work}
+            case "mark":
+                self._marks[event["mark"]] = _Stream(stream.kernels, stream.pending)
+            case "wait_mark":
+                stream.join(self._marks.get(event["mark"], _Stream()))
+
+    def _kernel(self, event: Mapping[str, Any], stream: _Stream) -> None:
+        layer, training_pass = self._layers.of(event)
+        self.flops += event["flops"]
+        self.kernel_bytes += event["read"] + event["write"]
+        self.kernels += 1
+        if stream.pending and event["stream"] == DEFAULT_STREAM:
+            waited = tuple(sorted(stream.pending))
+            stream.kernels = frozenset({self._add(Wait(tuple(sorted(stream.kernels)), waited, layer, training_pass, self._iteration))})
+            stream.pending = frozenset()
+        after = tuple(sorted(stream.kernels | stream.pending))
+        number = self._add(Compute(after, self._duration(event), layer, training_pass, self._iteration, name=event.get("op", "")))
+        stream.kernels, stream.pending = frozenset({number}), frozenset()
+
+    def _collective(self, event: Mapping[str, Any], stream: _Stream) -> None:
+        op, group = event["op"], event["group"]
+        if op not in _COLLECTIVES:
+            raise InputError(f"{self._capture.path}: the collective {op!r} is not known; expected one of {', '.join(_COLLECTIVES)}")
+        members = self._members[group]
+        self._works[event["work"]] = None
+        size = event["bytes"] // (len(self._capture.groups[group]) if op in _DIVIDED else 1)
+        if not size or (not members.dimensions and members.group is None):
+            return
+        self.communicated[op] = self.communicated.get(op, 0) + size
+        layer, training_pass = self._layers.of(event)
+        before = {self._last_in_group[group]} if group in self._last_in_group else set()
+        number = self._add(
+            Communicate(
+                tuple(sorted(stream.kernels | stream.pending | before)),
+                _COLLECTIVES[op],
+                size,
+                members.dimensions,
+                layer,
+                training_pass,
+                self._iteration,
+                group=members.group,
+                name=op,
+            )
+        )
+        self._works[event["work"]] = self._last_in_group[group] = number
+
+    def _message(self, event: Mapping[str, Any], stream: _Stream) -> None:
+        other = targets(self._capture, event["group"], event["peer"])
+        peer = Peer("shift", other - self._capture.rank).normal(self._capture.world)
+        layer, _ = self._layers.of(event)
+        after = tuple(sorted(stream.kernels | stream.pending))
+        kind = Send if event["kind"] == "send" else Receive
+        self.communicated["send"] = self.communicated.get("send", 0) + (event["bytes"] if kind is Send else 0)
+        self._works[event["work"]] = self._add(kind(after, peer, event["bytes"], event["tag"], layer, event["kind"]))
+
+    def _add(self, operation: Operation) -> int:
+        self.operations.append(operation)
+        return len(self.operations) - 1

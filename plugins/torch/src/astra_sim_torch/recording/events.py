@@ -1,0 +1,78 @@
+"""The events of a recording, in the order in which the host issued them, and the file that they are written to."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+FORMAT, VERSION = "astra torch capture", 1
+
+Event = dict[str, Any]
+
+
+class Events:
+    """The events of each step of a script: a step ends with the step of an optimizer.
+
+    Streams are numbered; 0 is the current stream at the start. `describe` says where in the model and the script an event is.
+    """
+
+    def __init__(self, script: str) -> None:
+        self.steps: list[list[Event]] = [[]]
+        self.stream = 0
+        self.works = 0
+        self.describe: Callable[[], dict[str, str]] = dict
+        self._script = script
+
+    def add(self, kind: str, **fields: Any) -> None:
+        """Add an event on the current stream."""
+        self.steps[-1].append({"kind": kind, "stream": self.stream} | fields)
+
+    def add_described(self, kind: str, **fields: Any) -> None:
+        """Add an event that has a place in the model and in the script."""
+        self.add(kind, **fields, **self.describe())
+
+    def next_work(self) -> int:
+        """A number for what may be waited for."""
+        self.works += 1
+        return self.works
+
+    def end_step(self) -> None:
+        """Begin the next step."""
+        self.steps.append([])
+
+    def line(self) -> str:
+        """The line of the script that is running, as FILE:LINE; the innermost that is no line of torch or of this package."""
+        for frame in _frames(sys._getframe(1)):
+            file = frame.f_code.co_filename
+            if file == self._script or not _is_library(file):
+                return f"{_short(file)}:{frame.f_lineno}"
+        return ""
+
+
+@functools.cache
+def _short(file: str) -> str:
+    """A path from the folder of the process, where it lies in that."""
+    path = os.path.relpath(file)
+    return file if path.startswith(os.pardir) else path
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_library(file: str) -> bool:
+    return "site-packages" in file or "/lib/python" in file or "_sim_torch/recording" in file or file.startswith("<")
+
+
+def write(path: str, head: dict[str, Any], events: list[Event]) -> None:
+    """Write a recording: a line for its head, and a line for each event."""
+    with open(path, "w") as file:
+        file.write(json.dumps({"format": FORMAT, "version": VERSION, **head}) + "\n")
+        file.writelines(json.dumps(event, separators=(",", ":")) + "\n" for event in events)

@@ -1,0 +1,146 @@
+"""Records the kernels that torch launches: a dispatch mode above FakeTensorMode, which sees every operator with its tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed.tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from .events import Events
+
+_NO_KERNEL = {"aten", "prim", "prims", "_c10d_functional", "c10d"}
+_TYPES = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.float8_e4m3fn: "fp8",
+    torch.float8_e5m2: "fp8",
+    torch.int8: "int8",
+}
+_ALLOCATIONS = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "lift_fresh", "detach", "_local_scalar_dense")
+_GATHERS = ("embedding", "index", "index_select", "gather")
+"""Operators that read as much of their first operand as they write."""
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm")
+_FUNCTIONAL = {
+    "all_reduce": "all_reduce",
+    "all_reduce_": "all_reduce",
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_into_tensor_out": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "all_to_all_single": "all_to_all",
+    "broadcast": "broadcast",
+    "broadcast_": "broadcast",
+}
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of tensors, each of which is read or written once; a broadcast dimension has its elements once."""
+    total = 0
+    for tensor in tensors:
+        elements = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or size == 0)
+        total += int(elements) * tensor.element_size()
+    return total
+
+
+class Recorder(TorchDispatchMode):
+    """Adds an event for each kernel and each functional collective. `fixed`: what `.item()` of an unknown number gives; None: an error."""
+
+    def __init__(self, events: Events, fixed: float | None) -> None:
+        super().__init__()
+        self._events, self._fixed = events, fixed
+        self._works: dict[int, tuple[Any, int]] = {}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(kind, torch.distributed.tensor.DTensor) for kind in types):
+            return NotImplemented  # it calls the operators on its local tensor, which are seen then
+        kwargs = kwargs or {}
+        name = function._schema.name.partition("::")[2]
+        if name == "_local_scalar_dense" and self._fixed is not None and isinstance(args[0], FakeTensor):
+            return (float if args[0].dtype.is_floating_point else int)(self._fixed)
+        result = function(*args, **kwargs)
+        namespace = function.namespace
+        if namespace == "_c10d_functional":
+            self._functional(name, args, kwargs, result)
+        elif namespace == "aten" or namespace not in _NO_KERNEL:
+            self._kernel(function, name, args, kwargs, result)
+        return result
+
+    def _kernel(self, function: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
+        if name in _ALLOCATIONS or function.is_view:
+            return
+        inputs, outputs = _tensors((args, kwargs)), _tensors(result)
+        if not outputs or all(tensor.numel() == 0 for tensor in outputs):
+            return
+        if all(any(output is each for each in inputs) for output in outputs) and not function._schema.is_mutable:
+            return  # an operator that gave back what it was given, such as a reshape of what is contiguous
+        if name in ("_reshape_alias", "_unsafe_view", "view_as_real"):
+            return
+        flops = self._flops(function, args, kwargs, result)
+        written = _mutated(function, args, kwargs) if function._schema.is_mutable else outputs
+        fields: dict[str, Any] = {"op": name, "flops": flops, "read": _bytes(inputs), "write": _bytes(written)}
+        if name in _GATHERS:
+            fields["read"] = fields["write"] + _bytes(each for each in inputs if not each.dtype.is_floating_point)
+        if name == "all_gather_copy_in":  # of FSDP2: into its own part of a buffer that is an operand
+            fields["read"] = fields["write"] = _bytes(_tensors(args[0]))
+        if (kind := _TYPES.get(outputs[0].dtype)) is not None:
+            fields["type"] = kind
+        fields |= _shape(name, inputs, args, kwargs)
+        self._events.add_described("kernel", **fields)
+
+    def _flops(self, function: Any, args: Any, kwargs: Any, result: Any) -> int:
+        count = flop_registry.get(function._overloadpacket)
+        return int(count(*args, **kwargs, out_val=result)) if count is not None else 0
+
+    def _functional(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
+        """A functional collective, whose result is waited for by its tensor."""
+        if name == "wait_tensor":
+            tensor, number = self._works.pop(id(args[0]), (None, None))
+            if number is not None:
+                self._events.add("wait", work=number)
+            return
+        base = name.removesuffix("_coalesced").removesuffix("_coalesced_")
+        if base not in _FUNCTIONAL:
+            raise RuntimeError(f"the functional collective {name} is not known to astra capture")
+        group = next(each for each in reversed(args) if isinstance(each, str) and each not in ("sum", "avg", "max", "min", "product"))
+        number = self._events.next_work()
+        for tensor in _tensors(result):
+            self._works[id(tensor)] = tensor, number
+        self._events.add_described("collective", op=_FUNCTIONAL[base], bytes=_bytes(_tensors(args[0])), group=group, work=number)
+
+
+def _mutated(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors that an operator in place writes."""
+    found = []
+    for number, argument in enumerate(function._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found += _tensors(args[number] if number < len(args) else kwargs.get(argument.name))
+    return found
+
+
+def _shape(name: str, inputs: list[torch.Tensor], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The shape of a product, a convolution or attention: what a kernel model prices."""
+    if name in _PRODUCTS:
+        left, right = inputs[1:3] if name in ("addmm", "baddbmm") else inputs[:2]
+        batch = left.shape[0] if left.dim() == 3 else 1
+        return {"gemm": [left.shape[-2], right.shape[-1], left.shape[-1], batch]}
+    if "scaled_dot_product" in name:
+        backward = name.endswith("backward")
+        query, key, value = inputs[1:4] if backward else inputs[:3]
+        causal = kwargs.get("is_causal", next((each for each in args if isinstance(each, bool)), False))
+        heads, keys = (int(math.prod(tensor.shape[:-2])) for tensor in (query, key))
+        sizes = [heads, query.shape[-2], key.shape[-2], query.shape[-1], value.shape[-1], keys]
+        return {"attention": sizes, "causal": bool(causal), "backward": backward}
+    return {}

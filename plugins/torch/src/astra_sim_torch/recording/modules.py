@@ -1,0 +1,69 @@
+"""Which module of the model runs, in which phase, by the names that its modules have in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.module_tracker import ModuleTracker
+
+from .events import Events
+
+
+class Modules:
+    """The module whose operators are launched now, and the phase: forward, backward or optimizer."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._tracker: Any = ModuleTracker()
+        self._in_optimizer = 0
+        self._lines: dict[str, str] = {}
+        events.describe = self.describe
+
+    def __enter__(self) -> Modules:
+        self._tracker.__enter__()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._tracker.__exit__(*problem)
+
+    @property
+    def phase(self) -> str:
+        """What is going on."""
+        if torch._C._current_graph_task_id() != -1:
+            return "backward"
+        return "optimizer" if self._in_optimizer else "forward"
+
+    @property
+    def current(self) -> str:
+        """The path of the innermost module, from the one that the script calls on; "" outside of modules."""
+        parents: list[str] = [name for name in self._tracker.parents if name != "Global"]
+        if not parents or self.phase == "optimizer":
+            return ""
+        return max(parents, key=len).partition(".")[2] or max(parents, key=len)
+
+    def describe(self) -> dict[str, str]:
+        """Phase, module and line, as events have them."""
+        return {"phase": self.phase, "module": self.current, "line": self.line()}
+
+    def line(self) -> str:
+        """The line of the script; in a backward pass the one that its module last ran at."""
+        if self.phase != "backward":
+            line = self._events.line()
+            self._lines[self.current] = line
+            return line
+        return self._lines.get(self.current, "")
+
+    def watch_optimizers(self, end_step: Any) -> None:
+        """Know when an optimizer steps, and call `end_step` when it has."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        def begin(*_: Any) -> None:
+            self._in_optimizer += 1
+
+        def end(*_: Any) -> None:
+            self._in_optimizer -= 1
+            end_step()
+
+        register_optimizer_step_pre_hook(begin)
+        register_optimizer_step_post_hook(end)

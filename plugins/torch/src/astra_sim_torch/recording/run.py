@@ -1,0 +1,129 @@
+"""Runs a script as one rank of a world, records the kernels and calls of one of its steps, and writes them."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import data_parallel, devices, groups, streams
+from .events import Events, write
+from .kernels import Recorder
+from .modules import Modules
+
+FAILED = 3
+"""Exit status where the script fails; standard error then ends with a line that says where."""
+
+
+class _Done(BaseException):
+    """The step that is recorded has ended."""
+
+
+def main(words: Sequence[str]) -> None:
+    """Record a script: its options, `--`, and its own arguments."""
+    options = _options(words)
+    script = str(Path(options.script[0]).resolve())
+    _be_rank(options.rank, options.world, options.gpus_per_node)
+    events = Events(script)
+    problem = _record(options, script, events)
+    step = _chosen(events.steps, options.step)
+    if problem is not None:
+        sys.stderr.write(problem)
+        sys.exit(FAILED)
+    mine, created = groups.tables() if torch.distributed.is_initialized() else ({}, [])
+    head = {
+        "torch": torch.__version__,
+        "world": options.world,
+        "rank": options.rank,
+        "script": options.script,
+        "groups": mine,
+        "made": created,
+    }
+    write(options.output, head, step)
+
+
+def _options(words: Sequence[str]) -> Any:
+    parser = argparse.ArgumentParser()
+    for name, kind in (("--world", int), ("--rank", int), ("--gpus-per-node", int), ("--step", int), ("--memory-gib", float)):
+        parser.add_argument(name, type=kind, required=True)
+    parser.add_argument("--item", type=float)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("script", nargs="+")
+    return parser.parse_args(words)
+
+
+def _be_rank(rank: int, world: int, gpus_per_node: int) -> None:
+    """Set what torchrun sets."""
+    local = min(gpus_per_node, world)
+    os.environ.update(
+        RANK=str(rank),
+        WORLD_SIZE=str(world),
+        LOCAL_RANK=str(rank % local),
+        LOCAL_WORLD_SIZE=str(local),
+        GROUP_RANK=str(rank // local),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT="29500",
+    )
+
+
+def _chosen(steps: list[list[Any]], number: int) -> list[Any]:
+    """The events of a step, counted from 1, or of the last one that has any."""
+    filled = [step for step in steps if any(event["kind"] != "wait" for event in step)]
+    return filled[min(number, len(filled)) - 1] if filled else []
+
+
+def _record(options: Any, script: str, events: Events) -> str | None:
+    """Run the script. Returns what went wrong in it, if anything."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    modules = Modules(events)
+
+    def end_step() -> None:
+        events.end_step()
+        if len(events.steps) > options.step:
+            raise _Done
+
+    groups.register(events)
+    data_parallel.register(events)
+    devices.stub_accelerator(streams.names(events), options.gpus_per_node, options.memory_gib)
+    devices.keep_meshes_real()
+    modules.watch_optimizers(end_step)
+    faulthandler.enable()
+    torch.set_num_threads(1)
+    sys.argv = [script, *options.script[1:]]
+    sys.path.insert(0, os.path.dirname(script))
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True), devices.OnCpu(), modules, Recorder(events, options.item):
+            runpy.run_path(script, run_name="__main__")
+    except _Done:
+        return None
+    except SystemExit as end:
+        return None if not end.code else f"{script}: the script ended with status {end.code}\n"
+    except BaseException as problem:
+        if os.environ.get("ASTRA_TRACEBACK"):
+            traceback.print_exc()
+        return _told(problem, script)
+    return None
+
+
+def _told(problem: BaseException, script: str) -> str:
+    """A line about what ended the script: the line of the script, the error, and what to do about it."""
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == script]
+    frames = frames or [frame for frame in traceback.extract_tb(problem.__traceback__) if "site-packages" not in frame.filename]
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else script
+    text = str(problem).strip().splitlines()
+    return f"{place}: {type(problem).__name__}: {text[0] if text else ''}{_remedy(problem)}\n"
+
+
+def _remedy(problem: BaseException) -> str:
+    if type(problem).__name__ == "DataDependentOutputException":
+        return " (a number of a tensor without data is asked for; --item VALUE gives it one)"
+    return ""
