@@ -56,14 +56,15 @@ OF_PACKAGES = {
 
 def tests_of(part: str) -> list[str]:
     """The folders and modules with the tests of a package, or of another part of the tests, from the project's folder on."""
-    found = [TESTS / each for each in (part, f"{part}s") if (TESTS / each).is_dir()]  # tests/sweeps is of the package sweep
+    folders = part, f"{part}s", f"py{part}"  # tests/sweeps is of the package sweep; a folder torch would hide that of PyTorch
+    found = [TESTS / each for each in folders if (TESTS / each).is_dir()]
     found += [path for each in OF_PACKAGES.get(part, "").split() if (path := TESTS / f"test_{each}.py").is_file()]
     return [str(path.relative_to(ROOT)) for path in found]
 
 
 def parts() -> set[str]:
     """What can be tested alone: packages, and other folders of tests."""
-    return {*OF_PACKAGES, *(path.parent.name for path in TESTS.glob("*/test_*.py")), "sweep"}
+    return {*OF_PACKAGES, *(path.parent.name for path in TESTS.glob("*/test_*.py")), "sweep", "torch"}
 
 
 def loose() -> set[str]:

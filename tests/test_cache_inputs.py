@@ -84,7 +84,7 @@ def experiment(kind: str, provider: Provider, options: dict[str, Any]) -> dict[s
                 made["workload"] = {"plugin": name, **options}
             if name == "llm":
                 made["compute"] = {"plugin": "roofline", "peak_tera_ops_per_s": 50, "memory_bandwidth_gb_per_s": 100}
-            if name == "hlo":
+            if name in ("hlo", "torch_capture"):
                 made["platform"] = {"dimensions": [RING, {**MESH, "sizes": [2]}]}
                 made["compute"] = {"plugin": "gpu", "device": "h100"}
             if name == "chakra":

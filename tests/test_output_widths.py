@@ -241,7 +241,13 @@ def test_every_command_is_looked_at() -> None:
     commands = {*astra.commands, *astra.get_command(None, "plugins").commands}  # type: ignore[arg-type, union-attr]
     offered = {*shared_plugins().components("command")}
     looked_at = {" ".join(words[:count]) for words in COMMANDS.values() for count in (1, 2)}
-    others = {"plugins new", "completion", "server", "capture jax"}  # its folder is new once; a script; another command; needs jax
+    others = {
+        "plugins new",
+        "completion",
+        "server",
+        "capture jax",
+        "capture torch",
+    }  # its folder is new once; a script; another command; need jax and torch
     assert (commands - {"run", "list", "show"}) | offered <= looked_at | others
 
 

@@ -6,7 +6,7 @@ import os
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 VOCABULARY = 1000
 
@@ -25,9 +25,9 @@ class Block(nn.Module):
         """Returns what has the shape of x: (sequences, tokens, width)."""
         sequences, tokens, _ = x.shape
         heads = [each.view(sequences, tokens, self.heads, -1).transpose(1, 2) for each in self.qkv(self.norm(x)).chunk(3, -1)]
-        mixed = F.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).reshape(sequences, tokens, -1)
+        mixed = functional.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).reshape(sequences, tokens, -1)
         x = x + self.project(mixed)
-        return x + self.down(F.gelu(self.up(self.norm_mlp(x))))
+        return x + self.down(functional.gelu(self.up(self.norm_mlp(x))))
 
 
 class Gpt(nn.Module):
@@ -85,7 +85,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(3):
         tokens = torch.randint(0, VOCABULARY, (options.sequences, options.tokens), device=device)
-        loss = F.cross_entropy(model(tokens).view(-1, VOCABULARY), tokens.view(-1))
+        loss = functional.cross_entropy(model(tokens).view(-1, VOCABULARY), tokens.view(-1))
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -11,6 +11,7 @@ from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
 from astra_sim_chakra.writer import write_nodes
 from astra_sim_platforms import examples as platforms
+from astra_sim_torch import examples as torch
 from astra_sim_xla import examples as xla
 
 from support.roce import clos
@@ -89,4 +90,6 @@ def samples(folder: Path) -> dict[str, Path]:
     (folder / "json.0.json").write_text('{"schema": "1.0.2-chakra.0.0.4"}\n')
     (options,) = xla.workload(folder)
     found["hlo"] = Path(str(options["path"]))
+    (options,) = torch.workload(folder)
+    found["torch_capture"] = Path(str(options["path"]))
     return found

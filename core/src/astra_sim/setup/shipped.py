@@ -134,6 +134,8 @@ astra-sim-systems scheduler round_robin
 astra-sim-systems scheduler smallest_first
 astra-sim-systems system astra1
 astra-sim-systems system astra2
+astra-sim-torch command capture torch
+astra-sim-torch workload torch_capture
 astra-sim-training-loops training_loop data
 astra-sim-training-loops training_loop data_reorder
 astra-sim-training-loops training_loop distributed_inference

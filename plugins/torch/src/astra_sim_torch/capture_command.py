@@ -131,9 +131,7 @@ def _capture_rank(script: list[str], rank: int, settings: CaptureSettings) -> st
         } | ({} if settings.item is None else {"--item": settings.item})
         command = [settings.python, str(_START), *(str(word) for pair in options.items() for word in pair), "--", *script]
         try:
-            done = subprocess.run(
-                command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False, timeout=settings.timeout_s, errors="replace"
-            )
+            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False, timeout=settings.timeout_s)
         except subprocess.TimeoutExpired:
             raise RunError(
                 f"{script[0]}: rank {rank} did not end within {settings.timeout_s:g} s; does it wait for another rank in a loop? "

@@ -1,8 +1,9 @@
 """The operations of a rank: its kernels stream by stream, its communication, and what waits for what.
 
-Kernels of a stream run one after another. A collective begins when what its stream has waited for has ended, and when the collective before
-it in the same group has: NCCL has one stream for each group. Kernels of the default stream that wait for communication do so in a `Wait`,
-which is exposed time; kernels of other streams, such as FSDP's copies, wait where they are.
+Kernels of a stream run one after another, and a device runs those of all streams one at a time. A collective begins when what its
+stream has waited for has ended, and when the collective before it in the same group has: NCCL has one stream for each group. Kernels of
+the default stream that wait for communication do so in a `Wait`, which is exposed time; kernels of other streams, such as FSDP's copies,
+wait where they are.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class RankProgram:
         self._start = end.kernels | end.pending
 
     def _event(self, event: Mapping[str, Any], stream: _Stream) -> None:
+        """Write the operation of an event, or change what its stream waits for."""
         match event["kind"]:
             case "kernel":
                 self._kernel(event, stream)
@@ -110,6 +112,7 @@ class RankProgram:
                 stream.join(self._marks.get(event["mark"], _Stream()))
 
     def _kernel(self, event: Mapping[str, Any], stream: _Stream) -> None:
+        """Write a kernel, after a wait for communication on the default stream."""
         layer, training_pass = self._layers.of(event)
         self.flops += event["flops"]
         self.kernel_bytes += event["read"] + event["write"]
@@ -123,6 +126,7 @@ class RankProgram:
         stream.kernels, stream.pending = frozenset({number}), frozenset()
 
     def _collective(self, event: Mapping[str, Any], stream: _Stream) -> None:
+        """Write a collective; one of a group of one rank is none."""
         op, group = event["op"], event["group"]
         if op not in _COLLECTIVES:
             raise InputError(f"{self._capture.path}: the collective {op!r} is not known; expected one of {', '.join(_COLLECTIVES)}")

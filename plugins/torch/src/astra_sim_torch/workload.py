@@ -52,14 +52,15 @@ class _Durations:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._known: dict[Work | tuple[Any, ...], int] = {}
+        self._known: dict[tuple[Any, ...], int] = {}
 
     def __call__(self, event: Mapping[str, Any]) -> int:
         shape = _shape(event)
-        key = shape, event["flops"], event["read"] + event["write"]
+        work = Work(operations=event["flops"], bytes=event["read"] + event["write"]) if shape is None else Work(shape=shape)
+        key = shape, work.operations, work.bytes
         if key not in self._known:
             try:
-                nanoseconds = self._context.compute.duration_ns(Work(operations=key[1], bytes=key[2], shape=shape))
+                nanoseconds = self._context.compute.duration_ns(work)
             except MissingWork as error:
                 raise InputError(f"kernel {event.get('op')} of {event.get('line') or 'the script'}: {error}") from None
             self._known[key] = self._context.scaled_ps(nanoseconds)

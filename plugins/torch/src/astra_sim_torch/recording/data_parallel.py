@@ -93,6 +93,7 @@ class RecordedDataParallel(torch.nn.Module):
         self._missing = {id(bucket): len(bucket) for bucket in self._bucket_of.values()}
 
     def _on_gradient(self, parameter: torch.nn.Parameter) -> None:
+        """Copy a gradient into its bucket, and reduce the bucket when it is full."""
         if not self.require_backward_grad_sync:
             return
         if not self._ready:

@@ -26,6 +26,7 @@ _TYPES = {
     torch.int8: "int8",
 }
 _ALLOCATIONS = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "lift_fresh", "detach", "_local_scalar_dense")
+_VIEWS = ("_reshape_alias", "_unsafe_view", "view_as_real")
 _GATHERS = ("embedding", "index", "index_select", "gather")
 """Operators that read as much of their first operand as they write."""
 
@@ -79,25 +80,25 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _kernel(self, function: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
-        if name in _ALLOCATIONS or function.is_view:
+        """Add the kernel that an operator launches, if it launches one."""
+        if name in _ALLOCATIONS or name in _VIEWS or function.is_view:
             return
-        inputs, outputs = _tensors((args, kwargs)), _tensors(result)
-        if not outputs or all(tensor.numel() == 0 for tensor in outputs):
+        inputs = _tensors((args, kwargs))
+        written = _mutated(function, args, kwargs) if function._schema.is_mutable else _tensors(result)
+        if not any(tensor.numel() for tensor in written):
             return
-        if all(any(output is each for each in inputs) for output in outputs) and not function._schema.is_mutable:
+        if not function._schema.is_mutable and all(any(output is each for each in inputs) for output in written):
             return  # an operator that gave back what it was given, such as a reshape of what is contiguous
-        if name in ("_reshape_alias", "_unsafe_view", "view_as_real"):
-            return
-        flops = self._flops(function, args, kwargs, result)
-        written = _mutated(function, args, kwargs) if function._schema.is_mutable else outputs
+        shape = _shape(name, inputs, args, kwargs)
+        flops = _attention_flops(shape) or self._flops(function, args, kwargs, result)
         fields: dict[str, Any] = {"op": name, "flops": flops, "read": _bytes(inputs), "write": _bytes(written)}
         if name in _GATHERS:
             fields["read"] = fields["write"] + _bytes(each for each in inputs if not each.dtype.is_floating_point)
         if name == "all_gather_copy_in":  # of FSDP2: into its own part of a buffer that is an operand
             fields["read"] = fields["write"] = _bytes(_tensors(args[0]))
-        if (kind := _TYPES.get(outputs[0].dtype)) is not None:
+        if (kind := _TYPES.get(written[0].dtype)) is not None:
             fields["type"] = kind
-        fields |= _shape(name, inputs, args, kwargs)
+        fields |= shape
         self._events.add_described("kernel", **fields)
 
     def _flops(self, function: Any, args: Any, kwargs: Any, result: Any) -> int:
@@ -119,6 +120,15 @@ class Recorder(TorchDispatchMode):
         for tensor in _tensors(result):
             self._works[id(tensor)] = tensor, number
         self._events.add_described("collective", op=_FUNCTIONAL[base], bytes=_bytes(_tensors(args[0])), group=group, work=number)
+
+
+def _attention_flops(shape: dict[str, Any]) -> int:
+    """Two for each multiply-add of the two products, or of the five of a backward pass: the whole square, as torch counts. 0: none."""
+    if "attention" not in shape:
+        return 0
+    heads, queries, keys, head_size, value_size, _ = shape["attention"]
+    of_keys, of_values = (3, 2) if shape["backward"] else (1, 1)
+    return int(2 * heads * queries * keys * (of_keys * head_size + of_values * value_size))
 
 
 def _mutated(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
