@@ -16,7 +16,7 @@ from astra_sim_torch.capture_file import load_captures
 from click.testing import CliRunner
 from support import ROOT
 
-EXAMPLES = ROOT / "examples" / "torch"
+EXAMPLES = ROOT / "examples" / "pytorch"
 PYTHON = os.environ.get("ASTRA_TORCH_PYTHON")
 """A Python that has torch, where it is not this one."""
 needs_torch = pytest.mark.skipif(not PYTHON and importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -61,7 +61,7 @@ def test_wrong_options_are_errors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp", "fsdp1", "fsdp_tp"])
 def test_the_recorded_examples_come_out_again(parallel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    done = capture("--world", "8", "-o", tmp_path, "--json", "--", "examples/torch/gpt.py", "--parallel", parallel)
+    done = capture("--world", "8", "-o", tmp_path, "--json", "--", "examples/pytorch/gpt.py", "--parallel", parallel)
     assert done.exit_code == 0, done.output
     (new,), (old,) = load_captures(str(tmp_path)), load_captures(str(EXAMPLES / f"gpt_{parallel}"))
     assert [*new.events] == [*old.events]

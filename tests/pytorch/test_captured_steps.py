@@ -12,7 +12,7 @@ from astra_sim.errors import InputError
 from astra_sim_torch.capture_file import load_captures
 from support import ROOT, figures
 
-EXAMPLES = ROOT / "examples" / "torch"
+EXAMPLES = ROOT / "examples" / "pytorch"
 COMPUTE = "plugin:roofline?peak_tera_ops_per_s=1&memory_bandwidth_gb_per_s=1"
 LAYERS, WIDTH, VOCABULARY, TOKENS, WORLD, FP32 = 2, 256, 1000, 2 * 128, 8, 4
 BLOCK = 12 * WIDTH**2 + 13 * WIDTH
