@@ -6,9 +6,12 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import astra_sim
 import pytest
 from astra_sim.command import cli
 from astra_sim.errors import AstraError, InputError, RunError
@@ -113,6 +116,71 @@ def test_ranks_that_receive_are_recorded_too(tmp_path: Path) -> None:
     assert [event["kind"] for event in first.events] == ["kernel", "send", "wait"]
     assert [event["kind"] for event in second.events] == ["kernel", "receive", "wait", "kernel"]
     assert [event["bytes"] for event in (first.events[1], second.events[1])] == [4000, 4000]
+
+
+PIPELINE = """
+import os, torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+dist.init_process_group("nccl")
+stages = init_device_mesh("cuda", (2, 2), mesh_dim_names=("pp", "dp"))["pp"]
+stage = stages.get_local_rank()
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+model = nn.Linear(256, 256).to("cuda")
+shape = torch.empty(8, 256, device="cuda", requires_grad=stage > 0), torch.empty(8, 256, device="cuda", requires_grad=True)
+part = PipelineStage(model, stage, 2, torch.device("cuda"), input_args=shape[:1], output_args=shape[1:], group=stages.get_group())
+schedule = Schedule1F1B(part, n_microbatches=4, loss_fn=lambda y, t: ((y - t) ** 2).mean())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(2):
+    schedule.step(torch.randn(32, 256, device="cuda")) if stage == 0 else schedule.step(target=torch.randn(32, 256, device="cuda"))
+    optimizer.step()
+"""
+
+
+@needs_torch
+def test_stages_of_a_pipeline_exchange_micro_batches_in_both_directions(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.py").write_text(PIPELINE)
+    assert capture("--world", "4", "--item", "1", "-o", tmp_path / "out", "--", tmp_path / "pipeline.py").exit_code == 0
+    captures = load_captures(str(tmp_path / "out"))
+    assert [each.rank for each in captures] == [0, 2]
+    messages = [[(event["kind"], event["bytes"]) for event in each.events if "peer" in event] for each in captures]
+    assert sorted(messages[0]) == [("receive", 8 * 256 * 4)] * 4 + [("send", 8 * 256 * 4)] * 4 == sorted(messages[1])
+    platform = "plugin:switch?size=4&link_bandwidth_gb_per_s=1&link_latency_ns=0"
+    given: dict[str, Any] = {"platform": platform, "compute": "plugin:roofline?peak_tera_ops_per_s=1&memory_bandwidth_gb_per_s=1"}
+    result = astra_sim.simulate(workload=f"plugin:torch_capture?path={tmp_path / 'out'}", **given)
+    assert result.finish_ns > 5 * 8 * 256 * 4
+
+
+MEMORY = """
+import importlib.util, sys, torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
+specification = importlib.util.spec_from_file_location("gpt", sys.argv[1])
+gpt = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(gpt)
+tracker = MemTracker()
+with FakeTensorMode(), tracker:
+    model = gpt.Gpt(2, 256, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+    for _ in range(2):
+        tracker.reset_mod_stats()
+        tokens = torch.randint(0, 1000, (2, 128))
+        torch.nn.functional.cross_entropy(model(tokens).view(-1, 1000), tokens.view(-1)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+(device,) = tracker.get_tracker_snapshot("peak").values()
+print(device["Total"])
+"""
+
+
+@needs_torch
+def test_the_peak_of_memory_is_that_of_torchs_tracker(tmp_path: Path) -> None:
+    script = str(EXAMPLES / "gpt.py")
+    told = subprocess.run([PYTHON or sys.executable, "-c", MEMORY, script], capture_output=True, text=True, check=True)
+    assert capture("--world", "1", "-o", tmp_path, "--", script, "--parallel", "none").exit_code == 0
+    (found,) = load_captures(str(tmp_path))
+    assert sum(found.peak_bytes.values()) == pytest.approx(int(told.stdout), rel=0.01)
 
 
 GRAPH = """

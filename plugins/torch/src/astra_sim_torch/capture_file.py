@@ -1,7 +1,8 @@
 """The files of a capture: for each rank that was recorded a head and its events, as JSON lines.
 
-`recording/events.py` writes them. The head says the world, the rank, the script, the groups of the rank by name (`groups`), and all groups
-that the script made (`made`). Events are in the order in which the host issued them:
+`recording/events.py` writes them. The head says the world, the rank, the script, the groups of the rank by name (`groups`), all groups that
+the script made (`made`), and the bytes at the peak of memory by the phase in which they were allocated (`peak_bytes`). Events are in the
+order in which the host issued them:
 
 * `kernel`: `op`, `flops`, `read` and `write` (bytes), `type` of the elements, `gemm` [m, n, k, batch], or `attention` [heads, queries,
   keys, head size, value size, key heads] with `causal` and `backward`
@@ -51,6 +52,7 @@ class RankCapture:
     script: tuple[str, ...]
     groups: Mapping[str, tuple[int, ...]]
     made: tuple[tuple[int, ...], ...]
+    peak_bytes: Mapping[str, int]
     events: Sequence[Mapping[str, Any]]
 
 
@@ -93,7 +95,8 @@ def parse_capture(text: str, path: str) -> RankCapture:
     made = tuple(_ranks(ranks, world, f"{path}: line 1: made") for ranks in table.get("made") or ())
     events = [_event(line, path, number, groups) for number, line in enumerate(lines, 2)]
     script = tuple(map(str, table.get("script") or ()))
-    return RankCapture(path, world, rank, script, groups, made, events)
+    peak = {str(phase): _whole(size, f"{path}: line 1: peak_bytes") for phase, size in (table.get("peak_bytes") or {}).items()}
+    return RankCapture(path, world, rank, script, groups, made, peak, events)
 
 
 def _event(line: str, path: str, number: int, groups: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -122,7 +122,8 @@ class RankProgram:
             stream.kernels = frozenset({self._add(Wait(tuple(sorted(stream.kernels)), waited, layer, training_pass, self._iteration))})
             stream.pending = frozenset()
         after = tuple(sorted(stream.kernels | stream.pending))
-        number = self._add(Compute(after, self._duration(event), layer, training_pass, self._iteration, name=event.get("op", "")))
+        name = f"{event.get('op', 'kernel')} {event.get('line', '')}".rstrip()
+        number = self._add(Compute(after, self._duration(event), layer, training_pass, self._iteration, name=name))
         stream.kernels, stream.pending = frozenset({number}), frozenset()
 
     def _collective(self, event: Mapping[str, Any], stream: _Stream) -> None:

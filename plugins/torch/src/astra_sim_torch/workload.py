@@ -42,8 +42,9 @@ def torch_capture(options: CaptureOptions, context: Context) -> ExecutionGraph:
         tuple(first[0].operations),
         tuple(ranks.dimensions) or context.platform.logical_dimensions(),
         tuple(layers.names),
+        footprint_bytes=max((sum(capture.peak_bytes.values()) for capture in captures), default=0) or None,
         others=tuple(NpuProgram(tuple(program.operations), members) for program, members in others),
-        figures=_Figures(first[0], context.run.passes),
+        figures=_Figures(first[0], captures[0].peak_bytes, context.run.passes),
     )
 
 
@@ -92,8 +93,8 @@ def _shape(event: Mapping[str, Any]) -> Gemm | Attention | None:
 class _Figures:
     """What a rank computes and communicates in one step."""
 
-    def __init__(self, program: RankProgram, passes: int) -> None:
-        self._program, self._passes = program, max(1, passes)
+    def __init__(self, program: RankProgram, peak_bytes: Mapping[str, int], passes: int) -> None:
+        self._program, self._peak_bytes, self._passes = program, peak_bytes, max(1, passes)
 
     def __call__(self, times: Sequence[ProgramTimes], finish_ps: int) -> Mapping[str, Any]:
         program, passes = self._program, self._passes
@@ -101,5 +102,7 @@ class _Figures:
             "flops": Figure(program.flops // passes, "operations of NPU 0 a step", note="a multiply-add is two"),
             "kernels": Figure(program.kernels // passes, "kernels of NPU 0 a step"),
             "kernel_bytes": Figure(program.kernel_bytes // passes, "memory traffic of NPU 0 a step", "bytes"),
+            "memory_bytes": Figure(sum(self._peak_bytes.values()), "memory", "bytes", "tensors of NPU 0 at the peak of the step"),
+            "memory_allocated_in": dict(self._peak_bytes),
             "collective_input_bytes": {name: size // passes for name, size in sorted(program.communicated.items())},
         }

@@ -23,6 +23,7 @@ class Events:
 
     def __init__(self, script: str) -> None:
         self.steps: list[list[Event]] = [[]]
+        self.peaks: list[dict[str, int]] = []
         self.stream = 0
         self.works = 0
         self.describe: Callable[[], dict[str, str]] = dict
@@ -41,9 +42,15 @@ class Events:
         self.works += 1
         return self.works
 
-    def end_step(self) -> None:
-        """Begin the next step."""
+    def end_step(self, peak: dict[str, int]) -> None:
+        """Begin the next step; `peak` are the bytes at the peak of this one, by phase."""
+        self.peaks.append(peak)
         self.steps.append([])
+
+    def step(self, number: int) -> tuple[list[Event], dict[str, int]]:
+        """The events and the peak of a step, counted from 1, or of the last one that did anything."""
+        filled = [pair for pair in zip(self.steps, self.peaks, strict=False) if any(event["kind"] != "wait" for event in pair[0])]
+        return filled[min(number, len(filled)) - 1] if filled else ([], {})
 
     def line(self) -> str:
         """The line of the script that is running, as FILE:LINE; the innermost that is no line of torch or of this package."""

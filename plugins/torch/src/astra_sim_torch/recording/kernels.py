@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from .events import Events
+from .memory import Memory
 
 _NO_KERNEL = {"aten", "prim", "prims", "_c10d_functional", "c10d"}
 _TYPES = {
@@ -59,9 +60,9 @@ def _bytes(tensors: Iterable[torch.Tensor]) -> int:
 class Recorder(TorchDispatchMode):
     """Adds an event for each kernel and each functional collective. `fixed`: what `.item()` of an unknown number gives; None: an error."""
 
-    def __init__(self, events: Events, fixed: float | None) -> None:
+    def __init__(self, events: Events, memory: Memory, fixed: float | None) -> None:
         super().__init__()
-        self._events, self._fixed = events, fixed
+        self._events, self._memory, self._fixed = events, memory, fixed
         self._works: dict[int, tuple[Any, int]] = {}
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -72,6 +73,7 @@ class Recorder(TorchDispatchMode):
         if name == "_local_scalar_dense" and self._fixed is not None and isinstance(args[0], FakeTensor):
             return (float if args[0].dtype.is_floating_point else int)(self._fixed)
         result = function(*args, **kwargs)
+        self._memory.see(each for each in _tensors(result) if isinstance(each, FakeTensor))
         namespace = function.namespace
         if namespace == "_c10d_functional":
             self._functional(name, args, kwargs, result)

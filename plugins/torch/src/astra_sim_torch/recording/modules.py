@@ -17,12 +17,17 @@ class Modules:
         self._events = events
         self._tracker: Any = ModuleTracker()
         self._in_optimizer = 0
+        self._has_run = False
         self._lines: dict[str, str] = {}
         events.describe = self.describe
 
     def __enter__(self) -> Modules:
         self._tracker.__enter__()
+        torch.nn.modules.module.register_module_forward_pre_hook(self._on_forward)
         return self
+
+    def _on_forward(self, *_: Any) -> None:
+        self._has_run = True
 
     def __exit__(self, *problem: object) -> None:
         self._tracker.__exit__(*problem)
@@ -33,6 +38,11 @@ class Modules:
         if torch._C._current_graph_task_id() != -1:
             return "backward"
         return "optimizer" if self._in_optimizer else "forward"
+
+    @property
+    def phase_of_memory(self) -> str:
+        """The same, and `setup` before the first module runs."""
+        return self.phase if self._has_run else "setup"
 
     @property
     def current(self) -> str:

@@ -17,6 +17,7 @@ import torch
 from . import data_parallel, devices, groups, streams
 from .events import Events, write
 from .kernels import Recorder
+from .memory import Memory
 from .modules import Modules
 
 FAILED = 3
@@ -34,10 +35,10 @@ def main(words: Sequence[str]) -> None:
     _be_rank(options.rank, options.world, options.gpus_per_node)
     events = Events(script)
     problem = _record(options, script, events)
-    step = _chosen(events.steps, options.step)
     if problem is not None:
         sys.stderr.write(problem)
         sys.exit(FAILED)
+    step, peak = events.step(options.step)
     mine, created = groups.tables() if torch.distributed.is_initialized() else ({}, [])
     head = {
         "torch": torch.__version__,
@@ -46,6 +47,7 @@ def main(words: Sequence[str]) -> None:
         "script": options.script,
         "groups": mine,
         "made": created,
+        "peak_bytes": peak,
     }
     write(options.output, head, step)
 
@@ -74,20 +76,16 @@ def _be_rank(rank: int, world: int, gpus_per_node: int) -> None:
     )
 
 
-def _chosen(steps: list[list[Any]], number: int) -> list[Any]:
-    """The events of a step, counted from 1, or of the last one that has any."""
-    filled = [step for step in steps if any(event["kind"] != "wait" for event in step)]
-    return filled[min(number, len(filled)) - 1] if filled else []
-
-
 def _record(options: Any, script: str, events: Events) -> str | None:
     """Run the script. Returns what went wrong in it, if anything."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     modules = Modules(events)
+    memory = Memory(lambda: modules.phase_of_memory)
 
     def end_step() -> None:
-        events.end_step()
+        events.end_step(memory.peak)
+        memory.restart()
         if len(events.steps) > options.step:
             raise _Done
 
@@ -101,7 +99,7 @@ def _record(options: Any, script: str, events: Events) -> str | None:
     sys.argv = [script, *options.script[1:]]
     sys.path.insert(0, os.path.dirname(script))
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), devices.OnCpu(), modules, Recorder(events, options.item):
+        with FakeTensorMode(allow_non_fake_inputs=True), devices.OnCpu(), modules, Recorder(events, memory, options.item):
             runpy.run_path(script, run_name="__main__")
     except _Done:
         return None
@@ -111,6 +109,8 @@ def _record(options: Any, script: str, events: Events) -> str | None:
         if os.environ.get("ASTRA_TRACEBACK"):
             traceback.print_exc()
         return _told(problem, script)
+    finally:
+        events.end_step(memory.peak)
     return None
 
 
