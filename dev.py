@@ -8,6 +8,7 @@ python3 dev.py test PACKAGE        run the tests of one package, such as core or
 python3 dev.py ns3 [ARGUMENTS]     build the network ns3, which is not among the other packages (its licence is GPL-2.0-only), and run its
                                    tests: pytest with these arguments. Once built it stays in the environment, up to date
 python3 dev.py interop             run the tests that need programs of others: MLCommons' Chakra tools
+python3 dev.py frameworks          run the tests that need PyTorch and JAX, whose programs are captured
 python3 dev.py lint                ruff check, ruff format --check, mypy and clang-format --dry-run
 python3 dev.py docs [DIR]          build the documentation site into DIR (site), with warnings as errors; docs/*.md are its pages
 python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
@@ -124,6 +125,14 @@ def interop(arguments: Sequence[str]) -> int:
     OURS.install(tools=True, others=True)
     os.chdir(ROOT)
     OURS.become(OURS.python, "-m", "pytest", *IN_PARALLEL, *arguments, "tests/test_chakra.py", "tests/test_chakra_convert.py")
+
+
+def frameworks(arguments: Sequence[str]) -> int:
+    """Run the tests that need PyTorch and JAX, of which the versions without GPUs will do."""
+    os.environ.setdefault("PIP_EXTRA_INDEX_URL", "https://download.pytorch.org/whl/cpu")
+    OURS.install(tools=True, frameworks=True)
+    os.chdir(ROOT)
+    OURS.become(OURS.python, "-m", "pytest", *IN_PARALLEL, *arguments, "tests/pytorch", "tests/xla")
 
 
 def ns3(arguments: Sequence[str]) -> int:
@@ -322,6 +331,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "test": test,
     "ns3": ns3,
     "interop": interop,
+    "frameworks": frameworks,
     "lint": lint,
     "docs": docs,
     "bench": bench,
