@@ -12,7 +12,7 @@ import astra_sim
 import attrs
 import click
 import pytest
-from astra_sim import CollectiveProvider, FileFormat, Provider, SchedulerProvider, hookimpl, hookspecs, option
+from astra_sim import CollectiveProvider, FileFormat, Provider, Result, SchedulerProvider, hookimpl, hookspecs, option
 from astra_sim.command.cli import astra
 from astra_sim.context import Context
 from astra_sim.layers import LayeredProgram
@@ -47,6 +47,7 @@ ARGUMENTS = {
     "results": list,
     "folder": ReportFolder,
     "run": ExplainedRun,
+    "result": Result,
 }
 """What the arguments of factories are, by their names in the specifications."""
 
@@ -94,6 +95,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "model": lambda: ModelDescription(layers=1, hidden=8, heads=1, vocab=16),
     "serving_policy": Sarathi,
     "explainer": lambda run: Nothing(),
+    "account": lambda result, platform: {"paid": 1},
 }
 """Working components, made without options."""
 
@@ -137,7 +139,9 @@ class Recorded:
         astra_sim.simulate(workload="plugin:collective?bytes=4096", system=system, plugins=self.plugins, **models)
         layers = {"plugin": "layers", "loop": "probe", "layers": [{"name": "dense"}]}
         astra_sim.simulate(workload=layers, system="plugin:probe", plugins=self.plugins, **models)
-        result = astra_sim.simulate(workload="plugin:probe", system="plugin:probe", explain="plugin:probe", plugins=self.plugins, **models)
+        experiment = astra_sim.Experiment(accounts={"probe": {}})
+        probes = {"workload": "plugin:probe", "system": "plugin:probe", **models}
+        result = astra_sim.simulate(experiment, explain="plugin:probe", plugins=self.plugins, **probes)
         with tempfile.TemporaryDirectory() as folder:
             astra_sim.write_reports(result, folder, reports=("probe",), plugins=self.plugins)
         requests = {"count": 1, "rate": 1.0, "input": 4, "output": 2}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -711,6 +712,12 @@ MODELS = {
         provider(lambda: ModelDescription(layers=time.perf_counter_ns() % 90_000 + 1, hidden=8, heads=1, vocab=8)), "and then"
     ),
 }
+ACCOUNTS = {
+    "no figures": Broken(provider(lambda result, platform: None), "expected figures by name"),
+    "no names": Broken(provider(lambda result, platform: {1: 2}), "expected names that are text"),
+    "not a number": Broken(provider(lambda result, platform: {"paid": math.nan}), "not ready for JSON"),
+    "changes the result": Broken(provider(lambda result, platform: {"paid": result.network.pop("plugin")}), "it changes the result"),
+}
 POLICIES = {
     "plans nothing": Broken(provider(PlansNothing), "it planned nothing"),
     "plans too much": Broken(provider(PlansTooMuch), "expected at most 64"),
@@ -733,4 +740,5 @@ BROKEN: dict[str, dict[str, Broken]] = {
     "engine": ENGINES,
     "model": MODELS,
     "serving_policy": POLICIES,
+    "account": ACCOUNTS,
 }

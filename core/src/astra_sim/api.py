@@ -216,10 +216,12 @@ def run_components(
         progress=progress,
         explain=None if explainer is None else Explain(lambda: explainer.empty_network(components)),
         timelines=timelines,
-        npu_times=npu_times,
+        npu_times=npu_times or bool(components.accounts),
         npu_ps=components.npu_ps,
     )
     result = make_result(name, components, record, time.perf_counter() - started)
+    for account in components.accounts:
+        result.add_figures(account.provider.name, account.figures(result, components.platform))
     if explainer is not None:
         result.explanation = explainer.explain(name, components, record)
     if components.run.strict and result.audit:

@@ -93,6 +93,15 @@ def astra_serving_policies() -> Sequence[Provider]:  # type: ignore[empty-body]
     """Policies of a serving instance: factory([options]) -> Policy (`astra_sim.serving`), which plans the tokens of each iteration."""
 
 
+@hookspec
+def astra_accounts() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """What runs cost: factory([options,] result, platform) -> figures by name, of which a `Figure` is shown in tables.
+
+    A section of an experiment that has the name of an account holds its options. Its figures stand in `Result.figures` under that name; an
+    account sees those that were listed before it.
+    """
+
+
 # -- Engine ------------------------------------------------------------------------------------------------------------
 
 

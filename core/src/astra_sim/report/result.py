@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -148,6 +148,11 @@ class Result:
     compute: dict[str, Any] = attrs.field(factory=dict)
     mismatches: list[Mismatch] = attrs.field(factory=list)
     every_npu_reason: str = ""
+
+    def add_figures(self, name: str, figures: Mapping[str, Any]) -> None:
+        """Add the figures of an account under its name. Those that are a `Figure` are shown in tables."""
+        self.figures[name] = {key: value.value if isinstance(value, Figure) else value for key, value in figures.items()}
+        self.shown |= {f"{name}.{key}": value for key, value in figures.items() if isinstance(value, Figure)}
 
     def to_dict(self, every: bool = False) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others.

@@ -19,7 +19,7 @@ from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.memory import Memory
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform, Preset, Topology, with_logical_dimensions
-from astra_sim.providers import options_of
+from astra_sim.providers import Provider, options_of
 from astra_sim.run.alone import AloneRuns
 from astra_sim.setup.defaults import dotted, taken_defaults, with_defaults
 from astra_sim.setup.engines import find_engine
@@ -34,6 +34,25 @@ from astra_sim.setup.specs import sizes_of
 from astra_sim.system import System
 
 
+@attrs.frozen
+class Account:
+    """An account of a plugin with its options, and what to call it in errors."""
+
+    provider: Provider
+    options: Any
+    where: str
+
+    def figures(self, result: Any, platform: Platform) -> Mapping[str, Any]:
+        """Its figures of a result on a platform. Raises InputError."""
+        try:
+            found = self.provider.create(self.options, result, platform)
+        except AstraError as error:
+            raise located(error, self.where) from None
+        if not isinstance(found, Mapping):
+            raise PluginError(f"account {self.provider.name!r} returned {shown(found)}; expected figures by name")
+        return found
+
+
 @attrs.frozen(eq=False, repr=False)
 class Components:
     """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one.
@@ -41,6 +60,7 @@ class Components:
     `stated` is the platform as the experiment has it, before the compute model's `collective_share` slows what lies between nodes.
     `engine` is what runs. `npu_ps` says what computing takes on each NPU; None: the same on all.
     `taken` are the options of the workload that come from the compute model's software, by name; `mismatches` what contradicts each other.
+    `accounts` say what the run costs.
     """
 
     graph: ExecutionGraph
@@ -57,6 +77,7 @@ class Components:
     stated: Platform | None = None
     npu_ps: NpuPs | None = None
     engine: EngineType = attrs.field(factory=find_engine)
+    accounts: Sequence[Account] = ()
 
 
 @contain_exits()
@@ -65,6 +86,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     plugins.tell()
     run = experiment.run_options()
     engine = find_engine(run.engine, plugins, f"{experiment.where('run')}: engine")
+    accounts = _accounts(experiment, plugins)
     if "workload" not in experiment.sections:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     names: dict[str, str] = {}
@@ -121,6 +143,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     found = mismatches(platform, compute, network, graph)
     for mismatch in found:
         warn(mismatch.message)
+    maker.options.update({each.provider.name: each.options for each in accounts})
     origin = provenance(experiment, plugins, maker.options, taken, compute.workload_defaults.get(names["workload"], {}))
     for difference in origin.changed_inputs():
         warn(f"{difference}: the result may be another")
@@ -139,7 +162,19 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         mismatches=found,
         stated=stated,
         npu_ps=npu_ps,
+        accounts=accounts,
     )
+
+
+def _accounts(experiment: Experiment, plugins: Plugins) -> list[Account]:
+    """The accounts of an experiment, in the order in which plugins list them. Raises InputError."""
+    if not experiment.accounts:
+        return []
+    providers = [plugins.get("account", name) for name in plugins.components("account") if name in experiment.accounts]
+    return [
+        Account(each, options_of(each, experiment.accounts[each.name], experiment.where(each.name)), experiment.where(each.name))
+        for each in providers
+    ]
 
 
 def _warn_of_unread(experiment: Experiment, system: System, graph: ExecutionGraph, context: Context) -> None:
@@ -154,6 +189,7 @@ def _warn_of_unread(experiment: Experiment, system: System, graph: ExecutionGrap
 def check_options(experiment: Experiment, plugins: Plugins) -> None:
     """Raise InputError where a component is unknown or has no such option, or a value is not one of the option's, without making any."""
     experiment.run_options()
+    _accounts(experiment, plugins)
     if "workload" not in experiment.sections:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     maker = _Maker(experiment, plugins, {})

@@ -40,7 +40,7 @@ class Experiment:
 
     `KINDS` are those that there are, `DEFAULTS` the plugins of sections that name none. `left_out` is the network in the file of the
     platform, where the experiment takes its network from elsewhere. `inputs` are the files that options named when the result was made from
-    which the experiment was read.
+    which the experiment was read. `accounts` holds the sections of accounts of plugins, such as `energy`.
     """
 
     KINDS: ClassVar[tuple[str, ...]] = SECTIONS
@@ -52,6 +52,7 @@ class Experiment:
     origin: dict[str, str] = attrs.field(factory=dict)
     left_out: Table | None = None
     inputs: Sequence[Any] = ()
+    accounts: dict[str, Table] = attrs.field(factory=dict)
 
     def check(self) -> None:
         """Raise InputError unless sections and run are tables, and the sections known ones."""
@@ -65,12 +66,14 @@ class Experiment:
         """A copy, of which a change leaves this one as it is."""
         made = copy.copy(self)
         made.sections, made.run, made.origin = dict(self.sections), dict(self.run), dict(self.origin)
+        made.accounts = dict(self.accounts)
         return made
 
     def take(self, other: Experiment) -> None:
         """Take over the sections of another experiment."""
         self.sections |= other.sections
         self.origin |= other.origin
+        self.accounts |= other.accounts
         if "platform" in other.sections:
             self.left_out = other.left_out
 
@@ -120,8 +123,14 @@ class Experiment:
         Raises InputError that begins with `where`.
         """
         section, _, key = path.partition(".")
+        if section in self.accounts or (section not in (*SECTIONS, "run") and section in account_names()):
+            table = dict(self.accounts.get(section, {}))
+            set_value(table, key, value, where)
+            self.accounts[section] = table
+            return
         if section not in (*SECTIONS, "run"):
-            raise InputError(f"{where}: there is no section {section!r}; {suggestion(section, (*SECTIONS, 'run'))}")
+            known = (*SECTIONS, "run", *account_names())
+            raise InputError(f"{where}: there is no section {section!r}; {suggestion(section, known)}")
         if path == "run.groups":
             self.choose("groups", value)
             return
@@ -142,6 +151,11 @@ class Experiment:
     def run_options(self) -> RunOptions:
         """The run section, checked. Raises InputError."""
         return structure(RunOptions, self.run, self.where("run"))  # type: ignore[no-any-return]
+
+
+def account_names(plugins: Plugins | None = None) -> list[str]:
+    """The names of accounts, which may be sections of an experiment. Asked for only where a section has another name than all others."""
+    return list((plugins or shared_plugins()).components("account"))
 
 
 def assigned(assignment: str) -> tuple[str, Typed]:
@@ -170,8 +184,8 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
     known = ("name", "run", *SECTIONS)
     for key in table:
         if key not in known:
-            hint = "this looks like a workload: --workload" if key in ("loop", "layers") else suggestion(key, known)
-            raise InputError(f"{file}: unknown key {key!r}; {hint}")
+            experiment.accounts[key] = _account(table, key, file, plugins)
+            experiment.origin[key] = f"{file}: {key}"
     if "name" in table:
         if not isinstance(table["name"], str):
             raise InputError(f"{file}: name is {table['name']!r}, not text")
@@ -190,6 +204,19 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
         experiment.choose("groups", run["groups"], os.path.dirname(file))
     experiment.origin["run"] = f"{file}: run"
     return experiment
+
+
+def _account(table: Table, key: str, file: str, plugins: Plugins) -> Table:
+    """The section of an account. Raises InputError where there is no such account, or it is no table."""
+    names = account_names(plugins)
+    if key not in names:
+        known = ("name", "run", *SECTIONS, *names)
+        hint = plugins.install_hint("account", key) or suggestion(key, known)
+        hint = "this looks like a workload: --workload" if key in ("loop", "layers") else hint
+        raise InputError(f"{file}: unknown key {key!r}; {hint}")
+    if not isinstance(table[key], dict):
+        raise InputError(f"{file}: {key} is {table[key]!r}; expected a table")
+    return dict(table[key])
 
 
 def _of_result(path: str) -> Experiment:
@@ -231,5 +258,9 @@ def experiment_of(run: Table, file: str) -> Experiment:
     if not isinstance(options, dict):
         raise InputError(f"{file}: run is {options!r}, not a table")
     experiment.run = options
+    for key in table:
+        if key not in ("name", "run", *SECTIONS):
+            experiment.accounts[key] = _account(table, key, file, shared_plugins())
+            experiment.origin[key] = f"{file}: {key}"
     experiment.origin |= {"run": f"{file}: run", "groups": f"{file}: groups"}
     return experiment

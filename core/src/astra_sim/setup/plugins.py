@@ -40,6 +40,7 @@ KINDS = {
     "engine": "astra_engines",
     "model": "astra_models",
     "serving_policy": "astra_serving_policies",
+    "account": "astra_accounts",
 }
 """Kinds of components and the hooks that offer them."""
 

@@ -41,6 +41,8 @@ astra-sim-explain command rerun
 astra-sim-explain explainer critical_path
 astra-sim-flows command collective
 astra-sim-flows command flows
+astra-sim-goodput account cost
+astra-sim-goodput account energy
 astra-sim-goodput command goodput
 astra-sim-llm command memory
 astra-sim-llm model deepseek-v3

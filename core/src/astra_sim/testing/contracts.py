@@ -14,6 +14,7 @@ from astra_sim.testing import kit
 if TYPE_CHECKING:
     from astra_sim_devkit.testing.contracts import (
         CONTRACTS,
+        AccountContract,
         CollectiveContract,
         ComponentContract,
         ComputeContract,
@@ -39,6 +40,7 @@ __all__ = [
     "CONTRACTS",
     "RANKS",
     "SERIES",
+    "AccountContract",
     "CollectiveContract",
     "ComponentContract",
     "ComputeContract",

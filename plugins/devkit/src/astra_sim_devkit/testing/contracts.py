@@ -24,6 +24,7 @@ from astra_sim.options import describe_options
 from astra_sim.platform import Dimension, Platform, Preset
 from astra_sim.providers import options_of
 
+from astra_sim_devkit.testing.accounts import check_account
 from astra_sim_devkit.testing.bench import PLATFORM, bench_context, joined_platform
 from astra_sim_devkit.testing.collectives import RANKS, check_collective
 from astra_sim_devkit.testing.deliveries import batches, check_delays, check_lone_messages, check_prices, check_runs_are_alike, deliver
@@ -341,6 +342,16 @@ class ServingPolicyContract(ComponentContract):
         check_policy(self.make)
 
 
+class AccountContract(ComponentContract):
+    """An account gives the figures of a run, ready for JSON, and leaves the result as it is."""
+
+    kind = "account"
+
+    def test_it_gives_figures(self) -> None:
+        """Of a run with layers, whose times of all NPUs are kept."""
+        check_account(self.make)
+
+
 CONTRACTS: dict[str, type[ComponentContract]] = {
     contract.kind: contract
     for contract in (
@@ -357,6 +368,7 @@ CONTRACTS: dict[str, type[ComponentContract]] = {
         EngineContract,
         ModelContract,
         ServingPolicyContract,
+        AccountContract,
     )
 }
 """The contract of each kind."""

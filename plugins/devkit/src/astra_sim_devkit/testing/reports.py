@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 Write = Callable[[list["Result"], ReportFolder], object]
 
 
-def bench_result(graph: ExecutionGraph, run_name: str) -> Result:
-    """The result of a run on the bench."""
+def bench_result(graph: ExecutionGraph, run_name: str, npu_times: bool = False) -> Result:
+    """The result of a run on the bench, with the times of all NPUs or without."""
     from astra_sim.commands import run_components
 
     context = bench_context()
     system, network, memory = BenchSystem(), BenchNetwork(PLATFORM), BenchMemory()
     components = Components(graph, PLATFORM, system, network, BenchCompute(), memory, context.run, {"network": "bench"})
-    return run_components(components, run_name, time.perf_counter())
+    return run_components(components, run_name, time.perf_counter(), npu_times=npu_times)
 
 
-def _layered() -> ExecutionGraph:
+def layered_graph() -> ExecutionGraph:
     """Layers that compute and communicate."""
     program = LayeredProgram(LAYERS, bench_context(), "report")
     for _ in program.iterations():
@@ -61,7 +61,7 @@ def check_report(write: Write) -> None:
 
     It must leave the results as they are.
     """
-    layered, without = bench_result(_layered(), "layered"), bench_result(_without_layers(), "without layers")
+    layered, without = bench_result(layered_graph(), "layered"), bench_result(_without_layers(), "without layers")
     for what, runs in (("a run with layers", [layered]), ("a run without layers", [without]), ("two runs", [layered, without])):
         before = [run.to_dict(every=True) for run in runs]
         names = {series: _files(write, runs, series) for series in ("limited", "all", "none")}

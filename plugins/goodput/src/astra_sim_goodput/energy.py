@@ -1,0 +1,202 @@
+"""The accounts `energy` and `cost` of a run: joules by what takes them, and dollars.
+
+An NPU takes `idle_w` all the time, and what it takes more while it computes, communicates or accesses memory; what it does at once adds up,
+to `cap_w` at most. Times of states are unions over its operations, for each class of NPUs that do the same, so that symmetry changes
+nothing. There is no default for a power or a price, but for the share of its thermal design power that an NPU takes under load: 0.76, of
+what was measured on nodes of eight H100 in heavy training (76 % of 10.2 kW; `docs/goodput.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from astra_sim import InputError, option
+from astra_sim.graph import Figure
+from astra_sim.platform import Platform
+
+NS, JOULES_PER_KWH, SECONDS_PER_HOUR = 1e-9, 3.6e6, 3600.0
+BITS, PICO = 8, 1e-12
+
+
+@attrs.frozen
+class EnergyOptions:
+    """The section `energy` of an experiment."""
+
+    idle_w: float = option(minimum=0, help="power of an NPU that does nothing", unit="W")
+    compute_w: float | None = option(None, minimum=0, help="power while it computes; none: tdp_w times tdp_share", unit="W")
+    communicating_w: float | None = option(None, minimum=0, help="power while it communicates; none: idle_w", unit="W")
+    memory_w: float | None = option(None, minimum=0, help="power while it accesses memory; none: idle_w", unit="W")
+    tdp_w: float | None = option(None, above=0, help="thermal design power of an NPU, in place of compute_w", unit="W")
+    tdp_share: float = option(0.76, above=0, maximum=1, help="share of tdp_w that an NPU takes while it computes")
+    cap_w: float | None = option(None, above=0, help="most that an NPU takes, whatever it does at once; none: no cap", unit="W")
+    host_w: float = option(0.0, minimum=0, help="power of a node beside its NPUs", unit="W")
+    npus_per_node: int | None = option(None, minimum=1, help="NPUs of a node; none: the size of the first dimension")
+    link_pj_per_bit: int | float | dict[str, Any] | None = option(
+        None, help="energy of a bit on a link; a table: by number or topology of the dimension", unit="pJ"
+    )
+    switch_w: float = option(0.0, minimum=0, help="power of a switch of the platform", unit="W")
+    pue: float = option(1.0, minimum=1, maximum=10, help="power usage effectiveness of the data centre: all energy over that of IT")
+    tokens: float | None = option(None, above=0, help="tokens of the run; none: those that the workload counts")
+
+    def __attrs_post_init__(self) -> None:
+        if (self.compute_w is None) == (self.tdp_w is None):
+            raise InputError("compute_w and tdp_w: expected one of the two")
+
+
+@attrs.frozen
+class CostOptions:
+    """The section `cost` of an experiment."""
+
+    gpu_hour_usd: float | None = option(None, minimum=0, help="price of an NPU for an hour", unit="USD")
+    energy_usd_per_kwh: float | None = option(None, minimum=0, help="price of energy; needs the section energy", unit="USD")
+
+    def __attrs_post_init__(self) -> None:
+        if self.gpu_hour_usd is None and self.energy_usd_per_kwh is None:
+            raise InputError("no price is given; expected gpu_hour_usd, energy_usd_per_kwh, or both")
+
+
+@attrs.frozen
+class Powers:
+    """The power of an NPU by what it does (W)."""
+
+    idle: float
+    compute: float
+    communication: float
+    memory: float
+    cap: float
+
+    @classmethod
+    def of(cls, options: EnergyOptions) -> Powers:
+        """The powers that options say. Raises InputError where an NPU takes less when it works."""
+        compute = options.tdp_w * options.tdp_share if options.tdp_w is not None else options.compute_w
+        communication, memory = (options.idle_w if each is None else each for each in (options.communicating_w, options.memory_w))
+        assert compute is not None
+        for name, power in (("compute_w", compute), ("communicating_w", communication), ("memory_w", memory)):
+            if power < options.idle_w:
+                raise InputError(f"{name} is {power:g}; expected at least idle_w, which is {options.idle_w:g}")
+        cap = options.cap_w if options.cap_w is not None else float("inf")
+        if cap < options.idle_w:
+            raise InputError(f"cap_w is {cap:g}; expected at least idle_w, which is {options.idle_w:g}")
+        return cls(options.idle_w, compute, communication, memory, cap)
+
+    def both(self) -> float:
+        """Power while it computes and communicates."""
+        return min(self.cap, self.compute + self.communication - self.idle)
+
+    def alone(self, power: float) -> float:
+        """A power, at most the cap."""
+        return min(self.cap, power)
+
+
+@attrs.define
+class _Npus:
+    """Joules of NPUs, and the power that they take at most."""
+
+    idle: float = 0.0
+    compute: float = 0.0
+    communication: float = 0.0
+    memory: float = 0.0
+    peak_w: float = 0.0
+
+    def add(self, row: Mapping[str, Any], finish_ns: float, powers: Powers) -> None:
+        """Add NPUs that do the same, of which a row of `npu_times` tells."""
+        count = row["count"]
+        hidden = max(0.0, row["communication_ns"] - row["exposed_ns"])  # beside computing
+        states = (
+            (powers.both(), min(hidden, row["compute_ns"])),
+            (powers.alone(powers.compute), max(0.0, row["compute_ns"] - hidden)),
+            (powers.alone(powers.communication), row["exposed_ns"]),
+            (powers.alone(powers.memory), row["memory_ns"]),
+        )
+        self.idle += count * powers.idle * finish_ns * NS
+        extra = [count * (power - powers.idle) * time * NS for power, time in states]
+        above = powers.alone(powers.compute) - powers.idle
+        self.compute += extra[1] + count * above * states[0][1] * NS
+        self.communication += extra[2] + extra[0] - count * above * states[0][1] * NS
+        self.memory += extra[3]
+        self.peak_w += count * max([powers.idle, *(power for power, time in states if time > 0)])
+
+
+def energy(options: EnergyOptions, result: Any, platform: Platform) -> dict[str, Any]:
+    """The energy of a run in joules, by part, and its power in watts. Raises InputError where options do not fit the run."""
+    powers, npus = Powers.of(options), _Npus()
+    for row in result.npu_tables()["npu_times"]:
+        npus.add(row, result.finish_ns, powers)
+    seconds = result.finish_ns * NS
+    per_node = options.npus_per_node or platform.dimensions[0].size
+    nodes = -(-platform.npus // per_node)
+    switches = platform.fabric().switches if options.switch_w else 0
+    peak_w = npus.peak_w + nodes * options.host_w + switches * options.switch_w
+    links = _links(options, result, platform)
+    peak_w += links / seconds if seconds else 0.0
+    parts: dict[str, Any] = {
+        "npu": {"idle": npus.idle, "compute": npus.compute, "communication": npus.communication, "memory": npus.memory},
+        "host": nodes * options.host_w * seconds,
+        "links": links,
+        "switches": switches * options.switch_w * seconds,
+    }
+    total = sum(parts["npu"].values()) + parts["host"] + parts["links"] + parts["switches"]
+    whole = total * options.pue
+    found: dict[str, Any] = {
+        "total": total,
+        "pue_total": Figure(whole, "energy", "J", _shares(parts, total)),
+        "kwh": whole / JOULES_PER_KWH,
+        "mean_w": Figure(whole / seconds if seconds else 0.0, "mean power", "W"),
+        "peak_w": Figure(peak_w * options.pue, "peak power", "W", "if all NPUs reach theirs at once, and links take their mean"),
+    }
+    tokens = options.tokens if options.tokens is not None else _tokens(result)
+    if tokens is not None and whole:
+        found["tokens_per_joule"] = Figure(tokens / whole, "tokens per joule")
+    return parts | found
+
+
+def _shares(parts: Mapping[str, Any], total: float) -> str:
+    """What takes the energy, in words."""
+    flat = {f"NPUs {name}": value for name, value in parts["npu"].items()} | {name: parts[name] for name in ("host", "links", "switches")}
+    return ", ".join(f"{name} {100 * value / total:.1f} %" for name, value in flat.items() if total and value)
+
+
+def _tokens(result: Any) -> float | None:
+    """The tokens of the run, where its workload counts them by the second."""
+    rate = result.figures.get("tokens_per_s")
+    return float(rate) * result.finish_ns * NS if isinstance(rate, (int, float)) else None
+
+
+def _links(options: EnergyOptions, result: Any, platform: Platform) -> float:
+    """Joules of what links carry: bytes of each link times 8 times its energy of a bit. Raises InputError."""
+    if options.link_pj_per_bit is None:
+        return 0.0
+    rows = result.npu_tables().get("links")
+    if rows is None:
+        raise InputError(
+            "link_pj_per_bit: this network does not count what links carry; expected one that does, such as analytical?congestion=aware"
+        )
+    of_dimension = [_pj_per_bit(options.link_pj_per_bit, number, each.topology.name) for number, each in enumerate(platform.dimensions)]
+    return float(sum(row["bytes"] * BITS * of_dimension[row["dimension"]] for row in rows)) * PICO
+
+
+def _pj_per_bit(given: float | dict[str, Any], number: int, topology: str) -> float:
+    """The energy of a bit on a link of a dimension. Raises InputError."""
+    if not isinstance(given, dict):
+        value: Any = given
+    elif str(number) in given or topology in given:
+        value = given[str(number)] if str(number) in given else given[topology]
+    else:
+        raise InputError(f"link_pj_per_bit has {', '.join(given) or 'nothing'}; expected {number} or {topology}, for dimension {number}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        raise InputError(f"link_pj_per_bit is {value!r} for dimension {number}; expected a number of at least 0")
+    return float(value)
+
+
+def cost(options: CostOptions, result: Any, platform: Platform) -> dict[str, Any]:
+    """The cost of a run in USD, and of each of its passes. Raises InputError for a price of energy without the section energy."""
+    hours = result.finish_ns * NS / SECONDS_PER_HOUR
+    usd = (options.gpu_hour_usd or 0.0) * hours * platform.npus
+    if options.energy_usd_per_kwh is not None:
+        if "energy" not in result.figures:
+            raise InputError("energy_usd_per_kwh: the experiment has no section energy, which says how much there is")
+        usd += options.energy_usd_per_kwh * result.figures["energy"]["kwh"]
+    passes = max(1, result.experiment.get("run", {}).get("passes", 1))
+    return {"usd": Figure(usd, "cost", "USD"), "usd_per_step": usd / passes}
