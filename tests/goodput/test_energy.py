@@ -39,7 +39,8 @@ def run(energy: dict[str, Any], cost: dict[str, Any] | None = None, **given_: An
     """The result of layers on a ring, with these sections."""
     accounts = {"energy": energy} if energy else {}
     experiment = astra_sim.Experiment(accounts=accounts | ({"cost": cost} if cost else {}))
-    return astra_sim.simulate(experiment, **({"workload": LAYERS, "platform": RING} | given_))
+    components: dict[str, Any] = {"workload": LAYERS, "platform": RING}
+    return astra_sim.simulate(experiment, **(components | given_))
 
 
 def npus(result: Any) -> float:
@@ -85,7 +86,7 @@ def test_twice_the_time_of_the_same_work_changes_idle_energy_alone() -> None:
 
 
 def test_links_take_energy_for_every_bit_that_crosses_them() -> None:
-    aware = {"network": "plugin:analytical?congestion=aware"}
+    aware: dict[str, Any] = {"network": "plugin:analytical?congestion=aware"}
     result = run({**POWERS, "link_pj_per_bit": 10}, **aware)
     assert result.energy["links"] == pytest.approx(sum(row["bytes"] for row in result.npu_tables()["links"]) * 8 * 10e-12)
     for table in ({"0": 10}, {"ring": 10}):
