@@ -15,7 +15,7 @@ from astra_sim._boundary import contain_exits
 from astra_sim.errors import InputError, PluginError, RunError
 from astra_sim.network import Network
 from astra_sim.providers import Provider
-from astra_sim.report.result import Result, make_result
+from astra_sim.report.result import Result, add_account, make_result
 from astra_sim.run.record import RunRecord
 from astra_sim.run.simulation import Explain, TimelineKind, simulate_graph
 from astra_sim.setup.components import Components, build, make_network
@@ -221,7 +221,7 @@ def run_components(
     )
     result = make_result(name, components, record, time.perf_counter() - started)
     for account in components.accounts:
-        result.add_figures(account.provider.name, account.figures(result, components.platform))
+        add_account(result, account.provider.name, account.figures(result, components.platform))
     if explainer is not None:
         result.explanation = explainer.explain(name, components, record)
     if components.run.strict and result.audit:

@@ -149,11 +149,6 @@ class Result:
     mismatches: list[Mismatch] = attrs.field(factory=list)
     every_npu_reason: str = ""
 
-    def add_figures(self, name: str, figures: Mapping[str, Any]) -> None:
-        """Add the figures of an account under its name. Those that are a `Figure` are shown in tables."""
-        self.figures[name] = {key: value.value if isinstance(value, Figure) else value for key, value in figures.items()}
-        self.shown |= {f"{name}.{key}": value for key, value in figures.items() if isinstance(value, Figure)}
-
     def to_dict(self, every: bool = False) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others.
 
@@ -441,6 +436,12 @@ def make_result(name: str, components: Components, run: RunRecord, wall_s: float
         mismatches=list(components.mismatches),
         every_npu_reason=run.every_npu_reason,
     )
+
+
+def add_account(result: Result, name: str, figures: Mapping[str, Any]) -> None:
+    """Add the figures of an account to a result, under its name. Those that are a `Figure` are shown in tables."""
+    result.figures[name] = {key: value.value if isinstance(value, Figure) else value for key, value in figures.items()}
+    result.shown |= {f"{name}.{key}": value for key, value in figures.items() if isinstance(value, Figure)}
 
 
 def _compute_figures(components: Components) -> dict[str, Any]:

@@ -63,6 +63,7 @@ def stub_accelerator(streams: Mapping[str, Any], gpus_per_node: int, memory_gib:
         "get_device_properties": properties,
         "get_device_capability": (properties.major, properties.minor),
         "is_bf16_supported": True,
+        "is_current_stream_capturing": False,
         "memory_allocated": 0,
         "max_memory_allocated": 0,
         "memory_reserved": 0,
