@@ -79,6 +79,10 @@ def stub_accelerator(streams: Mapping[str, Any], gpus_per_node: int, memory_gib:
         setattr(torch.cuda, name, functools.partial(_answer, answer))
     for name in nothing:
         setattr(torch.cuda, name, functools.partial(_answer, None))
+    # Builds for GPUs then do as those for CPUs, and ask no driver.
+    for name, answer in {"is_available": False, "current_accelerator": None, "device_count": 0}.items():
+        setattr(torch.accelerator, name, functools.partial(_answer, answer))
+    torch._C._get_accelerator = functools.partial(_answer, torch.device("cpu"))
     for name, value in streams.items():
         setattr(torch.cuda, name, value)
         setattr(torch.cpu, name, value)

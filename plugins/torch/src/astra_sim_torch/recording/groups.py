@@ -80,6 +80,9 @@ class RecordingGroup(dist.ProcessGroup):
         """The backend."""
         return BACKEND
 
+    def _get_backend(self, device: Any) -> RecordingGroup:
+        return self
+
     # -- Calls
 
     def _collective(self, name: str, size: int, result: Any) -> RecordedWork:

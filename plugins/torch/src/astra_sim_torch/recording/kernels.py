@@ -85,7 +85,8 @@ class Recorder(TorchDispatchMode):
         """Add the kernel that an operator launches, if it launches one."""
         if name in _ALLOCATIONS or name in _VIEWS or function.is_view:
             return
-        inputs = _tensors((args, kwargs))
+        results = [each.name for each in function._schema.arguments if each.kwarg_only and each.alias_info is not None]  # out=
+        inputs = _tensors((args, {key: value for key, value in kwargs.items() if key not in results}))
         written = _mutated(function, args, kwargs) if function._schema.is_mutable else _tensors(result)
         if not any(tensor.numel() for tensor in written):
             return

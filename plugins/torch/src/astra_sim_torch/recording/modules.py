@@ -50,7 +50,8 @@ class Modules:
         parents: list[str] = [name for name in self._tracker.parents if name != "Global"]
         if not parents or self.phase == "optimizer":
             return ""
-        return max(parents, key=len).partition(".")[2] or max(parents, key=len)
+        innermost = max(parents, key=lambda name: (name.count("."), name))  # by name, too: sets have another order in each process
+        return innermost.partition(".")[2] or innermost
 
     def describe(self) -> dict[str, str]:
         """Phase, module and line, as events have them."""
