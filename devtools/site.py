@@ -42,6 +42,7 @@ KINDS = {
     "explainer": ("Explanations", "--explain"),
     "model": ("Descriptions of language models", None),
     "serving_policy": ("Policies of serving instances", None),
+    "variation": ("How computing varies", None),
     "account": ("What runs cost", None),
     "command": ("Commands", None),
     "format": ("Formats", None),

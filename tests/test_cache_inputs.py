@@ -108,6 +108,8 @@ def experiment(kind: str, provider: Provider, options: dict[str, Any]) -> dict[s
             made["network"] = {"plugin": "analytical", "congestion": "aware"}
         case "engine":
             made[kind] = name
+        case "variation":
+            made["experiment"] = astra_sim.Experiment(plugin_sections={name: options})
         case _:
             made[kind] = {"plugin": name, **options}
     return made
@@ -115,12 +117,13 @@ def experiment(kind: str, provider: Provider, options: dict[str, Any]) -> dict[s
 
 def changed(kind: str, provider: Provider, options: dict[str, Any], first: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The run of a component with each of its options changed, and for the first of its examples with each other thing."""
+    name = provider.name
     made = experiment(kind, provider, options)
     for key, value in changes(provider.load_options(), options):
         if kind in ("training_loop", "collective", "scheduler") or "file" in options:
             yield experiment(kind, provider, {**options, key: value})
         else:
-            yield {**made, "set": [f"{kind}.{key}={value}"]}
+            yield {**made, "set": [f"{name if kind == 'variation' else kind}.{key}={value}"]}
     if kind in ("workload", "training_loop", "system", "collective") and options == first:
         yield from ({**made, key: value} for key, value in changes(RunOptions, {}))
         yield from ({**made, "set": [text]} for text in ELSEWHERE)

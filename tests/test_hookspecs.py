@@ -96,6 +96,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "serving_policy": Sarathi,
     "explainer": lambda run: Nothing(),
     "account": lambda result, platform: {"paid": 1},
+    "variation": lambda platform: lambda started: started.duration_ps,
 }
 """Working components, made without options."""
 
@@ -139,7 +140,7 @@ class Recorded:
         astra_sim.simulate(workload="plugin:collective?bytes=4096", system=system, plugins=self.plugins, **models)
         layers = {"plugin": "layers", "loop": "probe", "layers": [{"name": "dense"}]}
         astra_sim.simulate(workload=layers, system="plugin:probe", plugins=self.plugins, **models)
-        experiment = astra_sim.Experiment(accounts={"probe": {}})
+        experiment = astra_sim.Experiment(plugin_sections={"probe": {}})
         probes = {"workload": "plugin:probe", "system": "plugin:probe", **models}
         result = astra_sim.simulate(experiment, explain="plugin:probe", plugins=self.plugins, **probes)
         with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+import pytest
 from astra_sim.random import RandomStream
 
 
@@ -33,3 +34,11 @@ def test_distributions_have_their_moments() -> None:
     normal = [stream.normal(counter) for counter in range(count)]
     assert abs(statistics.fmean(normal)) < 0.03
     assert abs(statistics.pstdev(normal) - 1) < 0.03
+
+
+@pytest.mark.parametrize("shape", [0.25, 1.0, 7.0])
+def test_gamma_numbers_have_mean_and_variance_of_their_shape(shape: float) -> None:
+    stream = RandomStream(5)
+    values = [stream.gamma(shape, counter) for counter in range(20_000)]
+    assert statistics.fmean(values) == pytest.approx(shape, rel=0.04)
+    assert statistics.pvariance(values) == pytest.approx(shape, rel=0.08)

@@ -38,7 +38,7 @@ POWERS = {"idle_w": 100, "compute_w": 650, "communicating_w": 300}
 def run(energy: dict[str, Any], cost: dict[str, Any] | None = None, **given_: Any) -> Any:
     """The result of layers on a ring, with these sections."""
     accounts = {"energy": energy} if energy else {}
-    experiment = astra_sim.Experiment(accounts=accounts | ({"cost": cost} if cost else {}))
+    experiment = astra_sim.Experiment(plugin_sections=accounts | ({"cost": cost} if cost else {}))
     components: dict[str, Any] = {"workload": LAYERS, "platform": RING}
     return astra_sim.simulate(experiment, **(components | given_))
 
@@ -127,7 +127,7 @@ def test_cost_is_that_of_time_and_energy() -> None:
     with pytest.raises(InputError, match="cost: energy_usd_per_kwh: the experiment has no section energy"):
         run({}, {"energy_usd_per_kwh": 0.08})
     with pytest.raises(InputError, match="no price is given"):
-        astra_sim.simulate(astra_sim.Experiment(accounts={"cost": {}}), workload=LAYERS, platform=RING)
+        astra_sim.simulate(astra_sim.Experiment(plugin_sections={"cost": {}}), workload=LAYERS, platform=RING)
 
 
 @given(

@@ -250,8 +250,13 @@ def test_spread() -> None:
     found = spread([1.0, 2.0, 3.0, 4.0])
     assert (found.mean, found.quantiles["p50"]) == (2.5, 3.0)
     assert found.interval99[0] == pytest.approx(5 - found.interval99[1])
-    assert student_t(10) == pytest.approx(3.169, rel=5e-3)
-    assert student_t(1000) == pytest.approx(2.581, rel=1e-3)
+
+
+def test_quantiles_of_students_t() -> None:
+    """Abramowitz and Stegun, table 26.10."""
+    for degrees, value in ((1, 63.657), (2, 9.925), (3, 5.841), (4, 4.604), (10, 3.169), (30, 2.750), (120, 2.617), (1000, 2.581)):
+        assert student_t(degrees) == pytest.approx(value, abs=6e-4)
+    assert student_t(200) == pytest.approx((student_t(199) + student_t(201)) / 2, abs=1e-6)
 
 
 # -- what is wrong -----------------------------------------------------------------------------------------------------

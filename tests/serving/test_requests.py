@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from astra_sim import InputError
 from astra_sim.random import RandomStream
-from astra_sim_serving.arrivals import Stage, arrival_times, gamma
+from astra_sim_serving.arrivals import Stage, arrival_times
 from astra_sim_serving.lengths import LengthSampler
 from astra_sim_serving.options import RequestOptions
 from astra_sim_serving.requests import requests_of
@@ -34,14 +34,6 @@ def test_gaps_have_the_mean_and_the_variation_of_their_process(name: str, cv: fl
     mean, variation = moments(gaps(name, 20_000, cv=cv or 1.0))
     assert mean == pytest.approx(0.2, rel=0.03)
     assert variation == pytest.approx(cv, rel=0.03, abs=1e-9)
-
-
-@pytest.mark.parametrize("shape", [0.25, 1.0, 7.0])
-def test_gamma_numbers_have_mean_and_variance_of_their_shape(shape: float) -> None:
-    stream = RandomStream(5)
-    mean, variation = moments([gamma(shape, RandomStream(stream.word(number))) for number in range(20_000)])
-    assert mean == pytest.approx(shape, rel=0.04)
-    assert variation == pytest.approx(1 / math.sqrt(shape), rel=0.04)
 
 
 def test_stages_have_their_rates_one_after_another() -> None:

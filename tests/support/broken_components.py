@@ -718,6 +718,12 @@ ACCOUNTS = {
     "not a number": Broken(provider(lambda result, platform: {"paid": math.nan}), "not ready for JSON"),
     "changes the result": Broken(provider(lambda result, platform: {"paid": result.network.pop("plugin")}), "it changes the result"),
 }
+ASKED = calls()
+VARIATIONS = {
+    "no function": Broken(provider(lambda platform: 1), "expected a function of an operation that starts"),
+    "a fraction": Broken(provider(lambda platform: lambda started: started.duration_ps * 1.5), "expected a whole number of picoseconds"),
+    "by the order": Broken(provider(lambda platform: lambda started: next(ASKED)), "expected that each has its own"),
+}
 POLICIES = {
     "plans nothing": Broken(provider(PlansNothing), "it planned nothing"),
     "plans too much": Broken(provider(PlansTooMuch), "expected at most 64"),
@@ -740,5 +746,6 @@ BROKEN: dict[str, dict[str, Broken]] = {
     "engine": ENGINES,
     "model": MODELS,
     "serving_policy": POLICIES,
+    "variation": VARIATIONS,
     "account": ACCOUNTS,
 }

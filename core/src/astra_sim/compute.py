@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import attrs
 
@@ -44,8 +44,18 @@ class Work:
         return self.shape.count_bytes(element_bytes if own is None else ELEMENT_BYTES[own])
 
 
-NpuPs = Callable[[int, int, int], int]
-"""What an operation takes on an NPU: (NPU, start, time by `duration_ns`) -> time, all in picoseconds."""
+class Started(NamedTuple):
+    """An operation on the accelerator of an NPU when it starts there: its place in the program, its pass, and its time by `duration_ns`."""
+
+    npu: int
+    number: int
+    iteration: int
+    start_ps: int
+    duration_ps: int
+
+
+NpuPs = Callable[[Started], int]
+"""What an operation takes on the NPU on which it starts (picoseconds)."""
 
 
 class MissingWork(InputError):

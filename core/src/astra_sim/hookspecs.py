@@ -94,6 +94,15 @@ def astra_serving_policies() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 
 @hookspec
+def astra_variations() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """How computing varies: factory([options,] platform) -> Callable.
+
+    It is a function of an operation that starts (`compute.Started`) to its time (picoseconds).
+    A section of an experiment that has the name of a variation holds its options. Then every NPU is simulated.
+    """
+
+
+@hookspec
 def astra_accounts() -> Sequence[Provider]:  # type: ignore[empty-body]
     """What runs cost: factory([options,] result, platform) -> figures by name, of which a `Figure` is shown in tables.
 

@@ -48,3 +48,23 @@ class RandomStream:
         """A number of the standard normal distribution (Box and Muller), from the words 2 n and 2 n + 1."""
         radius = math.sqrt(-2 * math.log1p(-self.uniform(2 * counter)))
         return radius * math.cos(2 * math.pi * self.uniform(2 * counter + 1))
+
+    def gamma(self, shape: float, counter: int) -> float:
+        """A number of the gamma distribution of scale 1 (Marsaglia and Tsang, ACM TOMS 26(3), 2000, doi 10.1145/358407.358414).
+
+        Its words are those of a stream that the word of the counter begins.
+        """
+        stream = RandomStream(self.word(counter))
+        if shape < 1:
+            boost = (1 - stream.uniform(0)) ** (1 / shape)
+            return float(stream.gamma(shape + 1, 1) * boost)
+        d = shape - 1 / 3
+        c = 1 / math.sqrt(9 * d)
+        attempt = 0
+        while True:
+            x = stream.normal(2 * attempt)
+            u = 1 - stream.uniform(4 * attempt + 2)
+            v = (1 + c * x) ** 3
+            if v > 0 and math.log(u) < x * x / 2 + d - d * v + d * math.log(v):
+                return d * v
+            attempt += 1

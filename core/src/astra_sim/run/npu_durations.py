@@ -8,7 +8,7 @@ from itertools import repeat
 
 import attrs
 
-from astra_sim.compute import NpuPs
+from astra_sim.compute import NpuPs, Started
 from astra_sim.errors import InputError
 from astra_sim.graph import Compute, NpuProgram, Operation, Unit
 from astra_sim.rows import Rows, column
@@ -41,11 +41,10 @@ class NpuDurations:
         """What an operation takes that an NPU begins then."""
         rows, found = self._found[npu]
         time = rows.times[number] if rows.times is not None else -1
-        if time < 0:
-            kind = rows.kinds[rows.kind_of[number]]
-            assert isinstance(kind, Compute)
-            time = kind.duration_ps
-        found[number] = self._npu_ps(npu, self._start_ps + begin, time)
+        kind = rows.kinds[rows.kind_of[number]]
+        assert isinstance(kind, Compute)
+        duration_ps = time if time >= 0 else kind.duration_ps
+        found[number] = self._npu_ps(Started(npu, number, kind.iteration, self._start_ps + begin, duration_ps))
         return found[number]
 
     def taken_ps(self, npu: int, number: int) -> int:

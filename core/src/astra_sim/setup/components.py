@@ -23,7 +23,7 @@ from astra_sim.providers import Provider, options_of
 from astra_sim.run.alone import AloneRuns
 from astra_sim.setup.defaults import dotted, taken_defaults, with_defaults
 from astra_sim.setup.engines import find_engine
-from astra_sim.setup.experiment import DEFAULTS, Experiment
+from astra_sim.setup.experiment import DEFAULTS, SECTION_KINDS, Experiment
 from astra_sim.setup.groups import check_groups
 from astra_sim.setup.mismatches import Mismatch, mismatches
 from astra_sim.setup.plugins import Plugins
@@ -35,19 +35,24 @@ from astra_sim.system import System
 
 
 @attrs.frozen
-class Account:
-    """An account of a plugin with its options, and what to call it in errors."""
+class PluginSection:
+    """A section of an experiment that is of a plugin: the kind of its component, the options, and what to call it in errors."""
 
+    kind: str
     provider: Provider
     options: Any
     where: str
 
-    def figures(self, result: Any, platform: Platform) -> Mapping[str, Any]:
-        """Its figures of a result on a platform. Raises InputError."""
+    def made(self, *context: Any) -> Any:
+        """What its factory makes. Raises InputError."""
         try:
-            found = self.provider.create(self.options, result, platform)
+            return self.provider.create(self.options, *context)
         except AstraError as error:
             raise located(error, self.where) from None
+
+    def figures(self, result: Any, platform: Platform) -> Mapping[str, Any]:
+        """The figures of an account. Raises InputError."""
+        found = self.made(result, platform)
         if not isinstance(found, Mapping):
             raise PluginError(f"account {self.provider.name!r} returned {shown(found)}; expected figures by name")
         return found
@@ -77,7 +82,7 @@ class Components:
     stated: Platform | None = None
     npu_ps: NpuPs | None = None
     engine: EngineType = attrs.field(factory=find_engine)
-    accounts: Sequence[Account] = ()
+    accounts: Sequence[PluginSection] = ()
 
 
 @contain_exits()
@@ -86,7 +91,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     plugins.tell()
     run = experiment.run_options()
     engine = find_engine(run.engine, plugins, f"{experiment.where('run')}: engine")
-    accounts = _accounts(experiment, plugins)
+    sections = _plugin_sections(experiment, plugins)
     if "workload" not in experiment.sections:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     names: dict[str, str] = {}
@@ -113,7 +118,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
             f"network: {type(network).__name__} is made for {_shape(network.platform)}, and the platform is {_shape(platform)};"
             " expected one platform for both (a network given as an object brings its own)"
         )
-    npu_ps = npu_times(compute, run.slow_npus, platform.npus, f"{experiment.where('run')}: slow_npus")
+    npu_ps = npu_times(compute, run.slow_npus, _variations(sections, platform), platform.npus, f"{experiment.where('run')}: slow_npus")
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     waits = isinstance(network, EventNetwork)
     held_bytes, rules = (network.held_bytes, network.route_rules) if isinstance(network, EventNetwork) else (0.0, RouteRules())
@@ -143,7 +148,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     found = mismatches(platform, compute, network, graph)
     for mismatch in found:
         warn(mismatch.message)
-    maker.options.update({each.provider.name: each.options for each in accounts})
+    maker.options.update({each.provider.name: each.options for each in sections})
     origin = provenance(experiment, plugins, maker.options, taken, compute.workload_defaults.get(names["workload"], {}))
     for difference in origin.changed_inputs():
         warn(f"{difference}: the result may be another")
@@ -162,19 +167,28 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         mismatches=found,
         stated=stated,
         npu_ps=npu_ps,
-        accounts=accounts,
+        accounts=[each for each in sections if each.kind == "account"],
     )
 
 
-def _accounts(experiment: Experiment, plugins: Plugins) -> list[Account]:
-    """The accounts of an experiment, in the order in which plugins list them. Raises InputError."""
-    if not experiment.accounts:
-        return []
-    providers = [plugins.get("account", name) for name in plugins.components("account") if name in experiment.accounts]
-    return [
-        Account(each, options_of(each, experiment.accounts[each.name], experiment.where(each.name)), experiment.where(each.name))
-        for each in providers
-    ]
+def _plugin_sections(experiment: Experiment, plugins: Plugins) -> list[PluginSection]:
+    """The sections of an experiment that are of plugins, in the order in which plugins list them. Raises InputError."""
+    found = []
+    for kind in SECTION_KINDS if experiment.plugin_sections else ():
+        for name in plugins.components(kind):
+            if name in experiment.plugin_sections:
+                provider, where = plugins.get(kind, name), experiment.where(name)
+                found.append(PluginSection(kind, provider, options_of(provider, experiment.plugin_sections[name], where), where))
+    return found
+
+
+def _variations(sections: Sequence[PluginSection], platform: Platform) -> list[NpuPs]:
+    """What sections say of the time of operations on each NPU. Raises InputError."""
+    found = [each.made(platform) for each in sections if each.kind == "variation"]
+    for each in found:
+        if not callable(each):
+            raise PluginError(f"a variation is {shown(each)}; expected a function of an operation that starts")
+    return found
 
 
 def _warn_of_unread(experiment: Experiment, system: System, graph: ExecutionGraph, context: Context) -> None:
@@ -189,7 +203,7 @@ def _warn_of_unread(experiment: Experiment, system: System, graph: ExecutionGrap
 def check_options(experiment: Experiment, plugins: Plugins) -> None:
     """Raise InputError where a component is unknown or has no such option, or a value is not one of the option's, without making any."""
     experiment.run_options()
-    _accounts(experiment, plugins)
+    _plugin_sections(experiment, plugins)
     if "workload" not in experiment.sections:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     maker = _Maker(experiment, plugins, {})

@@ -40,7 +40,7 @@ class Experiment:
 
     `KINDS` are those that there are, `DEFAULTS` the plugins of sections that name none. `left_out` is the network in the file of the
     platform, where the experiment takes its network from elsewhere. `inputs` are the files that options named when the result was made from
-    which the experiment was read. `accounts` holds the sections of accounts of plugins, such as `energy`.
+    which the experiment was read. `plugin_sections` holds those of plugins, such as `energy`.
     """
 
     KINDS: ClassVar[tuple[str, ...]] = SECTIONS
@@ -52,7 +52,7 @@ class Experiment:
     origin: dict[str, str] = attrs.field(factory=dict)
     left_out: Table | None = None
     inputs: Sequence[Any] = ()
-    accounts: dict[str, Table] = attrs.field(factory=dict)
+    plugin_sections: dict[str, Table] = attrs.field(factory=dict)
 
     def check(self) -> None:
         """Raise InputError unless sections and run are tables, and the sections known ones."""
@@ -66,14 +66,14 @@ class Experiment:
         """A copy, of which a change leaves this one as it is."""
         made = copy.copy(self)
         made.sections, made.run, made.origin = dict(self.sections), dict(self.run), dict(self.origin)
-        made.accounts = dict(self.accounts)
+        made.plugin_sections = dict(self.plugin_sections)
         return made
 
     def take(self, other: Experiment) -> None:
         """Take over the sections of another experiment."""
         self.sections |= other.sections
         self.origin |= other.origin
-        self.accounts |= other.accounts
+        self.plugin_sections |= other.plugin_sections
         if "platform" in other.sections:
             self.left_out = other.left_out
 
@@ -123,13 +123,13 @@ class Experiment:
         Raises InputError that begins with `where`.
         """
         section, _, key = path.partition(".")
-        if section in self.accounts or (section not in (*SECTIONS, "run") and section in account_names()):
-            table = dict(self.accounts.get(section, {}))
+        if section in self.plugin_sections or (section not in (*SECTIONS, "run") and section in plugin_section_names()):
+            table = dict(self.plugin_sections.get(section, {}))
             set_value(table, key, value, where)
-            self.accounts[section] = table
+            self.plugin_sections[section] = table
             return
         if section not in (*SECTIONS, "run"):
-            known = (*SECTIONS, "run", *account_names())
+            known = (*SECTIONS, "run", *plugin_section_names())
             raise InputError(f"{where}: there is no section {section!r}; {suggestion(section, known)}")
         if path == "run.groups":
             self.choose("groups", value)
@@ -153,9 +153,13 @@ class Experiment:
         return structure(RunOptions, self.run, self.where("run"))  # type: ignore[no-any-return]
 
 
-def account_names(plugins: Plugins | None = None) -> list[str]:
-    """The names of accounts, which may be sections of an experiment. Asked for only where a section has another name than all others."""
-    return list((plugins or shared_plugins()).components("account"))
+SECTION_KINDS = ("variation", "account")
+"""Kinds of components whose options are a section of an experiment by the name of the component."""
+
+
+def plugin_section_names(plugins: Plugins | None = None) -> list[str]:
+    """The names of sections that plugins add to an experiment. Asked for only where a section has another name than all others."""
+    return [name for kind in SECTION_KINDS for name in (plugins or shared_plugins()).components(kind)]
 
 
 def assigned(assignment: str) -> tuple[str, Typed]:
@@ -184,7 +188,7 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
     known = ("name", "run", *SECTIONS)
     for key in table:
         if key not in known:
-            experiment.accounts[key] = _account(table, key, file, plugins)
+            experiment.plugin_sections[key] = _plugin_section(table, key, file, plugins)
             experiment.origin[key] = f"{file}: {key}"
     if "name" in table:
         if not isinstance(table["name"], str):
@@ -206,12 +210,12 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
     return experiment
 
 
-def _account(table: Table, key: str, file: str, plugins: Plugins) -> Table:
-    """The section of an account. Raises InputError where there is no such account, or it is no table."""
-    names = account_names(plugins)
+def _plugin_section(table: Table, key: str, file: str, plugins: Plugins) -> Table:
+    """The section of a plugin. Raises InputError where no plugin adds one of that name, or it is no table."""
+    names = plugin_section_names(plugins)
     if key not in names:
         known = ("name", "run", *SECTIONS, *names)
-        hint = plugins.install_hint("account", key) or suggestion(key, known)
+        hint = next(filter(None, (plugins.install_hint(kind, key) for kind in SECTION_KINDS)), None) or suggestion(key, known)
         hint = "this looks like a workload: --workload" if key in ("loop", "layers") else hint
         raise InputError(f"{file}: unknown key {key!r}; {hint}")
     if not isinstance(table[key], dict):
@@ -260,7 +264,7 @@ def experiment_of(run: Table, file: str) -> Experiment:
     experiment.run = options
     for key in table:
         if key not in ("name", "run", *SECTIONS):
-            experiment.accounts[key] = _account(table, key, file, shared_plugins())
+            experiment.plugin_sections[key] = _plugin_section(table, key, file, shared_plugins())
             experiment.origin[key] = f"{file}: {key}"
     experiment.origin |= {"run": f"{file}: run", "groups": f"{file}: groups"}
     return experiment

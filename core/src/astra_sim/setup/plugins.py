@@ -41,6 +41,7 @@ KINDS = {
     "model": "astra_models",
     "serving_policy": "astra_serving_policies",
     "account": "astra_accounts",
+    "variation": "astra_variations",
 }
 """Kinds of components and the hooks that offer them."""
 

@@ -237,7 +237,7 @@ def resolved(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any
             tables[kind] = resolver.platform(given)
         else:
             tables[kind] = {"plugin": str(given.get("plugin", DEFAULTS[kind])), **resolver.options(options[kind])}
-    tables |= {name: resolver.options(options[name]) for name in experiment.accounts}
+    tables |= {name: resolver.options(options[name]) for name in experiment.plugin_sections}
     tables["run"] = resolver.options(experiment.run_options())
     return tables
 

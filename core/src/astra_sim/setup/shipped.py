@@ -44,6 +44,8 @@ astra-sim-flows command flows
 astra-sim-goodput account cost
 astra-sim-goodput account energy
 astra-sim-goodput command goodput
+astra-sim-goodput command sample
+astra-sim-goodput variation variation
 astra-sim-llm command memory
 astra-sim-llm model deepseek-v3
 astra-sim-llm model gpt3-175b

@@ -9,7 +9,7 @@ from fractions import Fraction
 import attrs
 
 from astra_sim._boundary import Lazily, call, picoseconds
-from astra_sim.compute import Compute, NpuPs
+from astra_sim.compute import Compute, NpuPs, Started
 from astra_sim.errors import InputError
 
 _PS = {"ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
@@ -85,16 +85,23 @@ def _ends(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def npu_times(compute: Compute, slow: str, npus: int, where: str) -> NpuPs | None:
-    """What computing takes on each of `npus`: as the compute model says, then slowed. None: the same on all. Raises InputError."""
+def npu_times(compute: Compute, slow: str, variations: Sequence[NpuPs], npus: int, where: str) -> NpuPs | None:
+    """What computing takes on each of `npus`: as the compute model says, then as it varies, then slowed. None: the same on all.
+
+    Raises InputError.
+    """
     slowed = SlowNpus.parsed(slow, npus, where) if slow.strip() else None
-    if not compute.varies and slowed is None:
+    if not compute.varies and slowed is None and not variations:
         return None
 
-    def duration_ps(npu: int, start_ps: int, duration: int) -> int:
+    def duration_ps(started: Started) -> int:
+        npu, start_ps, duration = started.npu, started.start_ps, started.duration_ps
         if compute.varies:
             what = Lazily(lambda: f"compute {type(compute).__name__}: npu_duration_ps of {duration} ps on NPU {npu} at {start_ps} ps")
             duration = picoseconds(call(what, compute.npu_duration_ps, npu, start_ps, duration), what)
+        for variation in variations:
+            what = Lazily(lambda: f"a variation of the time on NPU {npu} at {start_ps} ps")
+            duration = picoseconds(call(what, variation, started._replace(duration_ps=duration)), what)
         if slowed is None:
             return duration
         return picoseconds(slowed.duration_ps(npu, start_ps, duration), Lazily(lambda: f"{where}: the time of an operation on NPU {npu}"))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         SystemContract,
         TopologyContract,
         TrainingLoopContract,
+        VariationContract,
         WorkloadContract,
         run_contract,
     )
@@ -55,6 +56,7 @@ __all__ = [
     "SystemContract",
     "TopologyContract",
     "TrainingLoopContract",
+    "VariationContract",
     "WorkloadContract",
     "run_contract",
 ]

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from astra_sim_goodput.estimate import Goodput, MonteCarlo, goodput
     from astra_sim_goodput.plan import GoodputPlan, read_plan
+    from astra_sim_goodput.samples import Sample, sample
 
-_MODULES = {"Goodput": "estimate", "GoodputPlan": "plan", "MonteCarlo": "estimate", "goodput": "estimate", "read_plan": "plan"}
-__all__ = ["Goodput", "GoodputPlan", "MonteCarlo", "goodput", "read_plan"]
+_MODULES = {
+    "Goodput": "estimate",
+    "GoodputPlan": "plan",
+    "MonteCarlo": "estimate",
+    "goodput": "estimate",
+    "read_plan": "plan",
+    "Sample": "samples",
+    "sample": "samples",
+}
+__all__ = ["Goodput", "GoodputPlan", "MonteCarlo", "Sample", "goodput", "read_plan", "sample"]
 
 
 def __getattr__(name: str) -> Any:

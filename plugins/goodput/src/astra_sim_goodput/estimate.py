@@ -221,8 +221,33 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(mean, sd, (mean - half, mean + half), {_name(each): ordered[min(count - 1, int(each * count))] for each in QUANTILES})
 
 
+_EXPANDED = 200
+
+
+def _within(t: float, degrees: int) -> float:
+    """The probability that Student's t lies between -t and t."""
+    angle = math.atan(t / math.sqrt(degrees))
+    cosine, odd = math.cos(angle), degrees % 2
+    term = cosine if odd else 1.0
+    total = 0.0
+    for number in range(1 + odd, degrees, 2):
+        total += term
+        term *= cosine * cosine * number / (number + 1)
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total
+
+
 def student_t(degrees: int, share: float = 0.995) -> float:
-    """A quantile of Student's t by the expansion of Cornish and Fisher: within 1 % from 5 degrees of freedom on."""
+    """A quantile of Student's t, of a share above a half.
+
+    By bisection of its distribution, or from 200 degrees of freedom on by the expansion of Cornish and Fisher, which then has 10 digits
+    (Abramowitz and Stegun, 26.7.3, 26.7.4 and 26.7.5).
+    """
+    if degrees < _EXPANDED:
+        low, high = 0.0, 1e9
+        while (middle := (low + high) / 2) not in (low, high):
+            low, high = (middle, high) if _within(middle, degrees) < 2 * share - 1 else (low, middle)
+        return middle
     z = _normal(share)
     terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     return z + math.fsum(term / float(degrees ** (power + 1)) for power, term in enumerate(terms))

@@ -8,7 +8,11 @@ from astra_sim import Provider, hookimpl
 @hookimpl
 def astra_commands() -> list[Provider]:
     summary = "Say what of months of training is lost to failures, checkpoints and recovery."
-    return [Provider("goodput", summary, "astra_sim_goodput.command:goodput_command")]
+    scatter = "Run an experiment that varies with many seeds, and say how its time scatters."
+    return [
+        Provider("goodput", summary, "astra_sim_goodput.command:goodput_command"),
+        Provider("sample", scatter, "astra_sim_goodput.sample_command:sample_command"),
+    ]
 
 
 @hookimpl
@@ -19,3 +23,11 @@ def astra_accounts() -> list[Provider]:
         Provider("energy", "Energy and power of a run", f"{here}:energy", f"{here}:EnergyOptions", examples=[energy]),
         Provider("cost", "Cost of a run in USD", f"{here}:cost", f"{here}:CostOptions", examples=[{"gpu_hour_usd": 2.5}]),
     ]
+
+
+@hookimpl
+def astra_variations() -> list[Provider]:
+    here = "astra_sim_goodput.variation"
+    noise = {"seed": 7, "compute": [{"distribution": "lognormal", "cv": 0.1, "scope": "operation"}]}
+    summary = "Ranks that are slower than others, kernels whose times scatter, pauses"
+    return [Provider("variation", summary, f"{here}:variation", f"{here}:VariationOptions", examples=[noise])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -41,7 +40,7 @@ def _gap(name: str, cv: float, stream: RandomStream, counter: int) -> float:
         return 1.0 if counter else 0.0
     if name == "gamma":
         shape = 1 / cv**2
-        return gamma(shape, RandomStream(stream.word(counter))) / shape
+        return stream.gamma(shape, counter) / shape
     return stream.exponential(counter)
 
 
@@ -56,23 +55,6 @@ def _staged(stages: Sequence[Stage], stream: RandomStream) -> Iterator[float]:
             target += stream.exponential(counter)
         passed += stage.rate * stage.duration_s
         begin += stage.duration_s
-
-
-def gamma(shape: float, stream: RandomStream) -> float:
-    """A number of the gamma distribution of scale 1 (Marsaglia and Tsang, ACM TOMS 26(3), 2000, doi 10.1145/358407.358414)."""
-    if shape < 1:
-        boost = (1 - stream.uniform(0)) ** (1 / shape)
-        return float(gamma(shape + 1, RandomStream(stream.word(1))) * boost)
-    d = shape - 1 / 3
-    c = 1 / math.sqrt(9 * d)
-    attempt = 0
-    while True:
-        x = stream.normal(2 * attempt)
-        u = 1 - stream.uniform(4 * attempt + 2)
-        v = (1 + c * x) ** 3
-        if v > 0 and math.log(u) < x * x / 2 + d - d * v + d * math.log(v):
-            return d * v
-        attempt += 1
 
 
 def check_arrivals(name: str, rate: float | None, cv: float | None, concurrency: int | None, stages: Sequence[Stage], where: str) -> None:

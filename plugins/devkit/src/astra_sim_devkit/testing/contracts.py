@@ -45,6 +45,7 @@ from astra_sim_devkit.testing.topologies import (
     check_queue_directions,
     check_symmetry,
 )
+from astra_sim_devkit.testing.variations import check_variation
 
 
 class OptionsRefused(InputError):
@@ -342,6 +343,16 @@ class ServingPolicyContract(ComponentContract):
         check_policy(self.make)
 
 
+class VariationContract(ComponentContract):
+    """A variation says what operations take, and the same again of the same ones in another order."""
+
+    kind = "variation"
+
+    def test_it_says_the_same_again(self) -> None:
+        """Of operations of several ranks and passes."""
+        check_variation(self.make)
+
+
 class AccountContract(ComponentContract):
     """An account gives the figures of a run, ready for JSON, and leaves the result as it is."""
 
@@ -368,6 +379,7 @@ CONTRACTS: dict[str, type[ComponentContract]] = {
         EngineContract,
         ModelContract,
         ServingPolicyContract,
+        VariationContract,
         AccountContract,
     )
 }

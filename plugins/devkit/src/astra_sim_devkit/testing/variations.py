@@ -1,0 +1,29 @@
+"""Asks variations for the times of some operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from astra_sim.compute import Started
+
+from astra_sim_devkit.testing.bench import PLATFORM
+from astra_sim_devkit.testing.requirement import require
+
+_STARTS = [
+    Started(npu, number, iteration, 1_000_000 * number + 17 * npu, 250_000)
+    for npu in range(PLATFORM.npus)
+    for number in range(4)
+    for iteration in range(2)
+]
+
+
+def check_variation(make: Callable[..., Any]) -> None:
+    """Raise AssertionError unless a variation gives times (picoseconds), and the same ones in another order and made anew."""
+    first, again = make(PLATFORM), make(PLATFORM)
+    require(callable(first), f"it made {first!r}; expected a function of an operation that starts")
+    times = [first(each) for each in _STARTS]
+    for each, found in zip(_STARTS, times, strict=True):
+        require(type(found) is int and found >= 0, f"{each} takes {found!r}; expected a whole number of picoseconds, 0 or more")
+    reverse = [again(each) for each in reversed(_STARTS)][::-1]
+    require(times == reverse, "operations take another time when others were asked for before; expected that each has its own")

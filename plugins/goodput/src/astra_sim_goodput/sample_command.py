@@ -1,0 +1,66 @@
+"""The command `astra sample`."""
+
+from __future__ import annotations
+
+import click
+from astra_sim.commands import Column, Screen, Table, json_option, quiet_option, say_json
+
+from astra_sim_goodput.samples import Sample, Scatter, sample
+
+
+@click.command("sample")
+@click.argument("file", type=click.Path())
+@click.option("--seeds", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Runs, each with another seed.")
+@click.option("--pair", type=click.Path(), metavar="FILE2", help="Another experiment, run with the same seeds, and what it differs by.")
+@click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
+@click.option("--no-blame", is_flag=True, help="Leave out the runs without each entry of [variation] compute.")
+@json_option
+@quiet_option
+def sample_command(
+    file: str, seeds: int, pair: str | None, assignments: tuple[str, ...], no_blame: bool, as_json: bool, quiet: bool
+) -> None:
+    """Run an experiment that varies, once for each seed, and say how its time scatters.
+
+    \b
+    astra sample experiment.toml --seeds 100
+    astra sample experiment.toml --pair other_topology.toml
+
+    FILE has a section [variation]. With --pair both see the same draws, so that their difference is known better than each of them.
+    """
+    found = sample(file, seeds, pair, assignments, blame=not no_blame)
+    if as_json:
+        say_json(found.to_dict())
+    elif not quiet:
+        _print(found)
+
+
+def _print(found: Sample) -> None:
+    """Tables of a sample, of what entries cost, and of a pair."""
+    screen = Screen()
+    unit = screen.time_unit(found.finish.mean)
+
+    def rows_of(name: str, scatter: Scatter) -> list[list[str]]:
+        (low, high), quantiles = scatter.interval95, scatter.quantiles
+        return [
+            [name, unit.number(scatter.mean), f"{unit.name} (95 %: {unit.number(low)} to {unit.number(high)})"],
+            [
+                "deviation of runs",
+                unit.number(scatter.sd),
+                f"{unit.name} (5 % below {unit.number(quantiles['0.05'])}, 5 % above {unit.number(quantiles['0.95'])})",
+            ],
+        ]
+
+    plain = (Column("", "word"), Column(""), Column("", "text"))
+    rows = [
+        *rows_of("mean", found.finish),
+        ["without variation", unit.number(found.T_ideal), unit.name],
+        ["slowdown", f"{found.slowdown:.4f}", ""],
+    ]
+    screen.table(Table(plain, rows, f"{len(found.seeds)} seeds", headed=False, indent=1))
+    if found.blame:
+        columns = (Column("compute", "word"), Column("ranks", "text"), Column(f"without ({unit.name})"), Column(f"costs ({unit.name})"))
+        listed = [[str(each["compute"]), each["ranks"], unit.number(each["without"]), unit.number(each["costs"])] for each in found.blame]
+        screen.table(Table(columns, listed, "What each entry of compute costs"))
+    if found.pair is not None:
+        rows = [*rows_of("mean", Scatter(**found.pair["finish"])), *rows_of("difference", Scatter(**found.pair["difference"]))]
+        screen.table(Table(plain, rows, found.pair["run_name"], headed=False, indent=1))
