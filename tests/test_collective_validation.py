@@ -63,7 +63,7 @@ def test_the_page_has_the_figures(comparisons: list[Any]) -> None:
 
 def test_every_line_has_its_source() -> None:
     lines = COLLECTIVES.lines() + COLLECTIVES.lines(COLLECTIVES.NODES)
-    assert all({"repo", "path", "commit"} <= line["source"].keys() for line in lines)
+    assert all({"repo", "path", "commit"} <= line["source"].keys() or "note" in line["source"] for line in lines)
 
 
 def test_every_line_between_nodes_is_of_a_machine() -> None:

@@ -77,14 +77,17 @@ def test_a_measured_table_is_followed() -> None:
 # -- Between nodes -----------------------------------------------------------------------------------------------------
 
 
+EFFICIENCY = BetweenNodes().nic_efficiency
+
+
 def between(shape: GroupShape, operation: Collective = AR, nics: tuple[float, ...] = (600, 25, 12.5), size: float = 8e9) -> float:
     return Prices(device(), nics).us(operation, size, shape)
 
 
 def test_one_rank_in_each_node_has_one_nic_and_all_have_all() -> None:
     rail, full = between(GroupShape((16, 16, 1), 1)), between(GroupShape((128, 16, 1), 8))
-    assert rail == pytest.approx(2 * 15 / 16 * 8e9 / (25e3 * 0.88), rel=0.01)
-    assert full == pytest.approx(2 * 127 / 128 * 8e9 / (8 * 25e3 * 0.88), rel=0.02)
+    assert rail == pytest.approx(2 * 15 / 16 * 8e9 / (25e3 * EFFICIENCY), rel=0.01)
+    assert full == pytest.approx(2 * 127 / 128 * 8e9 / (8 * 25e3 * EFFICIENCY), rel=0.02)
 
 
 def test_the_bus_of_the_node_may_be_less_than_its_nics() -> None:
@@ -111,13 +114,54 @@ def test_a_ring_that_leaves_its_nodes_takes_at_least_its_posts() -> None:
     assert between(shape, AG, size=8) == pytest.approx(10 - 7 * 0.5 + 112 * given.post_us.ll + 15 * given.step_us.ll, rel=0.01)
 
 
+def test_a_tree_of_two_nodes_sends_everything_once_and_of_more_twice() -> None:
+    """With one rank in a node its NIC counts alone: 25 GB/s * EFFICIENCY * tree_share, where a ring takes 2 (N - 1) / N of the bytes."""
+    given = BetweenNodes()
+    rate = 25e3 * EFFICIENCY * given.share.simple
+    alone, tree = (between(GroupShape((nodes, nodes, 1), 1), size=1e12) for nodes in (2, 4))
+    assert alone == pytest.approx(1e12 / rate, rel=1e-3)
+    assert tree == pytest.approx(1.5e12 / rate, rel=1e-3)
+    small = between(GroupShape((2, 2, 1), 1), size=1e7)
+    assert small <= 10 - 7 + given.level_us.ll + 1e7 / (25e3 * EFFICIENCY * given.share.ll * given.tree_share)
+
+
+def test_a_fabric_has_its_latency_its_share_of_the_nics_and_its_protocols() -> None:
+    """Its protocol Simple pays the latency twice: the data, and the message that they are there."""
+    shape = GroupShape((16, 16, 1), 1)
+
+    def times(size: float, **options: Any) -> float:
+        table = {"plugin": "analytical", "model": "nccl", "device": "h100"} | options
+        dimensions = [{"topology": "switch", "size": size_, "link_bandwidth_gb_per_s": 50, "link_latency_ns": 1350} for size_ in (1, 16)]
+        network = components_of(workload="plugin:collective?bytes=64", platform={"dimensions": dimensions}, network=table).network
+        found = network.collective_ps(AG, round(size / 16), shape)
+        assert found is not None
+        return found / 1e6
+
+    plain, later = times(1e12), times(1e12, fabric_latency="12.7")
+    assert later - plain == pytest.approx(15 * 2 * 10, rel=1e-3)
+    assert times(16, fabric_latency="12.7") - times(16) == pytest.approx(15 * 10, rel=1e-3)
+    assert times(1e12, fabric_latency="tcpxo") - later == pytest.approx((1 / 0.93 - 1 / EFFICIENCY) * 15 / 16 * 1e12 / 50e3, rel=0.01)
+    assert times(16, fabric_latency="tcpxo") > times(16, fabric_latency="21") + 15 * 21
+    assert times(1e12, fabric_latency="efa", nic_efficiency=0.5) == pytest.approx(15 / 16 * 1e12 / 25e3, rel=1e-3)
+
+
+def test_nvls_of_large_nodes_is_filled_first() -> None:
+    """A rack of 72 has 32 * 72 chunks on its way; until the first come out, and at each level of a tree again, nothing arrives."""
+    prices, size = Prices(read_device("gb200"), (0, 50)), 16 << 30
+    rate = 434e3 / 2
+    loop = 32 * 72 * 64 * 1024 - 32 * 8 * 64 * 1024
+    few, many = (prices.us(AR, size, GroupShape((72 * nodes, nodes, 1), 72)) for nodes in (4, 16))
+    assert many - few == pytest.approx(2 * (41.8 + loop / rate))
+    assert few > size / rate
+
+
 def test_processors_of_a100_machines_post_more_slowly() -> None:
     assert read_device("a100").between_nodes.post_us.simple == 2 * read_device("h100").between_nodes.post_us.simple
 
 
 def test_an_all_to_all_sends_by_the_nic_of_each_rank() -> None:
     given = BetweenNodes()
-    expected = 120 / 128 * 8e9 / (25e3 * 0.88) + 120 * given.peer_us + given.step_us.ll + 10
+    expected = 120 / 128 * 8e9 / (25e3 * EFFICIENCY) + 120 * given.peer_us + given.step_us.ll + 10
     assert between(GroupShape((128, 16, 1), 8), A2A) == pytest.approx(expected)
 
 
@@ -195,6 +239,12 @@ def test_messages_take_the_delay_of_their_links() -> None:
         ("model=nccl&device=b200&channels=4", "channels is 4, and B200-SXM, NCCL 2.29.2 does not say with how many"),
         ("device=h100", "device is given, which model=nccl alone reads"),
         ("nic_efficiency=0.5", "nic_efficiency is given"),
+        ("fabric_latency=efa", "fabric_latency is given"),
+        (
+            "model=nccl&device=h100&fabric_latency=token_ring",
+            "fabric_latency is 'token_ring'; expected infiniband, efa, tcpxo, or microseconds",
+        ),
+        ("model=nccl&device=h100&fabric_latency=-1", "fabric_latency is '-1'"),
     ],
 )
 def test_options_that_do_not_fit(options: str, why: str) -> None:

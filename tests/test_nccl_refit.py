@@ -103,14 +103,20 @@ def test_nvls_gives_and_takes_as_much_on_any_number_of_ranks() -> None:
     fit = {"operation": "all_reduce", "ranks": 4, "nvls": {"latency_us": 30.0, "gb_per_s": 150.0}}
     prices = Prices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 50))
     times = [prices.us(AR, 1e9, GroupShape((ranks, 1), ranks)) for ranks in (4, 8, 72)]
-    assert times == pytest.approx([30 + 1e9 / 100e3] * 3)
-    # Two nodes send 2 (2 - 1) / 2 of the bytes through 8 NICs of 50 * 0.88; many nodes send nearly twice that. A level of a tree
-    # takes 41.8 us, by NCCL's tuning model.
+    # Those of 72 wait for 16 channels * 72 chunks of 64 KiB first, where 4 have chunks of 128 KiB, and 8 less than that.
+    loops = [16 * 4 * 128 * 1024, 16 * 8 * 64 * 1024, 16 * 72 * 64 * 1024]
+    assert times == pytest.approx([30 + 1e9 / 100e3 + (loop - loops[0]) / 100e3 for loop in loops])
+    # Two nodes send the bytes once through 8 NICs of 50 * 0.95; more nodes send them twice. A level of a tree takes 41.8 us, by NCCL's
+    # tuning model.
     two, many = (prices.us(AR, 1e10, GroupShape((8 * nodes, nodes, 1), 8)) for nodes in (2, 64))
-    assert two == pytest.approx(30 + 41.8 + 1e10 / 100e3 / 0.9)
-    assert many == pytest.approx(30 + 6 * 41.8 + 1e10 / 100e3 / 0.9)
+    # The fit has 4 ranks, and nodes have 8, each with 16 chunks of 128 KiB on its way; from 4 nodes on of 64 KiB.
+    chunks = 4 * 16 * 64 * 1024 / 1e10
+    assert two == pytest.approx(30 + 41.8 + (1 + 2 * chunks) * 1e10 / 100e3 / 0.9)
+    assert many == pytest.approx(30 + 6 * 41.8 + (1 + chunks) * 1e10 / 100e3 / 0.9)
+    four = Prices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 12.5)).us(AR, 1e10, GroupShape((32, 4, 1), 8))
+    assert four == pytest.approx(30 + 2 * 41.8 + (1 + chunks) * 2e10 / (8 * 12.5 * 0.95e3))
     slow = Prices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 5))
-    assert slow.us(AR, 1e10, GroupShape((16, 2, 1), 8)) == pytest.approx(30 + 41.8 + 1e10 / (8 * 5 * 0.88e3) / 0.9)
+    assert slow.us(AR, 1e10, GroupShape((16, 2, 1), 8)) == pytest.approx(30 + 41.8 + (1 + 2 * chunks) * 1e10 / (8 * 5 * 0.95e3))
 
 
 def test_a_device_is_its_newest_version() -> None:

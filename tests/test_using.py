@@ -190,6 +190,7 @@ def test_plugins_are_listed_shown_and_checked(capsys: pytest.CaptureFixture[str]
         "parameters",
         "channels",
         "nic_efficiency",
+        "fabric_latency",
         "link_figures",
     ]
     status, out, _ = astra(capsys, monkeypatch, "plugins", "show", "platform:ring")

@@ -21,6 +21,7 @@ from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
 from astra_sim.toml_text import to_toml
 from astra_sim_network_analytical.nccl import Prices
+from astra_sim_network_analytical.nccl_fabrics import on_fabric
 from astra_sim_network_analytical.nccl_fit import LARGE_BYTES, Calibration, Node, calibrated, fits_of, is_fitted
 from astra_sim_network_analytical.nccl_parameters import Parameters, read_device, read_parameters, table_of
 
@@ -28,6 +29,9 @@ DATA = Path(__file__).parent / "data" / "collectives.jsonl"
 NODES = Path(__file__).parent / "data" / "collectives_nodes.jsonl"
 HALVES = Path(__file__).parent / "data" / "nccl_half"
 DEVICES = Path(__file__).parents[1] / "plugins/network_analytical/src/astra_sim_network_analytical/nccl"
+
+
+_BLACKWELL_CHANNELS, _BLACKWELL_NVLINK = 32, 900
 
 
 @attrs.frozen
@@ -41,11 +45,20 @@ class Table:
     nvls: bool = True
     channels: int | None = None
     amd: bool = False
+    racks: bool = False
 
     @property
     def between_nodes(self) -> dict[str, Any]:
-        """What differs between nodes: NCCL reckons with twice the time to post a step where processors are of AMD."""
-        return {"post_us": {"ll": 2.0, "ll128": 2.0, "simple": 6.0, "nvls": 0.0}} if self.amd else {}
+        """What differs between nodes: NCCL reckons with twice the time to post a step where processors are of AMD. Racks of GB200 send at
+        most so much: by the rows of 2 and 8 GiB on 1440 ranks.
+        """
+        own: dict[str, Any] = {"post_us": {"ll": 2.0, "ll128": 2.0, "simple": 6.0, "nvls": 0.0}} if self.amd else {}
+        return own | ({"nvls_gb_per_s": 434.0} if self.racks else {})
+
+    @property
+    def nvls_channels(self) -> int | None:
+        """Channels of NVLS between nodes of Blackwell (NCCL, src/transport/nvls.cc); none: those of Hopper."""
+        return _BLACKWELL_CHANNELS if self.nvlink_gb_per_s == _BLACKWELL_NVLINK else None
 
     @property
     def name(self) -> str:
@@ -64,7 +77,7 @@ TABLES = (
     Table("h200", "H200", "2.29.2", 450, channels=16),
     Table("b200", "B200-SXM", "2.29.2", 900),
     Table("b300", "B300-SXM", "2.29.2", 900),
-    Table("gb200", "GB200", "2.29.2", 900),
+    Table("gb200", "GB200", "2.29.2", 900, racks=True),
     Table("gb300", "GB300", "2.29.2", 900),
     Table("h100", "H100-SXM5-80GB", "2.27.3", 450),
     Table("h200", "H200", "2.26.2", 450),
@@ -72,7 +85,7 @@ TABLES = (
     Table("b200", "B200-SXM", "2.27.5", 900),
     Table("b200", "B200-SXM", "2.28.9", 900),
     Table("b300", "B300-SXM", "2.27", 900),
-    Table("gb200", "GB200", "2.23", 900),
+    Table("gb200", "GB200", "2.23", 900, racks=True),
     Table("gb300", "GB300", "2.27", 900),
 )
 """Those with all four collectives: of each device first the newest version, whose errors the page has line by line."""
@@ -80,12 +93,15 @@ TABLES = (
 
 @attrs.frozen
 class Machine:
-    """A machine of several nodes: its system in the data, the device of a node, and the share of a GPU in the NICs (10^9 bytes/s)."""
+    """A machine of several nodes: its system in the data, the device of a node, the share of a GPU in the NICs (10^9 bytes/s), and what
+    connects nodes.
+    """
 
     system: str
     device: str
     per_node: int
     nic_gb_per_s: float
+    fabric: str = "infiniband"
 
 
 MACHINES = (
@@ -93,7 +109,9 @@ MACHINES = (
     Machine("2x GB200 NVL72, 144 ranks", "gb200", 72, 50),
     Machine("20x GB200 NVL72, 1440 ranks", "gb200", 72, 50),
     Machine("CoreWeave, mpijob example of 64+ GPUs", "h100", 8, 50),
-    Machine("a3-megagpu-8g, 16 GPUs, two nodes, GPUDirect-TCPXO", "h100", 8, 25),
+    Machine("2x 8 H100, A3 Mega, GPUDirect-TCPXO 8x 200 Gb/s", "h100", 8, 25, "tcpxo"),
+    Machine("a3-megagpu-8g, 16 GPUs, two nodes, GPUDirect-TCPXO", "h100", 8, 25, "tcpxo"),
+    Machine("4x 8 B200, EFA v4 (P6-B200)", "b200", 8, 50, "efa"),
 )
 
 
@@ -142,7 +160,7 @@ def files_of(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
     sources = {operation.value: found.source(operation) for operation in Collective} | {"table": origin}
     if table.channels is not None:
         sources["channels"] = "as NCCL logs them on such machines; not part of the table"
-    own = table.between_nodes, table.nvlink_gb_per_s
+    own = table.between_nodes, table.nvlink_gb_per_s, table.nvls_channels
     half = table_of(f"{table.title}, half of the sizes", found.half, {"table": origin}, table.channels, *own)
     return table_of(table.title, found.fits, sources, table.channels, *own), half
 
@@ -229,7 +247,8 @@ def between_nodes() -> str:
 
 def node_errors(machine: Machine) -> Iterator[tuple[int, float]]:
     """Sizes measured on a machine of several nodes, and model / measured - 1."""
-    prices = Prices(read_device(machine.device), (0, machine.nic_gb_per_s))
+    parameters, latency_us = on_fabric(read_device(machine.device), machine.fabric)
+    prices = Prices(parameters, (0, machine.nic_gb_per_s), latencies=(parameters.between_nodes.latency_us, latency_us))
     for line in lines(NODES):
         if line["system"] == machine.system:
             ranks, size = line["ranks"], line["bytes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import warn
@@ -11,6 +12,7 @@ from astra_sim.platform import Dimension, GroupShape, Platform, device_family
 from astra_sim.schedule import Collective
 
 from astra_sim_network_analytical.nccl_devices import device_names
+from astra_sim_network_analytical.nccl_fabrics import on_fabric
 from astra_sim_network_analytical.nccl_parameters import (
     Fit,
     NodeLinks,
@@ -30,6 +32,15 @@ _MESSAGES_OF_LEVEL = 2
 """A level of a tree is passed up and down."""
 _MESSAGES_OF_NVLS = 2
 """What ranks send to the switches and what these send back, for the sum and for the result."""
+_HEADS_OF_LEVEL = 8
+"""Ranks of the nodes in which NCCL's latencies of a level hold."""
+_OF_ONE_MESSAGE = ("ll", "ll128")
+"""Protocols whose data say that they are there; the others send a message after them, too."""
+_LARGEST_CHUNK = 128 * 1024
+_SMALLER_CHUNKS = {False: ((64, 64 * 1024), (8, 32 * 1024), (2, 16 * 1024)), True: ((4, 64 * 1024), (1, 32 * 1024))}
+"""NVLS in a node, and trees of it: with fewer than so many loops over a collective its chunks have so many bytes (NCCL, src/enqueue.cc)."""
+_NODES_OF_SMALL_CHUNKS = 4
+"""With so many nodes the chunks of a tree have 64 KiB at most (NCCL, src/transport/nvls.cc)."""
 
 
 class NcclNetwork(AnalyticalNetwork):
@@ -47,6 +58,9 @@ class NcclNetwork(AnalyticalNetwork):
         parameters, self.device = _chosen(options, platform)
         nics = [dimension.link_bandwidth * dimension.topology.links_per_message() for dimension in platform.dimensions]
         latencies = [self._message_us(number) for number in range(len(platform.dimensions))]
+        if options.fabric_latency is not None:
+            parameters, outside_us = on_fabric(parameters, options.fabric_latency)
+            latencies = [latencies[0], *[outside_us] * (len(latencies) - 1)]
         inner = platform.dimensions[0]
         links = None if inner.size == 1 else NodeLinks(gb_per_s=inner.link_bandwidth * _used_links(inner), latency_us=latencies[0])
         self._prices = Prices(parameters, nics, options.nic_efficiency, options.channels, links, latencies)
@@ -75,6 +89,18 @@ class NcclNetwork(AnalyticalNetwork):
 def _used_links(dimension: Dimension) -> int:
     """Links of an NPU over which a collective sends at once, one way."""
     return max(dimension.topology.links_per_npu(), dimension.topology.links_per_message())
+
+
+class Choice(NamedTuple):
+    """An algorithm with a protocol: what NCCL expects of it, by which it chooses, and what it takes (us)."""
+
+    expected_us: float
+    us: float
+
+    @classmethod
+    def of(cls, us: float) -> Choice:
+        """One that takes what is expected."""
+        return cls(us, us)
 
 
 class Prices:
@@ -111,7 +137,7 @@ class Prices:
             return self._in_node(collective, size, shape.ranks)
         if collective is Collective.ALL_TO_ALL:
             return self._all_to_all(size, shape)
-        return min(self._between_nodes(collective, size, shape))
+        return min(self._between_nodes(collective, size, shape)).us
 
     def _protocols(self, collective: Collective, ranks: int) -> dict[str, Protocol]:
         """The protocols of so many ranks in a node: latencies of the nearest number that was fitted, changed by their steps.
@@ -152,7 +178,25 @@ class Prices:
         if fit.bytes and fit.ranks == ranks:
             return max(0.0, fit.time_us(size / self._faster) + messages_in_row(collective, ranks) * self._later_us)
         volume = ring_share(collective, ranks) * size / 1e3
-        return min(each.latency_us + volume / each.gb_per_s for each in self._protocols(collective, ranks).values())
+        protocols = self._protocols(collective, ranks)
+        name = min(protocols, key=lambda name: protocols[name].latency_us + volume / protocols[name].gb_per_s)
+        whole_us = volume / protocols[name].gb_per_s
+        return protocols[name].latency_us + whole_us + (self._filling_us(size, ranks, fit.ranks, whole_us) if name == "nvls" else 0.0)
+
+    def _filling_us(self, size: float, heads: int, known: int, whole_us: float, nodes: int = 1) -> float:
+        """By how much longer NVLS takes until something comes out than in nodes of `known` ranks, where all bytes take `whole_us`."""
+        if heads <= known or not size:
+            return 0.0
+        return (self._loop_bytes(size, heads, nodes) - self._loop_bytes(size, known, nodes)) / size * whole_us
+
+    def _loop_bytes(self, size: float, heads: int, nodes: int = 1) -> float:
+        """What NVLS has on its way at once: a chunk for each channel and rank of a node (`heads`). Until then nothing comes out."""
+        chunk = _LARGEST_CHUNK if nodes < _NODES_OF_SMALL_CHUNKS else _LARGEST_CHUNK // 2
+        ways = self._parameters.nvls_channels * heads
+        for loops, smaller in _SMALLER_CHUNKS[nodes > 1]:
+            if size < loops * ways * chunk and chunk > smaller:
+                chunk = smaller
+        return min(size, ways * chunk)
 
     def _later_outside_us(self, shape: GroupShape) -> float:
         """By how much a message to another node takes longer than those for which the parameters have steps: in the slowest dimension
@@ -167,7 +211,7 @@ class Prices:
         crossed = [nic for nic, inner, outer in zip(self._nics[1:], shape.blocks[1:], shape.blocks[2:], strict=False) if inner > outer]
         return min(crossed) * self._efficiency
 
-    def _between_nodes(self, collective: Collective, size: float, shape: GroupShape) -> Iterator[float]:
+    def _between_nodes(self, collective: Collective, size: float, shape: GroupShape) -> Iterator[Choice]:
         """A ring with each protocol, and of an all-reduce a tree.
 
         As many rings as ranks lie in a node leave it, each by a NIC of its own.
@@ -181,21 +225,33 @@ class Prices:
         nics = self._nic_share(shape) * members
         volume = ring_share(collective, shape.ranks) * size / 1e3
         levels = math.ceil(math.log2(shape.nodes))
+        # Of two nodes each sends to the other what both then have; of more, most pass on what comes up and what comes down.
+        passes = 1 if shape.nodes == 2 else 2
         for name, protocol in self._protocols(collective, members).items():
             bandwidth = nics * given.share.of(name)
-            levels_us = protocol.latency_us + levels * max(0.0, given.level_us.of(name) + _MESSAGES_OF_LEVEL * later_us)
-            if name == "nvls":
-                in_node = ring_share(collective, members) * size / 1e3 / protocol.gb_per_s
-                outside = ring_share(collective, shape.nodes) * size / 1e3 / bandwidth
-                yield levels_us + max(in_node, outside) / given.tree_share
+            if not bandwidth:
                 continue
-            if members > 1:
-                bandwidth = min(bandwidth, protocol.gb_per_s)
+            messages_us = later_us * (1 if name in _OF_ONE_MESSAGE else 2)
+            level_us = max(0.0, given.level_us.of(name) + _MESSAGES_OF_LEVEL * messages_us)
+            if name == "nvls":
+                bandwidth = min(bandwidth, given.nvls_gb_per_s or bandwidth)
+                in_node = ring_share(collective, members) * size / 1e3 / protocol.gb_per_s / given.tree_share
+                whole = max(in_node, passes * size / 1e3 / bandwidth)
+                known = self._parameters.fit(collective, members).ranks
+                filling_us = self._filling_us(size, members, known, whole, shape.nodes)
+                filling_us += levels * self._filling_us(size, members, _HEADS_OF_LEVEL, whole, shape.nodes)
+                expected_us = protocol.latency_us + levels * level_us + whole
+                yield Choice(expected_us, expected_us + filling_us)
+                continue
             base_us = max(0.0, protocol.latency_us - inside * protocol.step_us)
-            outside_us = between * max(0.0, step_us.of(name) + later_us)
-            yield base_us + within * max(protocol.step_us, given.post_us.of(name)) + outside_us + volume / bandwidth
+            outside_us = between * max(0.0, step_us.of(name) + messages_us)
+            in_node = protocol.gb_per_s if members > 1 else math.inf
+            within_us = within * max(protocol.step_us, given.post_us.of(name))
+            yield Choice.of(base_us + within_us + outside_us + volume / min(bandwidth, in_node))
             if collective is Collective.ALL_REDUCE:
-                yield levels_us + 2 * size / 1e3 / (bandwidth * given.tree_share)
+                # A tree passes everything up and down in the node, too.
+                rate = min(bandwidth / passes, in_node / 2) * given.tree_share
+                yield Choice.of(protocol.latency_us + levels * level_us + size / 1e3 / rate)
 
     def _all_to_all(self, size: float, shape: GroupShape) -> float:
         """What goes to ranks of the own node and what goes to others at the same time, each by its own way."""

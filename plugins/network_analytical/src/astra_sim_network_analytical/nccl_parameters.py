@@ -108,7 +108,7 @@ class NodeLinks:
 class BetweenNodes:
     """What differs where a group lies in several nodes."""
 
-    nic_efficiency: float = option(0.88, above=0, maximum=1, help="share of the NICs' bandwidth that collectives reach")
+    nic_efficiency: float = option(0.95, above=0, maximum=1, help="share of the NICs' bandwidth that collectives reach")
     share: ByProtocol = option(
         factory=lambda: ByProtocol(ll=0.25, ll128=0.92, simple=1.0, nvls=1.0), help="share of that which a protocol reaches"
     )
@@ -129,6 +129,9 @@ class BetweenNodes:
     )
     latency_us: float = option(2.7, minimum=0, help="latency of a message to another node for which the steps and levels hold", unit="us")
     peer_us: float = option(0.5, minimum=0, help="all-to-all: what each rank of another node adds", unit="us")
+    nvls_gb_per_s: float | None = option(
+        None, above=0, help="what trees of NVLS send from a node at most; none: as much as its NICs", unit="10^9 bytes/s"
+    )
 
 
 @attrs.frozen
@@ -138,6 +141,7 @@ class Parameters:
     title: str = option(help="device and version of NCCL")
     calibrated: bool = option(help="whether its numbers were fitted to collectives measured on it")
     channels: int | None = option(None, minimum=1, help="channels with which its bandwidths were measured")
+    nvls_channels: int = option(16, minimum=1, help="channels of NVLS, each of which has a chunk of each rank of a node on its way")
     node: NodeLinks | None = option(None, help="links of the node in which they were measured; none: the platform's, whatever they are")
     fits: tuple[Fit, ...] = option(help="what is known, by collective and ranks in a node")
     between_nodes: BetweenNodes = option(factory=BetweenNodes, help="what differs between nodes")
@@ -200,12 +204,15 @@ def table_of(
     channels: int | None,
     between_nodes: Mapping[str, Any] | None = None,
     nvlink_gb_per_s: float | None = None,
+    nvls_channels: int | None = None,
 ) -> dict[str, Any]:
-    """The table of a file with these fits, measured where NVLink has such a bandwidth, and what differs between nodes from what holds for
-    others.
+    """The table of a file with these fits, measured where NVLink has such a bandwidth, and what differs between nodes, and in channels of
+    NVLS, from what holds for others.
     """
     rows = [attrs.asdict(fit, filter=lambda field, value: value not in (None, (), 0.0)) for fit in fits]
     own: dict[str, Any] = {} if channels is None else {"channels": channels}
+    if nvls_channels is not None:
+        own["nvls_channels"] = nvls_channels
     if nvlink_gb_per_s is not None:
         own["node"] = attrs.asdict(NodeLinks(gb_per_s=float(nvlink_gb_per_s)))
     if between_nodes:

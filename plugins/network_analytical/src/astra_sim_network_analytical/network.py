@@ -25,7 +25,7 @@ def analytical(options: AnalyticalOptions, platform: Platform) -> Network:
         from astra_sim_network_analytical.nccl import NcclNetwork
 
         return NcclNetwork(options, platform)
-    for name in ("device", "parameters", "channels", "nic_efficiency"):
+    for name in ("device", "parameters", "channels", "nic_efficiency", "fabric_latency"):
         if getattr(options, name) is not None:
             raise InputError(f"{name} is given, which model=nccl alone reads")
     if options.congestion == "unaware":

@@ -50,4 +50,9 @@ class AnalyticalOptions:
     nic_efficiency: float | None = option(
         None, above=0, maximum=1, help="nccl: share of the NICs' bandwidth that collectives reach; none: as the parameters say"
     )
+    fabric_latency: str | None = option(
+        None,
+        help="nccl: what connects nodes (infiniband, efa, tcpxo), or the latency of a message between nodes (us), in place of what the "
+        "platform says; set it for machines in clouds",
+    )
     link_figures: bool = option(False, help="aware: the result has figures of every link that carried something")

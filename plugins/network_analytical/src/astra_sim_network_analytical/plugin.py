@@ -19,6 +19,7 @@ def astra_networks() -> list[Provider]:
                 {},
                 {"rounding": "picosecond", "charged_dimension": "lowest"},
                 {"model": "nccl", "device": "h100", "nic_efficiency": 0.9},
+                {"model": "nccl", "device": "h100", "fabric_latency": "efa"},
                 {"congestion": "aware"},
                 {"congestion": "aware", "switching": "cut_through", "rounding": "picosecond"},
             ],

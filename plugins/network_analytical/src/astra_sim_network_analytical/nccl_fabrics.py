@@ -1,0 +1,48 @@
+"""What connects nodes, by name: the latency of a message as NCCL counts it, what collectives reach of the NICs, and protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+from astra_sim import InputError
+
+from astra_sim_network_analytical.nccl_parameters import PROTOCOLS, BetweenNodes, Parameters
+
+
+@attrs.frozen
+class Fabric:
+    """A network between nodes, in which NCCL uses some of its protocols."""
+
+    latency_us: float
+    nic_efficiency: float
+    protocols: Collection[str]
+
+
+FABRICS = {
+    "infiniband": Fabric(2.7, 0.95, PROTOCOLS),
+    "efa": Fabric(26.0, 0.96, ("ll", "simple", "nvls")),
+    "tcpxo": Fabric(21.0, 0.93, ("simple", "nvls")),
+}
+"""InfiniBand: NCCL's own latency, and nccl-tests (NVIDIA/nccl-tests, issue 290; CoreWeave). The others are fitted (docs/nccl.md)."""
+
+
+def on_fabric(parameters: Parameters, given: str) -> tuple[Parameters, float]:
+    """Parameters with what a fabric says, and its latency (us): a name, or a latency alone. Raises InputError."""
+    fabric = FABRICS.get(given)
+    if fabric is None:
+        return parameters, _number(given)
+    share = attrs.evolve(parameters.between_nodes.share, **{each: 0.0 for each in PROTOCOLS if each not in fabric.protocols})
+    between: BetweenNodes = attrs.evolve(parameters.between_nodes, share=share, nic_efficiency=fabric.nic_efficiency)
+    return attrs.evolve(parameters, between_nodes=between), fabric.latency_us
+
+
+def _number(text: str) -> float:
+    """A latency. Raises InputError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise InputError(f"fabric_latency is {text!r}; expected {', '.join(FABRICS)}, or microseconds")
+    return value
