@@ -38,10 +38,11 @@ def quietly(**given: Any) -> Any:
 
 def test_another_platform_has_other_kernels() -> None:
     """With kernels of an H100 on it, GB200 would take nearly as long."""
-    h100, gb200 = quietly(), quietly(platform="plugin:gb200_nvl72?gpus=16")
+    kernels = {"stack": "kernels"}
+    h100, gb200 = (quietly(platform=platform, compute=kernels) for platform in ("plugin:dgx_h100?nodes=2", "plugin:gb200_nvl72?gpus=16"))
     assert (h100.compute["device"], gb200.compute["device"]) == ("h100", "gb200")
     assert gb200.compute_ns < 0.7 * h100.compute_ns
-    assert gb200.compute_ns == quietly(platform="plugin:gb200_nvl72?gpus=16", compute={"device": "gb200"}).compute_ns
+    assert gb200.compute_ns == quietly(platform="plugin:gb200_nvl72?gpus=16", compute=kernels | {"device": "gb200"}).compute_ns
 
 
 def test_a_device_that_is_given_stays_and_contradicts_the_platform() -> None:
@@ -92,6 +93,7 @@ def test_without_a_device_of_the_platform_one_is_needed(platform: Any, why: str)
         ),
     ],
 )
+@pytest.mark.filterwarnings("ignore:stack llm-foundry-h100. the iterations")
 def test_what_was_not_made_for_each_other_is_said(given: Any, words: str) -> None:
     with pytest.warns(InputWarning, match=words):
         result = run(**given)
@@ -103,6 +105,47 @@ def test_what_fits_is_said_to_be_nothing() -> None:
     assert result.mismatches == []
     known = stack.read_stack("nemo-h100")
     assert (result.compute["stack"], result.compute["held_out_error"]) == ("nemo-h100", known.held_out_error)
+
+
+@pytest.mark.parametrize(
+    ("given", "stack_name"),
+    [
+        ({}, "bridge-h100"),
+        ({"platform": "plugin:dgx_a100?nodes=2"}, "llm-foundry-a100-80"),
+        ({"platform": "plugin:gb200_nvl72?gpus=16"}, "bridge-gb200"),
+        (
+            {
+                "platform": "plugin:switch?size=8&link_bandwidth_gb_per_s=50",
+                "network": "plugin:analytical",
+                "compute": {"device": "tpu-v4"},
+            },
+            "kernels",
+        ),
+    ],
+)
+def test_training_has_the_newest_stack_of_the_device(given: dict[str, Any], stack_name: str) -> None:
+    result = quietly(**given)
+    chosen = stack_name != "kernels"
+    assert (result.compute["stack"], result.compute["stack_from"]) == (stack_name, "auto" if chosen else "compute")
+    named = quietly(**given | {"compute": given.get("compute", {}) | {"stack": stack_name}})
+    assert (named.finish_ns, named.compute["stack_from"]) == (result.finish_ns, "compute")
+
+
+def test_serving_and_other_workloads_have_kernels() -> None:
+    prefill = {key: value for key, value in WORKLOAD.items() if key != "zero"} | {"mode": "prefill"}
+    for workload in (prefill, {"plugin": "collective", "bytes": 4096}):
+        result = astra_sim.simulate(platform="plugin:dgx_h100", compute="plugin:gpu", workload=workload)
+        assert result.compute["stack"] == "kernels"
+
+
+def test_each_device_has_one_newest_stack() -> None:
+    newest = [device for name in stack.names()[1:] for device in stack.read_stack(name).newest_on]
+    assert len(newest) == len(set(newest)) > 5
+
+
+def test_numbers_that_a_fit_does_not_determine_are_said() -> None:
+    with pytest.warns(InputWarning, match="stack llm-foundry-h100: the iterations of its fit do not determine attention_rate = 0.3"):
+        run(compute={"stack": "llm-foundry-h100"})
 
 
 def test_the_workload_takes_the_options_of_the_stack() -> None:

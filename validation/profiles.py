@@ -12,6 +12,7 @@ from astra_sim_llm.options import PRECISIONS, LlmOptions, Overlap
 
 from validation.iterations import FIT, HELD_OUT, Table, experiment, lines
 from validation.results import Results
+from validation.stack_fits import undetermined
 
 Workload = Mapping[str, Any]
 FOLDER = Path(__file__).parents[1] / "plugins" / "compute_gpu" / "src" / "astra_sim_compute_gpu" / "stacks"
@@ -88,6 +89,16 @@ def _conditions(name: str) -> Table:
     return {"devices": sorted({each.device for each in own}), "precisions": [each for each in PRECISIONS if each in precisions]}
 
 
+NEWEST = {
+    "bridge-h100": ("h100", "h200"),
+    "bridge-gb200": ("gb200", "b200"),
+    "bridge-gb300": ("gb300",),
+    "llm-foundry-a100-40": ("a100-40",),
+    "llm-foundry-a100-80": ("a100-80",),
+}
+"""The newest dense stack of each device; H200 and B200 have that of their nearest, and a run warns."""
+
+
 def _table(name: str, stack: Results) -> dict[str, object]:
     fitted, held_out = (stack["fitted"][half] for half in (FIT, HELD_OUT))
     source = (
@@ -98,6 +109,8 @@ def _table(name: str, stack: Results) -> dict[str, object]:
         "title": stack["title"],
         **stack["profile"],
         **_conditions(name),
+        **({"undetermined": unsure} if (unsure := undetermined(stack["profile"])) else {}),
+        **({"newest_on": list(NEWEST[name])} if name in NEWEST else {}),
         "workload": {"llm": options_of(name)},
         "held_out_error": round(held_out["mean"], 4),
         "held_out_lines": held_out["lines"],

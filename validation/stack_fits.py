@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 from astra_sim.fitting import minimise
@@ -15,6 +15,7 @@ ROUNDS = 3
 _STEP = 0.05
 _LOWEST, _HIGHEST = 0.3, 1.25
 _BOUNDS = {"collective_share": (0.2, 1.0), "elementwise_share": (0.3, 2.0), "launch_us": (0.2, 4.0)}
+_UNMOVED = 1e-3
 LAUNCH_US = 20.0
 """Where launch_us starts; in a fit it is this over a share, whose bounds are as those of other shares."""
 
@@ -30,6 +31,23 @@ class Point:
     def error(self) -> float:
         """The relative error, positive where the simulated time is too long."""
         return self.simulated_s / float(self.line["iteration_s"]) - 1
+
+
+def undetermined(profile: Mapping[str, float]) -> list[str]:
+    """Numbers of a fitted profile that its lines did not determine: on the bound of the fit, or launch_us where the fit began.
+
+    A collective_share of 1 is not one of them: collectives as fast as they are by themselves.
+    """
+    found = []
+    for name, value in profile.items():
+        least, most = _BOUNDS.get(name, (_LOWEST, _HIGHEST))
+        if name == "launch_us":
+            stays = abs(value / LAUNCH_US - 1) < _UNMOVED
+        else:
+            stays = value < least * (1 + _UNMOVED) or (value > most * (1 - _UNMOVED) and most > 1)
+        if stays:
+            found.append(name)
+    return found
 
 
 def points(runs: Runs, lines: Sequence[Line], profile: Numbers = NO_PROFILE) -> list[Point]:

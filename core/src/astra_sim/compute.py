@@ -107,6 +107,13 @@ class Compute(Contract, abc.ABC):
         """The model on a platform, which may name the device that was not given. Asked once, before all else. Raises InputError."""
         return self
 
+    def for_workload(self, name: str, options: Mapping[str, Any]) -> Compute:
+        """The model for a workload, by its plugin and the options that an experiment gives it, from which its software may follow.
+
+        Asked once, after `for_platform`. Raises InputError.
+        """
+        return self
+
     def peak_ops_per_s(self, element_type: str) -> float | None:
         """Operations a second that the device can do at most on elements of a type; None where that is not known."""
         return None

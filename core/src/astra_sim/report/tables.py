@@ -87,7 +87,8 @@ def _compute(result: Result) -> list[list[str]]:
     if "stack" in said:
         error, lines = said.get("held_out_error"), said.get("held_out_lines")
         known = "" if error is None else f"error {error:.1%} on {lines} held-out iterations" if lines else f"held-out error {error:.1%}"
-        rows.append(["stack", str(said["stack"]), _bracketed(known)])
+        origin = "the newest of the device" if said.get("stack_from") == "auto" else ""
+        rows.append(["stack", str(said["stack"]), _bracketed(origin, known)])
     taken = said.get("workload_options", {})
     if taken:
         options = ", ".join(f"{name}={_shown(value)}" for name, value in taken.items())

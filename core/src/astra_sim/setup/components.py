@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -303,12 +304,20 @@ class _Maker:
     def compute(self, platform: Platform) -> Compute:
         """The compute model on a platform."""
         made: Compute = self.given("compute", Compute) or self.make("compute", Compute)
+        made = self._placed(made, "for_platform", platform)
+        if isinstance(self.experiment.sections.get("workload"), Mapping):
+            made = self._placed(made, "for_workload", self.provider("workload").name, MappingProxyType(self.table("workload")))
+        return made
+
+    def _placed(self, model: Compute, asked: str, *arguments: Any) -> Compute:
+        """The model that a model gives for a platform or a workload."""
+        what = f"compute {type(model).__name__}: {asked}"
         try:
-            placed = call(f"compute {type(made).__name__}: for_platform", made.for_platform, platform)
+            placed = call(what, getattr(model, asked), *arguments)
         except AstraError as error:
             raise located(error, self.experiment.where("compute")) from None
         if not isinstance(placed, Compute):
-            raise PluginError(f"compute {type(made).__name__}: for_platform returned {shown(placed)}, which is not a compute model")
+            raise PluginError(f"{what} returned {shown(placed)}, which is not a compute model")
         checked(placed)
         return placed
 

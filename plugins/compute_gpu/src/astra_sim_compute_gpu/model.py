@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import attrs
 from astra_sim import InputError, option
 from astra_sim.compute import Compute, MissingWork, Work
@@ -13,7 +16,7 @@ from astra_sim.units import GIB
 from astra_sim_compute_gpu.attention import flash_us
 from astra_sim_compute_gpu.device import MemoryFit, names, read_device
 from astra_sim_compute_gpu.gemm import gemm_us
-from astra_sim_compute_gpu.stack import Stack, read_stack
+from astra_sim_compute_gpu.stack import AUTO, KERNELS, Stack, newest_stack, read_stack
 
 _NS_PER_US = 1000.0
 _BLOCK_SCALED = "mxfp8"
@@ -30,8 +33,9 @@ class GpuOptions:
         names="astra_sim_compute_gpu.device:names",
     )
     stack: str | Stack = option(
-        "kernels",
-        help="a stack profile of this package such as megatron-2022, a file STACK.toml, or a table of its numbers",
+        AUTO,
+        help="a stack profile of this package such as megatron-2022, a file STACK.toml, or a table of its numbers; auto: for training of "
+        "language models (workload llm) the newest that was fitted to iterations on the device, else kernels",
         path="name or path",
         names="astra_sim_compute_gpu.stack:names",
     )
@@ -73,19 +77,22 @@ def _known() -> str:
 class Gpu(Compute):
     """Work takes the time of the kernel of its shape; work without a shape that of its operations, or of its bytes if they take longer.
 
-    `of_platform`: its device is the one that the platform names.
+    `of_platform`: its device is the one that the platform names; `chosen`: nobody named its stack.
     """
 
-    def __init__(self, options: GpuOptions, of_platform: bool = False) -> None:
+    def __init__(self, options: GpuOptions, of_platform: bool = False, chosen: bool = False) -> None:
         if options.device is None:
             raise InputError(f"device is missing; expected {_known()}")
         self.profile = read_device(options.device)
-        self.stack = read_stack(options.stack)
+        self._options = options
         self.stack_name = options.stack if isinstance(options.stack, str) else "table"
+        if self.stack_name == AUTO:
+            self.stack_name = KERNELS
+        self.stack = read_stack(self.stack_name if isinstance(options.stack, str) else options.stack)
         self.device_name = options.device
         self.device = options.device if options.device in names() else self.profile.based_on
         self.workload_defaults = self.stack.workload
-        self._of_platform = of_platform
+        self._of_platform, self._chosen = of_platform, chosen
         self._element_type = options.element_type or next(iter(self.profile.peak_tera_ops_per_s))
         self.profile.peak(self._element_type)
         self._kernels: dict[Kernel, float] = {}
@@ -95,6 +102,16 @@ class Gpu(Compute):
         self.memory_margin_bytes = self.profile.margin_gib * GIB
         if not self.profile.calibrated:
             warn(f"device {options.device} is not calibrated: its peaks are its own, its efficiencies those of the nearest fitted device")
+
+        for number in self.stack.undetermined:
+            warn(f"stack {self.stack_name}: the iterations of its fit do not determine {number} = {getattr(self.stack, number):g}")
+
+    def for_workload(self, name: str, options: Mapping[str, Any]) -> Compute:
+        """The model with the newest stack that was fitted to this workload on the device, where none is named."""
+        if self._options.stack != AUTO or options.get("mode", "train") != "train":
+            return self
+        found = newest_stack(self.device, name)
+        return self if found is None else Gpu(attrs.evolve(self._options, stack=found), self._of_platform, chosen=True)
 
     def mismatches(self, precision: str) -> list[str]:
         """What device, stack and precision of the workload contradict each other in."""
@@ -113,6 +130,7 @@ class Gpu(Compute):
             "device_from": "platform" if self._of_platform else "compute",
             "calibrated": self.profile.calibrated,
             "stack": self.stack_name,
+            "stack_from": "auto" if self._chosen else "compute",
             **fitted,
             **{name: value for name, value in error.items() if value is not None},
         }

@@ -24,6 +24,7 @@ from astra_sim.platform import device_family
 from astra_sim_compute_gpu import data_files
 
 FOLDER = "stacks"
+AUTO, KERNELS = "auto", "kernels"
 
 
 @attrs.frozen
@@ -37,6 +38,10 @@ class Stack:
     collective_share: float = option(1.0, above=0, maximum=2, help="factor on the bandwidth between nodes")
     launch_us: float = option(0.0, minimum=0, help="time in which the host launches a kernel; 0: no time", unit="us")
     devices: tuple[str, ...] = option((), help="devices on which the fitted iterations ran; none: it is not fitted")
+    newest_on: tuple[str, ...] = option((), help="devices on which it is the stack of workloads that name none")
+    undetermined: tuple[str, ...] = option(
+        (), help="numbers that the fitted iterations do not determine: on a bound of the fit, or where it began; a run warns"
+    )
     precisions: tuple[str, ...] = option((), help="precisions of the fitted iterations; none: any")
     workload: dict[str, Any] = option(
         factory=dict, help="options of workloads with which it was fitted, by plugin: a workload takes those that it is not given"
@@ -70,8 +75,17 @@ _FEW = 3
 
 
 def names() -> list[str]:
-    """The stacks of this package."""
-    return data_files.names(FOLDER)
+    """The stacks of this package, and what chooses one."""
+    return [AUTO, *data_files.names(FOLDER)]
+
+
+def newest_stack(device: str, workload: str) -> str | None:
+    """The stack for a workload that names none on a device; None: none was fitted to this workload there."""
+    for name in data_files.names(FOLDER):
+        stack = read_stack(name)
+        if workload in stack.workload and device in stack.newest_on:
+            return name
+    return None
 
 
 def read_stack(name: str | Stack) -> Stack:
