@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from typing import Any
 
 import astra_sim
@@ -9,9 +10,9 @@ import pytest
 from astra_sim_compute_gpu.stack import read_stack
 from support import ROOT
 
-from validation import page, profiles, results, unit
+from validation import page, profiles, residuals, results, unit
 from validation.iterations import CORE8, FIT, HELD_OUT, STACKS, assign_halves, configuration, experiment, lines
-from validation.runs import Runs
+from validation.runs import Runs, numbers
 from validation.stack_fits import fit, points
 
 RECORDED = results.read()
@@ -162,3 +163,31 @@ def test_a_line_that_differs_is_named() -> None:
 
 def test_the_page_is_linked() -> None:
     assert "validation.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+# -- Expected errors -----------------------------------------------------------------------------------------------------
+
+
+def test_the_file_of_residuals_has_the_recorded_errors() -> None:
+    """Of lines with their own stack; others are simulated by the whole validation alone, and some of them here."""
+    with residuals.FILE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    own = {(row["stack"], int(row["line"])): float(row["error"]) for row in rows if row["half"] in (FIT, HELD_OUT)}
+    recorded = {(name, point["id"]): point["error"] for name, stack in RECORDED["stacks"].items() for point in stack["points"]}
+    assert own.keys() == recorded.keys()
+    assert max(abs(own[key] - recorded[key]) for key in own) < 1e-4
+    by_id = {line["id"]: line for line in LINES}
+    others = [row for row in rows if row["half"] == residuals.OTHER and row["stack"] in RECORDED["stacks"]][::40]
+    with Runs(workers=1) as runs:
+        for row in others:
+            (again,) = points(runs, [by_id[int(row["line"])]], numbers(RECORDED["stacks"][row["stack"]]["profile"]))
+            assert abs(again.error - float(row["error"])) < 1e-4
+    assert len(others) >= 5
+
+
+def test_expected_errors_cover_four_of_five_runs() -> None:
+    found = residuals.coverage()
+    assert found == RECORDED["expected_error"]
+    configuration_left_out = [each for each in found if each["left_out"] == "configuration"]
+    assert len(configuration_left_out) == 2
+    assert all(0.75 < each["covered"] < 0.9 for each in configuration_left_out)

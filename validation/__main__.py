@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from validation import page, profiles, results
+from validation import page, profiles, residuals, results
 from validation.runs import Runs
 
 
@@ -20,6 +20,9 @@ def main() -> int:
     began = time.perf_counter()
     with Runs() as runs:
         found = results.short(runs, results.read()) if arguments.short else results.whole(runs)
+        if not arguments.short:
+            residuals.write(runs, found)
+            found["expected_error"] = residuals.coverage()
     if arguments.short:
         different = results.differences(results.short_part(results.read()), found)
         print("\n".join(different[:20]) or "all as recorded")

@@ -41,6 +41,7 @@ MACHINES = {
     "A100-SXM4-80GB": Machine("a100-80", "dgx_a100", 8, "a100"),
     "A100-SXM4-40GB": Machine("a100-40", "dgx_a100", 8, "a100"),
     "H100-SXM5-80GB": Machine("h100", "dgx_h100", 8, "h100"),
+    "H200": Machine("h200", "dgx_h200", 8, "h200"),
     "B200-SXM": Machine("b200", "dgx_b200", 8, "b200"),
     "GB200": Machine("gb200", "gb200_nvl72", 64, "gb200"),
     "GB300": Machine("gb300", "gb300_nvl72", 64, "gb300"),
@@ -157,6 +158,19 @@ def _bridge(line: Line) -> Table:
     return {**_megatron_core(line), **stages, **loss, **recipes.options_of(line, slots, MACHINES[line["gpu"]].node)}
 
 
+def _xla(line: Line) -> Table:
+    """MaxText and Pax. A policy that saves some products only is nearest to recomputing a layer up to its last product."""
+    fsdp, dp, recompute = line["parallel"]["fsdp"], line["parallel"]["dp"], line.get("recompute", "none")
+    return {
+        "precision": "fp8" if "fp8" in line["precision"] else "bf16",
+        "zero": 3,
+        **({"shard_group": fsdp} if fsdp < dp else {}),
+        "recompute": {"none": "none", "minimal_flash": "none", "full": "full"}.get(recompute, "full_early_stop"),
+        "gradients": "same",
+        "overlap": {"dp": True, "contention": CONTENTION},
+    }
+
+
 _MEMORY_BOUND = ("gemm_share", "elementwise_share")
 _HOST_BOUND = (*_MEMORY_BOUND, "collective_share", "launch_us")
 _UNFUSED = (*_MEMORY_BOUND, "collective_share")
@@ -190,6 +204,8 @@ STACKS = {
         ),
         StackOf("mt-nlg", "MT-NLG 530B, A100, 2240 to 3360 GPUs (arXiv 2201.11990)", _megatron),
         StackOf("fms-fsdp", "fms-fsdp, Llama 2, A100 and H100, 96 and 128 GPUs", _fms),
+        StackOf("nemo-25.02", "NeMo 25.02 and 25.04 (dgxc-benchmarking), H100 and GB200, 8 to 2048 GPUs", _bridge),
+        StackOf("xla", "MaxText and Pax, A100, H100, H200, B200, FSDP, 8 to 2048 GPUs", _xla),
         StackOf("mlperf-h100", "MLPerf v4.0 GPT-3, H100, FP8, 512 to 11,616 GPUs", _bridge),
     )
 }
@@ -255,6 +271,7 @@ def _virtual_stages(line: Line) -> int:
 
 
 _FAMILIES: dict[str, Table] = {
+    "nemotron": {"tied": False},
     "gpt": {"tied": True, "biases": True, "dropout": True, "learned_positions": True},
     "mpt": {"tied": True, "learned_positions": True},
     "llama": {"gated": True},
@@ -265,7 +282,7 @@ _SAME_NAME = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab
 _LATENT = {"query_rank": "q_lora_rank", "key_value_rank": "kv_lora_rank", "nope": "qk_nope", "rope": "qk_rope", "value": "v_head"}
 
 
-_UNPADDED = (_llm_foundry, _fms, _internevo)
+_UNPADDED = (_llm_foundry, _fms, _internevo, _xla)
 """Rules of stacks that do not come from Megatron-LM, which pads vocabularies to a multiple of 128 for each tensor-parallel rank."""
 
 

@@ -221,6 +221,17 @@ def _others(results: Results) -> Iterator[str]:
         for each in results["transfer"]
     ]
     yield from _table(("profile of", "on", "lines", "profile of ones", "transferred", "bias", "max"), rows)
+    yield "## Expected errors"
+    yield ""
+    yield "`astra` prints beside the time of an iteration within which error 80 % of published runs like it are (docs/compute.md). Here are"
+    yield "all runs against it, each simulated with a stack as a user would get it, and with all rows of its own configuration, or of its"
+    yield "own software, left out of what the expected error is made of."
+    yield ""
+    rows = [
+        (each["runs_of"], each["left_out"], str(each["runs"]), *map(_percent, (each["error"], each["expected_error"], each["covered"])))
+        for each in results["expected_error"]
+    ]
+    yield from _table(("runs", "left out", "number", "error (median)", "expected error (median)", "within it"), rows)
     yield "## Scaling"
     yield ""
     yield "What a GPU of the larger machine does in a second, over what one of the smaller does."

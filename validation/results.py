@@ -29,6 +29,9 @@ TRANSFERS = (
     ("nemo-h100", "bridge-h100", ""),
     ("bridge-h100", "nemo-h100", ""),
     ("nemo-h100", "mlperf-h100", ""),
+    ("bridge-h100", "nemo-25.02", "H100"),
+    ("bridge-gb200", "nemo-25.02", "GB200"),
+    ("bridge-h100", "xla", "H100"),
     ("bridge-gb300", "bridge-gb200", ""),
     ("bridge-gb200", "bridge-gb300", ""),
     *((f"bridge-moe-{old}", f"bridge-moe-{new}", "") for old, new in (("26.02", "26.04"), ("26.04", "26.06"), ("26.06", "26.08"))),
@@ -41,6 +44,9 @@ SCALINGS = (
     ("llm-foundry MPT-70B, H100", "llm-foundry-h100", 360, 358),
     ("InternEvo 7B, A100, zero 1 over all", "internevo", 700, 706),
     ("InternEvo 7B, A100, zero 1 over 8", "internevo", 708, 714),
+    ("Nemotron-4 15B, NeMo 25.02, H100 (profile bridge-h100)", "bridge-h100", 20034, 20041),
+    ("Llama 3.1 70B, NeMo 25.02, H100 (profile bridge-h100)", "bridge-h100", 20010, 20015),
+    ("GPT-3 175B, NeMo 25.02, H100 (profile bridge-h100)", "bridge-h100", 20058, 20062),
     ("MT-NLG 530B, A100 (profile megatron-2021)", "megatron-2021", 917, 919),
 )
 """Title, profile, and the lines of the smaller and of the larger machine."""
@@ -196,14 +202,15 @@ def _point(point: Point) -> Results:
     return {
         "id": line["id"],
         "half": line["half"],
-        "name": _name(line),
+        "name": point_name(line),
         "measured_s": line["iteration_s"],
         "simulated_s": _rounded(point.simulated_s),
         "error": _rounded(point.error),
     }
 
 
-def _name(line: Line) -> str:
+def point_name(line: Line) -> str:
+    """Model and GPUs of a line; of the eight also what is recomputed."""
     recompute = {"full": ", full recomputation", "selective": ", sequence parallel, selective"}
     beside = recompute.get(line.get("recompute") or "", "") if line["stack"] == CORE8 else ""
     return f"{line['model']['name']}, {line['gpus']} {line['gpu'].partition('-')[0]}{beside}"

@@ -54,6 +54,22 @@ class Started(NamedTuple):
     duration_ps: int
 
 
+@attrs.frozen
+class ExpectedError:
+    """How far the simulated time of a workload is from what is measured, as published runs that are like it say.
+
+    The relative errors of a `share` of them, weighted by how near they are, are at most `within`. `runs` is how many there are, `near` how
+    many of them count (the sum of their weights), `nearest` names some. `extrapolates` says what lies outside of all of them.
+    """
+
+    within: float
+    share: float
+    runs: int
+    near: float
+    nearest: tuple[str, ...] = ()
+    extrapolates: tuple[str, ...] = ()
+
+
 NpuPs = Callable[[Started], int]
 """What an operation takes on the NPU on which it starts (picoseconds)."""
 
@@ -93,7 +109,14 @@ class Compute(Contract, abc.ABC):
         "device": TEXT,
         "workload_defaults": Expected("tables of options by the name of a workload", _are_tables),
     }
-    _answers: ClassVar = {"peak_ops_per_s": NOT_NEGATIVE.optional(), "mismatches": each("a list of texts", TEXT), "statistics": FIGURES}
+    _answers: ClassVar = {
+        "peak_ops_per_s": NOT_NEGATIVE.optional(),
+        "mismatches": each("a list of texts", TEXT),
+        "statistics": FIGURES,
+        "expected_error": Expected(
+            "an ExpectedError, or None", lambda answer, compute: answer is None or isinstance(answer, ExpectedError)
+        ),
+    }
 
     memory_bytes: float | None = None
     memory_margin_bytes: float = 0.0
@@ -129,6 +152,14 @@ class Compute(Contract, abc.ABC):
         the arguments alone.
         """
         return duration_ps
+
+    def expected_error(self, npus: int, configuration: Mapping[str, Any]) -> ExpectedError | None:
+        """How wrong the time of an iteration of training may be; None: no measured runs tell.
+
+        `configuration` has `parameters`, `experts` (a layer), `sequence`, `global_batch`, `micro_batch`, `precision`, `zero`, `recompute`,
+        and `tensor_parallel`, `pipeline_parallel`, `context_parallel`, `expert_parallel`.
+        """
+        return None
 
     def mismatches(self, precision: str) -> Sequence[str]:
         """What of the model was not made for each other, or not for products of elements of a precision ("": it is not known), in words."""

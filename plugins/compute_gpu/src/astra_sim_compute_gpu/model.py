@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.compute import Compute, MissingWork, Work
+from astra_sim.compute import Compute, ExpectedError, MissingWork, Work
 from astra_sim.errors import warn
 from astra_sim.platform import Platform
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Cast, Convolution, Gemm, GroupedGemm, Kernel
@@ -15,6 +15,7 @@ from astra_sim.units import GIB
 
 from astra_sim_compute_gpu.attention import flash_us
 from astra_sim_compute_gpu.device import MemoryFit, names, read_device
+from astra_sim_compute_gpu.expected_error import configuration_of, expected_error
 from astra_sim_compute_gpu.gemm import gemm_us
 from astra_sim_compute_gpu.stack import AUTO, KERNELS, Stack, newest_stack, read_stack
 
@@ -112,6 +113,12 @@ class Gpu(Compute):
             return self
         found = newest_stack(self.device, name)
         return self if found is None else Gpu(attrs.evolve(self._options, stack=found), self._of_platform, chosen=True)
+
+    def expected_error(self, npus: int, configuration: Mapping[str, Any]) -> ExpectedError | None:
+        """By published runs that were simulated with this stack; None for a stack or a device of one's own."""
+        if not self._options.device or self.device_name != self.device:
+            return None
+        return expected_error(self.stack_name, configuration_of(self.device, npus, configuration))
 
     def mismatches(self, precision: str) -> list[str]:
         """What device, stack and precision of the workload contradict each other in."""

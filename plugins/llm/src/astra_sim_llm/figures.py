@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from astra_sim.compute import ExpectedError
 from astra_sim.graph import Composite, Figure, ProgramTimes, Receive, Send
 from astra_sim.rows import Rows
 
@@ -40,6 +41,7 @@ class RunFacts:
     memory_bytes: int | None
     memory_words: str
     kinds: Sequence[Kinds]
+    expected_error: ExpectedError | None = None
 
 
 class Figures:
@@ -63,6 +65,7 @@ class Figures:
         peak = facts.peak_flops_per_s
         return {
             "iteration_s": Figure(iteration, "iteration", "s"),
+            **_error(facts.expected_error),
             "tokens_per_s": Figure(tokens_per_s, "tokens/s"),
             "tokens_per_s_per_gpu": Figure(tokens_per_s / facts.parallel.ranks, "tokens/s per GPU"),
             "model_flops_per_s": flops_per_s,
@@ -165,6 +168,15 @@ class _Stage:
             if (kind.tag, kind.bytes, kind.to.of(self.npu, facts.parallel.ranks)) == (receive.tag, receive.bytes, receiver)
         ]
         return self.sent()[:, np.isin(self._kind_of[self._sends], numbers)]
+
+
+def _error(known: ExpectedError | None) -> dict[str, Any]:
+    """The figures of the expected error, and what it is known by."""
+    if known is None:
+        return {"expected_error": None}
+    beyond = f"extrapolates: {', '.join(known.extrapolates)}" if known.extrapolates else "interpolates"
+    words = f"{known.share:.0%} of runs like it; {beyond}"
+    return {"expected_error": Figure(known.within, "expected error", "share", words), "expected_error_basis": attrs.asdict(known)}
 
 
 def _shares(spans: Sequence[tuple[int, int, str]]) -> dict[str, int]:

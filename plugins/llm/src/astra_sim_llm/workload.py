@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 from astra_sim import CapacityError, InputError
-from astra_sim.compute import MissingWork
+from astra_sim.compute import ExpectedError, MissingWork
 from astra_sim.compute import Work as ComputeWork
 from astra_sim.context import Context
 from astra_sim.graph import ExecutionGraph, NpuProgram
@@ -76,6 +76,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
         memory_bytes=use[1].total,
         memory_words=_memory_words(use[0], capacity),
         kinds=kinds,
+        expected_error=_expected_error(plan, context),
     )
     first, *others = programs
     return ExecutionGraph(
@@ -159,6 +160,30 @@ def _launch_ps(options: LlmOptions, context: Context) -> int:
         raise InputError(f"cuda_graphs is {options.cuda_graphs}, which has no effect on a compute model without launch_us (its stack)")
     launch_ps = picoseconds(launch_us * _PS_PER_US, "compute: launch_us")
     return 0 if options.cuda_graphs == "iteration" else launch_ps // context.tick_ps * context.tick_ps
+
+
+def _expected_error(plan: Plan, context: Context) -> ExpectedError | None:
+    """How wrong the time of an iteration may be, as the compute model knows it."""
+    options, parallel = plan.options, plan.parallel
+    if options.mode != "train":
+        return None
+    return context.compute.expected_error(
+        context.platform.npus,
+        {
+            "parameters": counts.parameters(plan.model).total,
+            "experts": plan.model.experts or 0,
+            "sequence": plan.setup.sequence,
+            "global_batch": options.global_batch,
+            "micro_batch": options.micro_batch,
+            "precision": options.precision,
+            "zero": options.zero,
+            "recompute": options.recompute if isinstance(options.recompute, str) else "full",
+            "tensor_parallel": parallel.tensor,
+            "pipeline_parallel": parallel.pipeline,
+            "context_parallel": parallel.context,
+            "expert_parallel": parallel.expert,
+        },
+    )
 
 
 def _check_memory(plan: Plan, stage: int, use: memory.MemoryUse, capacity: memory.Capacity | None) -> None:

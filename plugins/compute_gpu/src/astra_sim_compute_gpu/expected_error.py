@@ -1,0 +1,151 @@
+"""How far simulated iterations are from measured ones: what `residuals.csv` says of runs that are like one.
+
+Each row of the file is a published iteration, simulated with a stack: its own, or (half `other`) that which a user of another software
+would get. The expected error is the quantile `SHARE` of the sizes of these errors, each weighted by exp(-d^2 / 2) + `FLOOR`. Here d is how
+far the row's configuration lies from the one that is asked for; with the floor a configuration unlike all others has the error of the whole
+stack. Rows of the half `fit` say what was measured, and give no error.
+
+`python3 dev.py validate` writes the file and says on the page of the validation how many measured runs lie within the expected error when
+their own configuration, or all runs of their software, are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import attrs
+from astra_sim.compute import ExpectedError
+from astra_sim.platform import device_family
+
+FILE = "residuals.csv"
+SHARE = 0.8
+FLOOR = 0.03
+FIT = "fit"
+DOUBLINGS = {
+    "npus": ("NPUs", 4.5),
+    "parameters": ("parameters", 3.5),
+    "sequence": ("sequence", 2.25),
+    "tokens_per_npu": ("tokens of an NPU", 4.5),
+    "tokens_of_micro_batch": ("tokens of a micro-batch", 3.5),
+}
+"""What a number of a configuration is called, and by how many doublings it differs at a distance of 1."""
+DIFFERENCES = {
+    "tensor": 0.4,
+    "pipeline": 0.4,
+    "context": 0.4,
+    "expert_parallel": 0.6,
+    "experts": 1.8,
+    "eight_bits": 0.4,
+    "sharded_weights": 1.8,
+    "recomputed": 0.4,
+    "device": 1.8,
+}
+"""How far apart configurations are that differ in a property: whether there is such parallelism, and so on."""
+_NAMED = 3
+
+
+@attrs.frozen
+class Configuration:
+    """What the distance is made of: logarithms of numbers, and properties."""
+
+    numbers: tuple[float, ...]
+    properties: tuple[object, ...]
+
+    def distance2(self, other: Configuration) -> float:
+        """The square of the distance to another."""
+        scales = (doublings for _, doublings in DOUBLINGS.values())
+        far = sum(((mine - its) / scale) ** 2 for mine, its, scale in zip(self.numbers, other.numbers, scales, strict=True))
+        return far + sum(
+            size**2 for mine, its, size in zip(self.properties, other.properties, DIFFERENCES.values(), strict=True) if mine != its
+        )
+
+
+@attrs.frozen
+class Residual:
+    """A row: a published run, simulated with a stack, and the relative error (positive: simulated too long)."""
+
+    stack: str
+    half: str
+    software: str
+    name: str
+    configuration: Configuration
+    error: float
+
+
+def configuration_of(device: str, npus: int, given: Mapping[str, Any]) -> Configuration:
+    """The configuration of a workload, of what `Compute.expected_error` is given."""
+    sequence, batch = float(given["sequence"]), float(given["global_batch"])
+    numbers = (npus, float(given["parameters"]), sequence, sequence * batch / npus, sequence * float(given["micro_batch"]))
+    parallel = (int(given[f"{name}_parallel"]) > 1 for name in ("tensor", "pipeline", "context", "expert"))
+    rest = (
+        int(given["experts"]) > 0,
+        str(given["precision"]) in ("fp8", "mxfp8"),
+        int(given["zero"]) >= _WEIGHTS,
+        given["recompute"] != "none",
+        device_family(device),
+    )
+    return Configuration(tuple(math.log2(number) for number in numbers), (*parallel, *rest))
+
+
+_WEIGHTS = 3
+"""The level of ZeRO that shards weights."""
+
+
+@functools.cache
+def residuals() -> Mapping[str, Sequence[Residual]]:
+    """The rows of the file, by stack."""
+    found: dict[str, list[Residual]] = {}
+    text = (resources.files(__package__) / FILE).read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        own = configuration_of(row["device"], int(row["npus"]), row)
+        found.setdefault(row["stack"], []).append(
+            Residual(row["stack"], row["half"], row["software"], row["name"], own, float(row["error"]))
+        )
+    return found
+
+
+def expected_error(stack: str, own: Configuration, rows: Sequence[Residual] | None = None) -> ExpectedError | None:
+    """The expected error of a configuration with a stack, by these rows (all of the stack); None: there are none."""
+    rows = residuals().get(stack, ()) if rows is None else rows
+    judged = [row for row in rows if row.half != FIT]
+    if not judged:
+        return None
+    weights = [math.exp(-own.distance2(row.configuration) / 2) + FLOOR for row in judged]
+    near = sum(weights) - FLOOR * len(weights)
+    order = sorted(range(len(judged)), key=lambda place: abs(judged[place].error))
+    reached, goal, within = 0.0, SHARE * sum(weights), abs(judged[order[-1]].error)
+    for place in order:
+        reached += weights[place]
+        if reached >= goal:
+            within = abs(judged[place].error)
+            break
+    nearest = sorted(range(len(judged)), key=lambda place: -weights[place])
+    names = dict.fromkeys(judged[place].name for place in nearest)
+    return ExpectedError(within, SHARE, len(judged), near, tuple(names)[:_NAMED], _outside(own, rows))
+
+
+def _outside(own: Configuration, rows: Sequence[Residual]) -> tuple[str, ...]:
+    """What of a configuration was never measured: numbers beyond those of all rows, properties that no row has."""
+    found = []
+    for place, (words, _) in enumerate(DOUBLINGS.values()):
+        known = [row.configuration.numbers[place] for row in rows]
+        if not min(known) - _SLACK <= own.numbers[place] <= max(known) + _SLACK:
+            found.append(words)
+    for place, name in enumerate(DIFFERENCES):
+        if all(row.configuration.properties[place] != own.properties[place] for row in rows):
+            found.append(_PROPERTIES.get(name, name.replace("_", " ")))
+    return tuple(found)
+
+
+_SLACK = 0.01
+_PROPERTIES = {
+    "eight_bits": "precision",
+    "tensor": "tensor parallelism",
+    "pipeline": "pipeline parallelism",
+    "context": "context parallelism",
+}
