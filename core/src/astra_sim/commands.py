@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         dimensions_of,
         workload_options,
     )
-    from astra_sim.setup.experiment import SECTIONS, Experiment, assigned, experiment_of, load_experiment
+    from astra_sim.setup.experiment import SECTIONS, Experiment, assigned, experiment_from, experiment_of, load_experiment
     from astra_sim.setup.groups import check_groups, read_groups
     from astra_sim.setup.inputs import changed_inputs
     from astra_sim.setup.plugins import Plugins, shared_plugins
@@ -104,6 +104,7 @@ __all__ = [
     "component_options",
     "contain_exits",
     "dimensions_of",
+    "experiment_from",
     "experiment_of",
     "fold",
     "frame_of",
@@ -171,7 +172,7 @@ __getattr__ = lazy_names(
             "dimensions_of",
             "workload_options",
         ),
-        "setup.experiment": ("SECTIONS", "Experiment", "assigned", "experiment_of", "load_experiment"),
+        "setup.experiment": ("SECTIONS", "Experiment", "assigned", "experiment_from", "experiment_of", "load_experiment"),
         "setup.groups": ("check_groups", "read_groups"),
         "setup.inputs": ("changed_inputs",),
         "setup.plugins": ("Plugins", "shared_plugins"),

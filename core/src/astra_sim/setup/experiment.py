@@ -183,7 +183,11 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
         raise InputError(f"{path!r} is not an Experiment or the path of its file")
     if is_result(file):
         return _of_result(file)
-    table = parse_toml(read_text(file), file)
+    return experiment_from(parse_toml(read_text(file), file), file, plugins)
+
+
+def experiment_from(table: Table, file: str, plugins: Plugins) -> Experiment:
+    """The experiment in a table that was read from a file, whose paths are relative to it. Raises InputError."""
     experiment = Experiment(name=os.path.splitext(os.path.basename(file))[0])
     known = ("name", "run", *SECTIONS)
     for key in table:

@@ -44,6 +44,7 @@ astra-sim-flows command flows
 astra-sim-goodput account cost
 astra-sim-goodput account energy
 astra-sim-goodput command goodput
+astra-sim-goodput command jobs
 astra-sim-goodput command sample
 astra-sim-goodput variation variation
 astra-sim-llm command memory

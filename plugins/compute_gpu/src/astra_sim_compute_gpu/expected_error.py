@@ -35,17 +35,17 @@ DOUBLINGS = {
 }
 """What a number of a configuration is called, and by how many doublings it differs at a distance of 1."""
 DIFFERENCES = {
-    "tensor": 0.4,
-    "pipeline": 0.4,
-    "context": 0.4,
-    "expert_parallel": 0.6,
-    "experts": 1.8,
-    "eight_bits": 0.4,
-    "sharded_weights": 1.8,
-    "recomputed": 0.4,
-    "device": 1.8,
+    "tensor_parallel": ("tensor parallelism", 0.4),
+    "pipeline_parallel": ("pipeline parallelism", 0.4),
+    "context_parallel": ("context parallelism", 0.4),
+    "expert_parallel": ("expert parallelism", 0.6),
+    "experts": ("experts", 1.8),
+    "eight_bits": ("precision", 0.4),
+    "sharded_weights": ("sharding of weights", 1.8),
+    "recomputed": ("recomputation", 0.4),
+    "device": ("device", 1.8),
 }
-"""How far apart configurations are that differ in a property: whether there is such parallelism, and so on."""
+"""What a property is called, whether there is such parallelism and so on, and how far apart configurations are that differ in it."""
 _NAMED = 3
 
 
@@ -60,9 +60,8 @@ class Configuration:
         """The square of the distance to another."""
         scales = (doublings for _, doublings in DOUBLINGS.values())
         far = sum(((mine - its) / scale) ** 2 for mine, its, scale in zip(self.numbers, other.numbers, scales, strict=True))
-        return far + sum(
-            size**2 for mine, its, size in zip(self.properties, other.properties, DIFFERENCES.values(), strict=True) if mine != its
-        )
+        sizes = (size for _, size in DIFFERENCES.values())
+        return far + sum(size**2 for mine, its, size in zip(self.properties, other.properties, sizes, strict=True) if mine != its)
 
 
 @attrs.frozen
@@ -136,16 +135,10 @@ def _outside(own: Configuration, rows: Sequence[Residual]) -> tuple[str, ...]:
         known = [row.configuration.numbers[place] for row in rows]
         if not min(known) - _SLACK <= own.numbers[place] <= max(known) + _SLACK:
             found.append(words)
-    for place, name in enumerate(DIFFERENCES):
+    for place, (words, _) in enumerate(DIFFERENCES.values()):
         if all(row.configuration.properties[place] != own.properties[place] for row in rows):
-            found.append(_PROPERTIES.get(name, name.replace("_", " ")))
+            found.append(words)
     return tuple(found)
 
 
 _SLACK = 0.01
-_PROPERTIES = {
-    "eight_bits": "precision",
-    "tensor": "tensor parallelism",
-    "pipeline": "pipeline parallelism",
-    "context": "context parallelism",
-}

@@ -11,6 +11,11 @@ def astra_commands() -> list[Provider]:
     scatter = "Run an experiment that varies with many seeds, and say how its time scatters."
     return [
         Provider("goodput", summary, "astra_sim_goodput.command:goodput_command"),
+        Provider(
+            "jobs",
+            "Run several jobs on one platform, and say how much they slow each other.",
+            "astra_sim_goodput.jobs_command:jobs_command",
+        ),
         Provider("sample", scatter, "astra_sim_goodput.sample_command:sample_command"),
     ]
 

@@ -1,0 +1,238 @@
+"""Several jobs on one platform: how much slower each is than alone, and how fair that is."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+from astra_sim import Experiment, InputError, option, simulate
+from astra_sim.commands import Plugins, build, build_platform, experiment_from, shared_plugins
+from astra_sim.files import parse_toml, read_text
+from astra_sim.network import EventNetwork
+from astra_sim.options import structure
+from astra_sim.platform import Platform
+from astra_sim.units import PS_PER_NS
+
+from astra_sim_goodput.jobs_graph import JobGraph, block_sizes, merged
+from astra_sim_goodput.placement import FORMS, placed, ranks_of
+
+KEY = "jobs"
+SYSTEM = "astra2"
+
+
+@attrs.frozen
+class JobOptions:
+    """A table of `[[jobs]]`."""
+
+    name: str = option(help="what the job is called")
+    workload: Any = option(help="its workload: plugin:NAME, a path, or a table")
+    ranks: Any = option(None, help='its NPUs in the order of ranks: "0:64", "0:64:2", "0:8,16:24", or a list')
+    npus: int | None = option(None, minimum=1, help="how many NPUs a placement chooses")
+    placement: str | None = option(None, help="packed | striped:N | random?seed=N, of the NPUs that no job names")
+    start_ns: float = option(0.0, minimum=0, help="when it starts", unit="ns")
+    passes: int | None = option(None, minimum=1, help="its passes; else those of [run]")
+    compute: Any = option(None, help="its compute model, in place of that of the file")
+
+
+@attrs.frozen
+class Job:
+    """A job and the NPUs that it runs on, in the order of ranks."""
+
+    options: JobOptions
+    ranks: tuple[int, ...]
+    where: str
+
+
+@attrs.frozen
+class JobTimes:
+    """When a job started and finished (nanoseconds). `alone_ns` is its duration without the others, None where it was not asked for.
+
+    `slowdown` is duration / alone, `without` the duration with one other job left out, by the name of that.
+    """
+
+    name: str
+    npus: int
+    start_ns: float
+    finish_ns: float
+    duration_ns: float
+    alone_ns: float | None = None
+    slowdown: float | None = None
+    without: dict[str, float] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Jobs:
+    """What a file of jobs came to."""
+
+    name: str
+    messages_wait: bool
+    jobs: list[JobTimes]
+
+    @property
+    def finish_ns(self) -> float:
+        """When the last job has finished."""
+        return max(job.finish_ns for job in self.jobs)
+
+    @property
+    def fairness(self) -> dict[str, float] | None:
+        """Jain's index of 1 / slowdown, (sum x)^2 / (n sum x^2), and the greatest slowdown; None where no job ran alone.
+
+        R. Jain, D. Chiu, W. Hawe, DEC-TR-301 (1984).
+        """
+        slowdowns = [job.slowdown for job in self.jobs if job.slowdown]
+        if not slowdowns:
+            return None
+        speeds = [1 / slowdown for slowdown in slowdowns]
+        return {
+            "jain": math.fsum(speeds) ** 2 / (len(speeds) * math.fsum(speed**2 for speed in speeds)),
+            "worst_slowdown": max(slowdowns),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same, ready for JSON."""
+        jobs = [attrs.asdict(job) for job in self.jobs]
+        return {
+            "run_name": self.name,
+            "messages_wait": self.messages_wait,
+            "finish_ns": self.finish_ns,
+            "jobs": jobs,
+            "fairness": self.fairness,
+        }
+
+
+class JobFile:
+    """The jobs of an experiment file with `[[jobs]]`, and how they run together."""
+
+    def __init__(self, path: str | os.PathLike[str], assignments: Sequence[str] = (), plugins: Plugins | None = None) -> None:
+        self._plugins = plugins or shared_plugins()
+        self.file = os.fspath(path)
+        table = parse_toml(read_text(self.file), self.file)
+        tables = table.pop(KEY, None)
+        if not isinstance(tables, list) or not tables or not all(isinstance(each, Mapping) for each in tables):
+            raise InputError(f"{self.file}: expected tables [[jobs]], each with name, workload and {FORMS}")
+        if "workload" in table:
+            raise InputError(f"{self.file}: workload is given beside [[jobs]]; expected one in each of these")
+        table.setdefault("system", f"plugin:{SYSTEM}")
+        self.experiment = experiment_from(table, self.file, self._plugins)
+        for assignment in assignments:
+            self.experiment.set(assignment)
+        self.platform = build_platform(self.experiment, self._plugins)
+        self.jobs = self._jobs(tables)
+        self._graphs = {job.options.name: self._graph(job) for job in self.jobs}
+
+    def _jobs(self, tables: Sequence[Mapping[str, Any]]) -> list[Job]:
+        """The jobs with their NPUs: those that name theirs first, the others on what is left, in the order of the file."""
+        options = [structure(JobOptions, dict(table), f"{self.file}: jobs[{place}]") for place, table in enumerate(tables)]
+        named: dict[int, tuple[int, ...]] = {}
+        taken: dict[int, str] = {}
+        for place, each in sorted(enumerate(options), key=lambda item: item[1].ranks is None):
+            where = f"{self.file}: job {each.name!r}"
+            if (each.ranks is None) == (each.npus is None) or (each.ranks is not None and each.placement is not None):
+                raise InputError(f"{where}: expected {FORMS}")
+            if each.ranks is not None:
+                ranks = ranks_of(each.ranks, self.platform.npus, where)
+            else:
+                free = [npu for npu in range(self.platform.npus) if npu not in taken]
+                ranks = placed(each.placement or "packed", each.npus or 0, free, where)
+            for npu in ranks:
+                if npu in taken:
+                    raise InputError(f"{where}: NPU {npu} is one of job {taken[npu]!r}; expected NPUs of no other job")
+                taken[npu] = each.name
+            named[place] = ranks
+        names = [each.name for each in options]
+        for name in names:
+            if not name or names.count(name) > 1:
+                raise InputError(f"{self.file}: jobs are named {', '.join(map(repr, names))}; expected a name of its own for each")
+        return [Job(each, named[place], f"{self.file}: job {each.name!r}") for place, each in enumerate(options)]
+
+    def _graph(self, job: Job) -> JobGraph:
+        """What a job does, as if its NPUs were a platform. Raises InputError."""
+        made = self.experiment.copied()
+        folder = os.path.dirname(self.file)
+        made.use("workload", job.options.workload, self._plugins, folder, f"{job.where}: workload")
+        if job.options.compute is not None:
+            made.use("compute", job.options.compute, self._plugins, folder, f"{job.where}: compute")
+        if job.options.passes is not None:
+            made.choose("passes", job.options.passes)
+        if len(job.ranks) < self.platform.npus:
+            made.sections["platform"] = self._part(job)
+            made.sections["network"] = {"plugin": "analytical"}
+        components = build(made, self._plugins)
+        if components.system.phases_end_together:
+            raise InputError(
+                f"{self.file}: system {type(components.system).__name__} ends each phase on all NPUs of the platform at once,"
+                f" those of other jobs, too; expected another, such as plugin:{SYSTEM}"
+            )
+        return JobGraph(job.options.name, components.graph, job.ranks, round(job.options.start_ns * PS_PER_NS))
+
+    def _part(self, job: Job) -> Platform:
+        """A platform of as many NPUs as a job has: the block of dimensions that it is, else one switch."""
+        sizes = block_sizes(self.platform, job.ranks) or [len(job.ranks)]
+        dimensions = [
+            {
+                "topology": "switch",
+                "size": size,
+                "link_bandwidth_gb_per_s": dimension.link_bandwidth * max(1, dimension.links),
+                "link_latency_ns": dimension.link_latency_ns,
+            }
+            for size, dimension in zip(sizes, self.platform.dimensions, strict=False)
+        ]
+        made = Experiment()
+        made.use("platform", {"dimensions": dimensions, "device": self.platform.device}, self._plugins)
+        return build_platform(made, self._plugins)
+
+    def times(self, names: Sequence[str]) -> dict[str, float]:
+        """When some of the jobs have finished, run together with every NPU simulated (nanoseconds)."""
+        made = self.experiment.copied()
+        made.sections["workload"] = merged([self._graphs[name] for name in names], self.platform)
+        made.choose("symmetry", False)
+        finish = simulate(made).npu_finish_ns
+        return {job.options.name: max(finish[npu] for npu in job.ranks) for job in self.jobs if job.options.name in names}
+
+    def messages_wait(self) -> bool:
+        """Whether messages wait for each other on the network, so that jobs can hinder each other at all."""
+        made = self.experiment.copied()
+        made.sections["workload"] = merged(list(self._graphs.values()), self.platform)
+        return isinstance(build(made, self._plugins).network, EventNetwork)
+
+
+def run_jobs(
+    path: str | os.PathLike[str],
+    *,
+    alone: bool = True,
+    without: Sequence[str] = (),
+    set: Sequence[str] = (),
+    plugins: Plugins | None = None,
+) -> Jobs:
+    """Run the jobs of a file together; with `alone` each by itself, too, and once more without each job that `without` names.
+
+    Raises InputError.
+    """
+    file = JobFile(path, set, plugins)
+    names = [job.options.name for job in file.jobs]
+    for name in without:
+        if name not in names:
+            raise InputError(f"{file.file}: --without is {name!r}; expected one of {', '.join(names)}")
+    finish = file.times(names)
+    others = {name: file.times([each for each in names if each != name]) for name in without if len(names) > 1}
+    found = []
+    for job in file.jobs:
+        own, start = job.options.name, job.options.start_ns
+        duration = finish[own] - start
+        single = file.times([own])[own] - start if alone else None
+        found.append(
+            JobTimes(
+                own,
+                len(job.ranks),
+                start,
+                finish[own],
+                duration,
+                single,
+                duration / single if single else None,
+                {name: times[own] - start for name, times in others.items() if name != own},
+            )
+        )
+    return Jobs(file.experiment.name, file.messages_wait(), found)

@@ -1,0 +1,164 @@
+"""Several jobs on one platform: what `shared/reference/jobs.md`, section 1, says must hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import astra_sim
+import pytest
+from astra_sim import InputError
+from astra_sim.command import cli
+from astra_sim_goodput.jobs import JobFile, run_jobs
+from astra_sim_goodput.placement import placed, ranks_of
+from click.testing import CliRunner
+from support import ROOT
+
+RING = "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=50&link_latency_ns=500"
+DGX = "plugin:dgx_h100?nodes=2"
+TORUS = "plugin:torus?sizes=4,4&links=4&link_bandwidth_gb_per_s=50&link_latency_ns=500"
+ALL_REDUCE = "plugin:collective?collective=all_reduce&bytes=1048576"
+LLM = "plugin:llm?model=llama3-8b&global_batch=16&check_memory=false&tensor_parallel=4"
+PIPELINE = f"{LLM}&pipeline_parallel=2&detail=kernel&overlap.p2p=true&overlap.dp=true"
+KERNELS = "plugin:gpu?device=h100&stack=kernels"
+
+
+def write(folder: Path, jobs: list[dict[str, Any]], platform: str = RING, network: str = "plugin:flow") -> Path:
+    """A file of jobs; each has a value for each key as TOML writes it."""
+    text = f'platform = "{platform}"\nnetwork = "{network}"\ncompute = "{KERNELS}"\n'
+    for job in jobs:
+        text += "\n[[jobs]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in job.items())
+    file = folder / "jobs.toml"
+    file.write_text(text)
+    return file
+
+
+def job(name: str, ranks: Any, workload: str = ALL_REDUCE, **more: Any) -> dict[str, Any]:
+    return {"name": name, "workload": workload, "ranks": ranks, **more}
+
+
+@pytest.mark.parametrize("network", ["plugin:analytical", "plugin:analytical?congestion=aware", "plugin:flow"])
+@pytest.mark.parametrize("platform", [DGX, TORUS])
+@pytest.mark.parametrize("workload", [ALL_REDUCE, PIPELINE, f"{LLM}&zero=1&detail=layer"])
+def test_a_job_on_all_npus_is_the_plain_run(tmp_path: Path, workload: str, platform: str, network: str) -> None:
+    """To the picosecond, whenever it starts."""
+    plain = astra_sim.simulate(platform=platform, network=network, compute=KERNELS, system="plugin:astra2", workload=workload)
+    for start_ns in (0, 777):
+        (only,) = run_jobs(write(tmp_path, [job("a", "0:16", workload, start_ns=start_ns)], platform, network), alone=False).jobs
+        assert round(1000 * only.duration_ns) == round(1000 * plain.finish_ns)
+        assert round(1000 * only.finish_ns) == round(1000 * (plain.finish_ns + start_ns))
+
+
+def test_jobs_on_links_of_their_own_do_not_see_each_other(tmp_path: Path) -> None:
+    jobs = [job("a", "0:8", PIPELINE, start_ns=5000), job("b", "8:16", f"{LLM}&zero=1&detail=layer", passes=2)]
+    found = run_jobs(write(tmp_path, jobs, DGX)).jobs
+    assert [each.slowdown for each in found] == [1.0, 1.0]
+    assert found[0].finish_ns == pytest.approx((found[0].alone_ns or 0) + 5000, abs=1e-3)
+    once = run_jobs(write(tmp_path, [job("b", "8:16", f"{LLM}&zero=1&detail=layer")], DGX), alone=False).jobs[0]
+    assert found[1].duration_ns > 1.9 * once.duration_ns
+
+
+@pytest.mark.parametrize("network", ["plugin:analytical?congestion=aware", "plugin:flow", "plugin:packet", "plugin:roce"])
+def test_the_order_in_the_file_does_not_matter(tmp_path: Path, network: str) -> None:
+    jobs = [job("a", "0:8:2"), job("b", "1:8:2", start_ns=1000)]
+    first = run_jobs(write(tmp_path, jobs, network=network)).jobs
+    second = run_jobs(write(tmp_path, jobs[::-1], network=network)).jobs
+    assert {each.name: each for each in first} == {each.name: each for each in second}
+    assert min(each.slowdown or 0 for each in first) > 1.01
+
+
+def test_two_messages_share_a_first_in_first_out_link(tmp_path: Path) -> None:
+    """Messages go hop by hop: that of job a comes to NPU 2 when job b sends its own from there. The later one waits for m / b."""
+    two = "plugin:collective?collective=all_to_all&bytes=8000000"
+    platform = "plugin:ring?size=16&links=2&link_bandwidth_gb_per_s=50&link_latency_ns=0"
+    once = 4e6 / 50
+    jobs = [job("a", [0, 5], two), job("b", [2, 7], two, start_ns=2 * once)]
+    found = run_jobs(write(tmp_path, jobs, platform, "plugin:analytical?congestion=aware")).jobs
+    assert [each.alone_ns for each in found] == pytest.approx([5 * once] * 2, rel=0.001)
+    waited = sorted(each.duration_ns - (each.alone_ns or 0) for each in found)
+    assert waited == pytest.approx([0, once], rel=0.01, abs=100)
+
+
+def test_without_a_job_the_other_is_alone(tmp_path: Path) -> None:
+    found = run_jobs(write(tmp_path, [job("a", "0:8:2"), job("b", "1:8:2")]), without=["a"])
+    first, second = found.jobs
+    assert (first.without, second.without) == ({}, {"a": second.alone_ns})
+    assert found.fairness is not None
+    slowdowns = [each.slowdown or 0 for each in found.jobs]
+    assert found.fairness["worst_slowdown"] == max(slowdowns)
+    assert found.fairness["jain"] == pytest.approx(sum(1 / s for s in slowdowns) ** 2 / (2 * sum(1 / s**2 for s in slowdowns)))
+
+
+def test_placements() -> None:
+    free = range(2, 14)
+    assert placed("packed", 3, free, "") == (2, 3, 4)
+    assert placed("striped:4", 3, free, "") == (2, 6, 10)
+    drawn = placed("random?seed=1", 5, free, "")
+    assert drawn == tuple(sorted(set(drawn)))
+    assert set(drawn) <= set(free)
+    assert drawn == placed("random?seed=1", 5, free, "") != placed("random?seed=2", 5, free, "")
+    assert ranks_of("0:8:4,9", 10, "") == (0, 4, 9)
+    assert ranks_of([3, 1], 4, "") == (3, 1)
+
+
+def test_placements_take_what_no_job_names(tmp_path: Path) -> None:
+    jobs = [{"name": "a", "workload": ALL_REDUCE, "npus": 2, "placement": "striped:3"}, job("b", "0:2"), job("c", [7])]
+    file = JobFile(write(tmp_path, jobs))
+    assert [each.ranks for each in file.jobs] == [(2, 5), (0, 1), (7,)]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "words"),
+    [
+        ([], r"expected tables \[\[jobs\]\]"),
+        ([job("a", "0:9")], "job 'a': ranks is '0:9'; expected ranks such as"),
+        ([job("a", [8])], "ranks has NPU 8; expected 0 to 7"),
+        ([job("a", [1, 1])], "ranks has NPU 1 twice"),
+        ([job("a", "0:4"), job("b", "3:6")], "job 'b': NPU 3 is one of job 'a'"),
+        ([job("a", "0:4"), job("a", "4:8")], "jobs are named 'a', 'a'"),
+        ([{"name": "a", "workload": ALL_REDUCE}], "job 'a': expected ranks such as"),
+        ([{"name": "a", "workload": ALL_REDUCE, "npus": 9}], "npus is 9, and 8 NPUs are free"),
+        ([{"name": "a", "workload": ALL_REDUCE, "npus": 2, "placement": "spread"}], "placement is 'spread'"),
+        ([{"name": "a", "workload": ALL_REDUCE, "npus": 2, "placement": "striped:x"}], "placement is 'striped:x'"),
+        (
+            [job("a", "0:4", "plugin:llm?model=llama3-8b&detail=pass&check_memory=false&global_batch=4")],
+            "simulates a pass as one operation",
+        ),
+        ([job("a", "0:4", rank=3)], "unknown key 'rank'; did you mean 'ranks'"),
+        ([job("a", "0:4", "plugin:nothing")], "there is no workload plugin 'nothing'"),
+    ],
+)
+def test_wrong_jobs_are_errors(tmp_path: Path, jobs: list[dict[str, Any]], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        run_jobs(write(tmp_path, jobs))
+
+
+def test_a_system_whose_phases_end_together_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, [job("a", "0:4")])
+    file.write_text('system = "plugin:astra1"\n' + file.read_text())
+    with pytest.raises(InputError, match="ends each phase on all NPUs of the platform at once"):
+        run_jobs(file)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    file = str(write(tmp_path, [job("a", "0:8:2"), job("b", "1:8:2")], network="plugin:analytical"))
+    said = json.loads(CliRunner().invoke(cli.astra, ["jobs", file, "--json", "--without", "b"]).output)
+    assert [each["slowdown"] for each in said["jobs"]] == [1.0, 1.0]
+    assert said["messages_wait"] is False
+    printed = CliRunner().invoke(cli.astra, ["jobs", file, "--no-alone"]).output
+    assert "jobs cannot slow each other" in printed
+    assert "slowdown" not in printed
+    wrong = CliRunner().invoke(cli.astra, ["jobs", file, "--without", "c"])
+    assert wrong.exit_code
+    assert "--without is 'c'; expected one of a, b" in str(wrong.exception)
+
+
+def test_the_example_prints_what_the_page_shows() -> None:
+    command = "astra jobs examples/goodput/two_jobs.toml --without a"
+    shown = (ROOT / "docs" / "goodput.md").read_text().split(f"$ {command}\n")[1].split("```")[0]
+    assert "slowdown" in shown
+    found = run_jobs(ROOT / "examples" / "goodput" / "two_jobs.toml", without=["a"])
+    for each in found.jobs:
+        assert f"{each.slowdown:.4f}" in shown
+        assert f"{each.duration_ns / 1e6:.3f}" in shown
