@@ -56,7 +56,9 @@ def test_what_was_never_measured_is_said() -> None:
 
 
 def test_experts_and_shards_are_far_from_dense_models() -> None:
-    assert known(experts=128, expert_parallel=8).within > 2 * known().within
+    assert known(experts=128, expert_parallel=8).near < known().near / 4
+    assert "experts" in known(experts=128, expert_parallel=8).extrapolates
+    assert "experts" not in known("bridge-moe-26.04", experts=128, expert_parallel=8).extrapolates
 
 
 def test_runs_that_are_near_are_named() -> None:
@@ -73,6 +75,9 @@ def test_a_result_and_its_summary_have_it(tmp_path: Path) -> None:
     basis = result.to_dict()["expected_error_basis"]
     assert result.expected_error == basis["within"]
     assert basis["share"] == model.SHARE
+    assert basis["extrapolates"][-1] == "network"
+    nccl = astra_sim.simulate(platform="plugin:dgx_h100", network="plugin:analytical?model=nccl", compute="plugin:gpu", workload=WORKLOAD)
+    assert nccl.to_dict()["expected_error_basis"] == basis | {"extrapolates": basis["extrapolates"][:-1]}
     arguments = ["--platform", "plugin:dgx_h100", "--compute", "plugin:gpu", "--workload", WORKLOAD]
     printed = CliRunner().invoke(cli.astra, arguments).output
     assert f"expected error {100 * result.expected_error:.1f} %" in " ".join(printed.split()).replace("error  ", "error ")

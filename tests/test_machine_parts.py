@@ -138,8 +138,17 @@ def test_serving_and_other_workloads_have_kernels() -> None:
         assert result.compute["stack"] == "kernels"
 
 
+@pytest.mark.filterwarnings("ignore:stack bridge-moe")
+@pytest.mark.parametrize(("platform", "name"), [("dgx_h100?nodes=2", "bridge-moe-26.04"), ("gb200_nvl72?gpus=16", "bridge-moe-26.08")])
+def test_models_with_experts_have_a_stack_of_their_own(platform: str, name: str) -> None:
+    model = SMALL | {"experts": 8, "top_k": 2, "expert_ffn": 1024}
+    result = quietly(platform=f"plugin:{platform}", workload={"model": model})
+    assert result.compute["stack"] == name
+
+
 def test_each_device_has_one_newest_stack() -> None:
-    newest = [device for name in stack.names()[1:] for device in stack.read_stack(name).newest_on]
+    stacks = [stack.read_stack(name) for name in stack.names()[1:]]
+    newest = [(device, each.experts) for each in stacks for device in each.newest_on]
     assert len(newest) == len(set(newest)) > 5
 
 

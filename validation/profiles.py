@@ -95,8 +95,19 @@ NEWEST = {
     "bridge-gb300": ("gb300",),
     "llm-foundry-a100-40": ("a100-40",),
     "llm-foundry-a100-80": ("a100-80",),
+    "bridge-moe-26.04": ("h100", "h200", "b200"),
+    "bridge-moe-26.08": ("gb200", "gb300"),
 }
-"""The newest dense stack of each device; H200 and B200 have that of their nearest, and a run warns."""
+"""The newest stack of each device, for dense models and for mixtures of experts; where it was not fitted on the device a run warns."""
+
+
+def newest(device: str, experts: bool) -> str | None:
+    """The stack that a user gets on a device who names none."""
+    return next((name for name, devices in NEWEST.items() if device in devices and _of_experts(name) == experts), None)
+
+
+def _of_experts(name: str) -> bool:
+    return "-moe-" in name
 
 
 def _table(name: str, stack: Results) -> dict[str, object]:
@@ -109,6 +120,7 @@ def _table(name: str, stack: Results) -> dict[str, object]:
         "title": stack["title"],
         **stack["profile"],
         **_conditions(name),
+        **({"experts": True} if _of_experts(name) else {}),
         **({"undetermined": unsure} if (unsure := undetermined(stack["profile"])) else {}),
         **({"newest_on": list(NEWEST[name])} if name in NEWEST else {}),
         "workload": {"llm": options_of(name)},

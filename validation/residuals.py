@@ -16,7 +16,7 @@ from astra_sim_llm import counts
 from astra_sim_llm.models import Model
 
 from validation.iterations import CORE8, FIT, Experiment, Line, experiment, lines
-from validation.profiles import FOLDER, NEWEST
+from validation.profiles import FOLDER, newest
 from validation.results import Results, point_name
 from validation.runs import Runs, numbers
 from validation.stack_fits import points
@@ -34,14 +34,18 @@ COLUMNS = ("stack", "half", "software", "line", "name", "device", "npus", "param
 
 def rows(runs: Runs, results: Results) -> Iterator[dict[str, Any]]:
     """A row for each line with its own stack, with the newest stack of its device, and with kernels alone."""
-    newest = {device: name for name, devices in NEWEST.items() for device in devices}
     found = lines()
     for name in (*results["stacks"], *_OF_ONES, KERNELS):
         profile = numbers(results["stacks"][name]["profile"]) if name in results["stacks"] else ()
         takes = {name, *_OF_ONES.get(name, ())}
-        own = [line for line in found if name == KERNELS or line["stack"] in takes or newest.get(experiment(line).device) == name]
+        own = [line for line in found if name == KERNELS or line["stack"] in takes or _newest(line) == name]
         for point in points(runs, own, profile):
             yield _row(name, point.line, experiment(point.line), point.error)
+
+
+def _newest(line: Line) -> str | None:
+    device, experts = experiment(line).device, "experts" in line["model"]
+    return newest(device, experts) or newest(device, False)
 
 
 def _row(stack: str, line: Line, simulated: Experiment, error: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -130,8 +130,8 @@ class Compute(Contract, abc.ABC):
         """The model on a platform, which may name the device that was not given. Asked once, before all else. Raises InputError."""
         return self
 
-    def for_workload(self, name: str, options: Mapping[str, Any]) -> Compute:
-        """The model for a workload, by its plugin and the options that an experiment gives it, from which its software may follow.
+    def for_workload(self, name: str, traits: Collection[str]) -> Compute:
+        """The model for a workload, by its plugin and what it is (`Provider.traits`), from which its software may follow.
 
         Asked once, after `for_platform`. Raises InputError.
         """

@@ -60,6 +60,8 @@ class Provider:
 
     `takes`, of a workload: a function of its table as the experiment has it, of the defaults that the compute model offers
     (`Compute.workload_defaults`), and of the `Context`. It returns those defaults that have an effect, in a table; None: all are taken.
+    `traits`, of a workload: a function of its table, which returns words for what it is, such as "training" and "experts", by which a
+    compute model chooses its software (`Compute.for_workload`).
     """
 
     name: str
@@ -69,6 +71,7 @@ class Provider:
     examples: Examples = attrs.field(default=(), kw_only=True, eq=False)
     pure: bool = attrs.field(default=False, kw_only=True, validator=FLAG)
     takes: Reference | None = attrs.field(default=None, kw_only=True)
+    traits: Reference | None = attrs.field(default=None, kw_only=True)
 
     def load_factory(self) -> Callable[..., Any]:
         """The implementation. Raises PluginError where it cannot be imported."""
@@ -100,6 +103,16 @@ class Provider:
         if not isinstance(found, Mapping):
             raise PluginError(f"{what} are {found!r}; expected a table")
         return found
+
+    def traits_of(self, table: Mapping[str, Any]) -> frozenset[str]:
+        """What a workload with this table is, in words. Raises PluginError."""
+        if self.traits is None:
+            return frozenset()
+        what = f"traits of plugin {self.name!r}"
+        found: Any = call(what, load(self.traits, what), table)
+        if not isinstance(found, (set, frozenset)) or not all(isinstance(word, str) for word in found):
+            raise PluginError(f"{what} are {found!r}; expected a set of texts")
+        return frozenset(found)
 
     def load_examples(self, folder: Path) -> list[Mapping[str, Any]]:
         """The examples, whose files are written into an empty folder. Raises PluginError for what is not a list of tables."""

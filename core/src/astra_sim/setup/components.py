@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -123,7 +122,17 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     waits = isinstance(network, EventNetwork)
     held_bytes, rules = (network.held_bytes, network.route_rules) if isinstance(network, EventNetwork) else (0.0, RouteRules())
-    context = Context(plugins, platform, run, compute, groups=groups, messages_wait=waits, held_bytes=held_bytes, route_rules=rules)
+    context = Context(
+        plugins,
+        platform,
+        run,
+        compute,
+        groups=groups,
+        messages_wait=waits,
+        held_bytes=held_bytes,
+        route_rules=rules,
+        collectives_of=network.device,
+    )
     system = maker.given("system", System) or maker.make("system", System, context)
     context = attrs.evolve(
         context,
@@ -306,7 +315,8 @@ class _Maker:
         made: Compute = self.given("compute", Compute) or self.make("compute", Compute)
         made = self._placed(made, "for_platform", platform)
         if isinstance(self.experiment.sections.get("workload"), Mapping):
-            made = self._placed(made, "for_workload", self.provider("workload").name, MappingProxyType(self.table("workload")))
+            workload = self.provider("workload")
+            made = self._placed(made, "for_workload", workload.name, workload.traits_of(self.table("workload")))
         return made
 
     def _placed(self, model: Compute, asked: str, *arguments: Any) -> Compute:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import attrs
@@ -107,11 +107,11 @@ class Gpu(Compute):
         for number in self.stack.undetermined:
             warn(f"stack {self.stack_name}: the iterations of its fit do not determine {number} = {getattr(self.stack, number):g}")
 
-    def for_workload(self, name: str, options: Mapping[str, Any]) -> Compute:
+    def for_workload(self, name: str, traits: Collection[str]) -> Compute:
         """The model with the newest stack that was fitted to this workload on the device, where none is named."""
-        if self._options.stack != AUTO or options.get("mode", "train") != "train":
+        if self._options.stack != AUTO or "training" not in traits:
             return self
-        found = newest_stack(self.device, name)
+        found = newest_stack(self.device, name, "experts" in traits) or newest_stack(self.device, name)
         return self if found is None else Gpu(attrs.evolve(self._options, stack=found), self._of_platform, chosen=True)
 
     def expected_error(self, npus: int, configuration: Mapping[str, Any]) -> ExpectedError | None:

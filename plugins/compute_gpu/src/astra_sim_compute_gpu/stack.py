@@ -38,7 +38,10 @@ class Stack:
     collective_share: float = option(1.0, above=0, maximum=2, help="factor on the bandwidth between nodes")
     launch_us: float = option(0.0, minimum=0, help="time in which the host launches a kernel; 0: no time", unit="us")
     devices: tuple[str, ...] = option((), help="devices on which the fitted iterations ran; none: it is not fitted")
-    newest_on: tuple[str, ...] = option((), help="devices on which it is the stack of workloads that name none")
+    experts: bool = option(False, help="whether it was fitted to mixtures of experts")
+    newest_on: tuple[str, ...] = option(
+        (), help="devices on which it is the stack of training that names none, of dense models or with experts"
+    )
     undetermined: tuple[str, ...] = option(
         (), help="numbers that the fitted iterations do not determine: on a bound of the fit, or where it began; a run warns"
     )
@@ -79,11 +82,11 @@ def names() -> list[str]:
     return [AUTO, *data_files.names(FOLDER)]
 
 
-def newest_stack(device: str, workload: str) -> str | None:
-    """The stack for a workload that names none on a device; None: none was fitted to this workload there."""
+def newest_stack(device: str, workload: str, experts: bool = False) -> str | None:
+    """The stack for a workload that names none on a device, of dense models or of experts; None: none was fitted to these there."""
     for name in data_files.names(FOLDER):
         stack = read_stack(name)
-        if workload in stack.workload and device in stack.newest_on:
+        if workload in stack.workload and device in stack.newest_on and stack.experts == experts:
             return name
     return None
 

@@ -23,6 +23,7 @@ def astra_workloads() -> list[Provider]:
             options=f"{_HERE}.options:LlmOptions",
             examples=f"{_HERE}.examples:examples",
             takes=f"{_HERE}.stack_defaults:taken",
+            traits=f"{_HERE}.stack_defaults:traits",
         )
     ]
 

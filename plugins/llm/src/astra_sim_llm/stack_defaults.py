@@ -11,10 +11,21 @@ from astra_sim.options import structure
 
 from astra_sim_llm.options import LlmOptions
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.plan import make_plan, parallelism_of
+from astra_sim_llm.plan import make_plan, parallelism_of, read_model
 
 _Path = tuple[str, ...]
 """The keys that lead to a value: ("overlap", "dp")."""
+
+
+def traits(table: Mapping[str, Any]) -> frozenset[str]:
+    """What a workload of this table is: training or not, and whether its model has experts."""
+    try:
+        options: LlmOptions = structure(LlmOptions, dict(table), "workload")
+        model = read_model(options.model)
+    except InputError:  # told when the workload is made
+        return frozenset()
+    found = {"training": options.mode == "train", "experts": bool(model.experts)}
+    return frozenset(word for word, holds in found.items() if holds)
 
 
 def taken(table: Mapping[str, Any], offered: Mapping[str, Any], context: Context) -> dict[str, Any]:

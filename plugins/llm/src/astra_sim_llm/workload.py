@@ -163,11 +163,11 @@ def _launch_ps(options: LlmOptions, context: Context) -> int:
 
 
 def _expected_error(plan: Plan, context: Context) -> ExpectedError | None:
-    """How wrong the time of an iteration may be, as the compute model knows it."""
+    """How wrong the time of an iteration may be, as the compute model knows it of runs on networks whose collectives were measured."""
     options, parallel = plan.options, plan.parallel
     if options.mode != "train":
         return None
-    return context.compute.expected_error(
+    known = context.compute.expected_error(
         context.platform.npus,
         {
             "parameters": counts.parameters(plan.model).total,
@@ -184,6 +184,9 @@ def _expected_error(plan: Plan, context: Context) -> ExpectedError | None:
             "expert_parallel": parallel.expert,
         },
     )
+    if known is None or context.collectives_of:
+        return known
+    return attrs.evolve(known, extrapolates=(*known.extrapolates, "network"))
 
 
 def _check_memory(plan: Plan, stage: int, use: memory.MemoryUse, capacity: memory.Capacity | None) -> None:
