@@ -90,13 +90,13 @@ def _conditions(name: str) -> Table:
 
 
 NEWEST = {
-    "bridge-h100": ("h100", "h200"),
+    "bridge-h100": ("h100", "h200", "gh200"),
     "bridge-gb200": ("gb200", "b200"),
-    "bridge-gb300": ("gb300",),
+    "bridge-gb300": ("gb300", "b300"),
     "llm-foundry-a100-40": ("a100-40",),
     "llm-foundry-a100-80": ("a100-80",),
-    "bridge-moe-26.04": ("h100", "h200", "b200"),
-    "bridge-moe-26.08": ("gb200", "gb300"),
+    "bridge-moe-26.04": ("h100", "h200", "gh200", "b200"),
+    "bridge-moe-26.08": ("gb200", "gb300", "b300"),
 }
 """The newest stack of each device, for dense models and for mixtures of experts; where it was not fitted on the device a run warns."""
 
