@@ -10,12 +10,12 @@ from astra_sim_goodput.jobs import Jobs, run_jobs
 
 @click.command("jobs")
 @click.argument("file", type=click.Path())
-@click.option("--alone/--no-alone", default=True, show_default=True, help="Run each job by itself, too, for its slowdown.")
+@click.option("--no-alone", is_flag=True, help="Leave out the runs of each job by itself, and so its slowdown.")
 @click.option("--without", metavar="NAME", multiple=True, help="Run once more without this job. Repeatable.")
 @click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
 @json_option
 @quiet_option
-def jobs_command(file: str, alone: bool, without: tuple[str, ...], assignments: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+def jobs_command(file: str, no_alone: bool, without: tuple[str, ...], assignments: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     """Run several jobs on one platform, and say how much they slow each other.
 
     \b
@@ -24,7 +24,7 @@ def jobs_command(file: str, alone: bool, without: tuple[str, ...], assignments: 
 
     FILE is an experiment without a workload, but with a table [[jobs]] for each job: its name, its workload, and its ranks.
     """
-    found = run_jobs(file, alone=alone, without=without, set=assignments)
+    found = run_jobs(file, alone=not no_alone, without=without, set=assignments)
     if as_json:
         say_json(found.to_dict())
     elif not quiet:
@@ -49,6 +49,10 @@ def _print(found: Jobs) -> None:
         rows.append([*row, *(unit.number(job.without[name]) if name in job.without else "-" for name in left_out)])
     screen.table(Table(tuple(columns), rows, found.name))
     if fairness is not None:
-        click.echo(f"fairness {fairness['jain']:.4f} (Jain's index of 1 / slowdown), worst slowdown {fairness['worst_slowdown']:.4f}")
+        figures = [
+            ["fairness", f"{fairness['jain']:.4f}", "Jain's index of 1 / slowdown"],
+            ["worst slowdown", f"{fairness['worst_slowdown']:.4f}", ""],
+        ]
+        screen.table(Table((Column("", "word"), Column(""), Column("", "text")), figures, headed=False, indent=1))
     if not found.messages_wait:
-        click.echo("On this network messages do not wait for each other, so that jobs cannot slow each other.")
+        screen.text("On this network messages do not wait for each other, so that jobs cannot slow each other.", prose=True)
