@@ -40,7 +40,7 @@ def known(stack: str = "bridge-h100", npus: int = 256, **given: Any) -> Expected
 def test_it_is_a_weighted_quantile() -> None:
     """Far from all rows each counts the same; at a row, those beside it count."""
     far = known(npus=2**40)
-    sizes = sorted(abs(row.error) for row in model.residuals()["bridge-h100"] if row.half != model.FIT)
+    sizes = sorted(abs(row.error) for row in model.residuals("bridge-h100") if row.half != model.FIT)
     assert far.near < 1e-6
     assert far.within in sizes
     assert abs(sum(size <= far.within for size in sizes) / len(sizes) - model.SHARE) <= 1 / len(sizes)

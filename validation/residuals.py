@@ -11,7 +11,7 @@ from typing import Any
 from astra_sim.options import structure
 from astra_sim_compute_gpu import expected_error as model
 from astra_sim_compute_gpu.expected_error import Residual, expected_error
-from astra_sim_compute_gpu.stack import KERNELS
+from astra_sim_compute_gpu.stack import KERNELS, names
 from astra_sim_llm import counts
 from astra_sim_llm.models import Model
 
@@ -85,7 +85,7 @@ def write(runs: Runs, results: Results) -> None:
 
 def coverage() -> list[Results]:
     """How many runs lie within their expected error, and its median, where all rows of a run's configuration or software are left out."""
-    judged = [row for stack in model.residuals() if stack != KERNELS for row in model.residuals()[stack] if row.half != FIT]
+    judged = [row for stack in names() for row in model.residuals(stack) if stack != KERNELS and row.half != FIT]
     others = [row for row in judged if row.half == OTHER]
     new = [row for row in others if row.software in ("nemo-25.02", "xla")]
     return [
@@ -103,7 +103,7 @@ def _configuration(row: Residual) -> object:
 def _coverage(what: str, without: str, judged: Sequence[Residual], key: Callable[[Residual], object]) -> Results:
     bounds, hits = [], 0
     for row in judged:
-        rest = [each for each in model.residuals()[row.stack] if key(each) != key(row)]
+        rest = [each for each in model.residuals(row.stack) if key(each) != key(row)]
         known = expected_error(row.stack, row.configuration, rest)
         if known is not None:
             bounds.append(known.within)
