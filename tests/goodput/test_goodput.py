@@ -305,3 +305,52 @@ def test_the_command_prints_tables_and_json(tmp_path: Path) -> None:
 
 def printed(*arguments: str) -> str:
     return CliRunner().invoke(cli.astra, ["goodput", *arguments], catch_exceptions=False, standalone_mode=False).output
+
+
+# -- Nodes that fail more often ------------------------------------------------------------------------------------------
+
+
+def with_lemons(**lemons: Any) -> dict[str, Any]:
+    return {
+        "goodput": {
+            "nodes": 100,
+            "mtbf_node_days": 50,
+            "days": 60,
+            "checkpoint": {"interval": 1800, "levels": [{"write_s": 30, "load_s": 60}]},
+            "recovery": {"detect_s": 60},
+            **({"lemons": lemons} if lemons else {}),
+        }
+    }
+
+
+def test_lemons_raise_the_rate() -> None:
+    """Two nodes that fail ten times as often are 18 nodes more."""
+    plain, lemons = goodput(with_lemons()), goodput(with_lemons(share=0.02, multiplier=10))
+    assert plain.mtti_h == pytest.approx(12.0)
+    assert lemons.mtti_h == pytest.approx(12 / 1.18)
+    assert lemons.goodput < plain.goodput
+
+
+def test_random_runs_with_lemons_agree_with_the_formula() -> None:
+    found = goodput(with_lemons(share=0.02, multiplier=10), seeds=200)
+    assert found.monte_carlo is not None
+    low, high = found.monte_carlo.goodput.interval99
+    assert low - 0.001 < found.goodput < high + 0.001
+
+
+def test_lemons_that_are_removed_cost_less() -> None:
+    stay, removed = (goodput(with_lemons(share=0.02, multiplier=30, **more), seeds=50) for more in ({}, {"removed_after": 2}))
+    plain = goodput(with_lemons(), seeds=50)
+    found = [each.monte_carlo.failures.mean for each in (plain, removed, stay) if each.monte_carlo is not None]
+    assert found[0] < found[1] < found[2]
+    assert found[1] - found[0] < 6  # two lemons with two interruptions each, those of other nodes in that time not
+
+
+def test_a_step_may_be_in_nanoseconds() -> None:
+    seconds, nanoseconds = (
+        {"goodput": {"nodes": 4, "rates": "llama3", "steps": 1e6, "checkpoint": {"interval": 600}, **step}}
+        for step in ({"step_s": 2}, {"step_ns": 2e9})
+    )
+    assert goodput(seconds) == goodput(nanoseconds)
+    with pytest.raises(InputError, match="step_s and step_ns are given; expected one of them"):
+        goodput({"goodput": {"nodes": 4, "rates": "llama3", "days": 1, "step_s": 1, "step_ns": 1}})

@@ -13,7 +13,7 @@ import attrs
 from astra_sim.errors import RunError
 from astra_sim.random import RandomStream
 
-from astra_sim_goodput.plan import GoodputPlan
+from astra_sim_goodput.plan import Clock, GoodputPlan
 
 MOST_INTERRUPTIONS = 10_000_000
 
@@ -76,15 +76,18 @@ class _Interruptions:
 
     def __init__(self, plan: GoodputPlan, seed: int) -> None:
         self._times, self._levels, self._repairs = (RandomStream(seed, f"goodput {what}") for what in ("times", "levels", "repairs"))
-        self._shape = plan.weibull_shape
-        self._scale = plan.mtti_s / math.gamma(1 + 1 / self._shape)
+        self._clock, self._shape = plan.clock, plan.clock.weibull_shape
+        self._scale = plan.mtti_s * self._clock.factor(self._clock.lemons) / math.gamma(1 + 1 / self._shape)
         self._plan = plan
+        self._lemons = _Lemons(plan.clock, seed)
 
     def after(self, number: int) -> float:
         """Seconds from the interruption before to that of a number."""
         if math.isinf(self._scale):
             return math.inf
-        return self._scale * float(self._times.exponential(number) ** (1 / self._shape))
+        factor = self._clock.factor(self._lemons.left)
+        self._lemons.interrupt(number)
+        return self._scale / factor * float(self._times.exponential(number) ** (1 / self._shape))
 
     def level(self, number: int) -> int:
         """The level that recovers it."""
@@ -98,6 +101,37 @@ class _Interruptions:
     def is_repaired(self, number: int) -> bool:
         """Whether a node is repaired after it."""
         return self._repairs.uniform(number) < self._plan.repairs
+
+
+class _Lemons:
+    """Nodes of the job that fail more often than others, until they are found out."""
+
+    def __init__(self, clock: Clock, seed: int) -> None:
+        self._clock, self._draws = clock, RandomStream(seed, "goodput lemons")
+        self._blamed: list[int] = []  # interruptions by each lemon that had some
+        self._innocent = clock.lemons
+
+    @property
+    def left(self) -> int:
+        """How many are among the nodes of the job."""
+        return len(self._blamed) + self._innocent
+
+    def interrupt(self, number: int) -> None:
+        """An interruption of a number: by one of them, or by another node."""
+        clock = self._clock
+        if clock.removed_after is None or not self.left:
+            return
+        weights = clock.nodes - self.left + self.left * clock.multiplier
+        place = int(self._draws.uniform(number) * weights / clock.multiplier)
+        if place >= self.left:  # another node
+            return
+        if place >= len(self._blamed):
+            self._innocent -= 1
+            place = len(self._blamed)
+            self._blamed.append(0)
+        self._blamed[place] += 1
+        if self._blamed[place] >= clock.removed_after:
+            self._blamed.pop(place)
 
 
 class _Nodes:

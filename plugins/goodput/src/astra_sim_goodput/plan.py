@@ -64,6 +64,17 @@ class RecoveryOptions:
 
 
 @attrs.frozen
+class LemonOptions:
+    """The table `[goodput.lemons]`: nodes that fail more often than others."""
+
+    share: float = option(minimum=0, maximum=1, help="share of the job's nodes that are lemons")
+    multiplier: float = option(minimum=1, maximum=1e6, help="how many times as often as others they fail")
+    removed_after: int | None = option(
+        None, minimum=1, help="with --seeds: interruptions by one lemon after which another node replaces it for good; none: it stays"
+    )
+
+
+@attrs.frozen
 class GoodputOptions:
     """The table `[goodput]`."""
 
@@ -75,11 +86,13 @@ class GoodputOptions:
     days: float | None = option(None, above=0, maximum=1e5, help="how long the job runs; or `steps`, or `tokens`", unit="days")
     steps: float | None = option(None, above=0, help="steps until the training has ended")
     tokens: float | None = option(None, above=0, help="tokens until the training has ended")
-    step_s: float | None = option(None, above=0, help="duration of a step; or `experiment`", unit="s")
+    step_s: float | None = option(None, above=0, help="duration of a step; or `step_ns`, or `experiment`", unit="s")
+    step_ns: float | None = option(None, above=0, help="duration of a step", unit="ns")
     experiment: str | None = option(None, path="path", help="an experiment whose run is a step")
     tokens_per_step: float | None = option(None, above=0, help="tokens of a step; an experiment of the workload llm says them")
     checkpoint: CheckpointOptions = option(factory=CheckpointOptions, help="how the job is saved")
     recovery: RecoveryOptions = option(factory=RecoveryOptions, help="how it recovers")
+    lemons: LemonOptions | None = option(None, help="nodes that fail more often than others; rates are those of the others")
 
 
 @attrs.frozen
@@ -108,19 +121,38 @@ class Level:
 
 
 @attrs.frozen
+class Clock:
+    """How interruptions come: the shape of Weibull's distribution of the times between them, and nodes that cause more than others.
+
+    `lemons` of the `nodes` fail `multiplier` times as often as others; `removed_after` interruptions by one another node replaces it for
+    good, None: it stays.
+    """
+
+    nodes: int
+    weibull_shape: float = 1.0
+    lemons: int = 0
+    multiplier: float = 1.0
+    removed_after: int | None = None
+
+    def factor(self, lemons: int) -> float:
+        """How many times as often as without lemons the job is interrupted with so many of them."""
+        return 1 + lemons / self.nodes * (self.multiplier - 1)
+
+
+@attrs.frozen
 class GoodputPlan:
     """A job with all that its goodput follows from. Times in seconds.
 
-    `rates` has interruptions of the whole job in an hour by component; `interval_s` is None where the best is wanted; `horizon_s` is how
-    long the job runs, `work_s` how much work it has without any loss: one of them is None. Of `asynchronous` writing `drain_s` and
-    `slowdown` are those of the last level. `spares` is None where there are as many as needed.
+    `rates` has interruptions of the whole job in an hour by component, those by lemons included; `interval_s` is None where the best is
+    wanted; `horizon_s` is how long the job runs, `work_s` how much work it has without any loss: one of them is None. Of `asynchronous`
+    writing `drain_s` and `slowdown` are those of the last level. `spares` is None where there are as many as needed.
     """
 
     name: str
     nodes: int
     gpus_per_node: int
     rates: dict[str, float]
-    weibull_shape: float
+    clock: Clock
     horizon_s: float | None
     work_s: float | None
     step_s: float | None
@@ -170,12 +202,14 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
         levels = (*levels[:-1], attrs.evolve(levels[-1], write_s=asynchronous.stall_s))
     if recovery.spares is not None and recovery.repair_h == 0:
         raise InputError(f"{where}: goodput: recovery: spares is {recovery.spares}, and repair_h is missing; expected hours of a repair")
+    clock = _clock(options)
+    factor = clock.factor(clock.lemons)
     return GoodputPlan(
         name=name,
         nodes=options.nodes,
         gpus_per_node=options.gpus_per_node,
-        rates=_rates(options, where),
-        weibull_shape=options.weibull_shape,
+        rates={component: rate * factor for component, rate in _rates(options, where).items()},
+        clock=clock,
         horizon_s=horizon_s,
         work_s=work_s,
         step_s=step_s,
@@ -194,6 +228,14 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
     )
 
 
+def _clock(options: GoodputOptions) -> Clock:
+    """How interruptions come."""
+    lemons = options.lemons
+    if lemons is None:
+        return Clock(options.nodes, options.weibull_shape)
+    return Clock(options.nodes, options.weibull_shape, round(lemons.share * options.nodes), lemons.multiplier, lemons.removed_after)
+
+
 def _rates(options: GoodputOptions, where: str) -> dict[str, float]:
     """Interruptions of the job in an hour by component."""
     if (options.rates is None) == (options.mtbf_node_days is None):
@@ -207,10 +249,11 @@ def _rates(options: GoodputOptions, where: str) -> dict[str, float]:
 
 def _step(options: GoodputOptions, where: str, folder: Path) -> tuple[float | None, float | None]:
     """The duration of a step in seconds, and its tokens."""
+    given = [name for name in ("step_s", "step_ns", "experiment") if getattr(options, name) is not None]
+    if len(given) > 1:
+        raise InputError(f"{where}: goodput: {' and '.join(given)} are given; expected one of them")
     if options.experiment is None:
-        return options.step_s, options.tokens_per_step
-    if options.step_s is not None:
-        raise InputError(f"{where}: goodput: step_s and experiment are both given; expected one of them")
+        return options.step_s if options.step_ns is None else options.step_ns / 1e9, options.tokens_per_step
     import astra_sim
 
     figures = astra_sim.simulate(str(folder / options.experiment)).to_dict()
