@@ -134,9 +134,8 @@ def _bloom(line: Line) -> Table:
 
 def _megatron_core(line: Line) -> Table:
     several = line["parallel"]["tp"] > 1
-    precision = line["precision"].lower()
     return {
-        "precision": "mxfp8" if "mx" in precision and "cs" not in precision else "fp8" if "fp8" in precision else "bf16",
+        "precision": _precision_of(line["precision"].lower()),
         "zero": 3 if line["parallel"].get("fsdp") else 1,
         "gradients": "same",
         "overlap": {
@@ -147,6 +146,15 @@ def _megatron_core(line: Line) -> Table:
             "contention": CONTENTION,
         },
     }
+
+
+def _precision_of(text: str) -> str:
+    """The precision that a line of Megatron-Core names."""
+    if "nvfp4" in text:
+        return "nvfp4"
+    if "mx" in text and "cs" not in text:
+        return "mxfp8"
+    return "fp8" if "fp8" in text else "bf16"
 
 
 def _bridge(line: Line) -> Table:
@@ -204,6 +212,7 @@ STACKS = {
         ),
         StackOf("mt-nlg", "MT-NLG 530B, A100, 2240 to 3360 GPUs (arXiv 2201.11990)", _megatron),
         StackOf("fms-fsdp", "fms-fsdp, Llama 2, A100 and H100, 96 and 128 GPUs", _fms),
+        StackOf("bridge-nvfp4", "Megatron-Bridge, GB200 and GB300, Llama 3, NVFP4, 64 and 256 GPUs", _bridge),
         StackOf("nemo-25.02", "NeMo 25.02 and 25.04 (dgxc-benchmarking), H100 and GB200, 8 to 2048 GPUs", _bridge),
         StackOf("xla", "MaxText and Pax, A100, H100, H200, B200, FSDP, 8 to 2048 GPUs", _xla),
         StackOf("mlperf-h100", "MLPerf v4.0 GPT-3, H100, FP8, 512 to 11,616 GPUs", _bridge),

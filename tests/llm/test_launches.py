@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
+from astra_sim import InputError
 from astra_sim.graph import Composite, Compute, Pass
 from astra_sim.run.composites import CompositeTimes
 from astra_sim.schedule import Collective
@@ -124,3 +125,13 @@ def test_experts_are_decoded_with_tensor_ranks(tensor: int) -> None:
     found = run(8, **options)
     assert found.figures["breakdown"]["tp"] > 0
     assert run(8, **options, expert_parallel=2).figures["breakdown"]["ep"] > 0
+
+
+def test_products_of_four_bits_are_faster_and_have_casts() -> None:
+    options: dict[str, Any] = {"model": {"layers": 4, "hidden": 4096, "heads": 32, "vocab": 8192, "sequence": 4096}, "global_batch": 16}
+    compute = {"compute": "plugin:gpu?device=gb200&stack=kernels"}
+    times = [run(8, compute, **options, precision=precision).compute_ns for precision in ("nvfp4", "mxfp8", "bf16")]
+    assert times == sorted(times)
+    assert times[0] < 0.95 * times[1]
+    with pytest.raises(InputError, match="has no peak rate for nvfp4"):
+        run(8, {"compute": "plugin:gpu?device=h100"}, **options, precision="nvfp4")

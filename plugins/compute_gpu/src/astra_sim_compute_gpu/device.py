@@ -94,8 +94,9 @@ class Device:
         return float(self.peak_tera_ops_per_s[element_type])
 
     def gemm_fit(self, element_type: str) -> GemmFit:
-        """What products of an element type reach: of its own, or else of bf16."""
-        fit: GemmFit = self.gemm.get(element_type, self.gemm[REFERENCE_TYPE])
+        """What products of an element type reach: of its own, or else of bf16; those of 4 bits as of 8."""
+        known = self.gemm | ({"nvfp4": self.gemm["fp8"]} if "fp8" in self.gemm and "nvfp4" not in self.gemm else {})
+        fit: GemmFit = known.get(element_type, self.gemm[REFERENCE_TYPE])
         return fit
 
     def attention_fit(self, element_type: str) -> AttentionFit:

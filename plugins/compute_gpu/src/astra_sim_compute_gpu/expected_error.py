@@ -22,6 +22,8 @@ import attrs
 from astra_sim.compute import ExpectedError
 from astra_sim.platform import device_family
 
+from astra_sim_compute_gpu.stack import BITS
+
 FILE = "residuals.csv"
 SHARE = 0.8
 FLOOR = 0.03
@@ -40,7 +42,7 @@ DIFFERENCES = {
     "context_parallel": ("context parallelism", 0.4),
     "expert_parallel": ("expert parallelism", 0.6),
     "experts": ("experts", 1.8),
-    "eight_bits": ("precision", 0.4),
+    "bits": ("precision", 0.4),
     "sharded_weights": ("sharding of weights", 1.8),
     "recomputed": ("recomputation", 0.4),
     "device": ("device", 1.8),
@@ -83,7 +85,7 @@ def configuration_of(device: str, npus: int, given: Mapping[str, Any]) -> Config
     parallel = (int(given[f"{name}_parallel"]) > 1 for name in ("tensor", "pipeline", "context", "expert"))
     rest = (
         int(given["experts"]) > 0,
-        str(given["precision"]) in ("fp8", "mxfp8"),
+        BITS.get(str(given["precision"]), 0),
         int(given["zero"]) >= _WEIGHTS,
         given["recompute"] != "none",
         device_family(device),

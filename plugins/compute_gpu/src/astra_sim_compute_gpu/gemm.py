@@ -16,8 +16,8 @@ _PARTIAL_SUM_BYTES = 8
 _LARGE, _MEDIUM = 256 * 128, 128 * 128
 
 
-def output_bytes(gemm: Gemm, element_type: str) -> int:
-    """Bytes read and written for an element of the product; products of 8-bit elements are written with 16 bits."""
+def output_bytes(gemm: Gemm, element_type: str) -> float:
+    """Bytes read and written for an element of the product; products of narrow elements are written with 16 bits."""
     return _PARTIAL_SUM_BYTES if gemm.accumulate_fp32 else max(2, ELEMENT_BYTES[element_type])
 
 

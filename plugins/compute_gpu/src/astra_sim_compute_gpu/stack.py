@@ -60,13 +60,13 @@ class Stack:
         if known and device and device_family(device) not in known:
             found.append(f"stack {name} was fitted on {_words(self.devices)}, and the device is {device}")
         # An iteration in 8 bits runs kernels of 16 bits, too: attention, the head, all that is no product.
-        narrowest = min((_BITS[each] for each in self.precisions if each in _BITS), default=0)
-        if _BITS.get(precision, narrowest) < narrowest:
+        narrowest = min((BITS[each] for each in self.precisions if each in BITS), default=0)
+        if BITS.get(precision, narrowest) < narrowest:
             found.append(f"stack {name} was fitted with {_words(self.precisions)}, and the precision of the workload is {precision}")
         return found
 
 
-_BITS = {"fp16": 16, "bf16": 16, "fp8": 8, "mxfp8": 8}
+BITS = {"fp16": 16, "bf16": 16, "fp8": 8, "mxfp8": 8, "nvfp4": 4}
 """Bits of an element of the products' inputs, by precision."""
 
 

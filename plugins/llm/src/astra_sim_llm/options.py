@@ -9,7 +9,7 @@ from astra_sim import option
 
 from astra_sim_llm.models import Model
 
-PRECISIONS = ("fp16", "bf16", "fp8", "mxfp8")
+PRECISIONS = ("fp16", "bf16", "fp8", "mxfp8", "nvfp4")
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
 CUDA_GRAPHS = ("none", "router", "attention", "iteration")
 RECOMPUTE = ("none", "selective", "full", "full_early_stop")

@@ -23,9 +23,12 @@ from astra_sim_llm.steps import Exchange, Run, Step
 USERBUFFERS_HIDDEN = 0.8
 """Share of a tensor-parallel collective that runs beside its product, chunk by chunk (Transformer Engine's user buffers)."""
 
-CAST_LAUNCHES = {"fp8": 3, "mxfp8": 2}
+CAST_LAUNCHES = {"fp8": 3, "mxfp8": 2, "nvfp4": 3}
 """Kernels of a cast (Transformer Engine): the greatest value, its scale, the cast; or, with a scale for each 32 values, the cast, and
-the scales put in the order of the product."""
+the scales put in the order of the product. NVFP4 has a scale for each 16 values and one for all: the greatest value comes first."""
+
+CAST_TO = {"fp8": "fp8", "mxfp8": "fp8", "nvfp4": "nvfp4"}
+"""The element type of products by precision, where their inputs are cast."""
 
 
 @attrs.frozen
@@ -69,7 +72,7 @@ class Products:
         self.queries = work.sequence // parallel.context
         self.tokens = work.micro_batch * self.queries
         self.half = "fp16" if work.precision == "fp16" else "bf16"
-        self.element_type = "fp8" if work.precision in ("fp8", "mxfp8") else self.half
+        self.element_type = CAST_TO.get(work.precision, self.half)
         self.heads = model.heads // parallel.tensor
         self.key_heads = max(1, model.key_heads // parallel.tensor)
         self.local = self.tokens // parallel.tensor if parallel.sequence else self.tokens
@@ -146,7 +149,7 @@ class Products:
     def gradients(self, name: str, m: int, n: int, k: int, element_type: str | None = None) -> Iterator[Step]:
         """The products for the gradients of the input and of the weights of an (m x k) by (k x n) product."""
         kept = element_type or self.element_type
-        if kept == "fp8":
+        if kept in CAST_TO.values():
             yield from self.cast(m * n)
         yield Run(name, Gemm(m=m, n=k, k=n, element_type=kept))
         yield from self._weight_gradient(name, m, n, k, kept)
@@ -167,9 +170,9 @@ class Products:
         return self.work.fp32_gradients and self.work.fused_gradients
 
     def cast(self, elements: int, batch: int = 1) -> Iterator[Step]:
-        """FP8: the input of a product is cast before it, in training with a transposed copy for the gradients."""
-        if self.element_type == "fp8":
-            shape = Cast(elements=elements, batch=batch, from_type=self.half, to_type="fp8", transposed=self.work.training)
+        """FP8 and NVFP4: the input of a product is cast before it, in training with a transposed copy for the gradients."""
+        if self.element_type != self.half:
+            shape = Cast(elements=elements, batch=batch, from_type=self.half, to_type=self.element_type, transposed=self.work.training)
             yield Run("cast", shape, launches=batch * CAST_LAUNCHES[self.work.precision])
 
     def residual(self) -> Run:

@@ -30,7 +30,7 @@ class TrainingSetup:
     sequence: int = option(minimum=1, help="sequence length", unit="tokens")
     micro_batch: int = option(1, minimum=1, help="sequences of a micro-batch")
     micro_batches: int = option(1, minimum=1, help="micro-batches of an iteration for each replica")
-    precision: str = option("bf16", choices=("fp16", "bf16", "fp8", "mxfp8"), help="inputs of products")
+    precision: str = option("bf16", choices=("fp16", "bf16", "fp8", "mxfp8", "nvfp4"), help="inputs of products")
     gradients: str = option("fp32", choices=("fp32", "same"), help="precision in which gradients are kept")
     accumulation: str = option("shards", choices=("shards", "whole"), help="what ZeRO-2 and 3 keep of gradients between micro-batches")
     recompute: str = option("none", choices=RECOMPUTE, help="activations that are computed again")
@@ -86,8 +86,8 @@ class TrainingSetup:
 
     @property
     def fp8(self) -> bool:
-        """Whether inputs of products have a byte an element."""
-        return self.precision in ("fp8", "mxfp8")
+        """Whether inputs of products have a byte an element; those of NVFP4 count as that in memory."""
+        return self.precision in ("fp8", "mxfp8", "nvfp4")
 
 
 def end_chunks(setup: TrainingSetup, stage: int) -> tuple[int | None, int | None]:

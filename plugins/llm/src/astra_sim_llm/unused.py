@@ -70,8 +70,8 @@ def _without_experts(options: LlmOptions, given: Container[str]) -> Unused:
 
 def _of_fp8_attention(options: LlmOptions) -> Unused:
     """Attention in fp8 beside products or kernels that cannot have it."""
-    if options.fp8_attention and options.precision not in ("fp8", "mxfp8"):
-        yield "fp8_attention", f"with precision {options.precision}; expected fp8 or mxfp8"
+    if options.fp8_attention and options.precision not in ("fp8", "mxfp8", "nvfp4"):
+        yield "fp8_attention", f"with precision {options.precision}; expected fp8, mxfp8 or nvfp4"
     if options.fp8_attention and options.attention == "unfused":
         yield "fp8_attention", "with attention unfused; expected flash"
 

@@ -21,6 +21,7 @@ from astra_sim_llm.inference import TokenWriter
 from astra_sim_llm.layout import Axes
 from astra_sim_llm.options import LlmOptions
 from astra_sim_llm.plan import Plan, make_plan, order_of
+from astra_sim_llm.products import CAST_TO
 from astra_sim_llm.program import StageWriter
 from astra_sim_llm.schedules import PassTimes
 from astra_sim_llm.steps import Exchange, Run, Step, weight_steps
@@ -72,7 +73,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
         tokens=_tokens(plan),
         model_flops=_model_flops(plan),
         counted=_counted(plan),
-        peak_flops_per_s=context.compute.peak_ops_per_s("fp8" if plan.setup.fp8 else options.precision),
+        peak_flops_per_s=context.compute.peak_ops_per_s(CAST_TO.get(options.precision, options.precision)),
         memory_bytes=use[1].total,
         memory_words=_memory_words(use[0], capacity),
         kinds=kinds,

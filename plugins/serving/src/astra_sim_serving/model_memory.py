@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 from astra_sim import CapacityError
 from astra_sim.models import ModelDescription
@@ -49,14 +51,14 @@ def weight_bytes(model: ModelDescription, sharding: Sharding, element_type: str)
     """Bytes of the weights of a rank; the embedding and the output layer have 16 bits."""
     layers = sum(layer_parameters(model, layer, sharding) for layer in range(model.layers))
     ends = model.vocab * model.hidden * (1 if model.tied else 2) // sharding.tensor
-    return layers * ELEMENT_BYTES[element_type] + ends * ACTIVATION_BYTES
+    return math.ceil(layers * ELEMENT_BYTES[element_type]) + ends * ACTIVATION_BYTES
 
 
 def kv_bytes_per_token(model: ModelDescription, sharding: Sharding, element_type: str) -> int:
     """Bytes of the keys and values of a token on a rank, in all layers."""
     if model.mla is not None:
-        return model.layers * (model.mla.key_value_rank + model.mla.rope) * ELEMENT_BYTES[element_type]
-    return 2 * model.layers * key_heads(model, sharding.tensor) * model.head_size * ELEMENT_BYTES[element_type]
+        return math.ceil(model.layers * (model.mla.key_value_rank + model.mla.rope) * ELEMENT_BYTES[element_type])
+    return math.ceil(2 * model.layers * key_heads(model, sharding.tensor) * model.head_size * ELEMENT_BYTES[element_type])
 
 
 def activation_bytes(model: ModelDescription, sharding: Sharding, tokens: int, sequences: int) -> int:
