@@ -73,7 +73,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "generate": ("generate", "--model", "dlrm", "--parallel", "DATA", "--npus", "8", "--batch-per-npu", "8", "--output", "dlrm.toml"),
     "device": ("device",),
     "synthesize": ("synthesize", "--platform", RING, "--bytes", "1MiB"),
-    "jobs": ("jobs", str(ROOT / "examples" / "goodput" / "two_jobs.toml"), "--without", "a"),
+    "jobs": ("jobs", str(ROOT / "examples" / "goodput" / "two_jobs.toml"), "--alone", "--without", "a"),
     "sample": ("sample", str(ROOT / "examples" / "goodput" / "slow_rank.toml"), "--seeds", "3"),
     "goodput": ("goodput", str(ROOT / "examples" / "goodput" / "llama3_405b.toml"), "--seeds", "3"),
     "serve": ("serve", str(ROOT / "examples" / "serving" / "by_hand.toml")),

@@ -214,13 +214,21 @@ def experiment_from(table: Table, file: str, plugins: Plugins) -> Experiment:
     return experiment
 
 
+_OTHER_FILES = {
+    **dict.fromkeys(("loop", "layers"), "this looks like a workload: --workload"),
+    "jobs": "this is a file of several jobs: astra jobs FILE",
+    "goodput": "this is a file of months of training: astra goodput FILE",
+}
+"""Keys of files that are no experiments, and what reads them."""
+
+
 def _plugin_section(table: Table, key: str, file: str, plugins: Plugins) -> Table:
     """The section of a plugin. Raises InputError where no plugin adds one of that name, or it is no table."""
     names = plugin_section_names(plugins)
     if key not in names:
         known = ("name", "run", *SECTIONS, *names)
         hint = next(filter(None, (plugins.install_hint(kind, key) for kind in SECTION_KINDS)), None) or suggestion(key, known)
-        hint = "this looks like a workload: --workload" if key in ("loop", "layers") else hint
+        hint = _OTHER_FILES.get(key, hint)
         raise InputError(f"{file}: unknown key {key!r}; {hint}")
     if not isinstance(table[key], dict):
         raise InputError(f"{file}: {key} is {table[key]!r}; expected a table")

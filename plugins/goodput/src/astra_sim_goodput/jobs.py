@@ -202,7 +202,7 @@ class JobFile:
 def run_jobs(
     path: str | os.PathLike[str],
     *,
-    alone: bool = True,
+    alone: bool = False,
     without: Sequence[str] = (),
     set: Sequence[str] = (),
     plugins: Plugins | None = None,

@@ -10,21 +10,21 @@ from astra_sim_goodput.jobs import Jobs, run_jobs
 
 @click.command("jobs")
 @click.argument("file", type=click.Path())
-@click.option("--no-alone", is_flag=True, help="Leave out the runs of each job by itself, and so its slowdown.")
+@click.option("--alone", is_flag=True, help="Run each job by itself, too: how much the others slow it, and how fair that is.")
 @click.option("--without", metavar="NAME", multiple=True, help="Run once more without this job. Repeatable.")
 @click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
 @json_option
 @quiet_option
-def jobs_command(file: str, no_alone: bool, without: tuple[str, ...], assignments: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+def jobs_command(file: str, alone: bool, without: tuple[str, ...], assignments: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     """Run several jobs on one platform, and say how much they slow each other.
 
     \b
-    astra jobs two_jobs.toml
+    astra jobs two_jobs.toml --alone
     astra jobs two_jobs.toml --without b
 
     FILE is an experiment without a workload, but with a table [[jobs]] for each job: its name, its workload, and its ranks.
     """
-    found = run_jobs(file, alone=not no_alone, without=without, set=assignments)
+    found = run_jobs(file, alone=alone, without=without, set=assignments)
     if as_json:
         say_json(found.to_dict())
     elif not quiet:
