@@ -146,9 +146,15 @@ def test_models_with_experts_have_a_stack_of_their_own(platform: str, name: str)
     assert result.compute["stack"] == name
 
 
+def test_products_of_four_bits_have_a_stack_of_their_own() -> None:
+    assert quietly(platform="plugin:gb300_nvl72?gpus=16", workload={"precision": "nvfp4"}).compute["stack"] == "bridge-nvfp4"
+    assert stack.newest_stack("gb200", "llm", {"training", "experts", "nvfp4"}) == "bridge-nvfp4"
+    assert stack.newest_stack("a100-80", "llm", {"training", "experts", "nvfp4"}) == "llm-foundry-a100-80"
+
+
 def test_each_device_has_one_newest_stack() -> None:
     stacks = [stack.read_stack(name) for name in stack.names()[1:]]
-    newest = [(device, each.experts) for each in stacks for device in each.newest_on]
+    newest = [(device, each.experts, stack.FOUR_BITS in each.precisions) for each in stacks for device in each.newest_on]
     assert len(newest) == len(set(newest)) > 5
 
 

@@ -21,6 +21,7 @@ def main() -> int:
     with Runs() as runs:
         found = results.short(runs, results.read()) if arguments.short else results.whole(runs)
         if not arguments.short:
+            profiles.write(found)
             residuals.write(runs, found)
             found["expected_error"] = residuals.coverage()
     if arguments.short:
@@ -29,7 +30,6 @@ def main() -> int:
         status = bool(different)
     else:
         results.write(found)
-        profiles.write(found)
         page.write(found)
         status = False
     print(f"{runs.made} iterations were simulated in {time.perf_counter() - began:.0f} s; docs/validation.md has the figures")

@@ -199,6 +199,7 @@ STACKS = {
         StackOf("bridge-h100", "Megatron-Bridge, H100, Llama 3, FP8, 8 to 1024 GPUs", _bridge, _ALL, _DENSE_GOAL),
         StackOf("bridge-gb200", "Megatron-Bridge, GB200, Llama 3, FP8 and MXFP8, 8 to 64 GPUs", _bridge, _ALL[:3], _DENSE_GOAL),
         StackOf("bridge-gb300", "Megatron-Bridge, GB300, Llama 3, FP8 and MXFP8, 8 to 256 GPUs", _bridge, _ALL, _DENSE_GOAL),
+        StackOf("bridge-nvfp4", "Megatron-Bridge, GB200 and GB300, Llama 3, NVFP4, 64 and 256 GPUs", _bridge, _MEMORY_BOUND, _DENSE_GOAL),
         *(
             StackOf(
                 f"bridge-moe-{release}",
@@ -212,7 +213,6 @@ STACKS = {
         ),
         StackOf("mt-nlg", "MT-NLG 530B, A100, 2240 to 3360 GPUs (arXiv 2201.11990)", _megatron),
         StackOf("fms-fsdp", "fms-fsdp, Llama 2, A100 and H100, 96 and 128 GPUs", _fms),
-        StackOf("bridge-nvfp4", "Megatron-Bridge, GB200 and GB300, Llama 3, NVFP4, 64 and 256 GPUs", _bridge),
         StackOf("nemo-25.02", "NeMo 25.02 and 25.04 (dgxc-benchmarking), H100 and GB200, 8 to 2048 GPUs", _bridge),
         StackOf("xla", "MaxText and Pax, A100, H100, H200, B200, FSDP, 8 to 2048 GPUs", _xla),
         StackOf("mlperf-h100", "MLPerf v4.0 GPT-3, H100, FP8, 512 to 11,616 GPUs", _bridge),

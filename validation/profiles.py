@@ -93,6 +93,7 @@ NEWEST = {
     "bridge-h100": ("h100", "h200", "gh200"),
     "bridge-gb200": ("gb200", "b200"),
     "bridge-gb300": ("gb300", "b300"),
+    "bridge-nvfp4": ("gb200", "b200", "gb300", "b300"),
     "llm-foundry-a100-40": ("a100-40",),
     "llm-foundry-a100-80": ("a100-80",),
     "bridge-moe-26.04": ("h100", "h200", "gh200", "b200"),
@@ -101,9 +102,10 @@ NEWEST = {
 """The newest stack of each device, for dense models and for mixtures of experts; where it was not fitted on the device a run warns."""
 
 
-def newest(device: str, experts: bool) -> str | None:
+def newest(device: str, experts: bool, four_bits: bool) -> str | None:
     """The stack that a user gets on a device who names none."""
-    return next((name for name, devices in NEWEST.items() if device in devices and _of_experts(name) == experts), None)
+    kind = (experts, four_bits)
+    return next((name for name, devices in NEWEST.items() if device in devices and (_of_experts(name), "nvfp4" in name) == kind), None)
 
 
 def _of_experts(name: str) -> bool:

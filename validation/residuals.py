@@ -44,8 +44,11 @@ def rows(runs: Runs, results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _newest(line: Line) -> str | None:
-    device, experts = experiment(line).device, "experts" in line["model"]
-    return newest(device, experts) or newest(device, False)
+    simulated, experts = experiment(line), "experts" in line["model"]
+    four_bits = simulated.workload["precision"] == "nvfp4"
+    return (
+        newest(simulated.device, experts, four_bits) or newest(simulated.device, False, four_bits) or newest(simulated.device, False, False)
+    )
 
 
 def _row(stack: str, line: Line, simulated: Experiment, error: float) -> dict[str, Any]:

@@ -32,8 +32,6 @@ TRANSFERS = (
     ("bridge-h100", "nemo-25.02", "H100"),
     ("bridge-gb200", "nemo-25.02", "GB200"),
     ("bridge-h100", "xla", "H100"),
-    ("bridge-gb200", "bridge-nvfp4", "GB200"),
-    ("bridge-gb300", "bridge-nvfp4", "GB300"),
     ("bridge-gb300", "bridge-gb200", ""),
     ("bridge-gb200", "bridge-gb300", ""),
     *((f"bridge-moe-{old}", f"bridge-moe-{new}", "") for old, new in (("26.02", "26.04"), ("26.04", "26.06"), ("26.06", "26.08"))),

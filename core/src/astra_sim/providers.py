@@ -60,8 +60,8 @@ class Provider:
 
     `takes`, of a workload: a function of its table as the experiment has it, of the defaults that the compute model offers
     (`Compute.workload_defaults`), and of the `Context`. It returns those defaults that have an effect, in a table; None: all are taken.
-    `traits`, of a workload: a function of its table, which returns words for what it is, such as "training" and "experts", by which a
-    compute model chooses its software (`Compute.for_workload`).
+    `traits`, of a workload: a function of its table, which returns words for what it is, such as "training", "experts" and "fp8", by
+    which a compute model chooses its software (`Compute.for_workload`).
     """
 
     name: str

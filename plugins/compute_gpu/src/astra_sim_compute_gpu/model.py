@@ -111,7 +111,7 @@ class Gpu(Compute):
         """The model with the newest stack that was fitted to this workload on the device, where none is named."""
         if self._options.stack != AUTO or "training" not in traits:
             return self
-        found = newest_stack(self.device, name, "experts" in traits) or newest_stack(self.device, name)
+        found = newest_stack(self.device, name, traits)
         return self if found is None else Gpu(attrs.evolve(self._options, stack=found), self._of_platform, chosen=True)
 
     def expected_error(self, npus: int, configuration: Mapping[str, Any]) -> ExpectedError | None:

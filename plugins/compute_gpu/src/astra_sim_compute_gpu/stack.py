@@ -13,7 +13,7 @@ A stack is a few numbers, of which a fit changes four at most. Who reads which:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -82,13 +82,22 @@ def names() -> list[str]:
     return [AUTO, *data_files.names(FOLDER)]
 
 
-def newest_stack(device: str, workload: str, experts: bool = False) -> str | None:
-    """The stack for a workload that names none on a device, of dense models or of experts; None: none was fitted to these there."""
+def newest_stack(device: str, workload: str, traits: Collection[str] = ()) -> str | None:
+    """The stack for a workload that names none on a device; None: none was fitted to such workloads there.
+
+    `traits` of the workload are "experts" and its precision. One that was fitted to experts is for these alone, one that was fitted to
+    products of four bits for these alone; where none was, it is that of dense models in more bits.
+    """
+    wanted = ("experts" in traits, FOUR_BITS in traits)
+    found: dict[tuple[bool, bool], str] = {}
     for name in data_files.names(FOLDER):
         stack = read_stack(name)
-        if workload in stack.workload and device in stack.newest_on and stack.experts == experts:
-            return name
-    return None
+        if workload in stack.workload and device in stack.newest_on:
+            found[stack.experts, FOUR_BITS in stack.precisions] = name
+    return found.get(wanted) or found.get((False, wanted[1])) or found.get((False, False))
+
+
+FOUR_BITS = "nvfp4"
 
 
 def read_stack(name: str | Stack) -> Stack:

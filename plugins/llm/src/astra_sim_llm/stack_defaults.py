@@ -18,14 +18,14 @@ _Path = tuple[str, ...]
 
 
 def traits(table: Mapping[str, Any]) -> frozenset[str]:
-    """What a workload of this table is: training or not, and whether its model has experts."""
+    """What a workload of this table is: its precision, training or not, and whether its model has experts."""
     try:
         options: LlmOptions = structure(LlmOptions, dict(table), "workload")
         model = read_model(options.model)
     except InputError:  # told when the workload is made
         return frozenset()
     found = {"training": options.mode == "train", "experts": bool(model.experts)}
-    return frozenset(word for word, holds in found.items() if holds)
+    return frozenset({options.precision, *(word for word, holds in found.items() if holds)})
 
 
 def taken(table: Mapping[str, Any], offered: Mapping[str, Any], context: Context) -> dict[str, Any]:
