@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "validation.md"
 PLOTS = ROOT / "docs" / "validation"
 LOG = Path(__file__).parent / "LOG.md"
+UNUSED = Path(__file__).parent / "UNUSED.md"
 _WIDTH = 120
 _NUMBERS = ("gemm_share", "elementwise_share", "attention_rate", "collective_share", "launch_us")
 
@@ -232,6 +233,10 @@ def _others(results: Results) -> Iterator[str]:
         for each in results["expected_error"]
     ]
     yield from _table(("runs", "left out", "number", "error (median)", "expected error (median)", "within it"), rows)
+    yield "### Iterations that are not used"
+    yield ""
+    yield UNUSED.read_text(encoding="utf-8").rstrip()
+    yield ""
     yield "## Scaling"
     yield ""
     yield "What a GPU of the larger machine does in a second, over what one of the smaller does."
