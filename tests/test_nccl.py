@@ -13,6 +13,7 @@ from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
 from astra_sim_network_analytical.nccl import Prices
 from astra_sim_network_analytical.nccl_devices import device_names
+from astra_sim_network_analytical.nccl_fabrics import on_fabric
 from astra_sim_network_analytical.nccl_parameters import BetweenNodes, Parameters, parameters_of, read_device
 from hypothesis import given
 from hypothesis import strategies as st
@@ -282,3 +283,15 @@ def test_a_collective_without_a_fit_is_an_error(tmp_path: Path) -> None:
         astra_sim.simulate(
             workload="plugin:collective?bytes=1000000", platform=PLATFORM, network=f"plugin:analytical?model=nccl&parameters={file}"
         )
+
+
+def test_trees_on_tcpxo_fill_the_ranks_of_a_node_first() -> None:
+    """Sixteen hops of a chunk of 2 MiB at most on each of 8 channels; then size / NICs."""
+
+    def us(size: int) -> float:
+        parameters, _ = on_fabric(read_device("h100"), "tcpxo")
+        return Prices(parameters, (0, 25)).us(AR, size, GroupShape((16, 2, 1), 8))
+
+    full = 16 * 2**21 / 42e3
+    assert us(2**30) - us(2**29) == pytest.approx(2**29 / (8 * 25e3 * 0.93), rel=1e-6)
+    assert us(2**29) - us(2**20) == pytest.approx((2**29 - 2**20) / (8 * 25e3 * 0.93) + full - 16 * 2**17 / 42e3, rel=1e-6)

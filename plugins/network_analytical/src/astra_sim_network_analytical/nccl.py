@@ -250,8 +250,9 @@ class Prices:
             yield Choice.of(base_us + within_us + outside_us + volume / min(bandwidth, in_node))
             if collective is Collective.ALL_REDUCE:
                 # A tree passes everything up and down in the node, too.
-                rate = min(bandwidth / passes, in_node / 2) * given.tree_share
-                yield Choice.of(protocol.latency_us + levels * level_us + size / 1e3 / rate)
+                rate = min(bandwidth / passes, in_node / 2) * given.tree_share if given.chain is None else bandwidth / passes
+                expected_us = protocol.latency_us + levels * level_us + size / 1e3 / rate
+                yield Choice(expected_us, expected_us + (0.0 if given.chain is None else given.chain.filling_us(size, members)))
 
     def _all_to_all(self, size: float, shape: GroupShape) -> float:
         """What goes to ranks of the own node and what goes to others at the same time, each by its own way."""

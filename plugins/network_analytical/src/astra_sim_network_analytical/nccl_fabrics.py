@@ -7,7 +7,7 @@ from collections.abc import Collection
 import attrs
 from astra_sim import InputError
 
-from astra_sim_network_analytical.nccl_parameters import PROTOCOLS, BetweenNodes, Parameters
+from astra_sim_network_analytical.nccl_parameters import PROTOCOLS, BetweenNodes, Chain, Parameters
 
 
 @attrs.frozen
@@ -17,12 +17,13 @@ class Fabric:
     latency_us: float
     nic_efficiency: float
     protocols: Collection[str]
+    chain: Chain | None = None
 
 
 FABRICS = {
     "infiniband": Fabric(2.7, 0.95, PROTOCOLS),
     "efa": Fabric(26.0, 0.96, ("ll", "simple", "nvls")),
-    "tcpxo": Fabric(21.0, 0.93, ("simple", "nvls")),
+    "tcpxo": Fabric(21.0, 0.93, ("simple",), Chain(channels=8, chunk_bytes=2 * 1024 * 1024, gb_per_s=42.0)),
 }
 """InfiniBand: NCCL's own latency, and nccl-tests (NVIDIA/nccl-tests, issue 290; CoreWeave). The others are fitted (docs/nccl.md)."""
 
@@ -33,7 +34,7 @@ def on_fabric(parameters: Parameters, given: str) -> tuple[Parameters, float]:
     if fabric is None:
         return parameters, _number(given)
     share = attrs.evolve(parameters.between_nodes.share, **{each: 0.0 for each in PROTOCOLS if each not in fabric.protocols})
-    between: BetweenNodes = attrs.evolve(parameters.between_nodes, share=share, nic_efficiency=fabric.nic_efficiency)
+    between: BetweenNodes = attrs.evolve(parameters.between_nodes, share=share, nic_efficiency=fabric.nic_efficiency, chain=fabric.chain)
     return attrs.evolve(parameters, between_nodes=between), fabric.latency_us
 
 

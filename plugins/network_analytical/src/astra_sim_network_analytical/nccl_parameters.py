@@ -105,6 +105,19 @@ class NodeLinks:
 
 
 @attrs.frozen
+class Chain:
+    """How trees without NVLS go through a node: along its ranks and back, chunk by chunk. The last result waits for all of these hops."""
+
+    channels: int = option(minimum=1, help="channels, each of which has a chunk on its way")
+    chunk_bytes: int = option(minimum=1, help="the largest chunk", unit="bytes")
+    gb_per_s: float = option(above=0, help="at which a rank passes a chunk of a channel on", unit="10^9 bytes/s")
+
+    def filling_us(self, size: float, members: int) -> float:
+        """Microseconds until a chunk of each channel has gone along the ranks of a node and back."""
+        return 2 * members * min(size / self.channels, self.chunk_bytes) / self.gb_per_s / 1e3
+
+
+@attrs.frozen
 class BetweenNodes:
     """What differs where a group lies in several nodes."""
 
@@ -132,6 +145,7 @@ class BetweenNodes:
     nvls_gb_per_s: float | None = option(
         None, above=0, help="what trees of NVLS send from a node at most; none: as much as its NICs", unit="10^9 bytes/s"
     )
+    chain: Chain | None = option(None, help="how trees without NVLS fill; none: it takes no time, and all pass the node as a ring does")
 
 
 @attrs.frozen
