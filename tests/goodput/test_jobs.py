@@ -34,7 +34,7 @@ def write(folder: Path, jobs: list[dict[str, Any]], platform: str = RING, networ
     return file
 
 
-def job(name: str, ranks: Any, workload: str = ALL_REDUCE, **more: Any) -> dict[str, Any]:
+def job(name: str, ranks: Any, workload: Any = ALL_REDUCE, **more: Any) -> dict[str, Any]:
     return {"name": name, "workload": workload, "ranks": ranks, **more}
 
 
@@ -125,6 +125,8 @@ def test_placements_take_what_no_job_names(tmp_path: Path) -> None:
             [job("a", "0:4", "plugin:llm?model=llama3-8b&detail=pass&check_memory=false&global_batch=4")],
             "simulates a pass as one operation",
         ),
+        ([job("a", "0:4", 5)], "job 'a': workload is 5; expected plugin:NAME, a path, or a table"),
+        ([job("a", "0:4", start_ns=1e17)], "job 'a': start_ns"),
         ([job("a", "0:4", rank=3)], "unknown key 'rank'; did you mean 'ranks'"),
         ([job("a", "0:4", "plugin:nothing")], "there is no workload plugin 'nothing'"),
     ],

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         workload_options,
     )
     from astra_sim.setup.experiment import SECTIONS, Experiment, assigned, experiment_from, experiment_of, load_experiment
-    from astra_sim.setup.groups import check_groups, read_groups
+    from astra_sim.setup.groups import check_groups, check_npus, read_groups
     from astra_sim.setup.inputs import changed_inputs
     from astra_sim.setup.plugins import Plugins, shared_plugins
     from astra_sim.setup.points import Change, Grid, changed, row_of
@@ -98,6 +98,7 @@ __all__ = [
     "changed",
     "changed_inputs",
     "check_groups",
+    "check_npus",
     "check_options",
     "comparison_table",
     "component",
@@ -173,7 +174,7 @@ __getattr__ = lazy_names(
             "workload_options",
         ),
         "setup.experiment": ("SECTIONS", "Experiment", "assigned", "experiment_from", "experiment_of", "load_experiment"),
-        "setup.groups": ("check_groups", "read_groups"),
+        "setup.groups": ("check_groups", "check_npus", "read_groups"),
         "setup.inputs": ("changed_inputs",),
         "setup.plugins": ("Plugins", "shared_plugins"),
         "setup.points": ("Change", "Grid", "changed", "row_of"),

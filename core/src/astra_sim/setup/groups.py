@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra_sim.errors import InputError, suggestion
@@ -33,14 +33,19 @@ def check_groups(table: Mapping[str, Any], npus: int, where: str) -> dict[str, t
             raise InputError(f"{where}: group {name!r} is the group of all NPUs; expected another name")
         if not isinstance(members, (list, tuple)) or not members or not all(type(npu) is int for npu in members):
             raise InputError(f"{where}: group {name!r} is {members!r}; expected a list of NPUs")
-        for npu in members:
-            if not 0 <= npu < npus:
-                raise InputError(f"{where}: group {name!r} has NPU {npu}; expected 0 to {npus - 1}")
-        if len(set(members)) < len(members):
-            twice = next(npu for npu in members if members.count(npu) > 1)
-            raise InputError(f"{where}: group {name!r} has NPU {twice} twice")
+        check_npus(members, npus, f"{where}: group {name!r}")
         groups[name] = tuple(members)
     return groups
+
+
+def check_npus(members: Sequence[int], npus: int, what: str) -> None:
+    """Raise InputError, beginning with `what` has them, for an NPU that a platform of `npus` does not have, or that is there twice."""
+    for npu in members:
+        if not 0 <= npu < npus:
+            raise InputError(f"{what} has NPU {npu}; expected 0 to {npus - 1}")
+    if len(set(members)) < len(members):
+        twice = next(npu for npu in members if members.count(npu) > 1)
+        raise InputError(f"{what} has NPU {twice} twice")
 
 
 def members_of(groups: Mapping[str, tuple[int, ...]], name: str | None, where: str) -> tuple[int, ...] | None:

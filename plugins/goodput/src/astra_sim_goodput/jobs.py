@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from astra_sim import Experiment, InputError, option, simulate
-from astra_sim.commands import Plugins, build, build_platform, experiment_from, shared_plugins
+from astra_sim import Experiment, InputError, option
+from astra_sim.commands import Plugins, build, build_platform, experiment_from, run_components, shared_plugins
 from astra_sim.files import parse_toml, read_text
 from astra_sim.network import EventNetwork
 from astra_sim.options import structure
 from astra_sim.platform import Platform
-from astra_sim.units import PS_PER_NS
+from astra_sim.units import PS_PER_NS, picoseconds
 
 from astra_sim_goodput.jobs_graph import JobGraph, block_sizes, merged
 from astra_sim_goodput.placement import FORMS, placed, ranks_of
@@ -103,6 +104,14 @@ class Jobs:
         }
 
 
+@attrs.frozen
+class Together:
+    """A run of some jobs: when each had finished (nanoseconds), and whether messages of one could wait for those of another at all."""
+
+    finish_ns: dict[str, float]
+    messages_wait: bool
+
+
 class JobFile:
     """The jobs of an experiment file with `[[jobs]]`, and how they run together."""
 
@@ -151,10 +160,12 @@ class JobFile:
     def _graph(self, job: Job) -> JobGraph:
         """What a job does, as if its NPUs were a platform. Raises InputError."""
         made = self.experiment.copied()
-        folder = os.path.dirname(self.file)
-        made.use("workload", job.options.workload, self._plugins, folder, f"{job.where}: workload")
-        if job.options.compute is not None:
-            made.use("compute", job.options.compute, self._plugins, folder, f"{job.where}: compute")
+        for kind, given in (("workload", job.options.workload), ("compute", job.options.compute)):
+            if given is None and kind == "compute":
+                continue
+            if not isinstance(given, (str, Mapping)):
+                raise InputError(f"{job.where}: {kind} is {given!r}; expected plugin:NAME, a path, or a table")
+            made.use(kind, given, self._plugins, os.path.dirname(self.file), f"{job.where}: {kind}")
         if job.options.passes is not None:
             made.choose("passes", job.options.passes)
         if len(job.ranks) < self.platform.npus:
@@ -166,7 +177,9 @@ class JobFile:
                 f"{self.file}: system {type(components.system).__name__} ends each phase on all NPUs of the platform at once,"
                 f" those of other jobs, too; expected another, such as plugin:{SYSTEM}"
             )
-        return JobGraph(job.options.name, components.graph, job.ranks, round(job.options.start_ns * PS_PER_NS))
+        return JobGraph(
+            job.options.name, components.graph, job.ranks, picoseconds(job.options.start_ns * PS_PER_NS, f"{job.where}: start_ns")
+        )
 
     def _part(self, job: Job) -> Platform:
         """A platform of as many NPUs as a job has: the block of dimensions that it is, else one switch."""
@@ -184,19 +197,15 @@ class JobFile:
         made.use("platform", {"dimensions": dimensions, "device": self.platform.device}, self._plugins)
         return build_platform(made, self._plugins)
 
-    def times(self, names: Sequence[str]) -> dict[str, float]:
-        """When some of the jobs have finished, run together with every NPU simulated (nanoseconds)."""
+    def run(self, names: Sequence[str]) -> Together:
+        """Some of the jobs together, with every NPU simulated."""
         made = self.experiment.copied()
         made.sections["workload"] = merged([self._graphs[name] for name in names], self.platform)
         made.choose("symmetry", False)
-        finish = simulate(made).npu_finish_ns
-        return {job.options.name: max(finish[npu] for npu in job.ranks) for job in self.jobs if job.options.name in names}
-
-    def messages_wait(self) -> bool:
-        """Whether messages wait for each other on the network, so that jobs can hinder each other at all."""
-        made = self.experiment.copied()
-        made.sections["workload"] = merged(list(self._graphs.values()), self.platform)
-        return isinstance(build(made, self._plugins).network, EventNetwork)
+        components = build(made, self._plugins)
+        finish = run_components(components, made.name, time.perf_counter()).npu_finish_ns
+        jobs = {job.options.name: max(finish[npu] for npu in job.ranks) for job in self.jobs if job.options.name in names}
+        return Together(jobs, isinstance(components.network, EventNetwork))
 
 
 def run_jobs(
@@ -216,23 +225,23 @@ def run_jobs(
     for name in without:
         if name not in names:
             raise InputError(f"{file.file}: --without is {name!r}; expected one of {', '.join(names)}")
-    finish = file.times(names)
-    others = {name: file.times([each for each in names if each != name]) for name in without if len(names) > 1}
+    together = file.run(names)
+    others = {name: file.run([each for each in names if each != name]).finish_ns for name in without if len(names) > 1}
     found = []
     for job in file.jobs:
         own, start = job.options.name, job.options.start_ns
-        duration = finish[own] - start
-        single = file.times([own])[own] - start if alone else None
+        finish = together.finish_ns[own]
+        single = file.run([own]).finish_ns[own] - start if alone else None
         found.append(
             JobTimes(
                 own,
                 len(job.ranks),
                 start,
-                finish[own],
-                duration,
+                finish,
+                finish - start,
                 single,
-                duration / single if single else None,
+                (finish - start) / single if single else None,
                 {name: times[own] - start for name, times in others.items() if name != own},
             )
         )
-    return Jobs(file.experiment.name, file.messages_wait(), found)
+    return Jobs(file.experiment.name, together.messages_wait, found)

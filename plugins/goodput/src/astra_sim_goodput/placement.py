@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from astra_sim import InputError
+from astra_sim.commands import check_npus
 from astra_sim.random import RandomStream
 
 FORMS = 'ranks such as "0:64", "0:64:2", "0:8,16:24" or a list; or npus with placement = "packed", "striped:8" or "random?seed=1"'
@@ -25,12 +26,7 @@ def ranks_of(given: Any, npus: int, where: str) -> tuple[int, ...]:
         raise InputError(f"{where}: ranks is {given!r}; expected {FORMS}")
     if not found:
         raise InputError(f"{where}: ranks is {given!r}, which is no NPU; expected {FORMS}")
-    for npu in found:
-        if not 0 <= npu < npus:
-            raise InputError(f"{where}: ranks has NPU {npu}; expected 0 to {npus - 1}")
-    if len(set(found)) < len(found):
-        twice = next(npu for npu in found if found.count(npu) > 1)
-        raise InputError(f"{where}: ranks has NPU {twice} twice")
+    check_npus(found, npus, f"{where}: ranks")
     return tuple(found)
 
 
