@@ -152,6 +152,24 @@ def test_products_of_four_bits_have_a_stack_of_their_own() -> None:
     assert stack.newest_stack("a100-80", "llm", {"training", "experts", "nvfp4"}) == "llm-foundry-a100-80"
 
 
+def test_what_a_model_s_file_leaves_out_is_said_once(tmp_path: Path) -> None:
+    """Although the file is read to choose a stack and its options, too."""
+    config = {"model_type": "gemma2", "hidden_size": 512, "num_hidden_layers": 2, "num_attention_heads": 8, "head_dim": 64}
+    config |= {
+        "num_key_value_heads": 4,
+        "intermediate_size": 1024,
+        "vocab_size": 2048,
+        "max_position_embeddings": 512,
+        "sliding_window": 256,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}))
+    for compute in ({}, {"stack": "kernels"}):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            run(workload={"model": str(tmp_path)}, compute=compute)
+        assert sum("sliding_window = 256 has no effect" in str(each.message) for each in said) == 1
+
+
 def test_each_device_has_one_newest_stack() -> None:
     stacks = [stack.read_stack(name) for name in stack.names()[1:]]
     newest = [(device, each.experts, stack.FOUR_BITS in each.precisions) for each in stacks for device in each.newest_on]

@@ -12,10 +12,11 @@ from astra_sim_llm.counts import parameters, stage_parameters
 from astra_sim_llm.in_flight import chunks_of_stages, even_stages, in_flight
 from astra_sim_llm.memory import Capacity, MemoryUse, memory_of, peak, state_bytes
 from astra_sim_llm.models import MODELS, Model
+from astra_sim_llm.options import SCHEDULES
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.suggestions import suggestions
 from astra_sim_llm.table import memory_json, memory_table, print_memory
-from astra_sim_llm.training_setup import SCHEDULES, TrainingSetup
+from astra_sim_llm.training_setup import TrainingSetup
 from hypothesis import given
 from hypothesis import strategies as st
 

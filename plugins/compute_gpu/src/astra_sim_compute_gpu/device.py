@@ -95,8 +95,8 @@ class Device:
 
     def gemm_fit(self, element_type: str) -> GemmFit:
         """What products of an element type reach: of its own, or else of bf16; those of 4 bits as of 8."""
-        known = self.gemm | ({"nvfp4": self.gemm["fp8"]} if "fp8" in self.gemm and "nvfp4" not in self.gemm else {})
-        fit: GemmFit = known.get(element_type, self.gemm[REFERENCE_TYPE])
+        nearest = (element_type, "fp8", REFERENCE_TYPE) if element_type == "nvfp4" else (element_type, REFERENCE_TYPE)
+        fit: GemmFit = next(self.gemm[each] for each in nearest if each in self.gemm)
         return fit
 
     def attention_fit(self, element_type: str) -> AttentionFit:

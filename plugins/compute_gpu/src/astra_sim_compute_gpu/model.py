@@ -86,10 +86,9 @@ class Gpu(Compute):
             raise InputError(f"device is missing; expected {_known()}")
         self.profile = read_device(options.device)
         self._options = options
-        self.stack_name = options.stack if isinstance(options.stack, str) else "table"
-        if self.stack_name == AUTO:
-            self.stack_name = KERNELS
-        self.stack = read_stack(self.stack_name if isinstance(options.stack, str) else options.stack)
+        stack = KERNELS if options.stack == AUTO else options.stack
+        self.stack_name = stack if isinstance(stack, str) else "table"
+        self.stack = read_stack(stack)
         self.device_name = options.device
         self.device = options.device if options.device in names() else self.profile.based_on
         self.workload_defaults = self.stack.workload
@@ -103,7 +102,6 @@ class Gpu(Compute):
         self.memory_margin_bytes = self.profile.margin_gib * GIB
         if not self.profile.calibrated:
             warn(f"device {options.device} is not calibrated: its peaks are its own, its efficiencies those of the nearest fitted device")
-
         for number in self.stack.undetermined:
             warn(f"stack {self.stack_name}: the iterations of its fit do not determine {number} = {getattr(self.stack, number):g}")
 
@@ -116,7 +114,7 @@ class Gpu(Compute):
 
     def expected_error(self, npus: int, configuration: Mapping[str, Any]) -> ExpectedError | None:
         """By published runs that were simulated with this stack; None for a stack or a device of one's own."""
-        if not self._options.device or self.device_name != self.device:
+        if self.device_name != self.device:
             return None
         return expected_error(self.stack_name, configuration_of(self.device, npus, configuration))
 

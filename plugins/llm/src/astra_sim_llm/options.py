@@ -9,7 +9,9 @@ from astra_sim import option
 
 from astra_sim_llm.models import Model
 
-PRECISIONS = ("fp16", "bf16", "fp8", "mxfp8", "nvfp4")
+CAST_TO = {"fp8": "fp8", "mxfp8": "fp8", "nvfp4": "nvfp4"}
+"""The element type of products by precision, where their inputs are cast."""
+PRECISIONS = ("fp16", "bf16", *CAST_TO)
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
 CUDA_GRAPHS = ("none", "router", "attention", "iteration")
 RECOMPUTE = ("none", "selective", "full", "full_early_stop")

@@ -17,6 +17,7 @@ from astra_sim.schedule import Collective
 from astra_sim.shapes import Cast, Elementwise, Gemm, GroupedGemm
 
 from astra_sim_llm.models import Model
+from astra_sim_llm.options import CAST_TO
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.steps import Exchange, Run, Step
 
@@ -26,9 +27,6 @@ USERBUFFERS_HIDDEN = 0.8
 CAST_LAUNCHES = {"fp8": 3, "mxfp8": 2, "nvfp4": 3}
 """Kernels of a cast (Transformer Engine): the greatest value, its scale, the cast; or, with a scale for each 32 values, the cast, and
 the scales put in the order of the product. NVFP4 has a scale for each 16 values and one for all: the greatest value comes first."""
-
-CAST_TO = {"fp8": "fp8", "mxfp8": "fp8", "nvfp4": "nvfp4"}
-"""The element type of products by precision, where their inputs are cast."""
 
 
 @attrs.frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,9 +21,10 @@ _Path = tuple[str, ...]
 def traits(table: Mapping[str, Any]) -> frozenset[str]:
     """What a workload of this table is: its precision, training or not, and whether its model has experts."""
     try:
-        options: LlmOptions = structure(LlmOptions, dict(table), "workload")
-        model = read_model(options.model)
-    except InputError:  # told when the workload is made
+        with warnings.catch_warnings(action="ignore"):  # told when the workload is made, as errors are
+            options: LlmOptions = structure(LlmOptions, dict(table), "workload")
+            model = read_model(options.model)
+    except InputError:
         return frozenset()
     found = {"training": options.mode == "train", "experts": bool(model.experts)}
     return frozenset({options.precision, *(word for word, holds in found.items() if holds)})
@@ -59,7 +61,8 @@ def _fits(table: Mapping[str, Any], defaults: Mapping[_Path, Any], npus: int) ->
     for path, value in defaults.items():
         _put(made, path, value)
     try:
-        make_plan(structure(LlmOptions, made, "workload"), npus)
+        with warnings.catch_warnings(action="ignore"):
+            make_plan(structure(LlmOptions, made, "workload"), npus)
     except InputError:
         return False
     return True

@@ -9,10 +9,8 @@ from astra_sim.memo import cached
 from astra_sim_llm.counts import BlockKind, block_kind, share
 from astra_sim_llm.in_flight import FOLDED, chunks_of_stages
 from astra_sim_llm.models import Model
+from astra_sim_llm.options import CAST_TO, PRECISIONS, RECOMPUTE, SCHEDULES
 from astra_sim_llm.parallelism import Parallelism
-
-RECOMPUTE = ("none", "selective", "full", "full_early_stop")
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
 
 
 @attrs.frozen(cache_hash=True)
@@ -30,7 +28,7 @@ class TrainingSetup:
     sequence: int = option(minimum=1, help="sequence length", unit="tokens")
     micro_batch: int = option(1, minimum=1, help="sequences of a micro-batch")
     micro_batches: int = option(1, minimum=1, help="micro-batches of an iteration for each replica")
-    precision: str = option("bf16", choices=("fp16", "bf16", "fp8", "mxfp8", "nvfp4"), help="inputs of products")
+    precision: str = option("bf16", choices=PRECISIONS, help="inputs of products")
     gradients: str = option("fp32", choices=("fp32", "same"), help="precision in which gradients are kept")
     accumulation: str = option("shards", choices=("shards", "whole"), help="what ZeRO-2 and 3 keep of gradients between micro-batches")
     recompute: str = option("none", choices=RECOMPUTE, help="activations that are computed again")
@@ -87,7 +85,7 @@ class TrainingSetup:
     @property
     def fp8(self) -> bool:
         """Whether inputs of products have a byte an element; those of NVFP4 count as that in memory."""
-        return self.precision in ("fp8", "mxfp8", "nvfp4")
+        return self.precision in CAST_TO
 
 
 def end_chunks(setup: TrainingSetup, stage: int) -> tuple[int | None, int | None]:

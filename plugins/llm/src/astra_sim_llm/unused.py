@@ -8,7 +8,7 @@ import attrs
 from astra_sim import InputError
 
 from astra_sim_llm.models import Model
-from astra_sim_llm.options import LlmOptions, Overlap
+from astra_sim_llm.options import CAST_TO, LlmOptions, Overlap
 from astra_sim_llm.parallelism import Parallelism
 
 _OF_TRAINING = (
@@ -70,7 +70,7 @@ def _without_experts(options: LlmOptions, given: Container[str]) -> Unused:
 
 def _of_fp8_attention(options: LlmOptions) -> Unused:
     """Attention in fp8 beside products or kernels that cannot have it."""
-    if options.fp8_attention and options.precision not in ("fp8", "mxfp8", "nvfp4"):
+    if options.fp8_attention and options.precision not in CAST_TO:
         yield "fp8_attention", f"with precision {options.precision}; expected fp8, mxfp8 or nvfp4"
     if options.fp8_attention and options.attention == "unfused":
         yield "fp8_attention", "with attention unfused; expected flash"

@@ -19,9 +19,8 @@ from astra_sim_llm import counts, memory
 from astra_sim_llm.figures import PARALLELISMS, Figures, RunFacts
 from astra_sim_llm.inference import TokenWriter
 from astra_sim_llm.layout import Axes
-from astra_sim_llm.options import LlmOptions
+from astra_sim_llm.options import CAST_TO, LlmOptions
 from astra_sim_llm.plan import Plan, make_plan, order_of
-from astra_sim_llm.products import CAST_TO
 from astra_sim_llm.program import StageWriter
 from astra_sim_llm.schedules import PassTimes
 from astra_sim_llm.steps import Exchange, Run, Step, weight_steps
