@@ -102,12 +102,6 @@ NEWEST = {
 """The newest stack of each device, for dense models and for mixtures of experts; where it was not fitted on the device a run warns."""
 
 
-def newest(device: str, experts: bool, four_bits: bool) -> str | None:
-    """The stack that a user gets on a device who names none."""
-    kind = (experts, four_bits)
-    return next((name for name, devices in NEWEST.items() if device in devices and (_of_experts(name), "nvfp4" in name) == kind), None)
-
-
 def _of_experts(name: str) -> bool:
     return "-moe-" in name
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,12 +12,12 @@ from typing import Any
 from astra_sim.options import structure
 from astra_sim_compute_gpu import expected_error as model
 from astra_sim_compute_gpu.expected_error import Residual, expected_error
-from astra_sim_compute_gpu.stack import KERNELS, names
+from astra_sim_compute_gpu.stack import KERNELS, names, newest_stack
 from astra_sim_llm import counts
 from astra_sim_llm.models import Model
 
 from validation.iterations import CORE8, FIT, Experiment, Line, experiment, lines
-from validation.profiles import FOLDER, newest
+from validation.profiles import FOLDER
 from validation.results import Results, point_name
 from validation.runs import Runs, numbers
 from validation.stack_fits import points
@@ -44,11 +45,15 @@ def rows(runs: Runs, results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _newest(line: Line) -> str | None:
-    simulated, experts = experiment(line), "experts" in line["model"]
-    four_bits = simulated.workload["precision"] == "nvfp4"
-    return (
-        newest(simulated.device, experts, four_bits) or newest(simulated.device, False, four_bits) or newest(simulated.device, False, False)
-    )
+    """The stack that a user of the line gets who names none."""
+    simulated = experiment(line)
+    traits = frozenset({str(simulated.workload["precision"]), *(["experts"] if "experts" in line["model"] else [])})
+    return _newest_stack(simulated.device, traits)
+
+
+@functools.cache
+def _newest_stack(device: str, traits: frozenset[str]) -> str | None:
+    return newest_stack(device, "llm", traits)
 
 
 def _row(stack: str, line: Line, simulated: Experiment, error: float) -> dict[str, Any]:
