@@ -226,4 +226,6 @@ def run_components(
         result.explanation = explainer.explain(name, components, record)
     if components.run.strict and result.audit:
         raise RunError("; ".join(["the result is faster than the wires allow", *(finding.message for finding in result.audit)]))
+    if components.run.strict and record.doubts:
+        raise RunError("; ".join(record.doubts))
     return result

@@ -66,6 +66,7 @@ class Communicate:
     the program waits for it; if it is `urgent`, it goes before all others. It needs the `unit` of its NPU, where a system layer does one
     such operation at a time. `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, and overrides the
     system's algorithm. `parallelism` names the parallelism that it belongs to, for figures; "": none but that of its dimensions.
+    With `priced_ps` nothing of it is simulated: it ends so many picoseconds after the last of its NPUs has issued it.
     """
 
     after: tuple[int, ...]
@@ -83,6 +84,7 @@ class Communicate:
     name: str = ""
     unit: Unit = Unit.COMMUNICATION
     parallelism: str = ""
+    priced_ps: int | None = None
 
 
 @attrs.define(slots=True)
@@ -514,6 +516,7 @@ _FIELDS = {
     "name": TEXT,
     "algorithm": TEXT,
     "parallelism": TEXT,
+    "priced_ps": TIME.optional(),
 }
 """What the fields of operations must be; those that only the classes themselves set are not among them."""
 _MEMBERS = each("a tuple of NPUs", of_type("a number", int), tuple).optional()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 from astra_sim._boundary import (
     FIGURES,
@@ -32,6 +32,10 @@ from astra_sim.fabric import RouteRules
 from astra_sim.limits import MAX_EVENT_NPUS
 from astra_sim.platform import GroupShape, Platform, Route
 from astra_sim.schedule import Collective
+
+if TYPE_CHECKING:
+    from astra_sim.graph import ExecutionGraph
+    from astra_sim.run.record import RunRecord
 
 
 class Message(NamedTuple):
@@ -284,7 +288,8 @@ class EventNetwork(_OnPlatform, abc.ABC):
     """A network in which messages may wait for each other. Every NPU and every message is simulated on it.
 
     A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the
-    one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. `held_bytes`: how
+    one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. One that `forgets`
+    is, whenever no message is under way, as at its beginning: it has no clock and no state. `held_bytes`: how
     much of a message a node receives before it passes it on (infinity: all of it), and `route_rules` how it routes: by these system layers
     foretell times. Raises InputError where the platform has more than `astra_sim.limits.MAX_EVENT_NPUS`.
     """
@@ -292,6 +297,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
     _attributes: ClassVar = {
         **_OnPlatform._attributes,
         "tells_sent": FLAG,
+        "forgets": FLAG,
         "held_bytes": _BYTES_OR_ALL,
         "route_rules": of_type("RouteRules", RouteRules),
     }
@@ -305,6 +311,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
     }
 
     tells_sent: bool = False
+    forgets: bool = False
     held_bytes: float = 0.0
     route_rules: RouteRules = RouteRules()
     symmetry: bool = True
@@ -380,6 +387,32 @@ class EventNetwork(_OnPlatform, abc.ABC):
     def reports(self) -> dict[str, str]:
         """Further files for the reports of a run, by name. The kernel writes `links.csv` of `links`."""
         return {}
+
+
+class Simulations(Protocol):
+    """Simulates graphs with the system layer, the memory model and the engine of a run, on any network."""
+
+    graph: ExecutionGraph
+    """The graph of the run."""
+    alike: bool
+    """Whether NPUs that run one program may be taken to be alike: symmetry is on, and computing takes the same on all."""
+
+    def run(self, graph: ExecutionGraph, network: Network, *, every_npu: bool = False) -> RunRecord:
+        """The record of a graph on a network; with `every_npu` it has the times of every NPU."""
+
+    def final(self, graph: ExecutionGraph, network: Network) -> RunRecord:
+        """The record that answers the run: with timelines, critical path and times of NPUs where these were asked for."""
+
+
+class RefiningNetwork(EventNetwork):
+    """A network that answers a run as a whole, by simulating its parts on other networks.
+
+    The kernel calls `refine` instead of sending messages. As an `EventNetwork` it is the network that the whole run would be on.
+    """
+
+    @abc.abstractmethod
+    def refine(self, simulations: Simulations) -> RunRecord:
+        """The record of a run, one that `Simulations.final` has made. Its `doubts` are what `--strict` refuses."""
 
 
 Network = RouteDelayNetwork | EventNetwork

@@ -62,6 +62,8 @@ class Provider:
     (`Compute.workload_defaults`), and of the `Context`. It returns those defaults that have an effect, in a table; None: all are taken.
     `traits`, of a workload: a function of its table, which returns words for what it is, such as "training", "experts" and "fp8", by
     which a compute model chooses its software (`Compute.for_workload`).
+    `takes_networks`, of a network: the factory gets as its last argument a function of a spec, such as "packet", that makes the network
+    on the same platform.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Provider:
     pure: bool = attrs.field(default=False, kw_only=True, validator=FLAG)
     takes: Reference | None = attrs.field(default=None, kw_only=True)
     traits: Reference | None = attrs.field(default=None, kw_only=True)
+    takes_networks: bool = attrs.field(default=False, kw_only=True, validator=FLAG)
 
     def load_factory(self) -> Callable[..., Any]:
         """The implementation. Raises PluginError where it cannot be imported."""

@@ -33,7 +33,7 @@ class AloneRuns:
 
         Raises InputError where the system layer refuses the collective. It must not be called while the network runs something else.
         """
-        shape = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm
+        shape = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm, operation.priced_ps
         key = *shape, operation.update_ps, operation.urgent, tuple(dimensions)
         found = self._records.get(key)
         if found is None or (path and found.path is None):

@@ -20,7 +20,7 @@ _MOVING, _COMPUTING, _COMPUTING_ON_CPU = range(3)
 
 _UNITS = {Unit.ACCELERATOR: _COMPUTING, Unit.CPU: _COMPUTING_ON_CPU, Unit.COMMUNICATION: _MOVING, Unit.NONE: -1}
 
-_CollectiveKey = tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None, str, Communicator]
+_CollectiveKey = tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None, str, int | None, Communicator]
 
 
 def unit_of(operation: Operation, system: System) -> int:
@@ -97,12 +97,13 @@ class TaskLowering:
 
     def _collective(self, program: int, operation: Communicate, unit: int) -> Task:
         communicator = self._communicators.of(program, operation)
-        key = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm, communicator
+        what = operation.collective, operation.bytes, operation.dimensions
+        key = *what, operation.group, operation.algorithm, operation.priced_ps, communicator
         group = self._groups.setdefault(communicator, len(self._groups)) if self._communicators.several else -1
         repeats = call("whether a collective repeats", self._session.repeats, operation)
         number = self._alike.setdefault(key, len(self._alike))
         if number == len(self._forms):
-            form = operation.collective, operation.bytes, operation.dimensions, len(operation.group or ()), operation.algorithm
+            form = *what, len(operation.group or ()), operation.algorithm, operation.priced_ps
             self._forms.append(form if repeats else None)
         return Task(COLLECTIVE, operation.update_ps, unit=unit, group=group, collective=number, repeats=repeats and not operation.urgent)
 

@@ -1,4 +1,4 @@
-"""Collectives that the network prices as a whole, before a schedule is asked for.
+"""Collectives that have a price as a whole, before a schedule is asked for: that of the network, or one that the graph gives.
 
 Such a collective is one chunk with one phase. The phase has no messages: it begins on each NPU when its queue lets it, and ends for all
 of a group so long after the last of them has begun it. Bytes count as if the ranks of the group were rings, of which each has another
@@ -31,15 +31,22 @@ class Prices:
         self._phases: dict[tuple[Collective, int, _Members], tuple[Schedule, Schedule]] = {}
 
     def plan(self, session: SystemSession, operation: Communicate) -> ChunkPlan | None:
-        """The only chunk of a collective that the network prices; None where it goes by schedule. Raises AstraError."""
-        if operation.algorithm or operation.bytes < 1:
+        """The only chunk of a collective that has a price; None where it goes by schedule. Raises AstraError.
+
+        One that the graph prices waits in no queue: its price has the time that it waits for others.
+        """
+        given = operation.priced_ps is not None
+        if operation.bytes < 1 or (operation.algorithm and not given):
             return None
         logical = self.ranks(operation)
-        time = None if logical is None else self._time(operation, logical)
-        if logical is None or time is None:
+        if logical is None:
             return None
+        time = operation.priced_ps if given else self._time(operation, logical)
+        if time is None:
+            return None
+        self._shapes.setdefault(logical, self._network.platform.shape(logical))
         dimension = 0 if isinstance(logical, Group) else min(self._involved(operation))
-        queue, priority = call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
+        queue, priority = (-1, None) if given else call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
         waiting, counted = self._schedules(operation, logical)
         phase = PhasePlan(
             dimension=dimension,
@@ -73,8 +80,7 @@ class Prices:
 
     def _time(self, operation: Communicate, logical: _Members) -> int | None:
         """Picoseconds of a collective; None where the network does not price it. Raises PluginError where that is no time."""
-        if logical not in self._shapes:
-            self._shapes[logical] = self._network.platform.shape(logical)
+        self._shapes.setdefault(logical, self._network.platform.shape(logical))
         key = operation.collective, operation.bytes, self._shapes[logical]
         if key not in self._times:
             what = f"network {type(self._network).__name__}: the time of an {operation.collective} of {operation.bytes} bytes"

@@ -16,7 +16,7 @@ from astra_sim.errors import InputError, PluginError, RunError, warn
 from astra_sim.graph import ExecutionGraph, NpuProgram
 from astra_sim.limits import MAX_SIMULATED_NPUS
 from astra_sim.memory import Memory
-from astra_sim.network import EventNetwork, Network
+from astra_sim.network import EventNetwork, Network, RefiningNetwork
 from astra_sim.run.alone import AloneRuns
 from astra_sim.run.collectives import CollectiveLowering, NotSymmetricError
 from astra_sim.run.communicators import Communicators
@@ -67,6 +67,11 @@ def simulate_graph(
     all that were simulated, with `npu_times` the moments of these. `npu_ps` says what computing takes on each NPU; None: the same on all,
     at all times. Raises DeadlockError if the run cannot finish.
     """
+    if isinstance(network, RefiningNetwork):
+        simulate = partial(simulate_graph, system=system, memory=memory, engine=engine, symmetry=symmetry, npu_ps=npu_ps)
+        final = partial(simulate, progress=progress, explain=explain, timelines=timelines, npu_times=npu_times)
+        run_ = _Simulations(graph, symmetry and npu_ps is None, simulate, final)
+        return call(f"network {type(network).__name__}: refine", network.refine, run_)  # type: ignore[no-any-return]
     if isinstance(network, EventNetwork):
         call(f"network {type(network).__name__}: symmetry", setattr, network, "symmetry", symmetry)
     composites = Composites(graph, AloneRuns(system, network, memory, engine), _keeps_path(explain, timelines), explain)
@@ -86,6 +91,22 @@ def simulate_graph(
         return run(inputs=inputs, choice=choice)
     except MemoryError:
         raise RunError(f"memory ran out: the run has {npus} NPUs on network {type(network).__name__}; expected more memory") from None
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Simulations:
+    """See `astra_sim.network.Simulations`."""
+
+    graph: ExecutionGraph
+    alike: bool
+    _simulate: Callable[..., RunRecord]
+    _final: Callable[..., RunRecord]
+
+    def run(self, graph: ExecutionGraph, network: Network, *, every_npu: bool = False) -> RunRecord:
+        return self._simulate(graph=graph, network=network, npu_times=every_npu)
+
+    def final(self, graph: ExecutionGraph, network: Network) -> RunRecord:
+        return self._final(graph=graph, network=network)
 
 
 def _keeps_path(explain: Explain | None, timelines: TimelineKind) -> bool:

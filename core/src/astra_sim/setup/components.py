@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -30,7 +31,7 @@ from astra_sim.setup.plugins import Plugins
 from astra_sim.setup.provenance import Provenance, provenance
 from astra_sim.setup.run_options import RunOptions
 from astra_sim.setup.slow_npus import npu_times
-from astra_sim.setup.specs import sizes_of
+from astra_sim.setup.specs import component_of, sizes_of
 from astra_sim.system import System
 
 
@@ -238,6 +239,15 @@ def make_network(experiment: Experiment, plugins: Plugins, platform: Platform) -
     return made
 
 
+def network_of(plugins: Plugins, platform: Platform, where: str, spec: str) -> Network:
+    """The network that a spec (`NAME?key=value`) names, on a platform. Raises InputError beginning with `where`."""
+    provider, options = component_of(plugins, "network", spec, where)
+    if provider.takes_networks:
+        raise InputError(f"{where}: {spec!r} is a network that is made of others; expected one that is not")
+    made: Network = provider.made(options, platform)
+    return made
+
+
 def component(kind: str, spec: str, plugins: Plugins, where: str) -> Any:
     """The compute or memory model that a spec string or the path of a file names, made by itself. Raises InputError."""
     experiment = Experiment()
@@ -342,6 +352,8 @@ class _Maker:
         table = with_defaults(self.table(kind), defaults or {})
         self.names[kind] = provider.name
         options = self.options[kind] = options_of(provider, table, where)
+        if provider.takes_networks:
+            context = *context, partial(network_of, self.plugins, *context, where)
         try:
             made = provider.made(options, *context)
         except AstraError as error:

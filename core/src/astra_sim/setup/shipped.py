@@ -83,6 +83,7 @@ astra-sim-network-analytical network analytical
 astra-sim-network-analytical platform fully_connected
 astra-sim-network-analytical platform ring
 astra-sim-network-analytical platform switch
+astra-sim-network-auto network auto
 astra-sim-network-flow network flow
 astra-sim-network-ns3 network ns3
 astra-sim-network-packet command traffic

@@ -87,7 +87,8 @@ def sizes_of(value: Any, where: str) -> list[int]:
 def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
     """The sections that a component's file fills: at least `kind`, perhaps more (a network file may hold a platform).
 
-    A file called *.toml is ours; others are recognised by their content. Raises InputError.
+    A file called *.toml is ours; others are recognised by their content. Where there is no such file, the name of a component stands for
+    `plugin:NAME`. Raises InputError.
     """
     try:
         os.stat(path)
@@ -96,8 +97,9 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
             if kind in file_format.kinds and file_format.first_file and os.path.exists(path + file_format.first_file):
                 sections: dict[str, Table] = file_format.tables("", path)
                 return sections
-        named = f"; did you mean plugin:{path}?" if path in plugins.components(kind) else ""
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}{named} (--{kind} takes a file, or plugin:NAME)") from None
+        if path.partition("?")[0] in plugins.components(kind):
+            return {kind: parse_spec(PREFIX + path)}
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error} (--{kind} takes a file, or plugin:NAME)") from None
     text = read_text(path)
     key = kind, path, _content(text), plugins
     known = _read.get(key)

@@ -73,6 +73,7 @@ class FifoNetwork(EventNetwork):
     """The network in Python."""
 
     charged_dimension = "lowest"
+    forgets = True
 
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:
         super().__init__(platform or link_map.platform)
@@ -215,6 +216,7 @@ class CompiledFifoNetwork(CompiledNetwork["Fifo"]):
     """The network in C++. Raises ImportError if this package was installed without it."""
 
     charged_dimension = "lowest"
+    forgets = True
 
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:
         from astra_sim_network_analytical import _core

@@ -1,0 +1,1 @@
+"""The network `auto`: parts of a run on another network, each kind once, and a bound of the error of the answer."""

@@ -1,0 +1,123 @@
+"""How far the makespan of a run can be off: a bound for each kind of part, and of their sum."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from astra_sim.graph import Figure
+
+_MOST_PARTS = 50
+"""Parts that a result lists, those that matter most first."""
+_PS_PER_NS = 1000
+
+
+class Basis(enum.StrEnum):
+    """How the time of a part was obtained."""
+
+    EXACT = "exact"
+    """By itself on the target, which forgets what was, and NPUs end it at once: the bound holds by proof."""
+    SIMULATED = "simulated"
+    """By itself on the target, whose clock and arbiters go on from part to part: the bound is an estimate."""
+    SKEWED = "skewed"
+    """By itself on the target, beginning on all NPUs at once, where in the run some come to it later: the bound is an estimate."""
+    CONTINUED = "continued"
+    """From three smaller sizes on the target: the bound is an estimate."""
+    OVERLAPPING = "overlapping"
+    """By itself on the target, while others use the same links in the run: the bound is an estimate."""
+    WHOLE = "whole"
+    """The whole run was simulated on the target: nothing is off."""
+
+
+PROVED = Basis.EXACT, Basis.WHOLE
+
+
+@attrs.frozen
+class Part:
+    """A kind of part: what it is, how many there are, the picoseconds of one and what these lie between, and the basis of that."""
+
+    name: str
+    count: int
+    ps: int
+    least_ps: int
+    most_ps: int
+    basis: Basis
+
+    @property
+    def width_ps(self) -> int:
+        """By how much all of its kind can be off."""
+        return self.count * (self.most_ps - self.least_ps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The part, ready for JSON."""
+        times = {name: getattr(self, f"{name}_ps") / _PS_PER_NS for name in ("least", "most")}
+        return {
+            "name": self.name,
+            "count": self.count,
+            "ns": self.ps / _PS_PER_NS,
+            "lower_ns": times["least"],
+            "upper_ns": times["most"],
+            "basis": str(self.basis),
+            "width_ns": self.width_ps / _PS_PER_NS,
+        }
+
+
+@attrs.frozen
+class NetworkError:
+    """What the makespan of a run lies between (picoseconds), against the whole run on the `target`.
+
+    `asked` is the share of the makespan that was asked for. `simulated_bytes` are those sent in what was simulated on the target,
+    `run_bytes` those of the run.
+    """
+
+    target: str
+    asked: float
+    makespan_ps: int
+    lower_ps: int
+    upper_ps: int
+    parts: Sequence[Part]
+    simulated_bytes: int = 0
+    run_bytes: int = 0
+
+    @property
+    def width(self) -> float:
+        """The width of the bound as a share of the makespan."""
+        return (self.upper_ps - self.lower_ps) / self.makespan_ps if self.makespan_ps else 0.0
+
+    @property
+    def proved(self) -> bool:
+        """Whether the bound holds by proof; else it is an estimate."""
+        return all(part.basis in PROVED for part in self.parts)
+
+    def doubts(self) -> list[str]:
+        """Why the answer is not as certain as was asked for, in words; nothing where it is."""
+        found = []
+        if self.width > self.asked:
+            found.append(f"the makespan is known within {self.width:.2%} of {self.target!r}; expected {self.asked:.2%} (network.error)")
+        if not self.proved:
+            names = ", ".join(part.name for part in self._by_width() if part.basis not in PROVED)
+            found.append(f"the bound of the makespan is an estimate, not proved, for {names}")
+        return found
+
+    def figures(self) -> dict[str, Any]:
+        """The figures of a result."""
+        of_all = "proved" if self.proved else "estimated"
+        lower, upper = (time / self.makespan_ps - 1 if self.makespan_ps else 0.0 for time in (self.lower_ps, self.upper_ps))
+        table = {
+            "target": self.target,
+            "asked": self.asked,
+            "lower_ns": self.lower_ps / _PS_PER_NS,
+            "upper_ns": self.upper_ps / _PS_PER_NS,
+            "width": self.width,
+            "proved": self.proved,
+            "simulated_bytes": self.simulated_bytes,
+            "run_bytes": self.run_bytes,
+            "parts": [part.to_dict() for part in self._by_width()[:_MOST_PARTS]],
+        }
+        note = f"{lower:+.2%} to {upper:+.2%} of the whole run on {self.target}, {of_all}"
+        return {"network_error": table, "network_error_width": Figure(self.width, "network error", "share", note)}
+
+    def _by_width(self) -> list[Part]:
+        return sorted(self.parts, key=lambda part: (-part.width_ps, -part.count * part.ps))

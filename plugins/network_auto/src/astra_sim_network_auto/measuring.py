@@ -1,0 +1,137 @@
+"""What slices of a program take on the target network: simulated as they are, or a large collective continued from smaller ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import attrs
+from astra_sim.graph import Communicate, ExecutionGraph, Operation
+from astra_sim.network import EventNetwork, Simulations
+from astra_sim.records import RunRecord
+
+from astra_sim_network_auto.formula import FormulaNetwork
+from astra_sim_network_auto.slices import Slice
+
+_MESSAGE_BYTES = 256
+"""What a message costs at least to simulate, in bytes that are sent."""
+_SMALLER = 1, 2, 4
+"""Sizes from which a large slice is continued, as multiples of the smallest."""
+_ROUNDED = 0.002
+"""The share by which what is continued may be off beyond what its slopes say: sizes of packets and chunks are rounded."""
+
+
+@attrs.frozen
+class SliceTimes:
+    """What a slice takes on its own, in picoseconds.
+
+    `durations_ps` are those of its operations on NPU 0, `ps` that of all of it there. NPUs end between `least_ps` and `most_ps`; for one
+    that is `continued` from smaller sizes these hold what its time is estimated to lie between. `bytes` are those that all NPUs sent in
+    what was simulated of it.
+    """
+
+    durations_ps: tuple[int, ...]
+    ps: int
+    least_ps: int
+    most_ps: int
+    continued: bool = False
+    bytes: int = 0
+    skew_ps: int = 0
+
+
+class Measuring:
+    """Simulates slices of a graph on the target network, each kind of them once.
+
+    A slice of one collective in which NPUs send more than `part_bytes` in all is continued from smaller ones.
+    """
+
+    def __init__(self, simulations: Simulations, target: EventNetwork, part_bytes: int) -> None:
+        self._simulations = simulations
+        self._target = target
+        self._formula = FormulaNetwork(target.platform)
+        self._part_bytes = part_bytes
+        self._known: dict[Hashable, SliceTimes] = {}
+
+    def times(self, part: Slice) -> SliceTimes:
+        """What a slice takes."""
+        key = part.content()
+        if key not in self._known:
+            self._known[key] = self._measured(part.operations)
+        return self._known[key]
+
+    def sent(self, operations: Sequence[Operation]) -> tuple[int, frozenset[str]]:
+        """The bytes that all NPUs send in some operations, with what messages cost besides, and the algorithms of their collectives."""
+        record = self._simulations.run(self._graph(operations), self._formula)
+        size = sum(record.payload) * self._target.platform.npus + record.messages * _MESSAGE_BYTES
+        return size, frozenset(phase.plan.algorithm for phase in record.planned)
+
+    def _graph(self, operations: Sequence[Operation]) -> ExecutionGraph:
+        return ExecutionGraph(list(operations), self._simulations.graph.dimensions, ())
+
+    def _measured(self, operations: Sequence[Operation]) -> SliceTimes:
+        size, algorithms = self.sent(operations)
+        if size <= self._part_bytes or len(operations) > 1:
+            return self._simulated(operations, size)
+        divisor = self._divisor(operations, size, algorithms)
+        if divisor < 2 * _SMALLER[-1]:  # nothing much is to be saved, or smaller ones go by another algorithm
+            return self._simulated(operations, size)
+        divided = [[_divided(operation, divisor // multiple) for operation in operations] for multiple in _SMALLER]
+        smaller = [self._simulated(each, size * multiple // divisor) for each, multiple in zip(divided, _SMALLER, strict=True)]
+        return _continued(smaller, divisor)
+
+    def _divisor(self, operations: Sequence[Operation], size: int, algorithms: frozenset[str]) -> int:
+        """By what a slice is divided so that its parts are small enough, and the smallest has the algorithms of the whole."""
+        divisor = _SMALLER[-1]
+        while size * _SMALLER[-1] // divisor > self._part_bytes:
+            divisor *= 2
+        while divisor > _SMALLER[-1] and self.sent([_divided(operation, divisor) for operation in operations])[1] != algorithms:
+            divisor //= 2
+        return divisor
+
+    def _simulated(self, operations: Sequence[Operation], size: int) -> SliceTimes:
+        record = self._simulations.run(self._graph(operations), self._target)
+        return _times_of(record, len(operations), size)
+
+
+def _times_of(record: RunRecord, count: int, size: int) -> SliceTimes:
+    ends = [end - record.start_ps for end in record.npu_end_ps]
+    durations = tuple(record.end_ps[number] - record.begin_ps[number] for number in range(count))
+    own = max((record.end_ps[number] - record.start_ps for number in range(count)), default=0)
+    return SliceTimes(durations, own, min(ends), max(ends), skew_ps=max(ends) - min(ends), bytes=size)
+
+
+def _divided(operation: Operation, divisor: int) -> Operation:
+    """A collective of a part of the bytes of another."""
+    return attrs.evolve(operation, bytes=operation.bytes // divisor) if isinstance(operation, Communicate) else operation
+
+
+def _continued(smaller: Sequence[SliceTimes], divisor: int) -> SliceTimes:
+    """The times of a slice from those of three parts of it: along the line through the two larger ones.
+
+    What it may lie between follows from the slopes of the lines through the smaller two and the larger two, and from as much again beyond
+    both as they are apart.
+    """
+    places = [multiple / divisor for multiple in _SMALLER]
+
+    def line(values: Sequence[int], first: int, second: int) -> float:
+        slope = (values[second] - values[first]) / (places[second] - places[first])
+        return values[second] + slope * (1 - places[second])
+
+    def on(values: Sequence[int]) -> int:
+        return round(line(values, 1, 2))
+
+    def bounds(values: Sequence[int]) -> tuple[float, float]:
+        slopes = [(values[b] - values[a]) / (places[b] - places[a]) for a, b in ((0, 1), (1, 2))]
+        ends = [values[2] + slope * (1 - places[2]) for slope in slopes]
+        spread = max(ends) - min(ends)
+        return (min(ends) - spread) * (1 - _ROUNDED), (max(ends) + spread) * (1 + _ROUNDED)
+
+    durations = tuple(map(on, zip(*(each.durations_ps for each in smaller), strict=True)))
+    return SliceTimes(
+        durations_ps=durations,
+        ps=on([each.ps for each in smaller]),
+        least_ps=int(bounds([each.least_ps for each in smaller])[0]),
+        most_ps=int(bounds([each.most_ps for each in smaller])[1]) + 1,
+        continued=True,
+        bytes=sum(each.bytes for each in smaller),
+        skew_ps=max(0, on([each.most_ps - each.least_ps for each in smaller])),
+    )

@@ -1,0 +1,88 @@
+"""Slices of a program: stretches of it that nothing else overlaps, whatever takes how long.
+
+An operation is a *gate* where all earlier operations have ended when it begins, and all later ones wait for it. Between two gates lies a
+slice: nothing is under way when it begins, so it takes as long in the run as by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+
+import attrs
+from astra_sim.graph import Communicate, Composite, Operation, Pass, Wait
+
+_FOR_PEOPLE = {"layer": -1, "training_pass": Pass.FORWARD, "iteration": 0, "name": "", "parallelism": ""}
+"""Fields that change nothing in how long an operation takes, with what they are in a slice."""
+
+
+@attrs.frozen(eq=False)
+class Slice:
+    """Operations `begin` to `end` of a program, which wait for each other alone (by their places in the slice)."""
+
+    begin: int
+    end: int
+    operations: tuple[Operation, ...]
+
+    @property
+    def collectives(self) -> list[int]:
+        """The places of its collectives in the slice."""
+        return [place for place, operation in enumerate(self.operations) if isinstance(operation, Communicate)]
+
+    def network_part(self) -> Slice:
+        """Its collective alone where it has just one, for nothing else uses the network; else all of it."""
+        places = self.collectives
+        if len(places) != 1:
+            return self
+        begin = self.begin + places[0]
+        return Slice(begin, begin + 1, (attrs.evolve(self.operations[places[0]], after=()),))
+
+    def content(self) -> Hashable:
+        """What its time follows from: equal for slices that take the same."""
+        return tuple(map(_content, self.operations))
+
+
+def slices_of(operations: Sequence[Operation]) -> Iterator[Slice]:
+    """The slices of a program, in order."""
+    operations = list(operations)
+    waits = [_waits(operation) for operation in operations]
+    begins = [0, *(gate for gate in _gates(waits) if gate)]
+    for begin, end in zip(begins, [*begins[1:], len(operations)], strict=True):
+        if begin < end:
+            yield Slice(begin, end, tuple(_within(operation, begin) for operation in operations[begin:end]))
+
+
+def _waits(operation: Operation) -> tuple[int, ...]:
+    return operation.after + operation.pending if isinstance(operation, Wait) else operation.after
+
+
+def _gates(waits: Sequence[tuple[int, ...]]) -> list[int]:
+    """The gates of a program, by what each operation waits for."""
+    last_wait = [max(each, default=-1) for each in waits]
+    later_wait_for = len(waits)  # the first operation that all later ones wait for, if only through others
+    waited_for = [False] * len(waits)
+    for number in reversed(range(len(waits))):
+        waited_for[number] = later_wait_for >= number
+        later_wait_for = min(later_wait_for, last_wait[number])
+    open_: set[int] = set()
+    gates = []
+    for number, each in enumerate(waits):
+        open_.difference_update(each)
+        if not open_ and waited_for[number]:
+            gates.append(number)
+        open_.add(number)
+    return gates
+
+
+def _within(operation: Operation, begin: int) -> Operation:
+    """An operation of a slice, without what is for people alone."""
+    changes = {name: value for name, value in _FOR_PEOPLE.items() if hasattr(operation, name)}
+    changes["after"] = tuple(number - begin for number in operation.after if number >= begin)
+    if isinstance(operation, Wait):
+        changes["pending"] = tuple(number - begin for number in operation.pending if number >= begin)
+    return attrs.evolve(operation, **changes)
+
+
+def _content(operation: Operation) -> Hashable:
+    if isinstance(operation, Composite):
+        return Composite, operation.after, operation.until, tuple(map(_content, operation.operations))
+    return type(operation), *(getattr(operation, field.name) for field in attrs.fields(type(operation)) if field.name not in _FOR_PEOPLE)
