@@ -28,6 +28,7 @@ OF_PACKAGES = {
     ),
     "compat": "compat compat_log log_parsers",
     "network_analytical": "collective_share collective_validation congestion congestion_files nccl nccl_refit",
+    "network_auto": "network_auto",
     "network_flow": "flow flow_sharing",
     "network_packet": (
         "packet packet_begin packet_clocks packet_command packet_credit_parts packet_deadlock packet_folded packet_link_loads "

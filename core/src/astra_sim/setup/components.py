@@ -353,7 +353,8 @@ class _Maker:
         self.names[kind] = provider.name
         options = self.options[kind] = options_of(provider, table, where)
         if provider.takes_networks:
-            context = *context, partial(network_of, self.plugins, *context, where)
+            (platform,) = context
+            context = platform, partial(network_of, self.plugins, platform, where)
         try:
             made = provider.made(options, *context)
         except AstraError as error:

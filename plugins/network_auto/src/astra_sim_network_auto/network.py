@@ -20,10 +20,9 @@ from astra_sim_network_auto.measuring import Measuring, SliceTimes
 from astra_sim_network_auto.options import AutoOptions
 from astra_sim_network_auto.slices import Slice, slices_of
 
-
 _STATE, _STATE_PS = 0.003, 20_000
 """By how much a slice may differ in the run, where the network's clock and arbiters go on from slice to slice: a share of its time, and
-picoseconds at least. What was measured (docs/certified.md) stays below; nothing proves it."""
+picoseconds at least. What random experiments showed stays below (`docs/networks.md`); nothing proves it."""
 
 
 def auto_network(options: AutoOptions, platform: Platform, networks: Callable[[str], Network]) -> AutoNetwork:

@@ -7,6 +7,7 @@ slice: nothing is under way when it begins, so it takes as long in the run as by
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
 
 import attrs
 from astra_sim.graph import Communicate, Composite, Operation, Pass, Wait
@@ -75,7 +76,7 @@ def _gates(waits: Sequence[tuple[int, ...]]) -> list[int]:
 
 def _within(operation: Operation, begin: int) -> Operation:
     """An operation of a slice, without what is for people alone."""
-    changes = {name: value for name, value in _FOR_PEOPLE.items() if hasattr(operation, name)}
+    changes: dict[str, Any] = {name: value for name, value in _FOR_PEOPLE.items() if hasattr(operation, name)}
     changes["after"] = tuple(number - begin for number in operation.after if number >= begin)
     if isinstance(operation, Wait):
         changes["pending"] = tuple(number - begin for number in operation.pending if number >= begin)
