@@ -44,7 +44,7 @@ def test_a_slice_ends_where_nothing_is_under_way() -> None:
 @pytest.mark.parametrize("platform", [RING, "plugin:switch?size=8&link_bandwidth_gb_per_s=50&link_latency_ns=500"])
 @pytest.mark.parametrize("system", ["plugin:astra1", "plugin:astra2"])
 def test_a_network_that_forgets_gives_the_whole_run_exactly(platform: str, system: str) -> None:
-    in_parts, whole = both(AWARE, workload=layers(1 << 18), platform=platform, system=system, passes=4)
+    in_parts, whole = both(AWARE, workload=layers(1 << 18), platform=platform, system=system, passes=8)
     error = in_parts.figures["network_error"]
     assert in_parts.finish_ns == whole.finish_ns == error["lower_ns"] == error["upper_ns"]
     assert error["proved"]

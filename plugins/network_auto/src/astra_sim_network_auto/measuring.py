@@ -58,8 +58,8 @@ class Measuring:
             self._known[key] = self._measured(part.operations)
         return self._known[key]
 
-    def sent(self, operations: Sequence[Operation]) -> tuple[int, frozenset[str]]:
-        """The bytes that all NPUs send in some operations, with what messages cost besides, and the algorithms of their collectives."""
+    def _cost(self, operations: Sequence[Operation]) -> tuple[int, frozenset[str]]:
+        """What some operations cost to simulate, in bytes that all NPUs send and messages cost; and their collectives' algorithms."""
         record = self._simulations.run(self._graph(operations), self._formula)
         size = sum(record.payload) * self._target.platform.npus + record.messages * _MESSAGE_BYTES
         return size, frozenset(phase.plan.algorithm for phase in record.planned)
@@ -67,29 +67,38 @@ class Measuring:
     def _graph(self, operations: Sequence[Operation]) -> ExecutionGraph:
         return ExecutionGraph(list(operations), self._simulations.graph.dimensions, ())
 
+    def is_continued(self, part: Slice) -> bool:
+        """Whether a slice is continued from smaller ones."""
+        return self._divisor(part.operations) > 1
+
     def _measured(self, operations: Sequence[Operation]) -> SliceTimes:
-        size, algorithms = self.sent(operations)
-        if size <= self._part_bytes or len(operations) > 1:
-            return self._simulated(operations, size)
-        divisor = self._divisor(operations, size, algorithms)
-        if divisor < 2 * _SMALLER[-1]:  # nothing much is to be saved, or smaller ones go by another algorithm
-            return self._simulated(operations, size)
+        divisor = self._divisor(operations)
+        if divisor == 1:
+            return self._simulated(operations)
         divided = [[_divided(operation, divisor // multiple) for operation in operations] for multiple in _SMALLER]
-        smaller = [self._simulated(each, size * multiple // divisor) for each, multiple in zip(divided, _SMALLER, strict=True)]
+        smaller = list(map(self._simulated, divided))
         return _continued(smaller, divisor)
 
-    def _divisor(self, operations: Sequence[Operation], size: int, algorithms: frozenset[str]) -> int:
-        """By what a slice is divided so that its parts are small enough, and the smallest has the algorithms of the whole."""
+    def _divisor(self, operations: Sequence[Operation]) -> int:
+        """By what a collective is divided so that it is small enough, and the smallest part has the algorithms of the whole; 1: it is not.
+
+        It is not where it is small, where little would be saved, and where smaller ones go by other algorithms.
+        """
+        if len(operations) > 1:
+            return 1
+        size, algorithms = self._cost(operations)
+        if size <= self._part_bytes:
+            return 1
         divisor = _SMALLER[-1]
         while size * _SMALLER[-1] // divisor > self._part_bytes:
             divisor *= 2
-        while divisor > _SMALLER[-1] and self.sent([_divided(operation, divisor) for operation in operations])[1] != algorithms:
+        while divisor > _SMALLER[-1] and self._cost([_divided(operation, divisor) for operation in operations])[1] != algorithms:
             divisor //= 2
-        return divisor
+        return divisor if divisor >= 2 * _SMALLER[-1] else 1
 
-    def _simulated(self, operations: Sequence[Operation], size: int) -> SliceTimes:
+    def _simulated(self, operations: Sequence[Operation]) -> SliceTimes:
         record = self._simulations.run(self._graph(operations), self._target)
-        return _times_of(record, len(operations), size)
+        return _times_of(record, len(operations), sum(record.payload) * self._target.platform.npus)
 
 
 def _times_of(record: RunRecord, count: int, size: int) -> SliceTimes:
