@@ -72,7 +72,7 @@ def test_a_run_of_one_part_is_the_whole_run() -> None:
 def test_programs_that_differ_are_simulated_whole() -> None:
     dimension = LogicalDimension(8, 1, 0)
     graph = ExecutionGraph([Compute((), 1000)], (dimension,), ())
-    late = {"slow_npus": "3:2"}
+    late: dict[str, Any] = {"slow_npus": "3:2"}
     in_parts, whole = both("packet", workload=layers(1 << 16), platform=RING, **late)
     assert in_parts.finish_ns == whole.finish_ns
     assert in_parts.figures["network_error"]["width"] == 0
@@ -80,7 +80,11 @@ def test_programs_that_differ_are_simulated_whole() -> None:
 
 
 def test_a_large_collective_is_continued_from_smaller_ones() -> None:
-    parts = {"workload": layers(1 << 30, 1), "platform": "plugin:switch?size=8&link_bandwidth_gb_per_s=50&link_latency_ns=500", "passes": 2}
+    parts: dict[str, Any] = {
+        "workload": layers(1 << 30, 1),
+        "platform": "plugin:switch?size=8&link_bandwidth_gb_per_s=50&link_latency_ns=500",
+        "passes": 2,
+    }
     whole = simulate(network=f"plugin:{AWARE}", **parts)
     network = {"plugin": "auto", "target": AWARE, "part_bytes": 1 << 30}
     continued = simulate(network=network, **parts)
@@ -122,6 +126,13 @@ def test_a_price_of_the_graph_takes_its_time_in_no_queue() -> None:
     graph = ExecutionGraph([one, one], (LogicalDimension(8, 1, 0),), ("l",))
     for network in ("plugin:analytical", f"plugin:{AWARE}"):
         assert simulate(workload=graph, platform=RING, network=network).finish_ns == 5.0
+
+
+def test_an_explanation_lists_the_parts() -> None:
+    parts: dict[str, Any] = {"workload": layers(1 << 16), "platform": RING, "passes": 2, "explain": "path"}
+    explained = simulate(network={"plugin": "auto", "target": AWARE}, **parts)
+    assert explained.explanation.to_dict()["network_error"] == explained.figures["network_error"]
+    assert "network_error" not in simulate(network="plugin:analytical", **parts).explanation.to_dict()
 
 
 def test_the_command_prints_the_error() -> None:

@@ -408,11 +408,14 @@ class RefiningNetwork(EventNetwork):
     """A network that answers a run as a whole, by simulating its parts on other networks.
 
     The kernel calls `refine` instead of sending messages. As an `EventNetwork` it is the network that the whole run would be on.
+    `doubts` say, to a user, why its last answer is not as certain as was asked for: `--strict` refuses them.
     """
+
+    doubts: Sequence[str] = ()
 
     @abc.abstractmethod
     def refine(self, simulations: Simulations) -> RunRecord:
-        """The record of a run, one that `Simulations.final` has made. Its `doubts` are what `--strict` refuses."""
+        """The record of a run, one that `Simulations.final` has made."""
 
 
 Network = RouteDelayNetwork | EventNetwork

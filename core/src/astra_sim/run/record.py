@@ -121,7 +121,7 @@ class RunRecord:
     that any NPU has planned; those of collectives in composites come last. `npu_times` are those of every simulated NPU, `path` is the
     critical path, and `carried` are the messages of collectives that observed NPUs send or receive, where they were asked for.
     `durations` are the times of computing, where they differ between NPUs; the operations of all that is here have them. `engine` is what
-    ran. `doubts` say, to a user, why the answer is not as certain as was asked for (`RefiningNetwork`).
+    ran.
     """
 
     start_ps: int
@@ -144,7 +144,6 @@ class RunRecord:
     carried: list[CarriedMessage] | None = None
     durations: NpuDurations | None = None
     every_npu_reason: str = ""
-    doubts: Sequence[str] = ()
     engine: EngineType = attrs.field(kw_only=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import attrs
@@ -107,7 +107,10 @@ class Bound:
 
 @attrs.frozen
 class Explanation:
-    """Why a run takes `finish_ns`. The `path` has its largest row first, and its picoseconds add up to `finish_ps`."""
+    """Why a run takes `finish_ns`. The `path` has its largest row first, and its picoseconds add up to `finish_ps`.
+
+    `network_error` is that of a network that says how far its answer can be off, such as `auto`.
+    """
 
     run_name: str
     npus: int
@@ -116,6 +119,7 @@ class Explanation:
     path: tuple[PathRow, ...]
     sensitivities: tuple[Sensitivity, ...]
     bounds: tuple[Bound, ...]
+    network_error: Mapping[str, Any] | None = None
 
     @property
     def finish_ns(self) -> int | float:
@@ -163,6 +167,7 @@ class Explanation:
             "sensitivities": [attrs.asdict(each) for each in self.sensitivities],
             "bounds": [attrs.asdict(each) for each in self.bounds],
             "compute_of_others_ns": self.compute_of_others_ns,
+            **({} if self.network_error is None else {"network_error": dict(self.network_error)}),
         }
 
 
@@ -181,6 +186,7 @@ def explain(run: ExplainedRun, others: Iterable[Sensitivity]) -> Explanation:
         tuple(rows),
         tuple(found),
         tuple(_bounds(run)),
+        run.record.figures.get("network_error"),
     )
 
 

@@ -172,6 +172,21 @@ def _tables(explanation: Explanation, unit: Unit, screen: Screen) -> Iterator[Ta
         for each in explanation.bounds
     ]
     yield Table([Column("bound", "word"), Column(f"time ({unit.name})"), Column("run / bound")], bounds, "Lower bounds", indent=2)
+    if explanation.network_error is not None:
+        yield _network_error(explanation.network_error, screen)
+
+
+def _network_error(error: Mapping[str, Any], screen: Screen) -> Table:
+    """What the makespan of a network such as `auto` lies between, by parts of the run."""
+    unit = screen.time_unit(max((part["ns"] for part in error["parts"]), default=0))
+    columns = [Column("part", "text"), Column("count"), *(Column(f"{name} ({unit.name})") for name in ("time", "from", "to"))]
+    rows = [
+        [part["name"], str(part["count"]), *(unit.number(part[key]) for key in ("ns", "lower_ns", "upper_ns")), part["basis"]]
+        for part in error["parts"]
+    ]
+    proved = "proved" if error["proved"] else "estimated"
+    title = f"Network error: {error['width']:.2%} of the time, against the whole run on {error['target']}, {proved}"
+    return Table([*columns, Column("basis", "word")], rows, title, indent=2)
 
 
 _OTHERS: tuple[tuple[str, str, Callable[[PathRow], Hashable]], ...] = (

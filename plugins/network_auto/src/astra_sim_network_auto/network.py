@@ -20,7 +20,7 @@ from astra_sim_network_auto.measuring import Measuring, SliceTimes
 from astra_sim_network_auto.options import AutoOptions
 from astra_sim_network_auto.slices import Slice, slices_of
 
-_STATE, _STATE_PS = 0.003, 20_000
+_STATE, _STATE_PS = 0.006, 20_000
 """By how much a slice may differ in the run, where the network's clock and arbiters go on from slice to slice: a share of its time, and
 picoseconds at least. What random experiments showed stays below (`docs/networks.md`); nothing proves it."""
 
@@ -104,7 +104,8 @@ class AutoNetwork(RefiningNetwork):
             simulated_bytes=simulated_bytes,
             run_bytes=sum(record.payload) * self.platform.npus,
         )
-        return attrs.evolve(record, figures={**record.figures, **error.figures()}, doubts=error.doubts())
+        self.doubts = error.doubts()
+        return attrs.evolve(record, figures={**record.figures, **error.figures()})
 
     # -- The target ----------------------------------------------------------------------------------------------------
 
