@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from astra_sim import InputError, Result, RunError, simulate
 from astra_sim.command.cli import astra
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass, Wait
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Wait
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective
 from click.testing import CliRunner
@@ -36,7 +36,14 @@ def both(target: str, **parts: Any) -> tuple[Result, Result]:
 
 def test_a_slice_ends_where_nothing_is_under_way() -> None:
     reduce = Communicate((0,), Collective.ALL_REDUCE, 64, (0,), 0, Pass.FORWARD)
-    operations = [Compute((), 5), reduce, Compute((0,), 5), Wait((2,), (1,), 0, reduce.training_pass), Compute((3,), 5), Compute((4,), 5)]
+    operations: list[Operation] = [
+        Compute((), 5),
+        reduce,
+        Compute((0,), 5),
+        Wait((2,), (1,), 0, reduce.training_pass),
+        Compute((3,), 5),
+        Compute((4,), 5),
+    ]
     found = [(part.begin, part.end) for part in slices_of(operations)]
     assert found == [(0, 3), (3, 4), (4, 5), (5, 6)]
 
