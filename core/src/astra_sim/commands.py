@@ -1,7 +1,8 @@
 """What the commands of plugins need: to build what a user names, to run it, and to print what came of it.
 
 A command names the components of an experiment as `astra` does (`component_options`, `Experiment.use`, `load_experiment`), and makes them
-(`build`, or one of them with `build_platform`, `build_compute` or `component`). `candidates` are what shells complete. It prints each
+(`build`, or one of them with `build_platform`, `build_compute`, `network_of` or `component`). `candidates` are what shells complete. It
+prints each
 `Table`, of `Column`s, on a `Screen`, made of what the options of `table_options` say; `fold` finds layers that repeat. With `Progress` it
 says on standard error how far it is, but for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command that runs many
 numbers their combinations with `Grid`, makes each of `Change`s with `changed`, and its row with `row_of`; `check_options` refuses unknown
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         check_options,
         component,
         dimensions_of,
+        network_of,
         workload_options,
     )
     from astra_sim.setup.experiment import SECTIONS, Experiment, assigned, experiment_from, experiment_of, load_experiment
@@ -114,6 +116,7 @@ __all__ = [
     "json_output",
     "load_experiment",
     "network_files",
+    "network_of",
     "output_options",
     "print_result",
     "quiet_option",
@@ -168,6 +171,7 @@ __getattr__ = lazy_names(
             "build",
             "build_compute",
             "build_platform",
+            "network_of",
             "check_options",
             "component",
             "dimensions_of",

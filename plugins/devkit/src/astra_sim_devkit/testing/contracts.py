@@ -10,10 +10,10 @@ class TestMine(CollectiveContract):
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from astra_sim.commands import dimensions_of, shared_plugins
+from astra_sim.commands import dimensions_of, network_of, shared_plugins
 from astra_sim.compute import Compute, Work
 from astra_sim.engines import EngineType, engine_of
 from astra_sim.errors import InputError, PluginError
@@ -206,7 +206,8 @@ class NetworkContract(ComponentContract):
     @cached_property
     def network(self) -> RouteDelayNetwork | EventNetwork:
         """The network under test."""
-        network = self.make(self.platform)
+        others = [partial(network_of, shared_plugins(), self.platform, self.name)] if self.provider.takes_networks else []
+        network = self.make(self.platform, *others)
         require(isinstance(network, (RouteDelayNetwork, EventNetwork)), f"it made {network!r}, which is not a network")
         return network  # type: ignore[no-any-return]
 
