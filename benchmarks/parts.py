@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from astra_sim import Result, simulate
 from devtools.figures import FigureTable, Row, main
 
 LINK = "link_bandwidth_gb_per_s=50&link_latency_ns=500"
-CASES = {
+PLATFORMS = {
     "clos?npus=64&leaf_npus=16": 24,
     "clos?npus=256&leaf_npus=32": 24,
     "mesh?sizes=4,4": 24,
@@ -48,11 +49,15 @@ def _row(fabric: str, blocks: int) -> list[str]:
     return [f"{whole_s:.2f}", f"{in_parts_s:.2f}", f"{whole_s / in_parts_s:.1f}", f"{difference:+.3%}", f"{error:.2%}"]
 
 
+CASES: dict[str, Callable[[], object]] = {
+    fabric: partial(_timed, "auto", _experiment(fabric, blocks)) for fabric, blocks in PLATFORMS.items()
+}
+"""What `dev.py bench parts --against REVISION` compares."""
 TABLES = (
     FigureTable(
         "blocks",
         ("fabric", "blocks", "packet (CPU s)", "auto (CPU s)", "ratio", "time of auto", "network error"),
-        [Row([fabric, str(blocks)], partial(_row, fabric, blocks)) for fabric, blocks in CASES.items()],
+        [Row([fabric, str(blocks)], partial(_row, fabric, blocks)) for fabric, blocks in PLATFORMS.items()],
     ),
 )
 
