@@ -57,7 +57,7 @@ class AutoNetwork(RefiningNetwork):
     def refine(self, simulations: Simulations) -> RunRecord:
         """The record of a run, with its `network_error` among its figures."""
         graph = simulations.graph
-        if simulations.alike and _is_sliceable(graph):
+        if simulations.alike and _is_sliceable(graph) and self._target.begin() == 0:  # else the run begins later
             return self._by_slices(simulations)
         return self._whole(simulations)
 
