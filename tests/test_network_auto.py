@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from astra_sim import InputError, Result, RunError, simulate
 from astra_sim.command.cli import astra
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Pass, Wait
+from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, MemoryAccess, Operation, Pass, Wait
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective
 from click.testing import CliRunner
@@ -133,6 +135,22 @@ def test_a_price_of_the_graph_takes_its_time_in_no_queue() -> None:
     graph = ExecutionGraph([one, one], (LogicalDimension(8, 1, 0),), ("l",))
     for network in ("plugin:analytical", f"plugin:{AWARE}"):
         assert simulate(workload=graph, platform=RING, network=network).finish_ns == 5.0
+
+
+def test_composites_and_memory_are_simulated_whole() -> None:
+    """A composite has collectives of its own, and what needs the unit of communication waits for collectives."""
+    reduce = Communicate((), Collective.ALL_REDUCE, 1 << 16, (0,), 0, Pass.FORWARD)
+    for other in (Composite((0,), [reduce]), MemoryAccess((), 1 << 16)):
+        graph = ExecutionGraph([reduce, other, attrs.evolve(reduce, after=(1,))], (LogicalDimension(8, 1, 0),), ())
+        in_parts, whole = both(AWARE, workload=graph, platform=RING)
+        assert in_parts.finish_ns == whole.finish_ns
+        assert [part["basis"] for part in in_parts.figures["network_error"]["parts"]] == ["whole"]
+
+
+def test_a_name_stands_for_a_component_in_a_file_of_another_folder(tmp_path: Path) -> None:
+    path = tmp_path / "exp.toml"
+    path.write_text(f'workload = "collective?bytes=4096"\nplatform = "{RING}"\nnetwork = "auto?error=2%"\n')
+    assert simulate(path).figures["network_error"]["asked"] == 0.02
 
 
 def test_an_explanation_lists_the_parts() -> None:

@@ -2,19 +2,18 @@
 
 A command names the components of an experiment as `astra` does (`component_options`, `Experiment.use`, `load_experiment`), and makes them
 (`build`, or one of them with `build_platform`, `build_compute`, `network_of` or `component`). `candidates` are what shells complete. It
-prints each
-`Table`, of `Column`s, on a `Screen`, made of what the options of `table_options` say; `fold` finds layers that repeat. With `Progress` it
-says on standard error how far it is, but for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command that runs many
-numbers their combinations with `Grid`, makes each of `Change`s with `changed`, and its row with `row_of`; `check_options` refuses unknown
-options without a run, `versions` and `binaries` identify the code that runs, `version_differences` names the packages that differ, and
-`write_document` writes the result.json of a run (`Result.document`, with the `invocation`), `network_files` the files of a network.
-`run_options` and `output_options` are those of `astra run`, `Reports` the files that the latter ask for, `say_findings` what the audit
-finds, `comparison_table` the figures of workloads side by side; `SpooledResults` holds results outside of memory. `assigned` takes an
-assignment of `--set` apart, `changed_inputs` compares the input files of results.
-`run_components` runs what `build` made, and `contain_exits` keeps what a plugin raises from ending the process. A command writes its files
-before it prints (`write_then_show`), since whoever reads may stop. What reads a file otherwise than by `astra_sim.files.read_text` calls
-`note_input` there, so that no output replaces it. Communicator groups are read with `read_groups` and `check_groups`. What is wrong in an
-input is an InputError, which `astra` turns into one message.
+prints each `Table`, of `Column`s, on a `Screen`, made of what the options of `table_options` say; `fold` finds layers that repeat. With
+`Progress` it says on standard error how far it is, but for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command
+that runs many numbers their combinations with `Grid`, makes each of `Change`s with `changed`, and its row with `row_of`; `check_options`
+refuses unknown options without a run, `versions` and `binaries` identify the code that runs, `version_differences` names the packages that
+differ, and `write_document` writes the result.json of a run (`Result.document`, with the `invocation`), `network_files` the files of a
+network. `run_options` and `output_options` are those of `astra run`, `Reports` the files that the latter ask for, `say_findings` what the
+audit finds, `comparison_table` the figures of workloads side by side; `SpooledResults` holds results outside of memory. `assigned` takes an
+assignment of `--set` apart, `changed_inputs` compares the input files of results. `run_components` runs what `build` made, and
+`contain_exits` keeps what a plugin raises from ending the process. A command writes its files before it prints (`write_then_show`), since
+whoever reads may stop. What reads a file otherwise than by `astra_sim.files.read_text` calls `note_input` there, so that no output replaces
+it. Communicator groups are read with `read_groups` and `check_groups`. What is wrong in an input is an InputError, which `astra` turns into
+one message.
 
 Every name is imported when it is first used, so that a command costs nothing until somebody runs it.
 """
@@ -171,10 +170,10 @@ __getattr__ = lazy_names(
             "build",
             "build_compute",
             "build_platform",
-            "network_of",
             "check_options",
             "component",
             "dimensions_of",
+            "network_of",
             "workload_options",
         ),
         "setup.experiment": ("SECTIONS", "Experiment", "assigned", "experiment_from", "experiment_of", "load_experiment"),

@@ -287,11 +287,11 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
 class EventNetwork(_OnPlatform, abc.ABC):
     """A network in which messages may wait for each other. Every NPU and every message is simulated on it.
 
-    A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the
-    one that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. One that `forgets`
-    is, whenever no message is under way, as at its beginning: it has no clock and no state. `held_bytes`: how
-    much of a message a node receives before it passes it on (infinity: all of it), and `route_rules` how it routes: by these system layers
-    foretell times. Raises InputError where the platform has more than `astra_sim.limits.MAX_EVENT_NPUS`.
+    A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the one
+    that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. One that `forgets` has
+    no clock and no state: whenever no message is under way, it is as at its beginning. `held_bytes`: how much of a message a node receives
+    before it passes it on (infinity: all of it), and `route_rules` how it routes: by these system layers foretell times. Raises InputError
+    where the platform has more than `astra_sim.limits.MAX_EVENT_NPUS`.
     """
 
     _attributes: ClassVar = {
@@ -397,8 +397,8 @@ class Simulations(Protocol):
     alike: bool
     """Whether NPUs that run one program may be taken to be alike: symmetry is on, and computing takes the same on all."""
 
-    def run(self, graph: ExecutionGraph, network: Network, *, every_npu: bool = False) -> RunRecord:
-        """The record of a graph on a network; with `every_npu` it has the times of every NPU."""
+    def run(self, graph: ExecutionGraph, network: Network) -> RunRecord:
+        """The record of a graph on a network."""
 
     def final(self, graph: ExecutionGraph, network: Network) -> RunRecord:
         """The record that answers the run: with timelines, critical path and times of NPUs where these were asked for."""

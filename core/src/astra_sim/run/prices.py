@@ -44,7 +44,6 @@ class Prices:
         time = operation.priced_ps if given else self._time(operation, logical)
         if time is None:
             return None
-        self._shapes.setdefault(logical, self._network.platform.shape(logical))
         dimension = 0 if isinstance(logical, Group) else min(self._involved(operation))
         queue, priority = (-1, None) if given else call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
         waiting, counted = self._schedules(operation, logical)
@@ -78,10 +77,15 @@ class Prices:
         involved = self._involved(operation)
         return joined([self._dimensions[number] for number in involved]) if involved else None
 
+    def _shape(self, logical: _Members) -> GroupShape:
+        """How the ranks of a collective lie, which is worked out once."""
+        if logical not in self._shapes:
+            self._shapes[logical] = self._network.platform.shape(logical)
+        return self._shapes[logical]
+
     def _time(self, operation: Communicate, logical: _Members) -> int | None:
         """Picoseconds of a collective; None where the network does not price it. Raises PluginError where that is no time."""
-        self._shapes.setdefault(logical, self._network.platform.shape(logical))
-        key = operation.collective, operation.bytes, self._shapes[logical]
+        key = operation.collective, operation.bytes, self._shape(logical)
         if key not in self._times:
             what = f"network {type(self._network).__name__}: the time of an {operation.collective} of {operation.bytes} bytes"
             time = call(what, self._network.collective_ps, *key)
@@ -94,7 +98,7 @@ class Prices:
         if key not in self._phases:
             request = Request(operation.collective, logical.size, operation.bytes)
             output = default_output_bytes(request)
-            shape = self._shapes[logical]
+            shape = self._shape(logical)
             sends = RankProgram(tuple(Step(shift(far), None, size) for far, size in _hops(ring_bytes(request), shape)))
             made = [Schedule(request.ranks, (program,), output) for program in (RankProgram((), last_bytes=0), sends)]
             self._phases[key] = made[0], made[1]

@@ -70,8 +70,8 @@ def simulate_graph(
     if isinstance(network, RefiningNetwork):
         simulate = partial(simulate_graph, system=system, memory=memory, engine=engine, symmetry=symmetry, npu_ps=npu_ps)
         final = partial(simulate, progress=progress, explain=explain, timelines=timelines, npu_times=npu_times)
-        run_ = _Simulations(graph, symmetry and npu_ps is None, simulate, final)
-        return call(f"network {type(network).__name__}: refine", network.refine, run_)  # type: ignore[no-any-return]
+        simulations = _Simulations(graph, symmetry and npu_ps is None, simulate, final)
+        return call(f"network {type(network).__name__}: refine", network.refine, simulations)  # type: ignore[no-any-return]
     if isinstance(network, EventNetwork):
         call(f"network {type(network).__name__}: symmetry", setattr, network, "symmetry", symmetry)
     composites = Composites(graph, AloneRuns(system, network, memory, engine), _keeps_path(explain, timelines), explain)
@@ -102,8 +102,8 @@ class _Simulations:
     _simulate: Callable[..., RunRecord]
     _final: Callable[..., RunRecord]
 
-    def run(self, graph: ExecutionGraph, network: Network, *, every_npu: bool = False) -> RunRecord:
-        return self._simulate(graph=graph, network=network, npu_times=every_npu)
+    def run(self, graph: ExecutionGraph, network: Network) -> RunRecord:
+        return self._simulate(graph=graph, network=network)
 
     def final(self, graph: ExecutionGraph, network: Network) -> RunRecord:
         return self._final(graph=graph, network=network)

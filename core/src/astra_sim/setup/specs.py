@@ -84,11 +84,11 @@ def sizes_of(value: Any, where: str) -> list[int]:
     return sizes
 
 
-def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
+def load_file(kind: str, path: str, plugins: Plugins, name: str = "") -> dict[str, Table]:
     """The sections that a component's file fills: at least `kind`, perhaps more (a network file may hold a platform).
 
-    A file called *.toml is ours; others are recognised by their content. Where there is no such file, the name of a component stands for
-    `plugin:NAME`. Raises InputError.
+    A file called *.toml is ours; others are recognised by their content. Where there is no such file and `name`, what the user
+    wrote, is that of a component, it stands for `plugin:NAME`. Raises InputError.
     """
     try:
         os.stat(path)
@@ -97,8 +97,8 @@ def load_file(kind: str, path: str, plugins: Plugins) -> dict[str, Table]:
             if kind in file_format.kinds and file_format.first_file and os.path.exists(path + file_format.first_file):
                 sections: dict[str, Table] = file_format.tables("", path)
                 return sections
-        if path.partition("?")[0] in plugins.components(kind):
-            return {kind: parse_spec(PREFIX + path)}
+        if name.partition("?")[0] in plugins.components(kind):
+            return {kind: parse_spec(PREFIX + name)}
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error} (--{kind} takes a file, or plugin:NAME)") from None
     text = read_text(path)
     key = kind, path, _content(text), plugins
@@ -162,7 +162,7 @@ def sections_of(kind: str, value: str | os.PathLike[str] | Mapping[str, Any], ba
             raise InputError(f"{where}: {value!r} is not a path of type str")
         if text.startswith(PREFIX):
             return {kind: parse_spec(text)}
-        return load_file(kind, os.path.join(base, text), plugins)
+        return load_file(kind, os.path.join(base, text), plugins, text)
     if not isinstance(value, Mapping):
         raise InputError(f"{where}: {value!r} is not plugin:NAME, a path, or a table")
     table = dict(value)

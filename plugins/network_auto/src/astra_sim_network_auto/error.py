@@ -8,10 +8,10 @@ from typing import Any
 
 import attrs
 from astra_sim.graph import Figure
+from astra_sim.units import PS_PER_NS
 
 _MOST_PARTS = 50
 """Parts that a result lists, those that matter most first."""
-_PS_PER_NS = 1000
 
 
 class Basis(enum.StrEnum):
@@ -25,8 +25,6 @@ class Basis(enum.StrEnum):
     """By itself on the target, beginning on all NPUs at once, where in the run some come to it later: the bound is an estimate."""
     CONTINUED = "continued"
     """From three smaller sizes on the target: the bound is an estimate."""
-    OVERLAPPING = "overlapping"
-    """By itself on the target, while others use the same links in the run: the bound is an estimate."""
     WHOLE = "whole"
     """The whole run was simulated on the target: nothing is off."""
 
@@ -52,15 +50,14 @@ class Part:
 
     def to_dict(self) -> dict[str, Any]:
         """The part, ready for JSON."""
-        times = {name: getattr(self, f"{name}_ps") / _PS_PER_NS for name in ("least", "most")}
         return {
             "name": self.name,
             "count": self.count,
-            "ns": self.ps / _PS_PER_NS,
-            "lower_ns": times["least"],
-            "upper_ns": times["most"],
+            "ns": self.ps / PS_PER_NS,
+            "lower_ns": self.least_ps / PS_PER_NS,
+            "upper_ns": self.most_ps / PS_PER_NS,
             "basis": str(self.basis),
-            "width_ns": self.width_ps / _PS_PER_NS,
+            "width_ns": self.width_ps / PS_PER_NS,
         }
 
 
@@ -108,8 +105,8 @@ class NetworkError:
         table = {
             "target": self.target,
             "asked": self.asked,
-            "lower_ns": self.lower_ps / _PS_PER_NS,
-            "upper_ns": self.upper_ps / _PS_PER_NS,
+            "lower_ns": self.lower_ps / PS_PER_NS,
+            "upper_ns": self.upper_ps / PS_PER_NS,
             "width": self.width,
             "proved": self.proved,
             "simulated_bytes": self.simulated_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from astra_sim.network import RouteDelayNetwork
+from astra_sim.units import PS_PER_NS
 
 
 class FormulaNetwork(RouteDelayNetwork):
@@ -13,4 +14,4 @@ class FormulaNetwork(RouteDelayNetwork):
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
         """Picoseconds of a message of `size` bytes over `hops` links of a dimension."""
         links = self.platform.dimensions[dimension]
-        return math.ceil(1000 * (hops * links.link_latency_ns + size / links.link_bandwidth))
+        return math.ceil(PS_PER_NS * (hops * links.link_latency_ns + size / links.link_bandwidth))

@@ -121,16 +121,16 @@ def _continued(smaller: Sequence[SliceTimes], divisor: int) -> SliceTimes:
     """
     places = [multiple / divisor for multiple in _SMALLER]
 
-    def line(values: Sequence[int], first: int, second: int) -> float:
-        slope = (values[second] - values[first]) / (places[second] - places[first])
-        return values[second] + slope * (1 - places[second])
+    def ended(values: Sequence[int], first: int) -> float:
+        """The value of the whole, from that of the largest part on with the slope between a part and the next."""
+        slope = (values[first + 1] - values[first]) / (places[first + 1] - places[first])
+        return values[-1] + slope * (1 - places[-1])
 
     def on(values: Sequence[int]) -> int:
-        return round(line(values, 1, 2))
+        return round(ended(values, 1))
 
     def bounds(values: Sequence[int]) -> tuple[float, float]:
-        slopes = [(values[b] - values[a]) / (places[b] - places[a]) for a, b in ((0, 1), (1, 2))]
-        ends = [values[2] + slope * (1 - places[2]) for slope in slopes]
+        ends = ended(values, 0), ended(values, 1)
         spread = max(ends) - min(ends)
         return (min(ends) - spread) * (1 - _ROUNDED), (max(ends) + spread) * (1 + _ROUNDED)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.graph import Communicate, Composite, ExecutionGraph, Operation, Receive, Send, Unit, graph_kinds
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Unit, Wait, graph_kinds
 from astra_sim.network import EventNetwork, LinkLoad, Message, MessageFigures, Network, RefiningNetwork, Simulations
 from astra_sim.platform import GroupShape, Platform, Route
 from astra_sim.records import RunRecord
@@ -164,11 +164,13 @@ class AutoNetwork(RefiningNetwork):
 
 
 def _is_sliceable(graph: ExecutionGraph) -> bool:
-    """Whether all NPUs run one program, without messages of its own, and no composite continues another."""
-    if graph.others:
-        return False
-    return not any(
-        isinstance(kind, (Send, Receive)) or (isinstance(kind, Composite) and kind.previous is not None) for kind in graph_kinds(graph)
+    """Whether all NPUs run one program of collectives and computing alone, of which only collectives need the unit of communication.
+
+    Composites have collectives of their own; what else needs the unit would no longer wait for collectives that have a price.
+    """
+    return not graph.others and all(
+        isinstance(kind, (Communicate, Wait)) or (isinstance(kind, Compute) and kind.unit is not Unit.COMMUNICATION)
+        for kind in graph_kinds(graph)
     )
 
 

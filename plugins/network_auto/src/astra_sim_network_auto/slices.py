@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import attrs
-from astra_sim.graph import Communicate, Composite, Operation, Pass, Wait
+from astra_sim.graph import Communicate, Operation, Pass, Wait, waits_of
 
 _FOR_PEOPLE = {"layer": -1, "training_pass": Pass.FORWARD, "iteration": 0, "name": "", "parallelism": ""}
 """Fields that change nothing in how long an operation takes, with what they are in a slice."""
@@ -44,16 +44,11 @@ class Slice:
 
 def slices_of(operations: Sequence[Operation]) -> Iterator[Slice]:
     """The slices of a program, in order."""
-    operations = list(operations)
-    waits = [_waits(operation) for operation in operations]
+    waits = [waits_of(operation) for operation in operations]
     begins = [0, *(gate for gate in _gates(waits) if gate)]
     for begin, end in zip(begins, [*begins[1:], len(operations)], strict=True):
         if begin < end:
             yield Slice(begin, end, tuple(_within(operation, begin) for operation in operations[begin:end]))
-
-
-def _waits(operation: Operation) -> tuple[int, ...]:
-    return operation.after + operation.pending if isinstance(operation, Wait) else operation.after
 
 
 def _gates(waits: Sequence[tuple[int, ...]]) -> list[int]:
@@ -84,6 +79,4 @@ def _within(operation: Operation, begin: int) -> Operation:
 
 
 def _content(operation: Operation) -> Hashable:
-    if isinstance(operation, Composite):
-        return Composite, operation.after, operation.until, tuple(map(_content, operation.operations))
     return type(operation), *(getattr(operation, field.name) for field in attrs.fields(type(operation)) if field.name not in _FOR_PEOPLE)
