@@ -37,8 +37,8 @@ ROWS: list[Operation] = [
 """Compute beside two collectives over different dimensions, and what waits for both."""
 
 
-def graph(*operations: Operation) -> ExecutionGraph:
-    return ExecutionGraph(operations, DIMENSIONS, ())
+def graph(*operations: Operation, layers: tuple[str, ...] = ()) -> ExecutionGraph:
+    return ExecutionGraph(operations, DIMENSIONS, layers)
 
 
 def run(workload: ExecutionGraph, **options: Any) -> Any:
@@ -71,6 +71,14 @@ def test_operations_leave_the_same_record(workload: ExecutionGraph, options: dic
     assert told(run(workload, **options)) == told(run(graph(*ROWS), **options))
 
 
+def test_operations_count_for_their_layers() -> None:
+    rows = [each if isinstance(each, Wait) else attrs.evolve(each, layer=place % 2) for place, each in enumerate(ROWS)]
+    rows[3] = attrs.evolve(communicate((2,), 1 << 18, 1), layer=1, blocking=True)
+    once = run(graph(*rows, layers=("even", "odd"))).layers
+    assert once[1].forward.total_comm_ns > once[1].forward.exposed_comm_ns > 0
+    assert run(graph(Composite((), tuple(rows)), layers=("even", "odd"))).layers == once
+
+
 def test_the_program_goes_on_when_a_composite_ends() -> None:
     composite = Composite((), tuple(ROWS))
     after: list[Operation] = [compute((0,), 500_000, "after"), attrs.evolve(composite, after=(1,))]
@@ -101,9 +109,10 @@ def test_bounds_are_those_of_the_operations() -> None:
         (Composite((), [communicate((), -8, 0)]), "operation 0 has bytes -8; expected a whole number from 0"),
         (Composite((), [attrs.evolve(communicate((), 8, 0), group=(0, 1))]), "collective of the group"),
         (Composite((), [Composite((), [])]), "a composite with a composite"),
+        (Composite((), [Wait((), (), 0, Pass.FORWARD)]), r"operation 0 is a wait of layer 0; expected one without a layer \(-1\)"),
         (Composite((), [compute((), 1, "")], (1,)), r"ends with its operations \[1\]; it has 1"),
     ],
 )
 def test_wrong_composites_are_errors(composite: Composite, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        check_graph(graph(composite), 8)
+        check_graph(graph(composite, layers=("first",)), 8)

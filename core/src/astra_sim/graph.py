@@ -602,6 +602,9 @@ def _wrong_in(composite: Composite, graph: ExecutionGraph, npus: int) -> str | N
             return f"is a composite with a {type(operation).__name__.lower()}; expected compute, collectives and waits"
         if isinstance(operation, Communicate) and operation.group is not None:
             return f"is a composite whose operation {place} is a collective of the group {list(operation.group)}; expected dimensions"
+        if isinstance(operation, Wait) and 0 <= operation.layer < len(graph.layers):
+            # The record of a run has no row for it, so what it waits would be missing from the layer's figures.
+            return f"is a composite whose operation {place} is a wait of layer {operation.layer}; expected one without a layer (-1)"
         wrong = _wrong_with(operation, graph, npus)
         if wrong:
             return f"is a composite whose operation {place} {wrong}"

@@ -6,6 +6,7 @@ import copy
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -14,7 +15,7 @@ from astra_sim._boundary import call
 from astra_sim.engine import PhaseStepRecord, PhaseStepRecords
 from astra_sim.engine.columns import Spans
 from astra_sim.errors import InputError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, accounting_dimensions
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Wait, accounting_dimensions
 from astra_sim.report.amounts import to_ns
 from astra_sim.report.audit import Finding, audit
 from astra_sim.report.details import (
@@ -470,7 +471,7 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
     own = run.rows.times
     active = set(run.phases.records.task)  # collectives for which there was something to do
-    for index, operation in enumerate(graph.operations):
+    for index, operation in enumerate(_operations(graph, run)):
         if not 0 <= operation.layer < len(sums) or not isinstance(operation, (Compute, Communicate, Wait)):
             continue
         entry = sums[operation.layer][operation.training_pass]
@@ -487,6 +488,12 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
     delays = _delays(graph, run)
     figures = [[PassFigures(*map(to_ns, entry[p])) for p in Pass] for entry in sums]
     return [LayerFigures(name, *passes, *delay) for name, passes, delay in zip(graph.layers, figures, delays, strict=True)]  # type: ignore[call-arg, arg-type]
+
+
+def _operations(graph: ExecutionGraph, run: RunRecord) -> Iterator[Operation]:
+    """The operations of NPU 0: those of its program, and after them those of its composites, whose dependencies are left out."""
+    rows = run.rows
+    return chain(graph.operations, (rows.kinds[kind] for kind in rows.kind_of[len(graph.operations) :]))
 
 
 def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], list[float]]]:
@@ -510,8 +517,11 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
         waits.append(started - queued)
         delays.append(known[step] if costs[step] is not None or not received else delay_sum / received)
     by_layer: dict[int, list[list[tuple[list[int], list[float]]]]] = {}
+    rows = run.rows
     for operation, phases in by_operation.items():
-        by_layer.setdefault(graph.operations[operation].layer, []).append(phases)
+        kind = rows.kinds[rows.kind_of[operation]]
+        assert isinstance(kind, Communicate)
+        by_layer.setdefault(kind.layer, []).append(phases)
     found: list[tuple[list[float], list[float]]] = []
     for layer in range(len(graph.layers)):
         collectives = by_layer.get(layer, [])
