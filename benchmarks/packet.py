@@ -96,7 +96,7 @@ def torus_rings(sizes: tuple[int, ...], threads: int = 1) -> float:
     """
     text = ",".join(map(str, sizes))
     network = PacketNetwork(
-        PacketOptions(representatives=False, **in_threads(threads)),
+        PacketOptions(exact="every-npu", **in_threads(threads)),
         read_platform(f"plugin:torus?sizes={text}&links=2&{WIRES}&link_latency_ns=50"),
     )
     network.begin()
@@ -130,7 +130,7 @@ def all_reduce(sizes: tuple[int, ...], folded: bool) -> float:
         set=[
             "system.splits=4",
             *(f"network.{key}={value}" for key, value in in_threads(1).items()),
-            f"network.representatives={str(folded).lower()}",
+            *([] if folded else ["network.exact=every-npu"]),
         ],
     )
     hops: float = result.network["flit_hops"]

@@ -278,7 +278,7 @@ def test_flow_that_splits_takes_all_links_of_the_sets_in_equal_parts(spec: str) 
 def test_packets_stay_within_the_sets(spec: str, options: dict[str, Any]) -> None:
     """Balanced, random and adaptive alike; where destinations take turns, the lists of links are equal by default."""
     platform, graph = made(spec)
-    options = {"representatives": False, **options}
+    options = {"exact": "every-npu", **options}
     network, routes, tie = PacketNetwork(PacketOptions(**options), platform), Routes(graph), tie_by_destination(graph)
     before: Counter[tuple[int, int]] = Counter()
     for number, pair in enumerate(some_pairs(platform)):

@@ -36,7 +36,7 @@ def test_nothing_is_lost_and_extrapolation_changes_nothing(load: tuple[str, str,
     arrived = deliver(quick, messages)
     quick.check()
     assert sorted(arrived) == list(range(len(messages)))
-    slow = network(PLATFORMS[platform](), **OPTIONS[options], extrapolate=False)
+    slow = network(PLATFORMS[platform](), **OPTIONS[options], exact="every-period")
     assert deliver(slow, messages) == arrived
     slow.check()
     assert slow.statistics() == quick.statistics()
@@ -84,8 +84,7 @@ def test_one_ring_stands_for_those_that_do_the_same(load: list[tuple[int, int, i
             packet_bytes=4096,
             vcs=vcs,
             buffers=buffers,
-            representatives=quick,
-            extrapolate=quick,
+            exact=() if quick else ("every-npu", "every-period"),
         )
         answer: list[Any] = []
         # What arrives brings a second message of the same, a little later, as a collective's steps do.
@@ -272,7 +271,7 @@ def test_virtual_channels_that_are_too_many_are_an_error(options: dict[str, Any]
     npus = options.pop("npus", 3)
     far = switch(SwitchOptions(size=npus, links=1, link_latency_ns=1e6, link_bandwidth_gb_per_s=50.0))
     with pytest.raises(InputError, match=words + ".*larger flit_bytes and packet_bytes"):
-        network(far, representatives=False, **options)
+        network(far, exact="every-npu", **options)
 
 
 def test_a_graph_of_another_package_runs(tmp_path: Any) -> None:

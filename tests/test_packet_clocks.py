@@ -146,7 +146,7 @@ def test_nothing_is_lost_and_extrapolation_changes_nothing(load: tuple[str, str,
     arrived = deliver(quick, messages)
     quick.check()
     assert sorted(arrived) == list(range(len(messages)))
-    slow = network(PLATFORMS[platform](), **chosen, extrapolate=False)
+    slow = network(PLATFORMS[platform](), **chosen, exact="every-period")
     assert deliver(slow, messages) == arrived
     slow.check()
     assert slow.statistics() == quick.statistics()

@@ -151,7 +151,7 @@ def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequ
 def test_every_figure_is_that_of_the_whole_network(load: tuple[str, str, list[Wave]]) -> None:
     shape, options, sent = load
     _, folded = answers(SHAPES[shape](), CHOICES[options], sent)
-    _, whole = answers(SHAPES[shape](), {**CHOICES[options], "representatives": False}, sent)
+    _, whole = answers(SHAPES[shape](), {**CHOICES[options], "exact": "every-npu"}, sent)
     assert folded == whole
 
 
@@ -210,7 +210,7 @@ def test_collectives_have_the_figures_of_the_whole_network(system: str, sizes: s
         )
         return figures(run)
 
-    whole = result("network.representatives=false")
+    whole = result("network.exact=every-npu")
     assert result() == whole
     assert result(symmetry=False) == whole
 
@@ -238,7 +238,7 @@ def test_messages_of_some_npus_are_those_of_the_whole_network(shape: str, sent: 
         made.check()
         return [found, made.links()]
 
-    assert told() == told(representatives=False)
+    assert told() == told(exact="every-npu")
 
 
 def test_a_torus_of_4096_npus_is_one() -> None:
@@ -271,7 +271,7 @@ def test_an_interrupt_while_the_whole_network_is_made_loses_nothing(monkeypatch:
         with pytest.raises(KeyboardInterrupt):
             made.advance(None)
     monkeypatch.undo()
-    other = network(rings(5), representatives=False)
+    other = network(rings(5), exact="every-npu")
     other.inject(0, messages)
     other.inject(1000, [Message(5, 0, 2, 90_000)])
     while (delivery := other.advance(None)) is not None:

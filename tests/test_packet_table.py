@@ -166,7 +166,7 @@ def alarm_fixture() -> Iterator[Callable[[], None]]:
 
 def long_run() -> PacketNetwork:
     dimensions = torus(4, 4)
-    made = PacketNetwork(PacketOptions(extrapolate=False), Platform(tuple(dimensions)))
+    made = PacketNetwork(PacketOptions(exact="every-period"), Platform(tuple(dimensions)))
     made.inject(0, [network_module.Message(npu, npu, (npu + 1) % 16, 10**10) for npu in range(16)])
     return made
 

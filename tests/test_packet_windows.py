@@ -1,4 +1,4 @@
-"""Routers of the packet network run for some cycles by themselves (`windows`): every figure is what it is cycle by cycle."""
+"""Routers of the packet network run for some cycles by themselves (no `exact`): every figure is what it is cycle by cycle."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FABRICS: dict[str, Callable[[float], list[Dimension]]] = {
 """All have more routers than a tile has (windows.cpp)."""
 CHOICES: dict[str, dict[str, Any]] = {
     "default": {},
-    "every flit": {"extrapolate": False},
+    "every flit": {"exact": ("every-period",)},
     "one lane": {"interface_lanes": 1},
     "small buffers": {"vcs": 4, "buffers": 2},
     "bubble": {"vcs": 4, "deadlock_freedom": "bubble"},
@@ -46,6 +46,16 @@ CHOICES: dict[str, dict[str, Any]] = {
     "booksim": {"preset": "booksim", "packet_bytes": 128},
     "speculative": {"preset": "booksim", "packet_bytes": 128, "speculative": True, "input_speedup": 2},
 }
+
+
+def every_npu(options: dict[str, Any]) -> dict[str, Any]:
+    """Options with which every NPU is simulated."""
+    return options | {"exact": (*options.get("exact", ()), "every-npu")}
+
+
+def every_cycle(options: dict[str, Any]) -> dict[str, Any]:
+    """Options with which all routers run cycle by cycle."""
+    return options | {"exact": (*options.get("exact", ()), "every-cycle")}
 
 
 @st.composite
@@ -64,7 +74,7 @@ def answers(
     fabric: list[Dimension], options: dict[str, Any], messages: list[tuple[int, int, int, int]], waits: int, looks: int
 ) -> list[object]:
     """Arrivals, of which the first bring other messages `waits` later; checks and figures; with `looks` picoseconds at a time first."""
-    made = network(fabric, representatives=False, **options)
+    made = network(fabric, **every_npu(options))
     npus = made.platform.npus
     pending = {}
     for number, (time, source, distance, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
@@ -107,10 +117,10 @@ def test_windows_and_threads_change_no_figure(
 ) -> None:
     made = FABRICS[fabric](latency)
     try:
-        network(made, representatives=False, **CHOICES[options])
+        network(made, **every_npu(CHOICES[options]))
     except InputError:
         assume(False)  # bubbles are for rings
-    by_cycle = answers(made, {**CHOICES[options], "windows": False}, messages, waits, looks)
+    by_cycle = answers(made, every_cycle(CHOICES[options]), messages, waits, looks)
     assert answers(made, {**CHOICES[options], "threads": threads}, messages, waits, looks) == by_cycle
 
 
@@ -120,7 +130,7 @@ def test_threads_share_windows(fabric: str, options: str) -> None:
     dimensions = FABRICS[fabric](60.0)
     seen = []
     for threads in (1, 2, 4):
-        made = network(dimensions, representatives=False, **{**CHOICES[options], "threads": threads})
+        made = network(dimensions, **every_npu(CHOICES[options]), threads=threads)
         npus = made.platform.npus
         for distance in (1, 5, npus - 1):
             made.inject(0, [Message(1000 * distance + npu, npu, (npu + distance) % npus, 70_000 + 100 * npu) for npu in range(npus)])
@@ -140,11 +150,11 @@ def test_windows_and_threads_change_no_figure_of_traffic(options: str, latency: 
     measured = [
         sweep(
             platform,
-            PacketOptions(**{**CHOICES[options], "windows": windows, "threads": threads, "packet_bytes": 512}),
+            PacketOptions(**{**chosen, "threads": threads, "packet_bytes": 512}),
             "uniform",
             [0.001, 0.3],
             Measurement(periods=2, period=100),
         )
-        for windows, threads in ((False, 1), (True, 1), (True, 3))
+        for chosen, threads in ((every_cycle(CHOICES[options]), 1), (CHOICES[options], 1), (CHOICES[options], 3))
     ]
     assert measured[1:] == measured[:1] * 2

@@ -21,7 +21,7 @@ TORUS = "plugin:torus?sizes=4,4,4&link_bandwidth_gb_per_s=32&link_latency_ns=10"
 LONG: dict[str, Any] = {
     "workload": "plugin:collective?bytes=4194304",
     "platform": TORUS,
-    "network": "plugin:packet?vcs=4&extrapolate=false&representatives=false",
+    "network": "plugin:packet?vcs=4&exact=every-npu,every-period",
 }
 
 
@@ -119,7 +119,7 @@ def test_the_packet_network_tells_how_far_it_is_between_two_arrivals(engine: str
     inputs: dict[str, Any] = {
         "workload": "plugin:collective?bytes=16777216&collective=all_gather",
         "platform": "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=32&link_latency_ns=10",
-        "network": "plugin:packet?vcs=4&extrapolate=false&representatives=false",
+        "network": "plugin:packet?vcs=4&exact=every-npu,every-period",
         "engine": engine,
     }
     result = astra_sim.simulate(**inputs, progress=lambda *reached: told.append(reached))

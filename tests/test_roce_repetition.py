@@ -1,4 +1,4 @@
-"""The network roce plays back periods that are known to repeat (`extrapolate`): every figure is what it is without."""
+"""The network roce plays back periods that are known to repeat (no `exact`): every figure is what it is without."""
 
 from __future__ import annotations
 
@@ -140,9 +140,9 @@ def test_every_answer_and_figure_is_the_same(
 ) -> None:
     where = PLATFORMS[platform](tmp_path_factory.mktemp("roce"))
     answers = []
-    for extrapolate in (True, False):
+    for exact in (None, "every-event"):
         try:
-            made = network(where, preset=preset, congestion_control=algorithm, pfc_log=True, extrapolate=extrapolate, **options)
+            made = network(where, preset=preset, congestion_control=algorithm, pfc_log=True, exact=exact, **options)
             answers.append(play(made, script))
         except astra_sim.AstraError as error:
             answers.append([str(error)])
@@ -167,7 +167,7 @@ EVERY_ROUND_TURNED = [
         ({"preset": "reference", "load_balancing": "adaptive"}, 0, 0),
         ({"preset": "reference", "error_rate": 1e-9}, 0, 0),  # a random number for every packet
         ({"preset": "reference", "qlen_interval_us": 1.0}, 0, 0),
-        ({"preset": "reference", "extrapolate": False}, 0, 0),
+        ({"preset": "reference", "exact": "every-event"}, 0, 0),
     ],
 )
 def test_rounds_of_a_ring_repeat_though_other_npus_come_first(options: dict[str, Any], gap: int, share: float) -> None:
@@ -194,14 +194,14 @@ def test_a_link_that_differs_is_no_repetition(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("preset", ["default", "reference"])
 def test_collectives_take_as_long(engine: str, collective: str, algorithm: str, preset: str) -> None:
-    def result(extrapolate: str) -> tuple[object, ...]:
+    def result(*options: str) -> tuple[object, ...]:
         made = astra_sim.simulate(
             platform="plugin:switch?size=8&link_bandwidth_gb_per_s=12.5&link_latency_ns=1000",
-            network=f"plugin:roce?preset={preset}&extrapolate={extrapolate}",
+            network=f"plugin:roce?preset={preset}",
             workload=f"plugin:collective?collective={collective}&bytes=1000000",
-            set=[f"system.{collective}={algorithm}"],
+            set=[f"system.{collective}={algorithm}", *options],
             engine=engine,
         )
         return made.finish_ns, made.network, made.layers
 
-    assert result("true") == result("false")
+    assert result() == result("network.exact=every-event")

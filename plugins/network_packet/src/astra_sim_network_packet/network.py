@@ -223,8 +223,7 @@ class _GarnetBuilder:
     def whole(self) -> _core.Network:
         """An idle network in which every ring is simulated."""
         garnet, settings, clock_ps = self._arguments
-        options = attrs.evolve(settings.options, representatives=False)
-        return garnet_topologies.build(garnet, attrs.evolve(settings, options=options), clock_ps)
+        return garnet_topologies.build(garnet, attrs.evolve(settings, options=settings.options.with_every_npu()), clock_ps)
 
     def node(self, domain: int, router: int) -> int:
         """The node that a router of a domain is: of rings, and of the switches after them."""

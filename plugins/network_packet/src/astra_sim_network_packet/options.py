@@ -144,17 +144,42 @@ class PacketOptions:
     )
     allocator: str = option("islip", choices=("islip", "separable_input_first"), help="staged allocation: which ports choose first")
     input_speedup: int = option(1, minimum=1, maximum=16, help="staged allocation: ports of an input at the switch")
-    extrapolate: bool = option(True, help="skip periods in which the network repeats itself; the answers are the same")
-    representatives: bool = option(
-        True, help="NPUs, and rings of Garnet's torus, that do the same are simulated once; the answers are the same"
-    )
-    windows: bool = option(
-        True, help="some routers run by themselves for as many cycles as links take, while they are in the cache; the answers are the same"
+    exact: str | tuple[str, ...] = option(
+        (),
+        choices=("every-npu", "every-period", "every-cycle", "every-event"),
+        help="take no short cut; the answers are the same. every-npu: also NPUs (and Garnet's rings) that do what others do; "
+        "every-period: also what the network repeats; every-cycle: all routers cycle by cycle; every-event: all of these",
     )
     threads: int = option(
         0, minimum=0, maximum=16, help="threads of a long run; 0: as many as processors; the answers are the same for any number"
     )
     seed: int = option(1, minimum=0, maximum=2**62, help="seed for random routes")
+
+    @property
+    def representatives(self) -> bool:
+        """Whether NPUs, and rings of Garnet's torus, that do the same are simulated once."""
+        return not self._takes_every("npu")
+
+    @property
+    def extrapolate(self) -> bool:
+        """Whether periods in which the network repeats itself are skipped."""
+        return not self._takes_every("period")
+
+    @property
+    def windows(self) -> bool:
+        """Whether some routers run by themselves for as many cycles as links take, while they are in the cache."""
+        return not self._takes_every("cycle")
+
+    def with_every_npu(self) -> PacketOptions:
+        """These options, with which every NPU is simulated."""
+        return attrs.evolve(self, exact=(*self._exact_in, "every-npu"))
+
+    @property
+    def _exact_in(self) -> tuple[str, ...]:
+        return (self.exact,) if isinstance(self.exact, str) else self.exact
+
+    def _takes_every(self, what: str) -> bool:
+        return f"every-{what}" in self._exact_in or "every-event" in self._exact_in
 
     def settings(self) -> Settings:
         """All values, checked against each other. Raises InputError."""

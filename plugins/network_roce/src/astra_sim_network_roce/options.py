@@ -77,7 +77,11 @@ class RoceOptions:
 
     preset: str = option("default", choices=tuple(PRESETS), help="reference: ASTRA-sim's ns-3 back end to the nanosecond")
     seed: int = option(1, minimum=0, maximum=2**62, help="seed of marking at random, of loss, PINT, spraying and flowlets")
-    extrapolate: bool = option(True, help="skip periods in which the network repeats itself; the answers are the same")
+    exact: str | None = option(
+        None,
+        choices=("every-event",),
+        help="every-event: simulate also periods in which the network repeats itself; the answers are the same",
+    )
     time_resolution: str | None = option(None, choices=("ps", "ns"), help="tick of the clock; default ps, reference ns")
 
     # Packets

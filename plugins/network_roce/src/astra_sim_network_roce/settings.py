@@ -63,7 +63,7 @@ def settings_of(options: RoceOptions) -> dict[str, Any]:
         "flowlet_gap": clock.ticks(options.flowlet_gap_ns),
         "ticks_per_ns": clock.per_ns,
         "seed": options.seed,
-        "extrapolate": options.extrapolate,
+        "extrapolate": options.exact is None,
         "payload_bytes": options.chosen("payload_bytes"),
         "header_bytes": options.chosen("header_bytes"),
         "gap_bytes": options.chosen("gap_bytes"),
