@@ -67,6 +67,7 @@ def _from_csv(text: str, path: str) -> list[MeasuredCollective]:
 def _from_nccl_tests(
     lines: Sequence[str], data: Sequence[tuple[int, str]], path: str, operation: Collective | None, ranks: int | None
 ) -> list[MeasuredCollective]:
+    """The rows of a log of nccl-tests: the size and the first time of each line. Raises InputError."""
     heading = _nccl_heading(lines, path)
     comments = "\n".join(line for line in lines if line.lstrip().startswith("#"))
     named = re.search(r"#.*?\b(all_reduce|all_gather|reduce_scatter|alltoall)_perf", comments)

@@ -574,6 +574,7 @@ def _wrong_type(operation: Operation) -> str | None:
 
 
 def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
+    """What an operation asks for that a graph on so many NPUs does not have; None: nothing."""
     if isinstance(operation, Composite):
         return _wrong_in(operation, graph, npus)
     if not isinstance(operation, Communicate):

@@ -172,6 +172,7 @@ def run_options(command: _Command) -> _Command:
 
 
 def _run_option(field: attrs.Attribute[Any], kind: Any) -> Callable[[_Command], _Command]:
+    """The option of the command line for an option of a run, by its kind."""
     name, words = field.name.replace("_", "-"), field.metadata["help"]
     text = f"{words[:1].upper()}{words[1:]}."
     if kind is bool:

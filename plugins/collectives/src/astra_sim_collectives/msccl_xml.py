@@ -141,6 +141,7 @@ class _Reader:
         self._open.pop()
 
     def _start(self, name: str, attributes: Mapping[str, str]) -> None:
+        """An element begins: it must stand in the right one. Unknown attributes are told once each."""
         parent = self._open[-1] if self._open else None
         if name not in _PARENTS:
             raise self._error(f"unknown element {name!r}; {suggestion(name, _PARENTS)}")
@@ -155,6 +156,7 @@ class _Reader:
         {"algo": self._algo, "gpu": self._start_gpu, "tb": self._start_block, "step": self._step}[name](attributes)
 
     def _algo(self, attributes: Mapping[str, str]) -> None:
+        """The outermost element: the collective and its chunks. Those of all but an all-reduce belong to one rank each."""
         name = attributes.get("coll", "")
         if name not in COLLECTIVES:
             given = f"is {name!r}" if name else "is missing"

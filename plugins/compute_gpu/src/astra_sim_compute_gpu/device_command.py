@@ -45,6 +45,7 @@ def device(name: str | None, whole: bool, output: str | None, as_json: bool, qui
 
 
 def _list(as_json: bool) -> None:
+    """Print all devices, as a table or as JSON."""
     from astra_sim_compute_gpu.device import names, read_device
 
     found = {name: read_device(name) for name in names()}

@@ -57,6 +57,7 @@ class ReadBuffer:
                     yield Slides(begin + slides.cycle, slides.times)
 
     def _fold(self, row_fold: int, column_fold: int) -> Iterator[Slides]:
+        """The slides of one fold. Only cycles that read outside of what the buffer has are looked at, a block of cycles at a time."""
         cycles, first, last = self._ranks.spans(row_fold, column_fold)
         first_set, last_set = first // self._set_size, last // self._set_size
         row = 0

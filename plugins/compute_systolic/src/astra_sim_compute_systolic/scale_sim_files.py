@@ -172,6 +172,7 @@ def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
 
 
 def _topology_columns(heading: Sequence[str], where: str, needed: Mapping[str, Sequence[str]], gemm: bool) -> Columns:
+    """Where each column stands. A heading that is not known names none: columns are then taken by their order, as SCALE-Sim does."""
     if any(cell.isdecimal() for cell in heading[1:]):
         raise InputError(f"{where}: the first line is {','.join(heading)!r:.80}; expected a heading, which is no layer")
     names = {**_NAME, **needed}
@@ -193,6 +194,7 @@ def _gemm(name: str, values: Sequence[int]) -> list[NamedShape]:
 
 
 def _convolutions(row: Mapping[str, str], values: Sequence[int], where: str) -> list[NamedShape]:
+    """The layers of a row. One with DP in its name is depth-wise: a layer with one channel for each of its channels."""
     name = row["name"]
     height, width, filter_height, filter_width, channels, filters, stride = values
     stride_width = (

@@ -180,6 +180,7 @@ class _Run:
         return found if found <= pattern.stop else self._fold_cycles
 
     def _timing(self, fetched: tuple[DramTraffic, DramTraffic]) -> Timing:
+        """The cycles of the layer, when all folds are done: the buffer of results is drained, then when each operand was active."""
         folds = self._folds.rows * self._folds.columns
         last = folds * self._fold_cycles - 1
         total = self._served(_OFMAP, last, latency=0)

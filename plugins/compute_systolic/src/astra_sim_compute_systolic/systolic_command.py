@@ -58,6 +58,7 @@ def _total(reports: Sequence[LayerReport]) -> int:
 
 
 def _row(layer: LayerReport) -> dict[str, Any]:
+    """The figures of a layer by the names that they have in JSON."""
     row: dict[str, Any] = {
         "name": layer.name,
         "m": layer.gemm.m,

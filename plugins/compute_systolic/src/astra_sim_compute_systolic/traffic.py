@@ -102,6 +102,7 @@ def _skewed(height: int, width: int, first: int, last: int) -> tuple[Numbers, Nu
 
 
 def _traffic(demand: _Demand, size: int, row_folds: int, column_folds: int, fold_cycles: int) -> DramTraffic:
+    """What is fetched for one operand. It is simulated only where half of the buffer does not hold all of it."""
     set_size = size // 100
     half = 50 * set_size
     if demand.different < half:

@@ -143,6 +143,7 @@ _SHOWN = ("id", "start_ns", "received_ns", "end_ns", *_FIGURES)
 
 
 def _components(components: dict[str, str | None], assignments: Sequence[str]) -> tuple[Network, Platform]:
+    """The network and the platform of a run without a workload."""
     plugins, experiment = shared_plugins(), Experiment()
     for kind in ("network", "platform"):  # a platform of its own comes after that of a network's file
         spec = components.get(kind)
@@ -205,6 +206,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def _print(rows: Sequence[FlowRow], statistics: dict[str, object], wall_s: float, screen: Screen) -> None:
+    """Print percentiles of the flows' times, and what the network counted."""
     spans = [row.received_ns - row.start_ns for row in rows]
     unit = screen.time_unit(max(spans, default=0.0))
     columns = [Column("", "word"), *(Column("largest" if share == 100 else f"{share} %") for share in _PERCENTILES)]

@@ -46,6 +46,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
 
 
 def _dimension(topology: Any, size: Any, bandwidth: Any, latency: Any, path: str) -> dict[str, Any]:
+    """The options of a dimension of a network file of ASTRA-sim 2.x. Raises InputError."""
     if not isinstance(topology, str) or topology not in _TOPOLOGIES:
         raise InputError(f"{path}: topology has {topology!r}; {suggestion(topology, _TOPOLOGIES)}")
     if isinstance(size, bool) or not isinstance(size, int) or size < 2:

@@ -137,6 +137,7 @@ class LinkMap:
 
 
 def _links(dimension: Dimension, where: str) -> DimensionLinks:
+    """The links of a dimension as the core numbers them. Raises InputError where congestion=aware cannot have them."""
     topology, size = dimension.topology, dimension.size
     if dimension.hbm_scale:
         raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; expected 0: congestion=aware has no memory behind the links")

@@ -254,6 +254,7 @@ class _Joint:
         return off / len(self._points) + _PRIOR * self._unlikely(point)
 
     def _unlikely(self, point: Sequence[float]) -> float:
+        """How far parameters lie from those of known machines, in squared spreads: it decides what the measured sizes leave open."""
         expected = [
             (point[6] - point[8], math.log(0.3), 0.6),
             (point[7] - point[8], math.log(0.75), 0.4),

@@ -167,6 +167,7 @@ def switch(options: SwitchOptions) -> list[Dimension]:
 
 
 def _dimension(topology: Ring | FullyConnected | Switch, options: DimensionOptions) -> Dimension:
+    """A dimension with the options that all of these topologies share. Raises InputError."""
     given = options.link_bandwidth_gb_per_s, options.link_bandwidth_gib_per_s
     if (given[0] is None) == (given[1] is None):
         raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")

@@ -255,6 +255,7 @@ class Settings:
             raise InputError(f"buffers is {self.buffers}; cut_through and bubble need room for a packet of {self.packet_flits} flits")
 
     def _check_clocks(self) -> None:
+        """Raise InputError for clocks of routers that the network's own cycle does not divide, or divides too finely."""
         clocks = self.options.router_clock_ps
         if clocks and self.options.preset == "garnet":
             raise InputError(

@@ -225,6 +225,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _print(table: Mapping[str, Any], loads: Sequence[Load], screen: Screen) -> None:
+    """Print a line for each rate, with a bar for the latency where the network keeps up."""
     columns = (
         Column("rate"),
         Column("accepted"),

@@ -156,6 +156,7 @@ def nv_switch(options: NvSwitchOptions) -> list[Dimension]:
 
 
 def _dimensions(topology: str, o: Torus3dOptions | NvSwitchOptions, vertical_rings: int, links_per_tile: int) -> list[Dimension]:
+    """The dimensions of a network of Garnet: NPUs of a package, then packages. Raises InputError for sizes that do not divide."""
     if o.npus % o.packages:
         raise InputError(f"{o.npus} NPUs do not make {o.packages} packages of the same size; expected a divisor of {o.npus} for packages")
     if o.packages % o.package_rows:

@@ -94,6 +94,7 @@ class _Expansion:
             raise InputError(f"{self.where}: more than {_MOST_STEPS} instances, components and pairs of ends, the most that are taken in")
 
     def _join(self, edge: Edge, links: dict[str, Link], ends: Sequence[Sequence[str]], prefix: str) -> None:
+        """Join the ends of an edge: each with each (`many2many`), or one by one. Raises InputError."""
         link = _one_of(links, edge.link, f"{edge.where}: link", "a link")
         pairs = itertools.product(*ends) if edge.scheme == "many2many" else zip(*ends, strict=False)
         for one, other in pairs:
@@ -233,6 +234,7 @@ class _Bandwidths:
         return found
 
     def _entry(self, entry: str) -> tuple[str, float]:
+        """A link's name and bandwidth from `NAME:BANDWIDTH`. Raises InputError."""
         name, _, figure = entry.rpartition(":")
         try:
             bandwidth = float(figure)

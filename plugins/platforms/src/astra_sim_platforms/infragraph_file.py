@@ -128,6 +128,7 @@ def _component(table: _Table, name: str) -> Component:
 
 
 def _link(table: _Table, name: str) -> Link:
+    """A link with the figures that the file has of it; its bandwidth may be transfers a second instead."""
     physical = table.entries.get("physical")
     bandwidth = transfers = latency = None
     if physical is not None:

@@ -146,6 +146,7 @@ class _Node:
             self.nets[host, number] = port, net
 
     def _nvlink(self, link: Element, gpu: Element, bus: str) -> None:
+        """Count the NVLinks of a GPU to NVSwitch, to another GPU or to its CPU. A pair of GPUs that both name their links has them once."""
         count, kind, target = link.whole("count", least=1), link.text("tclass"), link.text("target")
         bandwidth = count * self._nvlink_bandwidth(gpu)
         if kind == _NVSWITCH:

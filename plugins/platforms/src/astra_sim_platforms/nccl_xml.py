@@ -86,6 +86,7 @@ class _Reader:
         self.parser.StartDoctypeDeclHandler = self._doctype
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        """An element begins: it is kept where it is known, and passed over with all that is in it where it is not."""
         element = Element(name, f"{self._path}:{self.parser.CurrentLineNumber}", attributes)
         if not self._open:
             self._warn(element, attributes, ATTRIBUTES["system"])

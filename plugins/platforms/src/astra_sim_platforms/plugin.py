@@ -63,6 +63,7 @@ def astra_formats() -> list[FileFormat]:
 
 
 def _topologies() -> list[Provider]:
+    """The topologies of this package."""
     garnet, own = f"{_HERE}.garnet", f"{_HERE}.topologies"
     link = {"link_bandwidth_gb_per_s": 25, "link_latency_ns": 500}
     return [

@@ -158,6 +158,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
 
 
 def _layer(words: _Words, number: int, customized: bool, simai: bool) -> dict[str, Any]:
+    """The layer on a line of a workload file, with its three passes."""
     collectives = _SIMAI_COLLECTIVES if simai else {name: (collective, None) for name, collective in _COLLECTIVES.items()}
     name = words.next(f"the name of layer {number}")
     layer: dict[str, Any] = {"name": name.text}

@@ -167,6 +167,7 @@ def hybrid_dlrm_enhanced(program: LayeredProgram, options: DlrmOptions) -> None:
 
 
 def _dlrm(program: LayeredProgram, options: DlrmOptions, wait_in_backward: bool) -> None:
+    """The loop of DLRM: the first layer, the embedding, exchanges among all NPUs, and the last bottom layer waits for it."""
     last = options.last_bottom_layer
     if last >= len(program.layers):
         raise InputError(f"last_bottom_layer is {last}; the workload has layers 0 to {len(program.layers) - 1}")

@@ -71,6 +71,7 @@ def _shared_graph(key: Hashable, write: Callable[[], ExecutionGraph]) -> Executi
 
 
 def _write(options: LayersOptions, provider: Provider, loop_options: Any, context: Context) -> ExecutionGraph:
+    """The graph that a loop writes for the layers. Errors name the loop."""
     program = LayeredProgram(options.layers, context, f"loop {options.loop}", scaled_float32 if options.single_precision else None)
     arguments = () if loop_options is None else (loop_options,)
     try:

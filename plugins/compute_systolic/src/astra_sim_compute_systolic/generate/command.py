@@ -118,6 +118,7 @@ def _generate(
     compute: str,
     memory: str | None,
 ) -> str:
+    """The workload as text, of ASTRA-sim 1.0 (`text`) or as TOML. Raises InputError for options that are missing or do not go together."""
     from astra_sim.commands import component, shared_plugins
     from astra_sim.errors import suggestion
     from astra_sim.files import read_text

@@ -31,6 +31,7 @@ def evaluate(text: str, parameters: Mapping[str, int], where: str) -> int:
 
 
 def _value(node: ast.expr, parameters: Mapping[str, int]) -> int:
+    """The value of a node of an expression. Raises ValueError; also for parts that are too large, before a product of them is made."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         value = node.value
     elif isinstance(node, ast.Name):

@@ -231,6 +231,7 @@ class Graph:
         return fixed + per_byte * size
 
     def _programs(self) -> list[tuple[list[Task], list[int]]]:
+        """One or two random programs with the NPUs that run each; where it is two, NPUs take turns."""
         random = self.random
         units = random.choice([[-1], [-1], [-1, 0, 1], [0], [0, 7]])
         letters = random.random() < 0.4
@@ -265,6 +266,7 @@ class Graph:
         return task._replace(group=group, collective=number, repeats=number == 1)
 
     def _schedule(self, dimension: LogicalDimension) -> Schedule:
+        """A random schedule: steps that all ranks share, or messages between any two of them."""
         random, ranks = self.random, dimension.size
         request = Request(Collective.ALL_TO_ALL, ranks, 100)
         size = random.choice([0, 10, 60, 100])
@@ -306,6 +308,7 @@ class Graph:
         return Schedule.per_rank(request, programs)
 
     def _plan(self) -> list[list[tuple[Job, int, int, int, tuple[int, ...], int]]]:
+        """The chunks of a collective, each with the phases that it passes through."""
         random = self.random
         chunks = []
         for _ in range(random.choice([0, 1, 2, 2, 5])):
@@ -337,6 +340,7 @@ class Graph:
             return [type(error).__name__, str(error), *((engine.now, engine.messages) for engine in made)]
 
     def _run(self, engine_type: EngineType, made: list[Engine]) -> list[Any]:
+        """All that an engine says about the graph. It is in `made` as soon as it exists, so that one that fails can still be asked."""
         engine = engine_type(self.npus, self.network(), **self.options)
         made.append(engine)
         if self.seed % 2:

@@ -78,6 +78,7 @@ def check_memory(model: Memory) -> None:
 
 
 def _check_growing(what: str, time_of: Callable[[int], int]) -> None:
+    """Require that a time does not fall with the bytes, and is the same when asked for again, in either order."""
     before = size_before = 0
     times = {}
     for size in _BYTES:

@@ -81,6 +81,7 @@ def _made(make: Callable[[Platform], object], platform: Platform) -> DimensionOr
 def _chunks(
     order: DimensionOrder, collective: Collective, dimensions: Sequence[LogicalDimension], usable: Sequence[bool]
 ) -> list[tuple[int, list[int]]]:
+    """The chunks into which an order cuts a collective, each with its order of dimensions, all of them checked."""
     size = 1 << 20
     rest = _CHUNKS * size - 1  # the last chunk is a smaller one
     total, chunks = rest, []

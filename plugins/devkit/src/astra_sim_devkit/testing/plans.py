@@ -179,6 +179,7 @@ class _Flow:
             self._check_result(npu, members)
 
     def _pass_through(self, phase: PhasePlan, group: Sequence[int], what: str) -> None:
+        """Do what a phase does to the pieces that the NPUs of a group hold."""
         before = [self._held.get(npu, {}) for npu in group]
         if phase.collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER):
             names = list(before[0])
