@@ -8,13 +8,27 @@ import runpy
 from support import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
-PATHS = sorted(set(re.findall(r"`((?:core|plugins|tests|docs|devtools|benchmarks|\.ci)/[^` ]*|dev\.py|\.clang-format)`", PAGE)))
+PATHS = sorted(set(re.findall(r"`((?:core|plugins|tests|docs|devtools|benchmarks|validation|bundle|examples|\.ci)/[^` ]*|dev\.py)`", PAGE)))
+MOST_WORDS = 700
 LINKS = sorted(set(re.findall(r"\]\(((?!https:)[^)]+)\)", PAGE)))
 
 
 def test_paths_of_the_page_exist() -> None:
-    assert len(PATHS) > 50
+    assert len(PATHS) > 15
     assert [path for path in PATHS + LINKS if not (ROOT / path).exists()] == []
+
+
+def test_the_page_is_short() -> None:
+    assert len(PAGE.replace("|", " ").split()) <= MOST_WORDS
+
+
+def test_rooms_of_the_maps_exist() -> None:
+    maps = re.findall(r"^\| .*`((?:core|plugins)/[^`]*)` \| open \|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    assert [base for base, _ in maps] == ["core/src/astra_sim/", "plugins/"]
+    for base, rows in maps:
+        rooms = re.findall(r"`([\w./]+(?:/|\.py|\.h))`", rows)
+        assert len(rooms) > 10
+        assert [room for room in rooms if not (ROOT / base / room).exists() and not (ROOT / room).exists()] == []
 
 
 def test_the_page_names_all_packages_and_rooms() -> None:
