@@ -30,6 +30,8 @@ LAYER = layer()
         "symmetry a number": (EXPERIMENT + "[run]\nsymmetry = 1\n", "run", "symmetry", "1", "true or false"),
         "workload a number": ('workload = 3\nsystem = "s.txt"\nnetwork = "n.json"\n', "workload", "3"),
         "workload true": ('workload = true\nsystem = "s.txt"\nnetwork = "n.json"\n', "workload", "true"),
+        "workload empty": ('workload = ""\nsystem = "s.txt"\nnetwork = "n.json"\n', "workload is empty", "plugin:NAME"),
+        "file empty": ('workload = "w.txt"\nnetwork = "n.json"\n[system]\nfile = ""\n', "system", "file is ''", "path"),
         "workload a list": ('workload = ["w.txt"]\nsystem = "s.txt"\nnetwork = "n.json"\n', "workload", "['w.txt']"),
         "plugin a number": ('workload = "w.txt"\nnetwork = "n.json"\n[system]\nplugin = 3\n', "system", "plugin", "3"),
         "unknown plugin": ('workload = "w.txt"\nnetwork = "n.json"\n[compute]\nplugin = "rofline"\n', "compute", "'rofline'", "roofline"),

@@ -160,6 +160,8 @@ def sections_of(kind: str, value: str | os.PathLike[str] | Mapping[str, Any], ba
         text = os.fspath(value)
         if not isinstance(text, str):
             raise InputError(f"{where}: {value!r} is not a path of type str")
+        if not text:
+            raise InputError(f"{where} is empty; expected plugin:NAME or a path")
         if text.startswith(PREFIX):
             return {kind: parse_spec(text)}
         return load_file(kind, os.path.join(base, text), plugins, text)
@@ -169,7 +171,7 @@ def sections_of(kind: str, value: str | os.PathLike[str] | Mapping[str, Any], ba
     file = table.pop("file", None)
     if file is None:
         return {kind: table}
-    if not isinstance(file, str):
+    if not isinstance(file, str) or not file:
         raise InputError(f"{where}: file is {file!r}, not a path")
     sections = dict(load_file(kind, os.path.join(base, file), plugins))
     of_file = sections.get(kind, {}).get("plugin")

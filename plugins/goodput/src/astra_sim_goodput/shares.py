@@ -118,6 +118,11 @@ def _running(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
         # What was written last may not be there yet: the one before it is loaded, and its work is done again like a part of the restart.
         stages = {"detect": plan.detect_s, "replace": plan.replace_s, "load": level.load_s, "lost": drain}
         whole, begin = sum(stages.values()), 0.0
+        if whole / mtti > _LARGEST_EXPONENT:
+            raise InputError(
+                f"{plan.name}: a restart from {level.name} takes {whole:g} s, and {mtti:g} s lie between two interruptions: none is ever"
+                " done; expected less time to detect, replace and load"
+            )
         for part, lasts in stages.items():
             attempts = math.exp((whole - begin) / mtti) * mtti * -math.expm1(-lasts / mtti)
             spent[part] = spent.get(part, 0.0) + interruptions * attempts
