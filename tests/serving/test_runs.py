@@ -290,6 +290,11 @@ def test_tensor_parallel_ranks_pay_for_their_collectives_on_the_network() -> Non
     assert found[1.0]["time"]["collective"] > 0
 
 
+def test_a_platform_that_is_a_number_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"platform: 3 is not plugin:NAME, a path, or a table"):
+        serve({**case(), "platform": 3})
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [
@@ -305,6 +310,7 @@ def test_tensor_parallel_ranks_pay_for_their_collectives_on_the_network() -> Non
         ({"requests": {"rate": 0}}, "rate"),
         ({"slo": {"ttft": 500}}, "unknown key 'ttft'"),
         ({"max_sequence": 5}, "did you mean 'max_sequences'?"),
+        ({"pool": []}, "serving.pool is empty; expected at least one pool of instances"),
     ],
 )
 def test_bad_experiments_are_errors(table: dict[str, Any], words: str) -> None:

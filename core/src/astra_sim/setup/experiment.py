@@ -82,7 +82,7 @@ class Experiment:
 
         A network file that also describes a platform sets both.
         """
-        if isinstance(value, (str, os.PathLike, Mapping)):
+        if isinstance(value, (str, os.PathLike, Mapping, int, float, list)):  # of a number or a list: an error
             found = sections_of(kind, value, base, plugins, where or kind)
             # A file that is given as the platform sets nothing else: the network is chosen separately.
             if "platform" in found:
@@ -91,7 +91,7 @@ class Experiment:
                 if section == "platform" and set(table) == {"logical_dims"}:
                     table = {**self._platform(), **table}  # of the platform that the network's file has named
                 self.sections[section] = table
-                self.origin[section] = os.fspath(value) if not isinstance(value, Mapping) else where or kind
+                self.origin[section] = os.fspath(value) if isinstance(value, (str, os.PathLike)) else where or kind
         else:
             self.sections[kind] = value
             self.origin[kind] = f"{kind} object"

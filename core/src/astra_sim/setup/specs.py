@@ -151,10 +151,10 @@ def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Tabl
     raise InputError(f"{path}: not a {kind} file of a known format (tried: {', '.join(['TOML (*.toml)', *tried])})")
 
 
-def sections_of(kind: str, value: str | os.PathLike[str] | Mapping[str, Any], base: str, plugins: Plugins, where: str) -> dict[str, Table]:
+def sections_of(kind: str, value: Any, base: str, plugins: Plugins, where: str) -> dict[str, Table]:
     """The sections meant by a value of an experiment: a spec string, a path (relative to `base`), or a table.
 
-    A table may name a `file`, whose contents it then changes. Raises InputError.
+    A table may name a `file`, whose contents it then changes. Raises InputError, also for a value that is none of these.
     """
     if isinstance(value, (str, os.PathLike)):
         text = os.fspath(value)

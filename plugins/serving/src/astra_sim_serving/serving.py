@@ -217,6 +217,8 @@ class _Builder:
     def _instances(self) -> list[Instance]:
         """The instances of all pools, with their NPUs in order."""
         options = self.options
+        if not options.pool:
+            raise InputError(f"{self.where}: serving.pool is empty; expected at least one pool of instances")
         roles = {pool.role for pool in options.pool}
         if ("prefill" in roles) != ("decode" in roles) or ("both" in roles and len(roles) > 1):
             raise InputError(
