@@ -245,6 +245,14 @@ def test_the_command_prints_and_writes_json() -> None:
     assert len(written["seeds"]) == 2
 
 
+@pytest.mark.parametrize("seed", ["", 2.5, -1, True])
+def test_a_seed_that_is_no_whole_number_is_an_error(seed: object) -> None:
+    made = experiment(NOISE)
+    made.plugin_sections = {"variation": {**made.plugin_sections["variation"], "seed": seed}}
+    with pytest.raises(InputError, match=r"variation: seed"):
+        sample(made, 2)
+
+
 def test_an_experiment_without_variation_is_refused() -> None:
     with pytest.raises(InputError, match="vgg16_dgx2_pod has no section variation"):
         sample(ROOT / "examples" / "vgg16_dgx2_pod.toml", 2)

@@ -9,8 +9,10 @@ from typing import Any
 
 import attrs
 from astra_sim import Experiment, InputError, load_experiment, simulate
+from astra_sim.options import structure
 
 from astra_sim_goodput.estimate import student_t
+from astra_sim_goodput.variation import VariationOptions
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SECTION = "variation"
@@ -68,7 +70,8 @@ def sample(
     """
     first = _loaded(experiment, set)
     table = _section(first)
-    numbers = [int(table.get("seed", 0)) + place for place in range(seeds)]
+    options: VariationOptions = structure(VariationOptions, table, SECTION)
+    numbers = [options.seed + place for place in range(seeds)]
     finish = [_finish(first, table, seed) for seed in numbers]
     ideal = _finish(first, {"seed": 0}, 0)
     scatter = Scatter.of(finish)
