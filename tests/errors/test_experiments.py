@@ -31,6 +31,8 @@ LAYER = layer()
         "workload a number": ('workload = 3\nsystem = "s.txt"\nnetwork = "n.json"\n', "workload", "3"),
         "workload true": ('workload = true\nsystem = "s.txt"\nnetwork = "n.json"\n', "workload", "true"),
         "workload empty": ('workload = ""\nsystem = "s.txt"\nnetwork = "n.json"\n', "workload is empty", "plugin:NAME"),
+        "workload missing": ('workload = "no.txt"\nsystem = "s.txt"\nnetwork = "n.json"\n', "e.toml: workload: ", "no.txt: No such file"),
+        "file missing": ('workload = "w.txt"\nnetwork = "n.json"\n[system]\nfile = "no.txt"\n', "e.toml: system: ", "no.txt: No such"),
         "file empty": ('workload = "w.txt"\nnetwork = "n.json"\n[system]\nfile = ""\n', "system", "file is ''", "path"),
         "workload a list": ('workload = ["w.txt"]\nsystem = "s.txt"\nnetwork = "n.json"\n', "workload", "['w.txt']"),
         "plugin a number": ('workload = "w.txt"\nnetwork = "n.json"\n[system]\nplugin = 3\n', "system", "plugin", "3"),

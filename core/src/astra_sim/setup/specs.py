@@ -84,11 +84,12 @@ def sizes_of(value: Any, where: str) -> list[int]:
     return sizes
 
 
-def load_file(kind: str, path: str, plugins: Plugins, name: str = "") -> dict[str, Table]:
+def load_file(kind: str, path: str, plugins: Plugins, name: str = "", where: str = "") -> dict[str, Table]:
     """The sections that a component's file fills: at least `kind`, perhaps more (a network file may hold a platform).
 
     A file called *.toml is ours; others are recognised by their content. Where there is no such file and `name`, what the user
-    wrote, is that of a component, it stands for `plugin:NAME`. Raises InputError.
+    wrote, is that of a component, it stands for `plugin:NAME`. Raises InputError, which says `where` a file that is missing was named,
+    if not by an option of the command line.
     """
     try:
         os.stat(path)
@@ -99,7 +100,10 @@ def load_file(kind: str, path: str, plugins: Plugins, name: str = "") -> dict[st
                 return sections
         if name.partition("?")[0] in plugins.components(kind):
             return {kind: parse_spec(PREFIX + name)}
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error} (--{kind} takes a file, or plugin:NAME)") from None
+        why = f"{path}: {getattr(error, 'strerror', None) or error}"
+        if where in ("", kind):
+            raise InputError(f"{why} (--{kind} takes a file, or plugin:NAME)") from None
+        raise InputError(f"{where}: {why}; expected a file, or plugin:NAME") from None
     text = read_text(path)
     key = kind, path, _content(text), plugins
     known = _read.get(key)
@@ -164,7 +168,7 @@ def sections_of(kind: str, value: Any, base: str, plugins: Plugins, where: str) 
             raise InputError(f"{where} is empty; expected plugin:NAME or a path")
         if text.startswith(PREFIX):
             return {kind: parse_spec(text)}
-        return load_file(kind, os.path.join(base, text), plugins, text)
+        return load_file(kind, os.path.join(base, text), plugins, text, where)
     if not isinstance(value, Mapping):
         raise InputError(f"{where}: {value!r} is not plugin:NAME, a path, or a table")
     table = dict(value)
@@ -173,7 +177,7 @@ def sections_of(kind: str, value: Any, base: str, plugins: Plugins, where: str) 
         return {kind: table}
     if not isinstance(file, str) or not file:
         raise InputError(f"{where}: file is {file!r}, not a path")
-    sections = dict(load_file(kind, os.path.join(base, file), plugins))
+    sections = dict(load_file(kind, os.path.join(base, file), plugins, where=where))
     of_file = sections.get(kind, {}).get("plugin")
     if "plugin" in table and of_file is not None and table["plugin"] != of_file:
         raise InputError(f"{where}: plugin is {table['plugin']!r}, but {file} is for {of_file!r}; give one of the two")
