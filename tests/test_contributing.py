@@ -9,12 +9,13 @@ from support import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 PATHS = sorted(set(re.findall(r"`((?:core|plugins|tests|docs|devtools|benchmarks|validation|bundle|examples|\.ci)/[^` ]*|dev\.py)`", PAGE)))
+ROOMS = re.findall(r"`([\w./]+(?:/|\.py|\.h))`", PAGE)
 MOST_WORDS = 700
 LINKS = sorted(set(re.findall(r"\]\(((?!https:)[^)]+)\)", PAGE)))
 
 
 def test_paths_of_the_page_exist() -> None:
-    assert len(PATHS) > 15
+    assert len({*PATHS, *ROOMS}) > 50
     assert [path for path in PATHS + LINKS if not (ROOT / path).exists()] == []
 
 

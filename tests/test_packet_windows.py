@@ -1,4 +1,4 @@
-"""Routers of the packet network run for some cycles by themselves (no `exact`): every figure is what it is cycle by cycle."""
+"""Routers of the packet network run for some cycles by themselves, but for `exact`: every figure is what it is cycle by cycle."""
 
 from __future__ import annotations
 
@@ -48,14 +48,9 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
-def every_npu(options: dict[str, Any]) -> dict[str, Any]:
-    """Options with which every NPU is simulated."""
-    return options | {"exact": (*options.get("exact", ()), "every-npu")}
-
-
-def every_cycle(options: dict[str, Any]) -> dict[str, Any]:
-    """Options with which all routers run cycle by cycle."""
-    return options | {"exact": (*options.get("exact", ()), "every-cycle")}
+def exactly(options: dict[str, Any], what: str) -> dict[str, Any]:
+    """Options with one more word of `exact`."""
+    return options | {"exact": (*options.get("exact", ()), what)}
 
 
 @st.composite
@@ -74,7 +69,7 @@ def answers(
     fabric: list[Dimension], options: dict[str, Any], messages: list[tuple[int, int, int, int]], waits: int, looks: int
 ) -> list[object]:
     """Arrivals, of which the first bring other messages `waits` later; checks and figures; with `looks` picoseconds at a time first."""
-    made = network(fabric, **every_npu(options))
+    made = network(fabric, **exactly(options, "every-npu"))
     npus = made.platform.npus
     pending = {}
     for number, (time, source, distance, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
@@ -117,10 +112,10 @@ def test_windows_and_threads_change_no_figure(
 ) -> None:
     made = FABRICS[fabric](latency)
     try:
-        network(made, **every_npu(CHOICES[options]))
+        network(made, **exactly(CHOICES[options], "every-npu"))
     except InputError:
         assume(False)  # bubbles are for rings
-    by_cycle = answers(made, every_cycle(CHOICES[options]), messages, waits, looks)
+    by_cycle = answers(made, exactly(CHOICES[options], "every-cycle"), messages, waits, looks)
     assert answers(made, {**CHOICES[options], "threads": threads}, messages, waits, looks) == by_cycle
 
 
@@ -130,7 +125,7 @@ def test_threads_share_windows(fabric: str, options: str) -> None:
     dimensions = FABRICS[fabric](60.0)
     seen = []
     for threads in (1, 2, 4):
-        made = network(dimensions, **every_npu(CHOICES[options]), threads=threads)
+        made = network(dimensions, **exactly(CHOICES[options], "every-npu"), threads=threads)
         npus = made.platform.npus
         for distance in (1, 5, npus - 1):
             made.inject(0, [Message(1000 * distance + npu, npu, (npu + distance) % npus, 70_000 + 100 * npu) for npu in range(npus)])
@@ -155,6 +150,6 @@ def test_windows_and_threads_change_no_figure_of_traffic(options: str, latency: 
             [0.001, 0.3],
             Measurement(periods=2, period=100),
         )
-        for chosen, threads in ((every_cycle(CHOICES[options]), 1), (CHOICES[options], 1), (CHOICES[options], 3))
+        for chosen, threads in ((exactly(CHOICES[options], "every-cycle"), 1), (CHOICES[options], 1), (CHOICES[options], 3))
     ]
     assert measured[1:] == measured[:1] * 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -290,9 +292,10 @@ def test_tensor_parallel_ranks_pay_for_their_collectives_on_the_network() -> Non
     assert found[1.0]["time"]["collective"] > 0
 
 
-def test_a_platform_that_is_a_number_is_an_error() -> None:
-    with pytest.raises(InputError, match=r"platform: 3 is not plugin:NAME, a path, or a table"):
-        serve({**case(), "platform": 3})
+@pytest.mark.parametrize("value", [3, datetime.date(2026, 1, 31)])
+def test_a_platform_that_names_none_is_an_error(value: object) -> None:
+    with pytest.raises(InputError, match=rf"platform is {re.escape(repr(value))}; expected plugin:NAME, a path, or a table"):
+        serve({**case(), "platform": value})
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,8 @@ class Composite:
     Each collective takes the time that it takes alone, when all NPUs issue it at once; a `Compute` begins when what it waits for has
     ended. The run is approximate in time alone: each of the `operations` is in its record, with its bytes, messages, phases and place on
     the critical path. They wait for earlier ones by their number (`after`, `pending`). A composite ends when its operations `until` have
-    ended (none: all). It needs its `unit`; those of its operations do not count.
+    ended (none: all). It needs its `unit`; those of its operations do not count. Its compute and collectives count for their layers; a
+    `Wait` in it has none.
 
     One that continues a `previous` one, which it must be the first to follow, shares its clock: its operations are numbered on from those
     of the previous one and may wait for them, and it takes what is left from the end of the previous one to its own.

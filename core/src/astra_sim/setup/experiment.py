@@ -32,6 +32,8 @@ DEFAULTS = {
     "memory": "local",
 }
 """Names of the plugins that a section without `plugin` means. A platform without one is a list of dimensions."""
+_MODULES_OF_VALUES = "builtins", "datetime"
+"""Modules of the types of all values of a file. What is of another type is a component, given in Python."""
 
 
 @attrs.define
@@ -80,9 +82,9 @@ class Experiment:
     def use(self, kind: str, value: Any, plugins: Plugins, base: str = "", where: str | None = None) -> None:
         """Set a section to what a spec string, path or table means, or to an object.
 
-        A network file that also describes a platform sets both.
+        A network file that also describes a platform sets both. Raises InputError for a value of a file that is none of these.
         """
-        if isinstance(value, (str, os.PathLike, Mapping, int, float, list)):  # of a number or a list: an error
+        if isinstance(value, (os.PathLike, Mapping)) or type(value).__module__ in _MODULES_OF_VALUES:
             found = sections_of(kind, value, base, plugins, where or kind)
             # A file that is given as the platform sets nothing else: the network is chosen separately.
             if "platform" in found:
@@ -200,10 +202,7 @@ def experiment_from(table: Table, file: str, plugins: Plugins) -> Experiment:
         experiment.name = table["name"]
     for kind in SECTIONS:
         if kind in table:
-            where = f"{file}: {kind}"
-            if not isinstance(table[kind], (str, dict)):
-                raise InputError(f"{where} is {table[kind]!r}; expected plugin:NAME, a path, or a table")
-            experiment.use(kind, table[kind], plugins, os.path.dirname(file), where)
+            experiment.use(kind, table[kind], plugins, os.path.dirname(file), f"{file}: {kind}")
     run = table.get("run", {})
     if not isinstance(run, dict):
         raise InputError(f"{file}: run is {run!r}, not a table")

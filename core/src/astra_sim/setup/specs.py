@@ -170,7 +170,7 @@ def sections_of(kind: str, value: Any, base: str, plugins: Plugins, where: str) 
             return {kind: parse_spec(text)}
         return load_file(kind, os.path.join(base, text), plugins, text, where)
     if not isinstance(value, Mapping):
-        raise InputError(f"{where}: {value!r} is not plugin:NAME, a path, or a table")
+        raise InputError(f"{where} is {value!r}; expected plugin:NAME, a path, or a table")
     table = dict(value)
     file = table.pop("file", None)
     if file is None:

@@ -163,8 +163,6 @@ class JobFile:
         for kind, given in (("workload", job.options.workload), ("compute", job.options.compute)):
             if given is None and kind == "compute":
                 continue
-            if not isinstance(given, (str, Mapping)):
-                raise InputError(f"{job.where}: {kind} is {given!r}; expected plugin:NAME, a path, or a table")
             made.use(kind, given, self._plugins, os.path.dirname(self.file), f"{job.where}: {kind}")
         if job.options.passes is not None:
             made.choose("passes", job.options.passes)

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 import attrs
 from astra_sim.graph import Communicate, ExecutionGraph, Operation
 from astra_sim.network import EventNetwork, Simulations
+from astra_sim.platform import Platform
 from astra_sim.records import RunRecord
 
 from astra_sim_network_auto.formula import FormulaNetwork
@@ -61,7 +62,7 @@ class Measuring:
     def _cost(self, operations: Sequence[Operation]) -> tuple[int, frozenset[str]]:
         """What some operations cost to simulate, in bytes that all NPUs send and messages cost; and their collectives' algorithms."""
         record = self._simulations.run(self._graph(operations), self._formula)
-        size = sum(record.payload) * self._target.platform.npus + record.messages * _MESSAGE_BYTES
+        size = sent_bytes(record, self._target.platform) + record.messages * _MESSAGE_BYTES
         return size, frozenset(phase.plan.algorithm for phase in record.planned)
 
     def _graph(self, operations: Sequence[Operation]) -> ExecutionGraph:
@@ -98,7 +99,12 @@ class Measuring:
 
     def _simulated(self, operations: Sequence[Operation]) -> SliceTimes:
         record = self._simulations.run(self._graph(operations), self._target)
-        return _times_of(record, len(operations), sum(record.payload) * self._target.platform.npus)
+        return _times_of(record, len(operations), sent_bytes(record, self._target.platform))
+
+
+def sent_bytes(record: RunRecord, platform: Platform) -> int:
+    """The bytes that all NPUs send, where each sends as many as NPU 0."""
+    return sum(record.payload) * platform.npus
 
 
 def _times_of(record: RunRecord, count: int, size: int) -> SliceTimes:

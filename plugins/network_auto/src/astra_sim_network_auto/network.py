@@ -16,7 +16,7 @@ from astra_sim.schedule import Collective
 
 from astra_sim_network_auto.error import Basis, NetworkError, Part
 from astra_sim_network_auto.formula import FormulaNetwork
-from astra_sim_network_auto.measuring import Measuring, SliceTimes
+from astra_sim_network_auto.measuring import Measuring, SliceTimes, sent_bytes
 from astra_sim_network_auto.options import AutoOptions
 from astra_sim_network_auto.slices import Slice, slices_of
 
@@ -66,9 +66,8 @@ class AutoNetwork(RefiningNetwork):
         self._ran_whole = True
         record = simulations.final(simulations.graph, self._target)
         ps = record.finish_ps - record.start_ps
-        sent = sum(record.payload) * self.platform.npus
         whole = Part("the run", 1, ps, ps, ps, Basis.WHOLE)
-        return self._with_error(record, [whole], 0, 0, sent)
+        return self._with_error(record, [whole], 0, 0, sent_bytes(record, self.platform))
 
     def _by_slices(self, simulations: Simulations) -> RunRecord:
         """The run with the times of its slices."""
@@ -102,7 +101,7 @@ class AutoNetwork(RefiningNetwork):
             upper_ps=makespan + above_ps,
             parts=parts,
             simulated_bytes=simulated_bytes,
-            run_bytes=sum(record.payload) * self.platform.npus,
+            run_bytes=sent_bytes(record, self.platform),
         )
         self.doubts = error.doubts()
         return attrs.evolve(record, figures={**record.figures, **error.figures()})

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 from astra_sim import AstraError, InputError
-from astra_sim.commands import SECTIONS, Experiment, Plugins, build_compute, build_platform, component, shared_plugins
+from astra_sim.commands import SECTIONS, Plugins, build_compute, build_platform, component, experiment_from, shared_plugins
 from astra_sim.compute import Compute
 from astra_sim.errors import located, suggestion
 from astra_sim.files import parse_toml, read_text
@@ -142,17 +142,14 @@ class _Builder:
             compute = {"plugin": compute} if isinstance(compute, str) and not compute.endswith(".toml") else {"file": compute}
         own = {key: value for key, value in compute.items() if key in _OWN_COMPUTE}
         self.compute_options: ServingCompute = structure(ServingCompute, own, f"{where}: compute")
-        self.kernel = Experiment()
-        base = os.path.dirname(where)
-        for kind in ("system", "network", "platform", "memory"):
-            if kind in table:
-                self.kernel.use(kind, table[kind], plugins, base, f"{where}: {kind}")
+        components: dict[str, Any] = {kind: table[kind] for kind in ("system", "network", "platform", "memory") if kind in table}
+        self.kernel = experiment_from(components, where, plugins)
         rest = {key: value for key, value in compute.items() if key not in _OWN_COMPUTE}
         if isinstance(rest.get("plugin"), str):
             rest["plugin"] = rest["plugin"].removeprefix("plugin:")
         self.has_compute = bool(rest)
         if rest:
-            self.kernel.use("compute", rest, plugins, base, f"{where}: compute")
+            self.kernel.use("compute", rest, plugins, os.path.dirname(where), f"{where}: compute")
         self.counts = PricingCounts()
         self.gaps = WeightedValues()
         self.model = self._model()

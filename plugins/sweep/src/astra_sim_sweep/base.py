@@ -32,8 +32,6 @@ def read_base(table: Mapping[str, Any], where: str, folder: str, plugins: Plugin
     experiment = Experiment() if path is None else load_experiment(os.path.join(folder, path), plugins)
     for kind in Experiment.KINDS:
         if kind in table:
-            if not isinstance(table[kind], (str, Mapping)):
-                raise InputError(f"{where}: {kind} is {table[kind]!r}; expected plugin:NAME, a path, or a table")
             experiment.use(kind, table[kind], plugins, folder, f"{where}: {kind}")
     for key, value in run.items():
         experiment.choose(key, value, folder)
