@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -153,3 +156,25 @@ def test_windows_and_threads_change_no_figure_of_traffic(options: str, latency: 
         for chosen, threads in ((exactly(CHOICES[options], "every-cycle"), 1), (CHOICES[options], 1), (CHOICES[options], 3))
     ]
     assert measured[1:] == measured[:1] * 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_can_give_up_networks_with_threads() -> None:
+    """It has none of the threads. Where their stacks were given back, and there are many, to wait for one is a segmentation fault."""
+    networks = []
+    for _ in range(8):
+        made = network(FABRICS["torus"](60.0), exact="every-npu", threads=3)
+        for distance in (1, 5):
+            made.inject(0, [Message(1000 * distance + npu, npu, (npu + distance) % 36, 70_000 + 100 * npu) for npu in range(36)])
+        while made.advance(None) is not None:
+            pass
+        assert made.core.shared_windows > 0
+        networks.append(made)
+    del made
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        networks.clear()
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#endif
+
 namespace astra::packet {
 
 namespace {
@@ -26,9 +30,17 @@ void wait_while(const std::atomic<Value>& watched, Value same) {
   watched.wait(same, std::memory_order_acquire);
 }
 
+long this_process() {
+#if defined(__unix__) || defined(__APPLE__)
+  return getpid();
+#else
+  return 0;  // no process is a fork of another
+#endif
+}
+
 }  // namespace
 
-Team::Team(int threads) {
+Team::Team(int threads) : process_(this_process()) {
   try {
     for (int thread = 1; thread < threads; ++thread) threads_.emplace_back([this, thread] { wait_for_jobs(thread); });
   } catch (...) {
@@ -40,6 +52,12 @@ Team::Team(int threads) {
 Team::~Team() { end(); }
 
 void Team::end() {
+  if (process_ != this_process()) {
+    // A fork of the process that made the team has none of the threads, and has given back their stacks: to join or detach one is a
+    // segmentation fault, so they are left alone.
+    new std::vector<std::thread>(std::move(threads_));
+    return;
+  }
   ends_ = true;
   start();
   for (std::thread& thread : threads_) thread.join();

@@ -45,6 +45,7 @@ class Team {
   std::mutex guard_;  // of what was thrown
   std::exception_ptr thrown_;
   std::vector<std::thread> threads_;
+  long process_;  // that made the team
 };
 
 }  // namespace astra::packet
