@@ -14,7 +14,7 @@ from astra_sim_serving import serve
 from astra_sim_serving.result import ServingResult
 from astra_sim_serving.routers import ROUTERS
 
-from serving.cases import TINY, case, check_conserved, close, flat, run
+from serving.cases import EXPERTS, RING, TINY, case, check_conserved, close, flat, run
 
 
 def random_case(seed: int) -> dict[str, Any]:
@@ -44,8 +44,13 @@ def random_case(seed: int) -> dict[str, Any]:
     if by_priority:
         requests["priorities"] = [0, 2, 1]
     split = draw.random() < 0.3
+    shared = {
+        "tensor_parallel": draw.choice([1, 1, 2]),
+        "data_parallel": draw.choice([1, 1, 2, 3]),
+        "pipeline_parallel": draw.choice([1, 1, 2]),
+    }
     pools = [{"role": "prefill", "instances": draw.randint(1, 2)}, {"role": "decode", "instances": draw.randint(1, 2)}]
-    return case(
+    made = case(
         kv_blocks=draw.choice([10, 30, 200]),
         block_tokens=draw.choice([1, 4, 16]) if draw.random() < 0.7 else 16,
         max_sequences=draw.choice([1, 3, 16]),
@@ -56,11 +61,20 @@ def random_case(seed: int) -> dict[str, Any]:
         jumps=draw.random() < 0.5,
         seed=seed,
         requests=requests,
-        pool=pools if split else [{"instances": draw.randint(1, 3)}],
+        pool=pools if split else [{"instances": draw.randint(1, 3), **shared}],
         router={"policy": draw.choice(ROUTERS),
                 **({"queue_limit": 3} if draw.random() < 0.2 else {})},
         transfer={"bandwidth_gb_per_s": 0.1, "mode": draw.choice(["after", "layerwise"])},
     )  # fmt: skip
+    made["platform"] = {**RING, "size": 36}
+    if draw.random() < 0.5:
+        made["serving"]["model"] = {"dimensions": EXPERTS}
+        if not split:
+            ranks = shared["tensor_parallel"] * shared["data_parallel"]
+            made["serving"]["pool"][0]["expert_parallel"] = draw.choice([n for n in (1, 2, 4) if ranks % n == 0])
+            if shared["data_parallel"] > 1:
+                made["serving"]["pool"][0]["exchange"] = draw.choice(["gather", "all-to-all"])
+    return made
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -1,56 +1,128 @@
-"""Collectives of an iteration: simulated by the engine on the platform of the experiment, one by one, and cached by size."""
+"""Communication of an iteration: simulated by the engine on the platform of the experiment, one by one, and cached by size."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import attrs
 from astra_sim.commands import Components, Experiment, Plugins, build, run_components
-from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
-from astra_sim.schedule import Collective
+from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
+from astra_sim.models import ModelDescription
+from astra_sim.schedule import Collective, rank
+from astra_sim.shapes import ELEMENT_BYTES
+
+from astra_sim_serving.model_memory import ACTIVATION_BYTES, Sharding
+
+OfBytes = Callable[[int], float]
+OfTokens = Callable[[float], float]
+"""Microseconds by bytes of each NPU, and by tokens of each rank of data parallelism."""
 
 _STEPS_PER_OCTAVE = 8
 
 
 @attrs.define(eq=False)
-class CollectiveTimes:
-    """Times of an all-reduce of the first `ranks` NPUs of a platform, in microseconds.
+class CommunicationTimes:
+    """Times of what the NPUs of an instance do at once, in microseconds. `npus` are in order of stages, in each of them of ranks of data
+    parallelism, in each of these of tensor parallelism.
 
     Up to 64 KiB every size is simulated; between larger ones, eight an octave, the time is interpolated.
     """
 
     components: Components
-    ranks: int
-    _times: dict[int, float] = attrs.field(factory=dict)
+    sharding: Sharding
+    npus: tuple[int, ...]
+    _times: dict[tuple[str, int], float] = attrs.field(factory=dict)
 
     def all_reduce_us(self, size: int) -> float:
-        """The time of an all-reduce of so many bytes."""
+        """An all-reduce of so many bytes among the ranks of tensor parallelism, of all groups of such."""
+        t = self.sharding.tensor
+        groups = [tuple(range(first, first + t)) for first in range(0, self.sharding.stage_npus, t)]
+        return self._interpolated("all_reduce", size, lambda exact: self._collective_us(Collective.ALL_REDUCE, exact, groups))
+
+    def gather_us(self, size: int) -> float:
+        """An all-gather of so many bytes of each rank of data parallelism, and the reduce-scatter of the sums of as many of each."""
+        t, d = self.sharding.tensor, self.sharding.data
+        groups = [tuple(range(first, t * d, t)) for first in range(t)]
+        there = self._interpolated("all_gather", size, lambda exact: self._collective_us(Collective.ALL_GATHER, exact, groups))
+        return there + self._interpolated(
+            "reduce_scatter", size * d, lambda all: self._collective_us(Collective.REDUCE_SCATTER, all, groups)
+        )
+
+    def all_to_all_us(self, size: int) -> float:
+        """An all-to-all of so many bytes of each NPU of a stage."""
+        groups = [tuple(range(self.sharding.stage_npus))]
+        return self._interpolated("all_to_all", size, lambda exact: self._collective_us(Collective.ALL_TO_ALL, exact, groups))
+
+    def send_us(self, size: int) -> float:
+        """Messages of so many bytes from all NPUs of a stage to those of the next."""
+        return self._interpolated("send", size, self._messages_us)
+
+    def _interpolated(self, kind: str, size: int, simulate: Callable[[int], float]) -> float:
+        """The time of a size, simulated or between two that are."""
         step = 1 << max(0, size.bit_length() - _STEPS_PER_OCTAVE.bit_length()) if size > 1 << 16 else 1
         low = size // step * step
-        first = self._simulated(low)
+        first = self._simulated(kind, low, simulate)
         if low == size:
             return first
-        return first + (self._simulated(low + step) - first) * (size - low) / step
+        return first + (self._simulated(kind, low + step, simulate) - first) * (size - low) / step
 
-    def _simulated(self, size: int) -> float:
-        """Microseconds of an all-reduce of so many bytes, by a run of its own."""
-        if size not in self._times:
-            platform = self.components.platform
-            dimensions = platform.logical_dimensions()
-            group = tuple(range(self.ranks)) if self.ranks < platform.npus else None
-            collective = Communicate(
-                (), Collective.ALL_REDUCE, size, tuple(range(len(dimensions))), -1, Pass.FORWARD, group=group
-            )  # fmt: skip
-            others = (NpuProgram((), tuple(range(self.ranks, platform.npus))),) if group is not None else ()
-            graph = ExecutionGraph((collective,), dimensions, (), None, others)
-            result = run_components(attrs.evolve(self.components, graph=graph), f"all-reduce of {size} bytes", time.perf_counter(), None)
-            self._times[size] = result.finish_ns / 1e3
-        return self._times[size]
+    def _simulated(self, kind: str, size: int, simulate: Callable[[int], float]) -> float:
+        if (kind, size) not in self._times:
+            self._times[kind, size] = simulate(size)
+        return self._times[kind, size]
+
+    def _collective_us(self, kind: Collective, size: int, groups: list[tuple[int, ...]]) -> float:
+        """Microseconds in which all groups, numbers among the NPUs of the instance, do a collective of so many bytes."""
+        every = tuple(range(self.components.platform.npus))
+        dimensions = tuple(range(len(self.components.platform.logical_dimensions())))
+        programs: list[tuple[Operation, tuple[int, ...]]] = []
+        for group in groups:
+            own = tuple(self.npus[each] for each in group)
+            programs.append((Communicate((), kind, size, dimensions, -1, Pass.FORWARD, group=None if own == every else own), own))
+        return self._run(f"{kind} of {size} bytes", programs)
+
+    def _messages_us(self, size: int) -> float:
+        """Microseconds in which all NPUs of a stage send so many bytes to the next."""
+        programs: list[tuple[Operation, tuple[int, ...]]] = []
+        for sender, receiver in zip(self.npus, self.npus[self.sharding.stage_npus : 2 * self.sharding.stage_npus], strict=False):
+            programs += [(Send((), rank(receiver), size), (sender,)), (Receive((), rank(sender), size), (receiver,))]
+        return self._run(f"messages of {size} bytes", programs)
+
+    def _run(self, name: str, programs: list[tuple[Operation, tuple[int, ...]]]) -> float:
+        """Microseconds of a run in which some NPUs do an operation each, and the others nothing."""
+        platform = self.components.platform
+        first: tuple[Operation, ...] = ()  # of NPU 0, and of all that no other program names
+        others = []
+        for operation, npus in programs:
+            if 0 in npus:
+                first = (operation,)
+            else:
+                others.append(NpuProgram((operation,), npus))
+        idle = set(range(platform.npus)).difference(*(npus for _, npus in programs))
+        if first and idle:
+            others.append(NpuProgram((), tuple(sorted(idle))))
+        graph = ExecutionGraph(first, platform.logical_dimensions(), (), None, tuple(others))
+        result = run_components(attrs.evolve(self.components, graph=graph), name, time.perf_counter(), None)
+        return result.finish_ns / 1e3
 
 
-def collective_times(experiment: Experiment, plugins: Plugins, ranks: int) -> CollectiveTimes:
-    """The times on the platform, network and system of an experiment. Raises InputError."""
+def exchange_of_tokens(times: CommunicationTimes, model: ModelDescription, exchange: str, precision: str) -> OfTokens:
+    """The time in which tokens of each rank of data parallelism get to the experts of a layer and back.
+
+    `gather`: every rank gets all tokens, and a share of the sums. `all-to-all`: each token is sent to each of its experts, in the type
+    of products, and comes back from each; ranks of tensor parallelism send a share of the tokens each.
+    """
+    if exchange == "gather":
+        return lambda tokens: times.gather_us(round(tokens * model.hidden * ACTIVATION_BYTES))
+    copies = model.top_k * model.hidden / times.sharding.tensor
+    there, back = min(ELEMENT_BYTES[precision], ACTIVATION_BYTES) * copies, ACTIVATION_BYTES * copies
+    return lambda tokens: times.all_to_all_us(round(tokens * there)) + times.all_to_all_us(round(tokens * back))
+
+
+def build_network(experiment: Experiment, plugins: Plugins) -> Components:
+    """The platform, network and system of an experiment, for runs of collectives alone. Raises InputError."""
     made = experiment.copied()
     made.sections.pop("compute", None)
     made.use("workload", ExecutionGraph((), (), ()), plugins)
-    return CollectiveTimes(build(made, plugins), ranks)
+    return build(made, plugins)

@@ -21,14 +21,14 @@ BANDS = (("all", 0.0, 1.0), ("p0-50", 0.0, 0.5), ("p50-90", 0.5, 0.9), ("p90-99"
 def ttft_causes(sequence: RequestSequence, front_end_s: float) -> tuple[float, ...]:
     """Seconds of the causes of the time to the first token, whose sum it is."""
     queue = sequence.scheduled - sequence.request.arrival - front_end_s
-    return front_end_s, queue, *sequence.prefill_parts, sequence.preempted_before_first_s
+    return front_end_s, queue, *sequence.spent.prefill_parts, sequence.spent.preempted_before_first_s
 
 
 def tpot_causes(sequence: RequestSequence) -> tuple[float, ...]:
     """Seconds of the causes of the time of further tokens, for each of them; the sum is the time for a token."""
     tokens = sequence.generated - 1
     transfer = sequence.joined - sequence.first_token if sequence.joined >= 0 else 0.0
-    return tuple(part / tokens for part in (*sequence.decode_parts, sequence.preempted_s, transfer))
+    return tuple(part / tokens for part in (*sequence.spent.decode_parts, sequence.spent.preempted_s, transfer))
 
 
 def explain(sequences: Sequence[RequestSequence], front_end_s: float) -> dict[str, list[dict[str, object]]]:

@@ -1,4 +1,4 @@
-"""A fleet of instances: arrivals, routing and the order of events in time."""
+"""A fleet of replicas: arrivals, routing and the order of events in time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from astra_sim_serving.instance import Instance
+from astra_sim_serving.replica import Replica
 from astra_sim_serving.request import Request, sequence_of
 from astra_sim_serving.request import Sequence as RequestSequence
 from astra_sim_serving.routers import Router
@@ -52,22 +53,30 @@ class Transfers:
 
 
 @attrs.define(eq=False)
+class HandOver:
+    """Sequences on their way from instances for prompts to those for answers: `incoming` wait for blocks, by the receiver's number."""
+
+    transfers: Transfers
+    route: Router
+    incoming: dict[int, deque[RequestSequence]] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
 class Fleet:
-    """Instances and what happens to them.
+    """Replicas and what happens to them.
 
     `arrivals` gives requests in order of arrival. `concurrency`: so many are in the system, and the next arrives when one ends; else they
-    arrive at their times. `transfers`: some instances compute prompts alone, and others take the sequences over.
+    arrive at their times. `hand_over`: some instances compute prompts alone, and others take the sequences over.
     """
 
-    instances: Sequence[Instance]
+    replicas: Sequence[Replica]
     route: Router
     arrivals: Iterator[Request]
     concurrency: int | None = None
     front_end_s: float = 0.0
     queue_limit: int | None = None
     max_model_tokens: int | None = None
-    transfers: Transfers | None = None
-    route_decode: Router | None = None
+    hand_over: HandOver | None = None
     on_progress: Callable[[float, int], None] | None = None
     timeline: Callable[[Instance, float], None] | None = None
     now: float = 0.0
@@ -75,16 +84,18 @@ class Fleet:
     sequences: list[RequestSequence] = attrs.field(factory=list)
     _heap: list[tuple[float, int, int, Any]] = attrs.field(factory=list)
     _order: int = 0
+    instances: list[Instance] = attrs.field(factory=list, init=False)
+    _replica_of: dict[int, Replica] = attrs.field(factory=dict)
     _begins: set[int] = attrs.field(factory=set)
-    _incoming: dict[int, deque[RequestSequence]] = attrs.field(factory=dict)
     _senders: list[Instance] = attrs.field(factory=list)
     _receivers: list[Instance] = attrs.field(factory=list)
 
     def run(self) -> None:
         """Let everything happen, until all requests have ended."""
+        self.instances = [each for replica in self.replicas for each in replica.instances]
+        self._replica_of = {each.number: replica for replica in self.replicas for each in replica.instances}
         self._senders = [each for each in self.instances if each.role != "decode"]
         self._receivers = [each for each in self.instances if each.role == "decode"]
-        self._incoming = {each.number: deque() for each in self._receivers}
         for each in self._receivers:
             each.scheduler.receives = True
         for _ in range(self.concurrency or 1):
@@ -138,10 +149,7 @@ class Fleet:
             self._ended()
             return
         instance.add(sequence)
-        if instance.current is None:
-            self._wake(instance)
-        else:
-            self._reschedule(instance, instance.interrupt(self.now))
+        self._got(instance)
 
     def _refusal(self, request: Request, instance: Instance) -> str:
         """Why a request is shed, or nothing."""
@@ -158,39 +166,54 @@ class Fleet:
             return "queue full"
         return ""
 
-    def _reschedule(self, instance: Instance, end: float | None) -> None:
+    def _got(self, instance: Instance) -> None:
+        """Begin an iteration for a sequence that an instance has got, or let a jump end for it."""
+        replica = self._replica_of[instance.number]
+        if not replica.is_full:
+            self._wake(replica)
+        else:
+            self._reschedule(replica, replica.interrupt(instance, self.now))
+
+    def _reschedule(self, replica: Replica, end: float | None) -> None:
         """Let a jump that was cut end at another time."""
         if end is not None:
-            self._push(end, Event.END, (instance, instance.stamp))
+            self._push(end, Event.END, (replica, replica.stamp))
 
-    def _wake(self, instance: Instance) -> None:
-        if instance.number not in self._begins:
-            self._begins.add(instance.number)
-            self._push(self.now, Event.BEGIN, instance)
+    def _wake(self, replica: Replica) -> None:
+        """Begin an iteration when all else has happened at this moment, or when the first stage is free."""
+        if id(replica) not in self._begins:
+            self._begins.add(id(replica))
+            self._push(replica.free_at(self.now), Event.BEGIN, replica)
 
-    def _begin(self, instance: Instance) -> None:
-        self._begins.discard(instance.number)
-        if instance.current is None:
-            end = instance.begin(self.now)
-            if self.timeline is not None:
+    def _begin(self, replica: Replica) -> None:
+        """Let a replica begin an iteration, if there is work, and the next one behind it in a pipeline."""
+        self._begins.discard(id(replica))
+        if replica.is_full:
+            return
+        end = replica.begin(self.now)
+        if self.timeline is not None:
+            for instance in replica.instances:
                 self.timeline(instance, self.now)
-            if end is not None:
-                self._push(end, Event.END, (instance, instance.stamp))
+        if end is not None:
+            self._push(end, Event.END, (replica, replica.stamp))
+            if not replica.is_full:
+                self._wake(replica)
 
-    def _end(self, instance: Instance, stamp: int) -> None:
-        """End the iterations of an instance, unless a jump was cut since, and hand on what has finished."""
-        if stamp != instance.stamp or instance.current is None:
+    def _end(self, replica: Replica, stamp: int) -> None:
+        """End the iterations of a replica, unless a jump was cut since, and hand on what has finished."""
+        if stamp != replica.stamp:
             return  # of a jump that was cut
-        instance.end(self.now)
-        for _ in instance.finished:
-            self._ended()
-        if instance.role == "prefill":
-            for sequence in instance.first_tokens:
-                if not sequence.is_done:
-                    self._hand_over(sequence, instance)
-        elif instance.role == "decode":
-            self._adopt(instance)
-        self._wake(instance)
+        replica.end(self.now)
+        for instance in replica.instances:
+            for _ in instance.finished:
+                self._ended()
+            if instance.role == "prefill":
+                for sequence in instance.first_tokens:
+                    if not sequence.is_done:
+                        self._hand_over(sequence, instance)
+            elif instance.role == "decode":
+                self._adopt(instance)
+        self._wake(replica)
 
     def _ended(self) -> None:
         if self.concurrency is not None:
@@ -200,19 +223,20 @@ class Fleet:
 
     def _hand_over(self, sequence: RequestSequence, sender: Instance) -> None:
         """Take a sequence out of the running ones of its instance, which keeps its blocks until they are sent."""
-        assert self.route_decode is not None
+        assert self.hand_over is not None
         sender.scheduler.running.remove(sequence)
-        receiver = self.route_decode(sequence.request, self._receivers)
+        receiver = self.hand_over.route(sequence.request, self._receivers)
         sequence.prefill_instance, sequence.instance = sender.number, receiver.number
-        self._incoming[receiver.number].append(sequence)
+        self.hand_over.incoming.setdefault(receiver.number, deque()).append(sequence)
         self._adopt(receiver)
 
     def _adopt(self, receiver: Instance) -> None:
         """Begin the transfers for which an instance has blocks, in the order in which they were asked for."""
-        assert self.transfers is not None
-        incoming, cache = self._incoming[receiver.number], receiver.scheduler.cache
+        assert self.hand_over is not None
+        incoming, cache = self.hand_over.incoming.get(receiver.number, deque()), receiver.scheduler.cache
         if incoming:
-            self._reschedule(receiver, receiver.cut(self.now))
+            replica = self._replica_of[receiver.number]
+            self._reschedule(replica, replica.cut(self.now))
         while incoming and cache.blocks_for(incoming[0].total) <= cache.free_blocks:
             sequence = incoming.popleft()
             sender = self.instances[sequence.prefill_instance]
@@ -220,7 +244,7 @@ class Fleet:
             sequence.blocks, sequence.capacity, sequence.registered = [], 0, 0
             grown = cache.grow(sequence, sequence.total)
             assert grown
-            end = self.transfers.begin(self.now, sender.number, held.computed)
+            end = self.hand_over.transfers.begin(self.now, sender.number, held.computed)
             self._push(end, Event.TRANSFERRED, (sequence, held, sender, receiver))
 
     def _transferred(self, what: tuple[RequestSequence, RequestSequence, Instance, Instance]) -> None:
@@ -228,7 +252,7 @@ class Fleet:
         sender.scheduler.cache.release(held)
         sequence.transfer_end = self.now
         receiver.scheduler.add(sequence)
-        for instance in (sender, receiver):
-            if instance.current is None:
-                self._wake(instance)
-        self._reschedule(receiver, receiver.interrupt(self.now))
+        replica = self._replica_of[sender.number]
+        if not replica.is_full:
+            self._wake(replica)
+        self._got(receiver)

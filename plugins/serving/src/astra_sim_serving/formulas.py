@@ -16,6 +16,16 @@ KV_QUANTUM = 16
 LOGIT_BYTES = 4
 
 
+def touched_experts(model: ModelDescription, tokens: int) -> float:
+    """Experts that get at least one of so many tokens, on average, where each token chooses by chance."""
+    return model.experts * (1 - (1 - model.top_k / model.experts) ** tokens)
+
+
+def expert_layers(model: ModelDescription) -> int:
+    """Layers that have experts."""
+    return sum(model.kind(layer) == "moe" for layer in range(model.layers))
+
+
 @attrs.define(eq=False)
 class KernelFormulas:
     """Times of the kernels of one rank in microseconds. Products have `element_type`, keys and values `kv_type`."""
@@ -34,14 +44,14 @@ class KernelFormulas:
         return Gemm(m=m, n=max(1, n), k=max(1, k), batch=batch, element_type=self.element_type)
 
     def layers_us(self, tokens: int) -> tuple[float, float]:
-        """Products, and kernels bound by memory, of all layers for so many tokens; attention left out."""
+        """Products, and kernels bound by memory, of all layers for so many tokens; attention and routed experts are left out."""
         if tokens not in self._products:
             model = self.model
             kinds = [model.kind(layer) for layer in range(model.layers)]
             dense, experts = kinds.count("dense"), kinds.count("moe")
             gemm = self._us(*self._attention_products(tokens)) * model.layers
             gemm += self._us(*self._feed_forward(tokens, model.width)) * dense if dense else 0.0
-            gemm += self._us(*self._experts(tokens)) * experts if experts else 0.0
+            gemm += self._us(*self._beside_experts(tokens)) * experts if experts else 0.0
             self._products[tokens] = gemm, self._us(*self._between(tokens)) * model.layers + self._us(self._memory(tokens * model.hidden))
         return self._products[tokens]
 
@@ -65,19 +75,21 @@ class KernelFormulas:
         model, own = self.model, width // self.sharding.tensor
         return [self._gemm(tokens, (model.branches - 1) * own, model.hidden), self._gemm(tokens, model.hidden, own)]
 
-    def _experts(self, tokens: int) -> list[Kernel]:
-        """Router, routed experts that get tokens, and shared ones. Ranks of one expert share its width."""
-        model, sharding = self.model, self.sharding
-        touched = model.experts * (1 - (1 - model.top_k / model.experts) ** tokens)
-        own = max(1, round(touched / sharding.expert))
-        rows = max(1, round(tokens * model.top_k / sharding.expert / own))
-        width = max(1, model.expert_ffn * sharding.expert // sharding.tensor)
-        routed: list[Kernel] = [
-            GroupedGemm(experts=own, rows=rows, n=(model.branches - 1) * width, k=model.hidden, element_type=self.element_type),
-            GroupedGemm(experts=own, rows=rows, n=model.hidden, k=width, element_type=self.element_type),
-        ]
+    def _beside_experts(self, tokens: int) -> list[Kernel]:
+        """The router of a layer with experts, and its shared experts."""
+        model = self.model
         shared = self._feed_forward(tokens, model.shared_experts * model.expert_ffn) if model.shared_experts else []
-        return [self._gemm(tokens, model.experts, model.hidden), *routed, *shared]
+        return [self._gemm(tokens, model.experts, model.hidden), *shared]
+
+    def experts_us(self, tokens: int) -> float:
+        """The routed experts of all layers that get some of so many tokens of all ranks. Ranks of one expert share its width."""
+        model, sharding = self.model, self.sharding
+        own = max(1, round(touched_experts(model, tokens) / sharding.expert))
+        rows = max(1, round(tokens * model.top_k / sharding.expert / own))
+        width = max(1, model.expert_ffn * sharding.expert // sharding.stage_npus)
+        first = GroupedGemm(experts=own, rows=rows, n=(model.branches - 1) * width, k=model.hidden, element_type=self.element_type)
+        second = GroupedGemm(experts=own, rows=rows, n=model.hidden, k=width, element_type=self.element_type)
+        return self._us(first, second) * expert_layers(model)
 
     def _between(self, tokens: int) -> list[Kernel]:
         """Two norms with residual sums, rotary positions with the cache, and the activation of the feed-forward part."""

@@ -1,21 +1,14 @@
-"""An instance: a scheduler, its cache, and the clock of its iterations.
-
-An iteration begins when the one before it has ended and there is work. Where all sequences decode and nothing can change the plan, several
-iterations are one *jump*, whose first and last iteration are timed; the others lie on a straight line between them.
-"""
+"""An instance: a scheduler, its cache, and what its iterations do to requests. `replica` has their clock."""
 
 from __future__ import annotations
 
+from collections import deque
+
 import attrs
 
-from astra_sim_serving.batch import shape_of
-from astra_sim_serving.iteration_time import IterationTime
 from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.request import NO_PARTS, Sequence
 from astra_sim_serving.scheduler import Batch, Scheduler
-
-MIN_JUMP = 4
-"""Fewer iterations are planned one by one."""
 
 
 @attrs.define
@@ -33,7 +26,7 @@ class InstanceTotals:
 
 
 @attrs.define
-class _Iterations:
+class Iterations:
     """What is under way: `count` iterations from `start` on that take `first_s` to `last_s` each, of a batch."""
 
     batch: Batch
@@ -70,19 +63,17 @@ class _Iterations:
 
 @attrs.define(eq=False)
 class Instance:
-    """One instance of a pool. `jumps`: iterations that do not differ in their plan are simulated as one event."""
+    """One instance of a pool, or one rank of data parallelism in it. `under_way` are its iterations, the next to end first."""
 
     number: int
     pool: int
     role: str
     scheduler: Scheduler
-    time: IterationTime
     gaps: WeightedValues
-    jumps: bool = True
+    rank: int = 0
     totals: InstanceTotals = attrs.field(factory=InstanceTotals)
-    current: _Iterations | None = None
-    stamp: int = 0
-    queued_tokens: int = 0
+    under_way: deque[Iterations] = attrs.field(factory=deque)
+    accounted: float = 0.0
     finished: list[Sequence] = attrs.field(factory=list)
     first_tokens: list[Sequence] = attrs.field(factory=list)
 
@@ -101,8 +92,9 @@ class Instance:
         sequence.instance = self.number
         self.scheduler.add(sequence)
 
-    def begin(self, now: float) -> float | None:
-        """Plan and begin iterations. Returns when they end; None where there is nothing to do."""
+    def plan(self, now: float) -> Batch:
+        """Plan an iteration, and note what that does to requests. Returns nothing where there is nothing to do."""
+        self._account_until(now)
         scheduler = self.scheduler
         batch = scheduler.plan(now)
         for sequence in scheduler.preempted:
@@ -111,23 +103,14 @@ class Instance:
             batch = scheduler.plan(now)
         for sequence in scheduler.admitted:
             self._mark_admitted(sequence, now)
-        if not batch:
-            return None
-        shape = shape_of(batch)
-        parts = self.time.parts(shape)
-        count, last = 1, parts
-        if self.jumps and scheduler.is_steady and all(each.last_token == now for each, _ in batch):
-            count = self._steady_iterations(batch)
-            if count >= MIN_JUMP:
-                last = self.time.parts(shape.later(count - 1))
-            else:
-                count = 1
-        self.current = _Iterations(batch, now, count, parts, last)
-        self.stamp += 1
-        return now + self.current.elapsed(count)
+        return batch
 
-    def _steady_iterations(self, batch: Batch) -> int:
-        """Iterations until a sequence ends or blocks run out."""
+    def steady_iterations(self, batch: Batch, now: float) -> int | None:
+        """Iterations in which a plan stays as it is, until a sequence ends or blocks run out; None: for ever, since there is none."""
+        if not batch:
+            return None if not self.scheduler.waiting else 1
+        if not self.scheduler.is_steady or any(each.last_token != now for each, _ in batch):
+            return 1
         most = min(sequence.output - sequence.generated for sequence, _ in batch)
         cache = self.scheduler.cache
         free, size = cache.free_blocks, cache.block_tokens
@@ -143,45 +126,32 @@ class Instance:
                 high = middle - 1
         return low
 
-    def interrupt(self, now: float) -> float | None:
-        """Let a jump end with the iteration that is under way, for a request that has just been added.
-
-        Returns the new end; None where nothing changes.
-        """
-        current = self.current
+    @property
+    def may_take_more(self) -> bool:
+        """Whether a request that has just been added may change what the next iteration does."""
         scheduler = self.scheduler
-        if current is None or current.count == 1 or len(scheduler.running) >= scheduler.limits.sequences:
-            return None
-        if not scheduler.by_priority and not scheduler.receives and len(scheduler.waiting) > 1:
-            return None  # those before it wait for blocks, which nothing frees before the jump ends
-        return self.cut(now)
+        if len(scheduler.running) >= scheduler.limits.sequences:
+            return False
+        # Where others wait before it, they wait for blocks, which nothing frees before the jump ends.
+        return scheduler.by_priority or scheduler.receives or len(scheduler.waiting) < 2
 
-    def cut(self, now: float) -> float | None:
-        """Let a jump end with the iteration that is under way, and give it the blocks that it needs until then."""
-        current = self.current
-        if current is None or current.count == 1:
-            return None
-        count = current.until(now)
-        if count == current.count:
-            return None
-        end = current.start + current.elapsed(count)
+    def cut(self, count: int) -> None:
+        """Let a jump end after so many iterations, and give it the blocks that it needs until then."""
+        current = self.under_way[-1]
         share = (count - 1) / (current.count - 1)
         last = tuple(a + (b - a) * share for a, b in zip(current.first, current.last, strict=True))
-        self.current = _Iterations(current.batch, current.start, count, current.first, last if count > 1 else current.first)
+        self.under_way[-1] = Iterations(current.batch, current.start, count, current.first, last if count > 1 else current.first)
         for sequence, _ in current.batch:
             has_blocks = self.scheduler.cache.grow(sequence, sequence.computed + count)
             assert has_blocks
-        self.stamp += 1
-        return end
 
     def end(self, now: float) -> None:
         """Commit the iterations that end now: `finished` and `first_tokens` list sequences that have ended, or got their first token."""
-        current = self.current
-        assert current is not None
-        self.current = None
+        current = self.under_way[0]
         count, start = current.count, current.start
         before = self.scheduler.cache.used_blocks
-        self.totals.parts = tuple(a + b for a, b in zip(self.totals.parts, current.parts(count), strict=True))
+        busy = self._account_until(now)
+        self.under_way.popleft()
         self.finished, self.first_tokens = [], []
         if count > 1:
             self._end_jump(current, now)
@@ -199,20 +169,34 @@ class Instance:
                     self.gaps.add(now - sequence.last_token)
                 else:
                     self._mark_first_token(sequence, now)
-                if sequence.preempted_at >= 0:
+                if sequence.spent.preempted_at >= 0:
                     self._mark_resumed(sequence, now)
                 sequence.last_token = now
                 if sequence.generated >= sequence.output:
                     self.finished.append(sequence)
             if steady:
                 self.gaps.add(now - start, steady)
-        self._count(current, now, before)
+        self._count(current, busy, before)
         if self.finished:
             for sequence in self.finished:
                 self._account(sequence)
             self.scheduler.finish(self.finished)
 
-    def _end_jump(self, current: _Iterations, now: float) -> None:
+    def _account_until(self, now: float) -> float:
+        """Account for the seconds since the last such moment, and return them: they belong to the iterations that end next."""
+        since, self.accounted = self.accounted, now
+        if not self.under_way:
+            return 0.0
+        current, busy = self.under_way[0], now - since
+        parts = current.parts(current.count)
+        whole = sum(parts)
+        if whole:
+            share = busy / whole  # 1 but for rounding, unless iterations overlap in a pipeline
+            self.totals.parts = tuple(a + b * share for a, b in zip(self.totals.parts, parts, strict=True))
+        self.totals.busy_s += busy
+        return busy
+
+    def _end_jump(self, current: Iterations, now: float) -> None:
         """Commit iterations in which each sequence gets one token, as it has in the iteration before."""
         count, cache = current.count, self.scheduler.cache
         for sequence, _ in current.batch:
@@ -226,13 +210,12 @@ class Instance:
                 self.finished.append(sequence)
         self.gaps.add((now - current.start) / count, count * len(current.batch))
 
-    def _count(self, current: _Iterations, now: float, before: int) -> None:
+    def _count(self, current: Iterations, busy: float, before: int) -> None:
         totals, count, after = self.totals, current.count, self.scheduler.cache.used_blocks
         totals.iterations += count
-        totals.busy_s += now - current.start
         totals.sequences += count * len(current.batch)
         totals.tokens += count * sum(tokens for _, tokens in current.batch)
-        totals.kv_block_s += (before + after) / 2 * (now - current.start)
+        totals.kv_block_s += (before + after) / 2 * busy
         totals.peak_blocks = max(totals.peak_blocks, after)
 
     # -- Moments that explanations need: what the instance had done in all until then ---------------------------------------------
@@ -240,37 +223,37 @@ class Instance:
     def _mark_admitted(self, sequence: Sequence, now: float) -> None:
         if sequence.scheduled < 0:
             sequence.scheduled = now
-        if sequence.preempted_at < 0:
-            sequence.mark = self.totals.parts
+        if sequence.spent.preempted_at < 0:
+            sequence.spent.mark = self.totals.parts
         if sequence.transfer_end >= 0 and sequence.joined < 0:
             sequence.joined = now
 
     def _mark_preempted(self, sequence: Sequence, now: float) -> None:
         self.totals.preemptions += 1
-        if sequence.preempted_at < 0:  # else it was preempted again before it got a token
+        if sequence.spent.preempted_at < 0:  # else it was preempted again before it got a token
             self._account(sequence)
-            sequence.preempted_at = now
+            sequence.spent.preempted_at = now
 
     def _mark_resumed(self, sequence: Sequence, now: float) -> None:
-        waited = now - sequence.preempted_at
+        waited = now - sequence.spent.preempted_at
         if sequence.first_token == now and sequence.generated == 1:
-            sequence.preempted_before_first_s += waited
+            sequence.spent.preempted_before_first_s += waited
         else:
-            sequence.preempted_s += waited
-        sequence.preempted_at = -1.0
-        sequence.mark = self.totals.parts
+            sequence.spent.preempted_s += waited
+        sequence.spent.preempted_at = -1.0
+        sequence.spent.mark = self.totals.parts
 
     def _mark_first_token(self, sequence: Sequence, now: float) -> None:
         sequence.first_token = now
-        if sequence.preempted_at < 0:
+        if sequence.spent.preempted_at < 0:
             self._account(sequence, first=True)
         self.first_tokens.append(sequence)
 
     def _account(self, sequence: Sequence, first: bool = False) -> None:
         """Add what the instance has done since the last mark to the parts of the request's time."""
-        done = tuple(a - b for a, b in zip(self.totals.parts, sequence.mark, strict=True))
+        done = tuple(a - b for a, b in zip(self.totals.parts, sequence.spent.mark, strict=True))
         if first or sequence.first_token < 0:
-            sequence.prefill_parts = tuple(a + b for a, b in zip(sequence.prefill_parts, done, strict=True))
+            sequence.spent.prefill_parts = tuple(a + b for a, b in zip(sequence.spent.prefill_parts, done, strict=True))
         else:
-            sequence.decode_parts = tuple(a + b for a, b in zip(sequence.decode_parts, done, strict=True))
-        sequence.mark = self.totals.parts
+            sequence.spent.decode_parts = tuple(a + b for a, b in zip(sequence.spent.decode_parts, done, strict=True))
+        sequence.spent.mark = self.totals.parts

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import attrs
 from astra_sim.models import ModelDescription
 
 from astra_sim_serving.batch import BatchShape
-from astra_sim_serving.formulas import KV_QUANTUM, KernelFormulas
-from astra_sim_serving.model_memory import ACTIVATION_BYTES
+from astra_sim_serving.formulas import KV_QUANTUM, KernelFormulas, expert_layers, touched_experts
+from astra_sim_serving.model_memory import ACTIVATION_BYTES, Sharding
 from astra_sim_serving.tables import KernelTables
 
 _T = TypeVar("_T")
@@ -33,7 +33,10 @@ class KernelTimes(Protocol):
     """Times of kernels of all layers in microseconds; the first number of a pair is that of products, the second that of the others."""
 
     def layers_us(self, tokens: int) -> tuple[float, float]:
-        """All of an iteration but attention, head and sampler."""
+        """All of an iteration but attention, routed experts, head and sampler."""
+
+    def experts_us(self, tokens: int) -> float:
+        """The routed experts that a rank has, where so many tokens of all ranks choose among all of them."""
 
     def head_us(self, sequences: int) -> tuple[float, float]:
         """Head and sampler."""
@@ -51,10 +54,12 @@ class TableTimes:
 
     tables: KernelTables
     model: ModelDescription
+    sharding: Sharding
     counts: PricingCounts
     formulas: KernelFormulas | None = None
     skew: float = 0.055
     _layers: dict[int, tuple[float, float]] = attrs.field(factory=dict)
+    _experts: dict[int, float] = attrs.field(factory=dict)
     _heads: dict[int, tuple[float, float]] = attrs.field(factory=dict)
     _attention: dict[tuple[int, int, int, int], float] = attrs.field(factory=dict)
 
@@ -76,11 +81,19 @@ class TableTimes:
             count = 1 if layer in ENDS else self.model.layers * NORMS_PER_LAYER.get(layer, 1)
             time = grid.at((tokens,))[0] * count
             gemm, other = (gemm + time, other) if layer in PRODUCTS else (gemm, other + time)
-        if self.tables.moe is not None:
-            model = self.model
-            touched = model.experts * (1 - (1 - model.top_k / model.experts) ** tokens)
-            gemm += self.tables.moe.at((tokens, touched))[0] * model.layers
         return gemm, other
+
+    def experts_us(self, tokens: int) -> float:
+        """Routed experts of all layers, of which a rank has one of `expert` parts, and meets as many of the chosen ones."""
+        moe = self.tables.moe
+        if moe is None or not self.model.experts:
+            return 0.0
+        if tokens not in self._experts:
+            parts = self.sharding.expert
+            point = tokens / parts, touched_experts(self.model, tokens) / parts
+            time, outside = moe.at(point)
+            self._experts[tokens] = self._counted(not outside, lambda f: f.experts_us(tokens), lambda: time * expert_layers(self.model))
+        return self._experts[tokens]
 
     def head_us(self, sequences: int) -> tuple[float, float]:
         """Head and sampler."""
@@ -101,6 +114,8 @@ class TableTimes:
 
         Beside prompts there is other work for the multiprocessors that would wait for the longest context.
         """
+        if not shape.tokens:
+            return 0.0
         mean = self._attention_us(shape, shape.kv_mean)
         if not self.skew or not shape.decodes or shape.chunk:
             return mean
@@ -133,12 +148,21 @@ class FormulaTimes:
 
     formulas: KernelFormulas
     counts: PricingCounts
+    _experts: dict[int, float] = attrs.field(factory=dict)
     _heads: dict[int, tuple[float, float]] = attrs.field(factory=dict)
     _attention: dict[tuple[int, int, int, int], float] = attrs.field(factory=dict)
 
     def layers_us(self, tokens: int) -> tuple[float, float]:
         """Products and other kernels of all layers."""
         return self.formulas.layers_us(tokens)
+
+    def experts_us(self, tokens: int) -> float:
+        """Routed experts of all layers."""
+        if not self.formulas.model.experts:
+            return 0.0
+        if tokens not in self._experts:
+            self._experts[tokens] = self.formulas.experts_us(tokens)
+        return self._experts[tokens]
 
     def head_us(self, sequences: int) -> tuple[float, float]:
         """Head and sampler."""
@@ -155,37 +179,108 @@ class FormulaTimes:
         return self._attention[key]
 
 
+class Step(NamedTuple):
+    """The time of an iteration that the ranks of an instance do together, in seconds.
+
+    `parts` are those of each rank, which add up to the same whole. `stages` are the times of the stages of a pipeline, `send` that of a
+    message between two of them.
+    """
+
+    parts: Sequence[tuple[float, ...]]
+    stages: Sequence[float] = ()
+    send: float = 0.0
+
+
 @attrs.define(eq=False)
 class IterationTime:
     """Seconds of the parts of an iteration, in the order of `PARTS`.
 
-    `all_reduce_us`: the time of an all-reduce by its bytes, of which each layer has two; None: there is one rank. The host works beside
-    the device where the engine is `asynchronous`, else before it.
+    `all_reduce_us` is the time of an all-reduce by its bytes, of which each layer has two; None: there is one rank. `exchange_us` is the
+    time in which tokens get to the experts of a layer and back, by the tokens of each rank of data parallelism; then a layer with experts
+    has one all-reduce. `send_us` is that of a message to the next stage of a pipeline. The host works beside the device where the engine
+    is `asynchronous`, else before it. Ranks of data parallelism fill batches of up to `graph_tokens` tokens to that of the largest.
     """
 
     kernels: KernelTimes
-    layers: int
-    hidden: int
+    model: ModelDescription
+    sharding: Sharding
     all_reduce_us: Callable[[int], float] | None = None
+    exchange_us: Callable[[float], float] | None = None
+    send_us: Callable[[int], float] | None = None
     host_us: float = 0.0
     host_us_per_sequence: float = 0.0
     asynchronous: bool = True
-    _collectives: dict[int, float] = attrs.field(factory=dict)
+    graph_tokens: int = 0
+    _reductions: dict[int, float] = attrs.field(factory=dict)
 
-    def parts(self, shape: BatchShape) -> tuple[float, ...]:
-        """The parts, whose sum is the duration."""
+    def step(self, shapes: Sequence[BatchShape]) -> Step:
+        """The time of an iteration of batches, one for each rank that begins and ends with the others."""
+        if len(shapes) > 1:
+            return self._together(shapes)
+        (shape,) = shapes
         tokens = shape.chunk + shape.decodes
         gemm, other = self.kernels.layers_us(tokens)
+        gemm += self.kernels.experts_us(tokens)
         head, sampler = self.kernels.head_us(shape.sampled)
         attention = self.kernels.attention_us(shape)
-        collective = self._collective_us(tokens) if self.all_reduce_us is not None else 0.0
-        host = self.host_us + self.host_us_per_sequence * shape.sampled
-        if self.asynchronous and host:
-            host = max(0.0, host - gemm - other - head - sampler - attention - collective)
-        return (gemm + head) * _S, attention * _S, (other + sampler) * _S, collective * _S, host * _S
+        collective = self._reductions_us(tokens)
+        host = self._host_us(shape.sampled, gemm + other + head + sampler + attention + collective)
+        if self.sharding.pipeline == 1:
+            return Step([((gemm + head) * _S, attention * _S, (other + sampler) * _S, collective * _S, host * _S)])
+        send = self._send_us(tokens)
+        stages = self._stages(host, gemm + other + attention + collective, head + sampler)
+        collective += send * (self.sharding.pipeline - 1)
+        return Step([((gemm + head) * _S, attention * _S, (other + sampler) * _S, collective * _S, host * _S)], stages, send * _S)
 
-    def _collective_us(self, tokens: int) -> float:
-        if tokens not in self._collectives:
-            assert self.all_reduce_us is not None
-            self._collectives[tokens] = 2 * self.layers * self.all_reduce_us(tokens * self.hidden * ACTIVATION_BYTES)
-        return self._collectives[tokens]
+    def _together(self, shapes: Sequence[BatchShape]) -> Step:
+        """The same of ranks that meet in each layer with experts: all wait there for the slowest, and for the slowest at the end.
+
+        A rank without requests computes one token that nobody asks for. What a rank waits counts as communication.
+        """
+        kernels, model = self.kernels, self.model
+        tokens = [max(1, shape.tokens) for shape in shapes]
+        most = max(tokens)
+        if most <= self.graph_tokens:
+            tokens = [most] * len(tokens)
+        layers = [kernels.layers_us(each) for each in tokens]
+        attention = [kernels.attention_us(shape) for shape in shapes]
+        reductions = [self._reductions_us(each) for each in tokens]
+        ends = [kernels.head_us(shape.sampled) for shape in shapes]
+        slowest = max(map(sum, zip(map(sum, layers), attention, reductions, strict=True)))
+        last = max(map(sum, ends))
+        experts = kernels.experts_us(sum(tokens))
+        exchange = self.exchange_us(sum(tokens) / len(tokens)) * expert_layers(model) if self.exchange_us is not None else 0.0
+        body = slowest + experts + exchange
+        host = self._host_us(max(shape.sampled for shape in shapes), body + last)
+        pipeline = self.sharding.pipeline
+        send = self._send_us(most) if pipeline > 1 else 0.0
+        parts = []
+        for (gemm, other), own, (head, sampler) in zip(layers, attention, ends, strict=True):
+            computed = gemm + experts + head, own, other + sampler
+            parts.append((*(each * _S for each in computed), (body + last + send * (pipeline - 1) - sum(computed)) * _S, host * _S))
+        return Step(parts, self._stages(host, body, last) if pipeline > 1 else (), send * _S)
+
+    def _reductions_us(self, tokens: int) -> float:
+        """The all-reduces of all layers: after attention, and after a feed-forward part that no exchange ends."""
+        if self.all_reduce_us is None:
+            return 0.0
+        if tokens not in self._reductions:
+            count = 2 * self.model.layers - (expert_layers(self.model) if self.exchange_us is not None else 0)
+            self._reductions[tokens] = count * self.all_reduce_us(tokens * self.model.hidden * ACTIVATION_BYTES)
+        return self._reductions[tokens]
+
+    def _send_us(self, tokens: int) -> float:
+        assert self.send_us is not None
+        return self.send_us(tokens * self.model.hidden * ACTIVATION_BYTES)
+
+    def _host_us(self, sampled: int, device: float) -> float:
+        """Time of the host that shows, where the device takes so long."""
+        host = self.host_us + self.host_us_per_sequence * sampled
+        return max(0.0, host - device) if self.asynchronous else host
+
+    def _stages(self, first: float, layers: float, last: float) -> list[float]:
+        """Seconds of each stage of the pipeline: its share of the layers, and what only the first and the last do."""
+        stages = [layers * len(own) / self.model.layers for own in self.sharding.stages(self.model.layers)]
+        stages[0] += first
+        stages[-1] += last
+        return [each * _S for each in stages]

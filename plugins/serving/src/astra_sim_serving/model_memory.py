@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import attrs
@@ -16,10 +17,32 @@ ACTIVATION_BYTES = 2
 
 @attrs.frozen
 class Sharding:
-    """How an instance shares a model: `tensor` ranks share each product, `expert` of them the experts (the others share each expert)."""
+    """How an instance shares a model.
+
+    `tensor` ranks share each product, `data` times as many have requests of their own, and all of these share the experts: `expert` of them
+    the experts as wholes, the others each expert. `pipeline` times as many share the layers.
+    """
 
     tensor: int = 1
     expert: int = 1
+    data: int = 1
+    pipeline: int = 1
+
+    @property
+    def npus(self) -> int:
+        """NPUs of an instance."""
+        return self.stage_npus * self.pipeline
+
+    @property
+    def stage_npus(self) -> int:
+        """NPUs that have the same layers."""
+        return self.tensor * self.data
+
+    def stages(self, layers: int) -> list[range]:
+        """The layers of each stage of the pipeline; the first stages have one more where they are not alike."""
+        each, more = divmod(layers, self.pipeline)
+        bounds = [number * each + min(number, more) for number in range(self.pipeline + 1)]
+        return [range(begin, end) for begin, end in itertools.pairwise(bounds)]
 
 
 def attention_parameters(model: ModelDescription, tensor: int) -> int:
@@ -44,21 +67,28 @@ def layer_parameters(model: ModelDescription, layer: int, sharding: Sharding) ->
     if model.kind(layer) == "dense":
         return own + model.branches * model.hidden * model.width // sharding.tensor
     expert = model.branches * model.hidden * model.expert_ffn
-    return own + (model.experts + model.shared_experts) * expert // sharding.tensor + model.hidden * model.experts
+    routed, shared = model.experts * expert // sharding.stage_npus, model.shared_experts * expert // sharding.tensor
+    return own + routed + shared + model.hidden * model.experts
 
 
 def weight_bytes(model: ModelDescription, sharding: Sharding, element_type: str) -> int:
-    """Bytes of the weights of a rank; the embedding and the output layer have 16 bits."""
-    layers = sum(layer_parameters(model, layer, sharding) for layer in range(model.layers))
-    ends = model.vocab * model.hidden * (1 if model.tied else 2) // sharding.tensor
-    return math.ceil(layers * ELEMENT_BYTES[element_type]) + ends * ACTIVATION_BYTES
+    """Bytes of the weights of a rank, in the stage with the most; the embedding and the output layer have 16 bits."""
+    end = model.vocab * model.hidden // sharding.tensor * ACTIVATION_BYTES
+    stages = sharding.stages(model.layers)
+    found = []
+    for number, layers in enumerate(stages):
+        ends = (number == 0) + (number == len(stages) - 1) - (model.tied and len(stages) == 1)
+        own = sum(layer_parameters(model, layer, sharding) for layer in layers)
+        found.append(math.ceil(own * ELEMENT_BYTES[element_type]) + ends * end)
+    return max(found)
 
 
 def kv_bytes_per_token(model: ModelDescription, sharding: Sharding, element_type: str) -> int:
-    """Bytes of the keys and values of a token on a rank, in all layers."""
+    """Bytes of the keys and values of a token on a rank, in the layers of its stage."""
+    layers = len(sharding.stages(model.layers)[0])
     if model.mla is not None:
-        return math.ceil(model.layers * (model.mla.key_value_rank + model.mla.rope) * ELEMENT_BYTES[element_type])
-    return math.ceil(2 * model.layers * key_heads(model, sharding.tensor) * model.head_size * ELEMENT_BYTES[element_type])
+        return math.ceil(layers * (model.mla.key_value_rank + model.mla.rope) * ELEMENT_BYTES[element_type])
+    return math.ceil(2 * layers * key_heads(model, sharding.tensor) * model.head_size * ELEMENT_BYTES[element_type])
 
 
 def activation_bytes(model: ModelDescription, sharding: Sharding, tokens: int, sequences: int) -> int:

@@ -9,6 +9,7 @@ from astra_sim import option
 from astra_sim.shapes import ELEMENT_BYTES
 
 from astra_sim_serving.arrivals import ARRIVALS, Stage
+from astra_sim_serving.model_memory import Sharding
 from astra_sim_serving.routers import ROUTERS
 
 WEIGHT_TYPES = tuple(name for name, size in ELEMENT_BYTES.items() if size <= 2)
@@ -21,10 +22,23 @@ class PoolOptions:
     role: str = option("both", choices=("both", "prefill", "decode"), help="what its instances do: prompts, answers, or both")
     instances: int = option(1, minimum=1, maximum=100_000, help="instances")
     tensor_parallel: int = option(1, minimum=1, help="NPUs of an instance, which share each product", unit="NPUs")
-    expert_parallel: int = option(1, minimum=1, help="NPUs of an instance that share the experts; the others share each expert")
+    pipeline_parallel: int = option(1, minimum=1, help="stages of an instance, which share the layers; each has a batch under way")
+    data_parallel: int = option(1, minimum=1, help="ranks of an instance, each with requests of its own; they share the experts")
+    expert_parallel: int = option(1, minimum=1, help="NPUs of a stage that share the experts; the others share each expert")
+    exchange: str = option(
+        "gather",
+        choices=("gather", "all-to-all"),
+        help="how tokens of ranks get to experts: all ranks gather all of them, or each token is sent to its experts",
+    )
+    npus: str | None = option(None, help="NPUs of its instances, such as 0-3,8-11; none: the first that no pool names")
     kv_blocks: int | None = option(None, minimum=1, help="blocks of keys and values of an instance; none: as serving.kv_blocks")
     max_sequences: int | None = option(None, minimum=1, help="as serving.max_sequences, for this pool")
     max_batched_tokens: int | None = option(None, minimum=1, help="as serving.max_batched_tokens, for this pool", unit="tokens")
+
+    @property
+    def sharding(self) -> Sharding:
+        """How an instance shares the model."""
+        return Sharding(self.tensor_parallel, self.expert_parallel, self.data_parallel, self.pipeline_parallel)
 
 
 @attrs.frozen
@@ -57,7 +71,9 @@ class RequestOptions:
 class RouterOptions:
     """Which instance takes a request."""
 
-    policy: str = option("round-robin", choices=ROUTERS, help="how the instance is chosen")
+    policy: str | None = option(
+        None, choices=ROUTERS, help="how the instance is chosen; none: round-robin, and least-waiting between ranks of data parallelism"
+    )
     prefix_beta: float = option(0.5, minimum=0, help="prefix: weight of the load against the share of the prompt that is cached")
     queue_limit: int | None = option(None, minimum=0, help="requests that may wait in an instance; more are shed")
 
@@ -108,6 +124,12 @@ class ServingOptions:
     memory_margin_gib: float = option(1.5, minimum=0, help="memory for contexts and graphs", unit="GiB")
     prefix_caching: bool = option(True, help="freed blocks keep their contents, which requests with the same beginning use")
     priorities: bool = option(False, help="smaller priorities go first, and the largest is preempted first; false: by arrival")
+    graph_tokens: int | None = option(
+        None,
+        minimum=0,
+        help="ranks of data parallelism fill batches of up to so many tokens to that of the largest; none: 2 * max_sequences, at most 512",
+        unit="tokens",
+    )
     async_scheduling: bool = option(True, help="the host plans the next iteration while the device works")
     jumps: bool = option(True, help="iterations whose plan does not change are simulated as one event")
     seed: int = option(1, minimum=0, help="seed of all random numbers")

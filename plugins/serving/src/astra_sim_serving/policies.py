@@ -55,11 +55,12 @@ class PolicyScheduler(Scheduler):
         """Ask the policy, check its plan and carry it out."""
         self.preempted.clear()
         self.admitted.clear()
-        if not self.running and not self.waiting:
+        here = [each for each in self.running if not each.in_flight]
+        if not here and not self.waiting:
             return []
         state = ServingState(
             now,
-            tuple(_state(each, now, True) for each in self.running),
+            tuple(_state(each, now, True) for each in here),
             tuple(_state(each, now, False) for each in self.waiting),
             self.cache.free_blocks,
             self.cache.block_tokens,
@@ -79,7 +80,7 @@ class PolicyScheduler(Scheduler):
         """The plan by sequences. Raises PluginError where it breaks the contract."""
         if not isinstance(plan, (list, tuple)):
             raise PluginError(f"{self._what} returned {plan!r:.80}; expected a list of (number, tokens)")
-        known = {each.request.index: each for each in (*self.running, *self.waiting)}
+        known = {each.request.index: each for each in (*self.running, *self.waiting) if not each.in_flight}
         found: dict[int, tuple[Sequence, int]] = {}
         for entry in plan:
             if not isinstance(entry, tuple) or len(entry) != 2 or not all(type(each) is int for each in entry):
@@ -93,7 +94,7 @@ class PolicyScheduler(Scheduler):
         total = sum(tokens for _, tokens in found.values())
         if total > self.limits.tokens:
             raise PluginError(f"{self._what} planned {total} tokens; expected at most {self.limits.tokens}")
-        if not found:
+        if not found and len(known) == len(self.running) + len(self.waiting):
             raise PluginError(f"{self._what} planned nothing, and {len(known)} requests are here: the run would never end")
         return list(found.values())
 
@@ -121,7 +122,7 @@ class PolicyScheduler(Scheduler):
 
     def _make_room(self, planned: set[int]) -> bool:
         """Preempt the last running sequence that is not planned; False where there is none."""
-        places = [place for place, each in enumerate(self.running) if id(each) not in planned]
+        places = [place for place, each in enumerate(self.running) if id(each) not in planned and not each.in_flight]
         if not places:
             return False
         self._preempt(places[-1])

@@ -34,13 +34,29 @@ class Request:
         return min(self.input, len(self.content) * self.content_tokens)
 
 
+@attrs.define
+class Spent:
+    """Where the time of a request has gone, in seconds by the parts of iterations.
+
+    `mark` are the parts of the instance at the last moment that counts, `preempted_at` when the request was preempted (-1: it is not).
+    """
+
+    preempted_at: float = -1.0
+    preempted_s: float = 0.0
+    preempted_before_first_s: float = 0.0
+    mark: tuple[float, ...] = NO_PARTS
+    prefill_parts: tuple[float, ...] = NO_PARTS
+    decode_parts: tuple[float, ...] = NO_PARTS
+
+
 @attrs.define(eq=False)
 class Sequence:
     """A request in an instance.
 
     `total` counts the tokens of prompt and answer that exist, `computed` those whose keys and values are in `blocks`; `capacity` is how
-    many tokens these blocks hold, and the first `registered` of them can be found by their content. Times are seconds of the run, and -1
-    until they are known. `marks` are parts of time of the instance at the moments that an explanation needs.
+    many tokens these blocks hold, and the first `registered` of them can be found by their content. `in_flight`: iterations of it are under
+    way, so that no others may have it. Times are seconds of the run, and -1
+    until they are known.
     """
 
     request: Request
@@ -55,17 +71,13 @@ class Sequence:
     preemptions: int = 0
     instance: int = -1
     prefill_instance: int = -1
+    in_flight: bool = False
     scheduled: float = -1.0
     first_token: float = -1.0
     last_token: float = -1.0
     transfer_end: float = -1.0
     joined: float = -1.0
-    preempted_at: float = -1.0
-    preempted_s: float = 0.0
-    preempted_before_first_s: float = 0.0
-    mark: tuple[float, ...] = NO_PARTS
-    prefill_parts: tuple[float, ...] = NO_PARTS
-    decode_parts: tuple[float, ...] = NO_PARTS
+    spent: Spent = attrs.field(factory=Spent)
     shed: str = ""
 
     @property

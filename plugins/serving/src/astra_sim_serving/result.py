@@ -158,6 +158,7 @@ class ServingResult:
         return {
             "pool": instance.pool,
             "role": instance.role,
+            "rank": instance.rank,
             "iterations": totals.iterations,
             "busy_fraction": _rate(totals.busy_s, span),
             "mean_batch": totals.sequences / count,

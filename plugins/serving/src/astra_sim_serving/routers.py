@@ -10,7 +10,7 @@ from astra_sim.random import RandomStream
 from astra_sim_serving.instance import Instance
 from astra_sim_serving.request import Request
 
-ROUTERS = ("random", "round-robin", "least-requests", "least-tokens", "least-kv", "two-choices", "session", "prefix")
+ROUTERS = ("random", "round-robin", "least-requests", "least-waiting", "least-tokens", "least-kv", "two-choices", "session", "prefix")
 
 Router = Callable[[Request, Sequence[Instance]], Instance]
 
@@ -30,6 +30,7 @@ def make_router(policy: str, stream: RandomStream, beta: float) -> Router:
         return lambda request, instances: instances[next(turn) % len(instances)]
     load = {
         "least-requests": lambda each: each.requests,
+        "least-waiting": lambda each: 4 * len(each.scheduler.waiting) + len(each.scheduler.running),  # vLLM between data-parallel ranks
         "least-tokens": lambda each: each.outstanding_tokens,
         "least-kv": lambda each: each.scheduler.cache.used_blocks / each.scheduler.cache.blocks,
     }[policy]

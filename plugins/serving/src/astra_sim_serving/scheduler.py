@@ -78,6 +78,10 @@ class Scheduler:
         position, steady = 0, True
         while position < len(running) and budget > 0:
             sequence = running[position]
+            if sequence.in_flight:
+                steady = False
+                position += 1
+                continue
             computed = sequence.computed
             tokens = sequence.total - computed
             if tokens == 1:
@@ -93,7 +97,7 @@ class Scheduler:
                 place = self._victim()
                 victim = running[place]
                 if place < position:
-                    budget += batch.pop(place)[1]
+                    budget += batch.pop(sum(not each.in_flight for each in running[:place]))[1]
                     position -= 1
                 self._preempt(place)
                 if victim is sequence:
@@ -104,9 +108,9 @@ class Scheduler:
         return budget, steady
 
     def _victim(self) -> int:
-        """The place of the running sequence to preempt: the last, or with priorities the worst."""
-        last = len(self.running) - 1
-        return max(range(last + 1), key=lambda place: self.running[place].order) if self.by_priority else last
+        """The place of the running sequence to preempt: the last, or with priorities the worst. None that is in flight is."""
+        places = [place for place, each in enumerate(self.running) if not each.in_flight]
+        return max(places, key=lambda place: self.running[place].order) if self.by_priority else places[-1]
 
     def _admit(self, batch: Batch, budget: int) -> None:
         """Admit waiting sequences, in order, up to the first that does not fit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib.metadata
 import os
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 
 import attrs
 from astra_sim import AstraError, InputError
-from astra_sim.commands import SECTIONS, Plugins, build_compute, build_platform, component, experiment_from, shared_plugins
+from astra_sim.commands import SECTIONS, Components, Plugins, build_compute, build_platform, component, experiment_from, shared_plugins
 from astra_sim.compute import Compute
 from astra_sim.errors import located, suggestion
 from astra_sim.files import parse_toml, read_text
@@ -20,20 +21,22 @@ from astra_sim.platform import Platform
 from astra_sim.random import RandomStream
 from astra_sim.units import GIB
 
-from astra_sim_serving.collectives import collective_times
-from astra_sim_serving.fleet import Fleet, Transfers
+from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, build_network, exchange_of_tokens
+from astra_sim_serving.fleet import Fleet, HandOver, Transfers
 from astra_sim_serving.formulas import KernelFormulas
 from astra_sim_serving.instance import Instance
 from astra_sim_serving.iteration_time import FormulaTimes, IterationTime, KernelTimes, PricingCounts, TableTimes
 from astra_sim_serving.kv_cache import KvCache
 from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.model_memory import MemoryUse, Sharding, activation_bytes, kv_bytes_per_token, weight_bytes
+from astra_sim_serving.npus import npus_of_pools, place_in_block
 from astra_sim_serving.options import PoolOptions, ServingCompute, ServingOptions
 from astra_sim_serving.policies import make_scheduler
+from astra_sim_serving.replica import Replica
 from astra_sim_serving.requests import requests_of
 from astra_sim_serving.result import ServingResult
 from astra_sim_serving.routers import make_router
-from astra_sim_serving.scheduler import Limits
+from astra_sim_serving.scheduler import Limits, Scheduler
 from astra_sim_serving.tables import KernelTables, read_tables
 
 DISTRIBUTION = "astra-sim-serving"
@@ -119,8 +122,9 @@ def serve(
         result.is_complete = False
     result.sequences = fleet.sequences
     result.events = fleet.events
-    if fleet.transfers is not None:
-        result.transfer_s, result.transfers = fleet.transfers.total_s, fleet.transfers.count
+    if fleet.hand_over is not None:
+        transfers = fleet.hand_over.transfers
+        result.transfer_s, result.transfers = transfers.total_s, transfers.count
     return result
 
 
@@ -156,6 +160,7 @@ class _Builder:
         self.platform: Platform | None = build_platform(self.kernel, plugins) if "platform" in self.kernel.sections else None
         self.compute = self._compute()
         self.tables = self._tables()
+        self.network: Components | None = None
 
     def _model(self) -> ModelDescription:
         given = self.options.model
@@ -188,20 +193,20 @@ class _Builder:
         """The fleet, and the result that is filled by its run."""
         options, compute = self.options, self.compute_options
         arrivals = requests_of(options.requests, options.seed, f"{self.where}: serving.requests")
-        instances = self._instances()
-        npus = sum(pool.instances * pool.tensor_parallel for pool in options.pool)
+        replicas = self._replicas()
+        instances = [each for replica in replicas for each in replica.instances]
+        npus = sum(pool.instances * pool.sharding.npus for pool in options.pool)
         router, stream = options.router, RandomStream(options.seed, "router")
         transfers = self._transfers()
         fleet = Fleet(
-            instances,
-            make_router(router.policy, stream, router.prefix_beta),
+            replicas,
+            make_router(self._router_policy(), stream, router.prefix_beta),
             arrivals,
             concurrency=options.requests.concurrency,
             front_end_s=compute.front_end_ms / 1e3,
             queue_limit=router.queue_limit,
             max_model_tokens=options.max_model_tokens,
-            transfers=transfers,
-            route_decode=make_router("least-kv", stream, 0.0) if transfers is not None else None,
+            hand_over=None if transfers is None else HandOver(transfers, make_router("least-kv", stream, 0.0)),
             on_progress=on_progress,
             timeline=timeline,
         )
@@ -211,8 +216,14 @@ class _Builder:
         )  # fmt: skip
         return fleet, result
 
-    def _instances(self) -> list[Instance]:
-        """The instances of all pools, with their NPUs in order."""
+    def _router_policy(self) -> str:
+        """The policy as given; else that of vLLM between ranks of data parallelism, where there are some."""
+        if self.options.router.policy is not None:
+            return self.options.router.policy
+        return "least-waiting" if any(pool.data_parallel > 1 for pool in self.options.pool) else "round-robin"
+
+    def _replicas(self) -> list[Replica]:
+        """The instances of all pools, as far as they are independent of each other, with their NPUs in order."""
         options = self.options
         if not options.pool:
             raise InputError(f"{self.where}: serving.pool is empty; expected at least one pool of instances")
@@ -221,62 +232,95 @@ class _Builder:
             raise InputError(
                 f"{self.where}: serving.pool has the roles {', '.join(sorted(roles))}; expected both alone, or prefill and decode"
             )
-        self._check_npus()
-        instances: list[Instance] = []
+        npus = npus_of_pools(options.pool, self.platform, self.where) if self.platform is not None else None
+        if npus is None and any(pool.npus is not None for pool in options.pool):
+            raise InputError(f"{self.where}: serving.pool has npus, and there is no platform that they are of")
+        replicas: list[Replica] = []
+        count = 0
         for number, pool in enumerate(options.pool):
             where = f"{self.where}: serving.pool.{number}"
             sharding = self._sharding(pool, where)
-            time = self._iteration_time(pool, sharding, where)
+            time = functools.cache(self._iteration_time(pool, sharding, where))
             blocks = self._blocks(pool, sharding, where)
-            for _ in range(pool.instances):
-                cache = KvCache(blocks, options.block_tokens, options.prefix_caching)
-                limits = Limits(
-                    pool.max_sequences or options.max_sequences,
-                    pool.max_batched_tokens or options.max_batched_tokens,
-                    options.max_prefill_tokens,
-                )
-                scheduler = make_scheduler(options.engine, cache, limits, options.priorities, self.plugins, f"{self.where}: serving.engine")
-                jumps = options.jumps and scheduler.is_predictable
-                instances.append(Instance(len(instances), number, pool.role, scheduler, time, self.gaps, jumps))
-        return instances
+            for first in range(0, pool.instances * sharding.npus, sharding.npus):
+                own = npus[number][first : first + sharding.npus] if npus is not None else ()
+                priced = time(place_in_block(own, self.platform) if self.platform is not None else ())
+                ranks = [
+                    Instance(count + rank, number, pool.role, self._scheduler(pool, blocks), self.gaps, rank)
+                    for rank in range(sharding.data)
+                ]
+                count += len(ranks)
+                jumps = options.jumps and ranks[0].scheduler.is_predictable and sharding.pipeline == 1
+                together = [ranks] if self.model.experts else [[rank] for rank in ranks]  # ranks of a dense model never meet
+                replicas += [Replica(each, priced, jumps) for each in together]
+        return replicas
 
-    def _check_npus(self) -> None:
-        needed = sum(pool.instances * pool.tensor_parallel for pool in self.options.pool)
-        if self.platform is not None and needed > self.platform.npus:
-            raise InputError(f"{self.where}: the instances need {needed} NPUs, and the platform has {self.platform.npus}")
+    def _scheduler(self, pool: PoolOptions, blocks: int) -> Scheduler:
+        """The scheduler of a rank, with a cache of so many blocks."""
+        options = self.options
+        limits = Limits(
+            pool.max_sequences or options.max_sequences, pool.max_batched_tokens or options.max_batched_tokens, options.max_prefill_tokens
+        )
+        cache = KvCache(blocks, options.block_tokens, options.prefix_caching)
+        return make_scheduler(options.engine, cache, limits, options.priorities, self.plugins, f"{self.where}: serving.engine")
 
     def _sharding(self, pool: PoolOptions, where: str) -> Sharding:
+        """How the instances of a pool share the model. Raises InputError where that cannot be."""
         t, e, model = pool.tensor_parallel, pool.expert_parallel, self.model
+        shared = t * pool.data_parallel
         if model.heads % t:
             raise InputError(f"{where}: tensor_parallel is {t}; expected a divisor of the {model.heads} query heads")
-        if t % e or (e > 1 and not model.experts) or (e > 1 and model.experts % e):
-            why = (
-                f"a divisor of tensor_parallel ({t}) and of the {model.experts} experts" if model.experts else "1: the model has no experts"
-            )
+        if shared % e or (e > 1 and not model.experts) or (e > 1 and model.experts % e):
+            ranks = f"tensor_parallel times data_parallel ({shared})" if pool.data_parallel > 1 else f"tensor_parallel ({t})"
+            why = f"a divisor of {ranks} and of the {model.experts} experts" if model.experts else "1: the model has no experts"
             raise InputError(f"{where}: expert_parallel is {e}; expected {why}")
-        return Sharding(t, e)
+        if pool.pipeline_parallel > model.layers:
+            raise InputError(f"{where}: pipeline_parallel is {pool.pipeline_parallel}; expected at most the {model.layers} layers")
+        if pool.exchange != "gather" and (pool.data_parallel == 1 or not model.experts):
+            raise InputError(f"{where}: exchange has no effect without data_parallel and experts")
+        return pool.sharding
 
-    def _iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> IterationTime:
-        """What prices iterations of a pool: tables, formulas and collectives."""
+    def _iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[tuple[int, ...]], IterationTime]:
+        """What prices iterations of the instances of a pool by their NPUs: tables, formulas and collectives."""
         served, given = self.options.model, self.compute_options
         formulas = None
         if self.compute is not None:
             formulas = KernelFormulas(self.model, sharding, self.compute, served.precision, served.kv or "bf16")
         kernels: KernelTimes
         if self.tables is not None:
-            kernels = TableTimes(self.tables, self.model, self.counts, formulas, given.skew)
+            kernels = TableTimes(self.tables, self.model, sharding, self.counts, formulas, given.skew)
         else:
             assert formulas is not None
             kernels = FormulaTimes(formulas, self.counts)
-        all_reduce = None
-        if sharding.tensor > 1:
-            if self.platform is None:
-                raise InputError(f"{where}: tensor_parallel is {sharding.tensor} and there is no platform, on which its collectives run")
-            all_reduce = collective_times(self.kernel, self.plugins, sharding.tensor).all_reduce_us
-        return IterationTime(
-            kernels, self.model.layers, self.model.hidden, all_reduce, given.host_us, given.host_us_per_sequence,
-            self.options.async_scheduling,
+        return lambda npus: IterationTime(
+            kernels, self.model, sharding, *self._communication(pool, sharding, npus, where), given.host_us, given.host_us_per_sequence,
+            self.options.async_scheduling, self._graph_tokens(pool),
         )  # fmt: skip
+
+    def _graph_tokens(self, pool: PoolOptions) -> int:
+        """Tokens up to which the device runs graphs, which vLLM captures for up to twice as many as there are sequences."""
+        given = self.options.graph_tokens
+        return min(512, 2 * (pool.max_sequences or self.options.max_sequences)) if given is None else given
+
+    def _communication(
+        self, pool: PoolOptions, sharding: Sharding, npus: tuple[int, ...], where: str
+    ) -> tuple[OfBytes | None, OfTokens | None, OfBytes | None]:
+        """The times of an all-reduce, of an exchange with the experts, and of a message to the next stage; None where there are none."""
+        exchanges = sharding.data > 1 and self.model.experts > 0
+        if sharding.npus == 1 or not (sharding.tensor > 1 or sharding.pipeline > 1 or exchanges):
+            return None, None, None
+        if self.platform is None:
+            ways = ("tensor_parallel", sharding.tensor), ("pipeline_parallel", sharding.pipeline), ("data_parallel", sharding.data)
+            name, value = next((name, value) for name, value in ways if value > 1)
+            raise InputError(f"{where}: {name} is {value} and there is no platform, on which its collectives run")
+        if self.network is None:
+            self.network = build_network(self.kernel, self.plugins)
+        times = CommunicationTimes(self.network, sharding, npus)
+        return (
+            times.all_reduce_us if sharding.tensor > 1 else None,
+            exchange_of_tokens(times, self.model, pool.exchange, self.options.model.precision) if exchanges else None,
+            times.send_us if sharding.pipeline > 1 else None,
+        )
 
     def _blocks(self, pool: PoolOptions, sharding: Sharding, where: str) -> int:
         """Blocks of an instance: as told, or what fits beside the weights. Raises InputError where none does."""

@@ -17,9 +17,9 @@ class TimelineWriter:
 
     def __call__(self, instance: Instance, now: float) -> None:
         """Take a row."""
-        scheduler, current = instance.scheduler, instance.current
-        count = 0 if current is None else current.count
-        tokens = 0 if current is None else sum(each for _, each in current.batch)
+        scheduler, under_way = instance.scheduler, instance.under_way
+        count = under_way[-1].count if under_way else 0
+        tokens = sum(each for _, each in under_way[-1].batch) if under_way else 0
         self.rows.append(
             f"{now:.9g},{instance.number},{len(scheduler.running)},{len(scheduler.waiting)},{scheduler.cache.used_blocks},{count},{tokens}"
         )
