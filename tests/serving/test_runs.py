@@ -67,6 +67,10 @@ def random_case(seed: int) -> dict[str, Any]:
         transfer={"bandwidth_gb_per_s": 0.1, "mode": draw.choice(["after", "layerwise"])},
     )  # fmt: skip
     made["platform"] = {**RING, "size": 36}
+    if draw.random() < 0.3:
+        made["serving"]["speculative"] = {
+            "tokens": draw.randint(1, 5), "acceptance": draw.choice([0.0, 0.6, 1.0]), "draft": draw.choice(["ngram", "mtp"]),
+        }  # fmt: skip
     if draw.random() < 0.5:
         made["serving"]["model"] = {"dimensions": EXPERTS}
         if not split:

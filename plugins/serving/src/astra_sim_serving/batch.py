@@ -17,7 +17,7 @@ class BatchShape(NamedTuple):
 
     `chunk` counts the tokens of prompts, `chunk_pairs` the pairs of a query and a key that they make: c x context + c^2 / 2 for a chunk of
     c tokens. `decodes` counts sequences that compute one token, `kv_tokens` all keys that these see and `kv_longest` those of the longest.
-    `sampled` counts sequences that get a token.
+    `sampled` counts sequences that get a token, `drafts` tokens that were drafted for decoding ones, to be verified beside their own.
     """
 
     chunk: int
@@ -26,11 +26,21 @@ class BatchShape(NamedTuple):
     kv_tokens: int
     kv_longest: int
     sampled: int
+    drafts: int = 0
 
     @property
     def tokens(self) -> int:
         """Tokens that pass through the products."""
-        return self.chunk + self.decodes
+        return self.chunk + self.decodes + self.drafts
+
+    @property
+    def draft_rounds(self) -> float:
+        """Drafted tokens of a decoding sequence, on average."""
+        return self.drafts / self.decodes if self.decodes else 0.0
+
+    def drafting(self) -> BatchShape:
+        """The work in which each decoding sequence gets one more token of its draft."""
+        return self._replace(chunk=0, chunk_pairs=0.0, drafts=0, sampled=self.decodes)
 
     @property
     def attention_chunk(self) -> int:
@@ -59,12 +69,13 @@ class BatchShape(NamedTuple):
 
 def shape_of(batch: Iterable[tuple[Sequence, int]]) -> BatchShape:
     """The work of a batch: sequences and how many tokens each computes."""
-    chunk = decodes = kv_tokens = kv_longest = sampled = 0
+    chunk = decodes = kv_tokens = kv_longest = sampled = drafts = 0
     pairs = 0.0
     for sequence, tokens in batch:
         end = sequence.computed + tokens
         if tokens == 1:
             decodes += 1
+            drafts += sequence.drafts
             kv_tokens += end
             kv_longest = max(kv_longest, end)
         else:
@@ -72,4 +83,4 @@ def shape_of(batch: Iterable[tuple[Sequence, int]]) -> BatchShape:
             pairs += tokens * (sequence.computed + tokens / 2)
         if end == sequence.total:
             sampled += 1
-    return BatchShape(chunk, pairs, decodes, kv_tokens, kv_longest, sampled)
+    return BatchShape(chunk, pairs, decodes, kv_tokens, kv_longest, sampled, drafts)

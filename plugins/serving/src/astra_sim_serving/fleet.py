@@ -250,7 +250,7 @@ class Fleet:
     def _transferred(self, what: tuple[RequestSequence, RequestSequence, Instance, Instance]) -> None:
         sequence, held, sender, receiver = what
         sender.scheduler.cache.release(held)
-        sequence.transfer_end = self.now
+        sequence.spent.transfer_end = self.now
         receiver.scheduler.add(sequence)
         replica = self._replica_of[sender.number]
         if not replica.is_full:

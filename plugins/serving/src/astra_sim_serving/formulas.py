@@ -125,7 +125,7 @@ class KernelFormulas:
             time += self._us(self._attention(1, queries, keys))
         if shape.decodes:
             keys = KV_QUANTUM * max(1, round(shape.kv_mean / KV_QUANTUM))
-            time += self._us(self._attention(shape.decodes, 1, keys))
+            time += self._us(self._attention(shape.decodes, 1 + round(shape.draft_rounds), keys))
         return time * self.model.layers
 
     def _attention(self, sequences: int, queries: int, keys: int) -> Attention:

@@ -9,6 +9,7 @@ import attrs
 from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.request import NO_PARTS, Sequence
 from astra_sim_serving.scheduler import Batch, Scheduler
+from astra_sim_serving.speculation import Speculation
 
 
 @attrs.define
@@ -71,6 +72,7 @@ class Instance:
     scheduler: Scheduler
     gaps: WeightedValues
     rank: int = 0
+    speculation: Speculation | None = None
     totals: InstanceTotals = attrs.field(factory=InstanceTotals)
     under_way: deque[Iterations] = attrs.field(factory=deque)
     accounted: float = 0.0
@@ -163,6 +165,8 @@ class Instance:
                     continue
                 sequence.total += 1
                 sequence.generated += 1
+                if sequence.drafts:
+                    self._verify(sequence)
                 if sequence.last_token == start:
                     steady += 1
                 elif sequence.first_token >= 0:
@@ -181,6 +185,18 @@ class Instance:
             for sequence in self.finished:
                 self._account(sequence)
             self.scheduler.finish(self.finished)
+
+    def _verify(self, sequence: Sequence) -> None:
+        """Give a sequence the tokens of its draft that are accepted, up to the end of its answer, at the time of its own token."""
+        assert self.speculation is not None
+        accepted = min(self.speculation.accept(sequence), sequence.output - sequence.generated)
+        self.totals.tokens += sequence.drafts
+        sequence.drafts = 0
+        if accepted:
+            sequence.total += accepted
+            sequence.computed += accepted
+            sequence.generated += accepted
+            self.gaps.add(0.0, accepted)
 
     def _account_until(self, now: float) -> float:
         """Account for the seconds since the last such moment, and return them: they belong to the iterations that end next."""
@@ -225,8 +241,8 @@ class Instance:
             sequence.scheduled = now
         if sequence.spent.preempted_at < 0:
             sequence.spent.mark = self.totals.parts
-        if sequence.transfer_end >= 0 and sequence.joined < 0:
-            sequence.joined = now
+        if sequence.spent.transfer_end >= 0 and sequence.spent.joined < 0:
+            sequence.spent.joined = now
 
     def _mark_preempted(self, sequence: Sequence, now: float) -> None:
         self.totals.preemptions += 1

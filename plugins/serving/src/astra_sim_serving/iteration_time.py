@@ -150,7 +150,7 @@ class FormulaTimes:
     counts: PricingCounts
     _experts: dict[int, float] = attrs.field(factory=dict)
     _heads: dict[int, tuple[float, float]] = attrs.field(factory=dict)
-    _attention: dict[tuple[int, int, int, int], float] = attrs.field(factory=dict)
+    _attention: dict[tuple[int, int, int, int, int], float] = attrs.field(factory=dict)
 
     def layers_us(self, tokens: int) -> tuple[float, float]:
         """Products and other kernels of all layers."""
@@ -172,11 +172,21 @@ class FormulaTimes:
 
     def attention_us(self, shape: BatchShape) -> float:
         """Attention."""
-        key = shape.attention_chunk, round(shape.chunk_context / KV_QUANTUM), shape.decodes, round(shape.kv_mean / KV_QUANTUM)
+        key = (
+            shape.attention_chunk, round(shape.chunk_context / KV_QUANTUM), shape.decodes, round(shape.kv_mean / KV_QUANTUM),
+            round(shape.draft_rounds),
+        )  # fmt: skip
         if key not in self._attention:
             self.counts.formulas += 1
             self._attention[key] = self.formulas.attention_us(shape)
         return self._attention[key]
+
+
+class Draft(Protocol):
+    """What drafts tokens for decoding sequences (`speculation`)."""
+
+    def parts_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
+        """Microseconds of products, attention, other kernels and collectives for the drafts of a batch."""
 
 
 class Step(NamedTuple):
@@ -198,7 +208,8 @@ class IterationTime:
     `all_reduce_us` is the time of an all-reduce by its bytes, of which each layer has two; None: there is one rank. `exchange_us` is the
     time in which tokens get to the experts of a layer and back, by the tokens of each rank of data parallelism; then a layer with experts
     has one all-reduce. `send_us` is that of a message to the next stage of a pipeline. The host works beside the device where the engine
-    is `asynchronous`, else before it. Ranks of data parallelism fill batches of up to `graph_tokens` tokens to that of the largest.
+    is `asynchronous`, else before it. Ranks of data parallelism fill batches of up to `graph_tokens` tokens to that of the largest. `draft`
+    drafts tokens, after the last stage; None: that takes no time on the device.
     """
 
     kernels: KernelTimes
@@ -211,6 +222,7 @@ class IterationTime:
     host_us_per_sequence: float = 0.0
     asynchronous: bool = True
     graph_tokens: int = 0
+    draft: Draft | None = None
     _reductions: dict[int, float] = attrs.field(factory=dict)
 
     def step(self, shapes: Sequence[BatchShape]) -> Step:
@@ -218,17 +230,22 @@ class IterationTime:
         if len(shapes) > 1:
             return self._together(shapes)
         (shape,) = shapes
-        tokens = shape.chunk + shape.decodes
+        tokens = shape.tokens
         gemm, other = self.kernels.layers_us(tokens)
         gemm += self.kernels.experts_us(tokens)
-        head, sampler = self.kernels.head_us(shape.sampled)
+        head, sampler = self.kernels.head_us(shape.sampled + shape.drafts)
         attention = self.kernels.attention_us(shape)
         collective = self._reductions_us(tokens)
-        host = self._host_us(shape.sampled, gemm + other + head + sampler + attention + collective)
-        if self.sharding.pipeline == 1:
-            return Step([((gemm + head) * _S, attention * _S, (other + sampler) * _S, collective * _S, host * _S)])
-        send = self._send_us(tokens)
-        stages = self._stages(host, gemm + other + attention + collective, head + sampler)
+        last = head + sampler
+        if shape.drafts:
+            drafted = self._draft_us(shape)
+            last += sum(drafted)
+            head, sampler = head + drafted[0], sampler + drafted[2]
+        body = gemm + other + attention + collective
+        host = self._host_us(shape.sampled, body + last)
+        stages, send = self._stages(host, body, last, tokens) if self.sharding.pipeline > 1 else ((), 0.0)
+        if shape.drafts:
+            attention, collective = attention + drafted[1], collective + drafted[3]
         collective += send * (self.sharding.pipeline - 1)
         return Step([((gemm + head) * _S, attention * _S, (other + sampler) * _S, collective * _S, host * _S)], stages, send * _S)
 
@@ -245,20 +262,35 @@ class IterationTime:
         layers = [kernels.layers_us(each) for each in tokens]
         attention = [kernels.attention_us(shape) for shape in shapes]
         reductions = [self._reductions_us(each) for each in tokens]
-        ends = [kernels.head_us(shape.sampled) for shape in shapes]
+        ends = [kernels.head_us(shape.sampled + shape.drafts) for shape in shapes]
+        drafts = [self._draft_us(shape) for shape in shapes]
         slowest = max(map(sum, zip(map(sum, layers), attention, reductions, strict=True)))
-        last = max(map(sum, ends))
-        experts = kernels.experts_us(sum(tokens))
-        exchange = self.exchange_us(sum(tokens) / len(tokens)) * expert_layers(model) if self.exchange_us is not None else 0.0
-        body = slowest + experts + exchange
+        last = max(sum(end) + sum(draft) for end, draft in zip(ends, drafts, strict=True))
+        body = slowest + kernels.experts_us(sum(tokens)) + self._exchange_us(sum(tokens) / len(tokens)) * expert_layers(model)
         host = self._host_us(max(shape.sampled for shape in shapes), body + last)
-        pipeline = self.sharding.pipeline
-        send = self._send_us(most) if pipeline > 1 else 0.0
+        stages, send = self._stages(host, body, last, most) if self.sharding.pipeline > 1 else ((), 0.0)
+        whole = body + last + send * (self.sharding.pipeline - 1)
         parts = []
-        for (gemm, other), own, (head, sampler) in zip(layers, attention, ends, strict=True):
-            computed = gemm + experts + head, own, other + sampler
-            parts.append((*(each * _S for each in computed), (body + last + send * (pipeline - 1) - sum(computed)) * _S, host * _S))
-        return Step(parts, self._stages(host, body, last) if pipeline > 1 else (), send * _S)
+        for (gemm, other), own, (head, sampler), draft in zip(layers, attention, ends, drafts, strict=True):
+            computed = gemm + kernels.experts_us(sum(tokens)) + head + draft[0], own + draft[1], other + sampler + draft[2]
+            parts.append((*(each * _S for each in computed), (whole - sum(computed)) * _S, host * _S))
+        return Step(parts, stages, send * _S)
+
+    def layer_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
+        """Products, attention, other kernels and collectives of the last layer for a batch, with the head."""
+        layers, of_experts, tokens = self.model.layers, expert_layers(self.model), max(1, shape.tokens)
+        gemm, other = self.kernels.layers_us(tokens)
+        head, sampler = self.kernels.head_us(shape.sampled)
+        experts = self.kernels.experts_us(tokens * self.sharding.data) / of_experts if of_experts else 0.0
+        collective = self._reductions_us(tokens) / layers + (self._exchange_us(tokens) if of_experts else 0.0)
+        return gemm / layers + experts + head, self.kernels.attention_us(shape) / layers, other / layers + sampler, collective
+
+    def _draft_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
+        """Products, attention, other kernels and collectives of the drafts for a batch."""
+        return self.draft.parts_us(shape) if shape.drafts and self.draft is not None else (0.0, 0.0, 0.0, 0.0)
+
+    def _exchange_us(self, tokens: float) -> float:
+        return self.exchange_us(tokens) if self.exchange_us is not None else 0.0
 
     def _reductions_us(self, tokens: int) -> float:
         """The all-reduces of all layers: after attention, and after a feed-forward part that no exchange ends."""
@@ -269,18 +301,18 @@ class IterationTime:
             self._reductions[tokens] = count * self.all_reduce_us(tokens * self.model.hidden * ACTIVATION_BYTES)
         return self._reductions[tokens]
 
-    def _send_us(self, tokens: int) -> float:
-        assert self.send_us is not None
-        return self.send_us(tokens * self.model.hidden * ACTIVATION_BYTES)
-
     def _host_us(self, sampled: int, device: float) -> float:
         """Time of the host that shows, where the device takes so long."""
         host = self.host_us + self.host_us_per_sequence * sampled
         return max(0.0, host - device) if self.asynchronous else host
 
-    def _stages(self, first: float, layers: float, last: float) -> list[float]:
-        """Seconds of each stage of the pipeline: its share of the layers, and what only the first and the last do."""
+    def _stages(self, first: float, layers: float, last: float, tokens: int) -> tuple[list[float], float]:
+        """Seconds of each stage of the pipeline, its share of the layers and what only the first and the last do.
+
+        With the microseconds of a message with the hidden states of so many tokens between two stages.
+        """
+        assert self.send_us is not None
         stages = [layers * len(own) / self.model.layers for own in self.sharding.stages(self.model.layers)]
         stages[0] += first
         stages[-1] += last
-        return [each * _S for each in stages]
+        return [each * _S for each in stages], self.send_us(tokens * self.model.hidden * ACTIVATION_BYTES)

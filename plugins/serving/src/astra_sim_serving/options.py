@@ -99,6 +99,15 @@ class SloOptions:
 
 
 @attrs.frozen
+class SpeculationOptions:
+    """Tokens that are drafted for requests whose answers are computed, and verified in one iteration."""
+
+    tokens: int = option(minimum=1, maximum=64, help="tokens of a draft", unit="tokens")
+    acceptance: float = option(minimum=0, maximum=1, help="chance that a token of a draft is accepted, if the one before it was")
+    draft: str = option("ngram", help="what drafts: ngram (no time on the device), mtp (a layer for each token), or a model by name")
+
+
+@attrs.frozen
 class ServedModel:
     """The model that is served, by name or by its dimensions."""
 
@@ -130,6 +139,7 @@ class ServingOptions:
         help="ranks of data parallelism fill batches of up to so many tokens to that of the largest; none: 2 * max_sequences, at most 512",
         unit="tokens",
     )
+    speculative: SpeculationOptions | None = option(None, help="speculative decoding; none: one token an iteration")
     async_scheduling: bool = option(True, help="the host plans the next iteration while the device works")
     jumps: bool = option(True, help="iterations whose plan does not change are simulated as one event")
     seed: int = option(1, minimum=0, help="seed of all random numbers")

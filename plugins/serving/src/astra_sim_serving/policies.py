@@ -101,6 +101,8 @@ class PolicyScheduler(Scheduler):
     def _allocate(self, sequence: Sequence, tokens: int, planned: set[int]) -> bool:
         """Give a planned sequence its blocks, and admit it if it waits; False where that cannot be."""
         if sequence in self.running:
+            if self.drafts and sequence.missing == 1:
+                self._draft(sequence, self.drafts)
             while not self.cache.grow(sequence, sequence.computed + tokens):
                 if not self._make_room(planned):
                     return False

@@ -38,7 +38,8 @@ class Request:
 class Spent:
     """Where the time of a request has gone, in seconds by the parts of iterations.
 
-    `mark` are the parts of the instance at the last moment that counts, `preempted_at` when the request was preempted (-1: it is not).
+    `mark` are the parts of the instance at the last moment that counts, `preempted_at` when the request was preempted (-1: it is not),
+    `transfer_end` when its keys and values had come from another instance (-1: they have not), and `joined` when it then ran.
     """
 
     preempted_at: float = -1.0
@@ -47,6 +48,8 @@ class Spent:
     mark: tuple[float, ...] = NO_PARTS
     prefill_parts: tuple[float, ...] = NO_PARTS
     decode_parts: tuple[float, ...] = NO_PARTS
+    transfer_end: float = -1.0
+    joined: float = -1.0
 
 
 @attrs.define(eq=False)
@@ -55,8 +58,8 @@ class Sequence:
 
     `total` counts the tokens of prompt and answer that exist, `computed` those whose keys and values are in `blocks`; `capacity` is how
     many tokens these blocks hold, and the first `registered` of them can be found by their content. `in_flight`: iterations of it are under
-    way, so that no others may have it. Times are seconds of the run, and -1
-    until they are known.
+    way, so that no others may have it. `drafts` tokens were drafted, which its next iteration verifies. Times are seconds of the run, and
+    -1 until they are known.
     """
 
     request: Request
@@ -72,11 +75,10 @@ class Sequence:
     instance: int = -1
     prefill_instance: int = -1
     in_flight: bool = False
+    drafts: int = 0
     scheduled: float = -1.0
     first_token: float = -1.0
     last_token: float = -1.0
-    transfer_end: float = -1.0
-    joined: float = -1.0
     spent: Spent = attrs.field(factory=Spent)
     shed: str = ""
 

@@ -16,6 +16,7 @@ from astra_sim_serving.metrics import WeightedValues, summarize
 from astra_sim_serving.options import SloOptions
 from astra_sim_serving.request import PARTS
 from astra_sim_serving.request import Sequence as RequestSequence
+from astra_sim_serving.speculation import Speculation
 
 SCHEMA = 1
 COLUMNS = (
@@ -43,6 +44,7 @@ class ServingResult:
     transfers: int = 0
     events: int = 0
     is_complete: bool = True
+    speculation: Speculation | None = None
 
     @property
     def finished(self) -> list[RequestSequence]:
@@ -100,6 +102,7 @@ class ServingResult:
             "goodput": self._goodput(span),
             "kv": self._kv(),
             "instances": [self._instance(each, span) for each in self.instances],
+            **({} if self.speculation is None else {"speculation": self.speculation.document()}),
             "time": self._time(span),
             "explanation": explain(finished, self.front_end_s) if finished else {"ttft": [], "tpot": []},
             "pricing": attrs.asdict(self.pricing),

@@ -32,7 +32,8 @@ class Scheduler:
     """Waiting and running sequences of an instance.
 
     `by_priority`: smaller priorities go first, and the worst running one is preempted; else the order is that of arrival. `is_predictable`:
-    `is_steady` is known after a plan. `receives`: some sequences come from other instances, with their blocks.
+    `is_steady` is known after a plan. `receives`: some sequences come from other instances, with their blocks. `drafts` tokens are
+    drafted for each sequence that decodes.
     """
 
     is_predictable = True
@@ -46,6 +47,7 @@ class Scheduler:
         self.preempted: list[Sequence] = []
         self.admitted: list[Sequence] = []
         self.receives = False
+        self.drafts = 0
         self.hit_tokens = 0
         self.looked_up_tokens = 0
         self.is_steady = False
@@ -85,6 +87,8 @@ class Scheduler:
             computed = sequence.computed
             tokens = sequence.total - computed
             if tokens == 1:
+                if self.drafts:
+                    budget -= self._draft(sequence, budget - 1)
                 if computed < sequence.capacity:
                     batch.append((sequence, 1))
                     budget -= 1
@@ -97,7 +101,7 @@ class Scheduler:
                 place = self._victim()
                 victim = running[place]
                 if place < position:
-                    budget += batch.pop(sum(not each.in_flight for each in running[:place]))[1]
+                    budget += batch.pop(sum(not each.in_flight for each in running[:place]))[1] + victim.drafts
                     position -= 1
                 self._preempt(place)
                 if victim is sequence:
@@ -106,6 +110,12 @@ class Scheduler:
             budget -= tokens
             position += 1
         return budget, steady
+
+    def _draft(self, sequence: Sequence, budget: int) -> int:
+        """Tokens that are drafted for a sequence that decodes: as many as the budget has, and none where there are no blocks for them."""
+        drafts = min(self.drafts, budget) if sequence.generated else 0
+        sequence.drafts = drafts if drafts > 0 and self.cache.grow(sequence, sequence.total + drafts) else 0
+        return sequence.drafts
 
     def _victim(self) -> int:
         """The place of the running sequence to preempt: the last, or with priorities the worst. None that is in flight is."""
@@ -161,7 +171,7 @@ class Scheduler:
     def _preempt(self, place: int) -> None:
         sequence = self.running.pop(place)
         self.cache.release(sequence, keep=True)
-        sequence.computed = 0
+        sequence.computed = sequence.drafts = 0
         sequence.preemptions += 1
         self.preempted.append(sequence)
         if self.by_priority:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib.metadata
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,16 +20,18 @@ from astra_sim.models import ModelDescription, describe_model
 from astra_sim.options import structure
 from astra_sim.platform import Platform
 from astra_sim.random import RandomStream
+from astra_sim.shapes import ELEMENT_BYTES
 from astra_sim.units import GIB
 
 from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, build_network, exchange_of_tokens
+from astra_sim_serving.drafts import LayerDraft, ModelDraft
 from astra_sim_serving.fleet import Fleet, HandOver, Transfers
 from astra_sim_serving.formulas import KernelFormulas
 from astra_sim_serving.instance import Instance
-from astra_sim_serving.iteration_time import FormulaTimes, IterationTime, KernelTimes, PricingCounts, TableTimes
+from astra_sim_serving.iteration_time import Draft, FormulaTimes, IterationTime, KernelTimes, PricingCounts, TableTimes
 from astra_sim_serving.kv_cache import KvCache
 from astra_sim_serving.metrics import WeightedValues
-from astra_sim_serving.model_memory import MemoryUse, Sharding, activation_bytes, kv_bytes_per_token, weight_bytes
+from astra_sim_serving.model_memory import MemoryUse, Sharding, activation_bytes, kv_bytes_per_token, layer_parameters, weight_bytes
 from astra_sim_serving.npus import npus_of_pools, place_in_block
 from astra_sim_serving.options import PoolOptions, ServingCompute, ServingOptions
 from astra_sim_serving.policies import make_scheduler
@@ -37,6 +40,7 @@ from astra_sim_serving.requests import requests_of
 from astra_sim_serving.result import ServingResult
 from astra_sim_serving.routers import make_router
 from astra_sim_serving.scheduler import Limits, Scheduler
+from astra_sim_serving.speculation import Speculation
 from astra_sim_serving.tables import KernelTables, read_tables
 
 DISTRIBUTION = "astra-sim-serving"
@@ -157,6 +161,11 @@ class _Builder:
         self.counts = PricingCounts()
         self.gaps = WeightedValues()
         self.model = self._model()
+        self.draft_model = self._draft_model()
+        given = self.options.speculative
+        self.speculation = None
+        if given is not None:
+            self.speculation = Speculation(given.tokens, given.acceptance, RandomStream(self.options.seed, "speculation"))
         self.platform: Platform | None = build_platform(self.kernel, plugins) if "platform" in self.kernel.sections else None
         self.compute = self._compute()
         self.tables = self._tables()
@@ -168,6 +177,18 @@ class _Builder:
         if (given.name is None) == (not given.dimensions):
             raise InputError(f"{where}: expected either name or dimensions")
         return describe_model(given.name or given.dimensions, self.plugins, where)
+
+    def _draft_model(self) -> ModelDescription | None:
+        """The model that drafts tokens, if one does. Raises InputError where ranks cannot share it."""
+        given = self.options.speculative
+        if given is None or given.draft in ("ngram", "mtp"):
+            return None
+        where = f"{self.where}: serving.speculative.draft"
+        model = describe_model(given.draft, self.plugins, where)
+        for pool in self.options.pool:
+            if model.heads % pool.tensor_parallel:
+                raise InputError(f"{where}: {pool.tensor_parallel} ranks of tensor parallelism cannot share {model.heads} query heads")
+        return model
 
     def _compute(self) -> Compute | None:
         if not self.has_compute:
@@ -212,7 +233,7 @@ class _Builder:
         )
         result = ServingResult(
             [], instances, self.gaps, self.counts, npus, options.slo, options.seed, importlib.metadata.version(DISTRIBUTION),
-            front_end_s=compute.front_end_ms / 1e3, warmup_s=options.warmup_s,
+            front_end_s=compute.front_end_ms / 1e3, warmup_s=options.warmup_s, speculation=self.speculation,
         )  # fmt: skip
         return fleet, result
 
@@ -246,11 +267,12 @@ class _Builder:
                 own = npus[number][first : first + sharding.npus] if npus is not None else ()
                 priced = time(place_in_block(own, self.platform) if self.platform is not None else ())
                 ranks = [
-                    Instance(count + rank, number, pool.role, self._scheduler(pool, blocks), self.gaps, rank)
+                    Instance(count + rank, number, pool.role, self._scheduler(pool, blocks), self.gaps, rank, self.speculation)
                     for rank in range(sharding.data)
                 ]
                 count += len(ranks)
-                jumps = options.jumps and ranks[0].scheduler.is_predictable and sharding.pipeline == 1
+                is_steady = ranks[0].scheduler.is_predictable and sharding.pipeline == 1 and self.speculation is None
+                jumps = options.jumps and is_steady
                 together = [ranks] if self.model.experts else [[rank] for rank in ranks]  # ranks of a dense model never meet
                 replicas += [Replica(each, priced, jumps) for each in together]
         return replicas
@@ -262,7 +284,9 @@ class _Builder:
             pool.max_sequences or options.max_sequences, pool.max_batched_tokens or options.max_batched_tokens, options.max_prefill_tokens
         )
         cache = KvCache(blocks, options.block_tokens, options.prefix_caching)
-        return make_scheduler(options.engine, cache, limits, options.priorities, self.plugins, f"{self.where}: serving.engine")
+        made = make_scheduler(options.engine, cache, limits, options.priorities, self.plugins, f"{self.where}: serving.engine")
+        made.drafts = self.speculation.tokens if self.speculation is not None else 0
+        return made
 
     def _sharding(self, pool: PoolOptions, where: str) -> Sharding:
         """How the instances of a pool share the model. Raises InputError where that cannot be."""
@@ -282,20 +306,45 @@ class _Builder:
 
     def _iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[tuple[int, ...]], IterationTime]:
         """What prices iterations of the instances of a pool by their NPUs: tables, formulas and collectives."""
-        served, given = self.options.model, self.compute_options
-        formulas = None
-        if self.compute is not None:
-            formulas = KernelFormulas(self.model, sharding, self.compute, served.precision, served.kv or "bf16")
+        given = self.compute_options
+        formulas = self._formulas(self.model, sharding)
         kernels: KernelTimes
         if self.tables is not None:
             kernels = TableTimes(self.tables, self.model, sharding, self.counts, formulas, given.skew)
         else:
             assert formulas is not None
             kernels = FormulaTimes(formulas, self.counts)
-        return lambda npus: IterationTime(
-            kernels, self.model, sharding, *self._communication(pool, sharding, npus, where), given.host_us, given.host_us_per_sequence,
-            self.options.async_scheduling, self._graph_tokens(pool),
-        )  # fmt: skip
+
+        def time_on(npus: tuple[int, ...]) -> IterationTime:
+            made = IterationTime(
+                kernels, self.model, sharding, *self._communication(pool, sharding, npus, where), given.host_us,
+                given.host_us_per_sequence, self.options.async_scheduling, self._graph_tokens(pool),
+            )  # fmt: skip
+            made.draft = self._draft(made)
+            return made
+
+        return time_on
+
+    def _formulas(self, model: ModelDescription, sharding: Sharding) -> KernelFormulas | None:
+        """The times of a model's kernels by the compute model; None without one."""
+        if self.compute is None:
+            return None
+        served = self.options.model
+        return KernelFormulas(model, sharding, self.compute, served.precision, served.kv or "bf16")
+
+    def _draft(self, time: IterationTime) -> Draft | None:
+        """What drafts tokens for an instance whose iterations take such times, on its ranks of tensor parallelism."""
+        given = self.options.speculative
+        if given is None or given.draft == "ngram":
+            return None
+        if given.draft == "mtp":
+            return LayerDraft(time)
+        assert self.draft_model is not None
+        sharding = Sharding(time.sharding.tensor)
+        formulas = self._formulas(self.draft_model, sharding)
+        if formulas is None:
+            raise InputError(f"{self.where}: serving.speculative.draft is {given.draft!r} and there is no compute model for its kernels")
+        return ModelDraft(IterationTime(FormulaTimes(formulas, self.counts), self.draft_model, sharding, time.all_reduce_us))
 
     def _graph_tokens(self, pool: PoolOptions) -> int:
         """Tokens up to which the device runs graphs, which vLLM captures for up to twice as many as there are sequences."""
@@ -335,7 +384,7 @@ class _Builder:
         sequences = pool.max_sequences or options.max_sequences
         use = MemoryUse(
             memory * options.memory_utilization,
-            weight_bytes(model, sharding, served.precision),
+            weight_bytes(model, sharding, served.precision) + self._draft_weights(sharding),
             activation_bytes(model, sharding, pool.max_batched_tokens or options.max_batched_tokens, sequences),
             options.memory_margin_gib * GIB,
         )
@@ -345,7 +394,25 @@ class _Builder:
             raise located(error, where) from None
 
     def _kv_bytes(self, sharding: Sharding) -> int:
-        return kv_bytes_per_token(self.model, sharding, self.options.model.kv or "bf16")
+        """Bytes of the keys and values of a token on a rank, with those of what drafts."""
+        kind = self.options.model.kv or "bf16"
+        own = kv_bytes_per_token(self.model, sharding, kind)
+        if self.draft_model is not None:
+            return own + kv_bytes_per_token(self.draft_model, Sharding(sharding.tensor), kind)
+        return own + (own // len(sharding.stages(self.model.layers)[0]) if self._drafts_by_layer else 0)
+
+    @property
+    def _drafts_by_layer(self) -> bool:
+        given = self.options.speculative
+        return given is not None and given.draft == "mtp"
+
+    def _draft_weights(self, sharding: Sharding) -> int:
+        """Bytes of the weights of what drafts tokens, on a rank."""
+        kind = self.options.model.precision
+        if self.draft_model is not None:
+            return weight_bytes(self.draft_model, Sharding(sharding.tensor), kind)
+        last = self.model.layers - 1
+        return math.ceil(layer_parameters(self.model, last, sharding) * ELEMENT_BYTES[kind]) if self._drafts_by_layer else 0
 
     def _transfers(self) -> Transfers | None:
         pools = [pool for pool in self.options.pool if pool.role == "prefill"]
