@@ -67,6 +67,20 @@ def random_case(seed: int) -> dict[str, Any]:
         transfer={"bandwidth_gb_per_s": 0.1, "mode": draw.choice(["after", "layerwise"])},
     )  # fmt: skip
     made["platform"] = {**RING, "size": 36}
+    engines = [
+        "vllm-v0",
+        "sarathi",
+        "sjf?by=output",
+        "edf",
+        "orca",
+        "trtllm",
+        "trtllm?capacity=max-utilization&chunked_context=true",
+        "sglang",
+    ]
+    if not by_priority and draw.random() < 0.5:
+        made["serving"]["engine"] = draw.choice(engines)
+        if draw.random() < 0.5:
+            requests["max_output"] = draw.choice([40, 100])
     if draw.random() < 0.3:
         made["serving"]["speculative"] = {
             "tokens": draw.randint(1, 5), "acceptance": draw.choice([0.0, 0.6, 1.0]), "draft": draw.choice(["ngram", "mtp"]),
@@ -321,7 +335,8 @@ def test_a_platform_that_names_none_is_an_error(value: object) -> None:
     [
         ({"model": {"name": "llama9"}}, "there is no model plugin 'llama9'"),
         ({"model": {}}, "serving.model: expected either name or dimensions"),
-        ({"engine": "orca"}, "there is no serving policy plugin 'orca'"),
+        ({"engine": "orka"}, "there is no serving policy plugin 'orka'"),
+        ({"engine": "trtllm?capacity=all"}, "capacity is 'all'; known: guaranteed-no-evict, max-utilization"),
         ({"pool": [{"tensor_parallel": 3}]}, "tensor_parallel is 3; expected a divisor of the 4 query heads"),
         ({"pool": [{"tensor_parallel": 2}]}, "tensor_parallel is 2 and there is no platform"),
         ({"pool": [{"expert_parallel": 2, "tensor_parallel": 2}]}, "expert_parallel is 2; expected 1: the model has no experts"),

@@ -19,7 +19,9 @@ class RequestState:
     """A request as a policy sees it. Tokens of the answer to come are not among what it knows, as in a real server.
 
     `computed` tokens have keys and values in the cache; `missing` are those to compute before the next token of the answer. `is_running`:
-    it has been admitted, and holds blocks. A smaller `priority` goes first. `waited_s` is the time since it arrived.
+    it has been admitted, and holds blocks. A smaller `priority` goes first. `waited_s` is the time since it arrived. `max_new_tokens` are
+    the tokens that its answer may have at most. `cached_tokens` of a waiting prompt are in the cache, from its beginning on; 0 for those
+    behind the first 128 that wait.
     """
 
     number: int
@@ -31,6 +33,8 @@ class RequestState:
     waited_s: float
     preemptions: int
     is_running: bool
+    max_new_tokens: int = 0
+    cached_tokens: int = 0
 
 
 @attrs.frozen
@@ -44,6 +48,7 @@ class ServingState:
     block_tokens: int
     max_tokens: int
     max_sequences: int
+    total_blocks: int = 0
 
 
 class Policy(Contract, abc.ABC):
@@ -58,6 +63,7 @@ class Policy(Contract, abc.ABC):
         """Numbers of requests, each once, with the tokens to compute: at least 1, at most `missing`, and together at most `max_tokens`.
 
         Blocks are allocated in this order. Where none is left, a running request that is not in the plan is preempted, the last one first;
-        then the rest of the plan is left out. Waiting requests in the plan are admitted up to `max_sequences`. Where nothing that is there
+        then, for a running request, the last running one of the rest of the plan. A waiting request for which there are none ends the plan.
+        Waiting requests in the plan are admitted up to `max_sequences`. Where nothing that is there
         is planned, and nothing is on its way, the run ends with an error.
         """

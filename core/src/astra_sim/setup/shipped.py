@@ -122,8 +122,12 @@ astra-sim-report command timeline
 astra-sim-report report timeline
 astra-sim-reports-astra1 report astra1
 astra-sim-serving command serve
+astra-sim-serving serving_policy edf
+astra-sim-serving serving_policy orca
 astra-sim-serving serving_policy sarathi
+astra-sim-serving serving_policy sglang
 astra-sim-serving serving_policy sjf
+astra-sim-serving serving_policy trtllm
 astra-sim-serving serving_policy vllm-v0
 astra-sim-sweep command assert
 astra-sim-sweep command search

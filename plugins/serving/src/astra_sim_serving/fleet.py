@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 import attrs
+from astra_sim import PluginError
 
 from astra_sim_serving.instance import Instance
 from astra_sim_serving.replica import Replica
@@ -116,6 +117,10 @@ class Fleet:
                 self._transferred(what)
             if self.on_progress is not None and not self.events & 0xFFF:
                 self.on_progress(self.now, self.events)
+        for each in self.instances:
+            if each.requests:
+                numbers = [one.request.index for one in (*each.scheduler.running, *each.scheduler.waiting)]
+                raise PluginError(f"instance {each.number} plans nothing, and requests {numbers[:5]} are there: they would never end")
 
     def _push(self, at: float, kind: Event, what: Any) -> None:
         self._order += 1

@@ -61,6 +61,12 @@ class RequestOptions:
     count: int | None = option(None, minimum=1, maximum=100_000_000, help="requests; none: 1000, or all of a trace or of the stages")
     input: Any = option(512, help="length of prompts in tokens: a number, or a table of a distribution")
     output: Any = option(128, help="length of answers in tokens: a number, or a table of a distribution")
+    max_output: int | None = option(
+        None,
+        minimum=1,
+        help="tokens that an answer may have, which policies that reserve memory are told; longer answers end there; none: its length",
+        unit="tokens",
+    )
     trace: str | None = option(None, help="a file of requests, whose format is recognised by its content", path="path")
     run: str | None = option(None, help="of a trace with requests of several runs: this one")
     prefix: PrefixGroups | None = option(None, help="beginnings that prompts have in common")

@@ -13,6 +13,8 @@ from astra_sim_serving.request import Sequence
 from astra_sim_serving.scheduler import Batch, Limits, Scheduler
 
 VLLM = "vllm"
+_LOOKED_UP = 128
+"""Waiting requests whose beginnings are looked up for a policy."""
 
 
 def make_scheduler(engine: str, cache: KvCache, limits: Limits, by_priority: bool, plugins: Plugins, where: str) -> Scheduler:
@@ -60,20 +62,24 @@ class PolicyScheduler(Scheduler):
             return []
         state = ServingState(
             now,
-            tuple(_state(each, now, True) for each in here),
-            tuple(_state(each, now, False) for each in self.waiting),
+            tuple(_state(each, now, 0) for each in here),
+            tuple(
+                _state(each, now, self.cache.match_tokens(each.request) if place < _LOOKED_UP else 0, is_running=False)
+                for place, each in enumerate(self.waiting)
+            ),
             self.cache.free_blocks,
             self.cache.block_tokens,
             self.limits.tokens,
             self.limits.sequences,
+            self.cache.blocks,
         )
         plan = self._checked(call(self._what, self._policy.plan, state))
         batch: Batch = []
-        planned = {id(sequence) for sequence, _ in plan}
-        for sequence, tokens in plan:
-            if not self._allocate(sequence, tokens, planned):
-                break
-            batch.append((sequence, min(tokens, sequence.missing)))
+        to_come = [sequence for sequence, _ in reversed(plan)]
+        tokens_of = {id(sequence): tokens for sequence, tokens in plan}
+        while to_come and self._allocate(to_come[-1], tokens_of[id(to_come[-1])], to_come, batch):
+            sequence = to_come.pop()
+            batch.append((sequence, min(tokens_of[id(sequence)], sequence.missing)))
         return batch
 
     def _checked(self, plan: object) -> list[tuple[Sequence, int]]:
@@ -98,13 +104,16 @@ class PolicyScheduler(Scheduler):
             raise PluginError(f"{self._what} planned nothing, and {len(known)} requests are here: the run would never end")
         return list(found.values())
 
-    def _allocate(self, sequence: Sequence, tokens: int, planned: set[int]) -> bool:
-        """Give a planned sequence its blocks, and admit it if it waits; False where that cannot be."""
+    def _allocate(self, sequence: Sequence, tokens: int, to_come: list[Sequence], batch: Batch) -> bool:
+        """Give the next of the planned sequences its blocks, and admit it if it waits; False where that cannot be.
+
+        `to_come` are the planned ones that are left, the next last; those that give way to it are taken out.
+        """
         if sequence in self.running:
             if self.drafts and sequence.missing == 1:
                 self._draft(sequence, self.drafts)
             while not self.cache.grow(sequence, sequence.computed + tokens):
-                if not self._make_room(planned):
+                if not self._make_room(to_come, batch) and not self._give_way(to_come):
                     return False
             return True
         if len(self.running) >= self.limits.sequences:
@@ -114,7 +123,7 @@ class PolicyScheduler(Scheduler):
             hit = len(matching) * self.cache.block_tokens
             own = min(tokens, sequence.total - hit)
             while not self.cache.can_hold(sequence, matching, own):
-                if not self._make_room(planned):
+                if not self._make_room(to_come, batch):
                     return False
             self._start(sequence, matching, own)
         self.waiting.remove(sequence)
@@ -122,18 +131,29 @@ class PolicyScheduler(Scheduler):
         self.admitted.append(sequence)
         return True
 
-    def _make_room(self, planned: set[int]) -> bool:
+    def _make_room(self, to_come: list[Sequence], batch: Batch) -> bool:
         """Preempt the last running sequence that is not planned; False where there is none."""
+        planned = {id(each) for each in to_come} | {id(each) for each, _ in batch}
         places = [place for place, each in enumerate(self.running) if id(each) not in planned and not each.in_flight]
         if not places:
             return False
         self._preempt(places[-1])
         return True
 
+    def _give_way(self, to_come: list[Sequence]) -> bool:
+        """Preempt the last running sequence of those that are left of a plan; False where it is the next one."""
+        running = {id(each): place for place, each in enumerate(self.running)}
+        victim = next(each for each in to_come if id(each) in running)
+        self._preempt(running[id(victim)])
+        if victim is to_come[-1]:
+            return False
+        to_come.remove(victim)
+        return True
 
-def _state(sequence: Sequence, now: float, is_running: bool) -> RequestState:
+
+def _state(sequence: Sequence, now: float, cached: int, is_running: bool = True) -> RequestState:
     request = sequence.request
     return RequestState(
         request.index, request.input, sequence.generated, sequence.computed, sequence.missing, request.priority,
-        now - request.arrival, sequence.preemptions, is_running,
+        now - request.arrival, sequence.preemptions, is_running, request.max_new_tokens, cached,
     )  # fmt: skip

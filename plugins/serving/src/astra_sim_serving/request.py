@@ -27,6 +27,12 @@ class Request:
     content_tokens: int = 0
     session: str = ""
     tenant: str = ""
+    limit: int = 0
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Tokens that the answer may have, as the server is told: those that it has, where there is no limit of its own."""
+        return self.limit or self.output
 
     @property
     def shared_tokens(self) -> int:

@@ -44,7 +44,7 @@ def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: L
     streams = RandomStream(seed, "requests.input"), RandomStream(seed, "requests.output"), RandomStream(seed, "requests.prefix")
     prefix = options.prefix
     for index, arrival in enumerate(itertools.islice(times, count)):
-        prompt = inputs.draw(streams[0], index)
+        prompt, answer = inputs.draw(streams[0], index), outputs.draw(streams[1], index)
         content: tuple[int, ...] = ()
         if prefix is not None:
             prompt += prefix.tokens
@@ -53,10 +53,11 @@ def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: L
             index,
             arrival,
             prompt,
-            outputs.draw(streams[1], index),
+            min(answer, options.max_output or answer),
             priority=options.priorities[index % len(options.priorities)] if options.priorities else 0,
             content=content,
             content_tokens=prefix.tokens if prefix is not None else 0,
+            limit=options.max_output or 0,
         )
 
 
@@ -81,10 +82,11 @@ def _from_rows(rows: list[TraceRow], arrival: str, options: RequestOptions) -> I
             index,
             row.arrival_s * scale if arrival == "trace" else 0.0,
             row.input,
-            row.output,
+            min(row.output, options.max_output or row.output),
             priority=options.priorities[index % len(options.priorities)] if options.priorities else row.priority,
             content=row.blocks,
             content_tokens=row.block_tokens,
             session=row.session,
             tenant=row.tenant,
+            limit=options.max_output or 0,
         )

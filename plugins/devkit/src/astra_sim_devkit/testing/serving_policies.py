@@ -39,7 +39,8 @@ def _run(policy: Policy) -> list[list[tuple[int, int]]]:
         def state_of(number: int, is_running: bool, now: int = iteration) -> RequestState:
             prompt, made = _LENGTHS[number][0], generated.get(number, 0)
             done = computed.get(number, 0)
-            return RequestState(number, prompt, made, done, prompt + made - done, 0, float(now), 0, is_running)
+            limit = _LENGTHS[number][1]
+            return RequestState(number, prompt, made, done, prompt + made - done, 0, float(now), 0, is_running, limit)
 
         state = ServingState(
             float(iteration),
@@ -49,6 +50,7 @@ def _run(policy: Policy) -> list[list[tuple[int, int]]]:
             _BLOCK,
             _MOST_TOKENS,
             _MOST_SEQUENCES,
+            1000,
         )
         plan = list(policy.plan(state))
         _check(plan, state)
