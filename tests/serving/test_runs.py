@@ -67,6 +67,15 @@ def random_case(seed: int) -> dict[str, Any]:
         transfer={"bandwidth_gb_per_s": 0.1, "mode": draw.choice(["after", "layerwise"])},
     )  # fmt: skip
     made["platform"] = {**RING, "size": 36}
+    if draw.random() < 0.3:
+        policy, target = draw.choice([("queue", 2), ("kv", 0.3), ("rate", rate / 2), ("ttft", 5.0)])
+        made["serving"]["autoscale"] = {
+            "policy": policy,
+            "target": target,
+            "period_s": 4 / rate,
+            "cold_start_s": draw.choice([0.0, 3 / rate]),
+            "down_after_s": 8 / rate,
+        }
     engines = [
         "vllm-v0",
         "sarathi",

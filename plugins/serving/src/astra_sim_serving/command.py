@@ -158,6 +158,9 @@ def _print(document: Mapping[str, Any]) -> None:
         f"KV cache: {kv['blocks']} blocks, {_percent(kv['mean_use'])} in use on average, {_percent(kv['peak_use'])} at most;"
         f" {_percent(kv['prefix_hit_fraction'])} of looked-up tokens were cached"
     )
+    if "scaling" in document:
+        scaling = document["scaling"]
+        screen.text(f"autoscaling: {scaling['mean_npus']:.4g} NPUs on average, {scaling['starts']} starts, {scaling['stops']} stops")
     if "speculation" in document:
         drafts = document["speculation"]
         screen.text(f"drafts: {drafts['accepted']} of {drafts['drafted']} tokens were accepted ({_percent(drafts['acceptance'])})")

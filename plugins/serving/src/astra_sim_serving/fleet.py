@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from astra_sim import PluginError
 
+from astra_sim_serving.autoscale import Autoscaler, State, Unit
 from astra_sim_serving.instance import Instance
 from astra_sim_serving.replica import Replica
 from astra_sim_serving.request import Request, sequence_of
@@ -26,6 +27,26 @@ class Event(IntEnum):
     END = 2
     TRANSFERRED = 3
     BEGIN = 4
+    STARTED = 5
+    SCALE = 6
+
+
+@attrs.define
+class EventQueue:
+    """Events in order of time, kind and coming."""
+
+    heap: list[tuple[float, Event, int, Any]] = attrs.field(factory=list)
+    count: int = 0
+
+    def push(self, at: float, kind: Event, what: Any) -> None:
+        """Let something happen."""
+        self.count += 1
+        heapq.heappush(self.heap, (at, kind, self.count, what))
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether anything is to happen but starts and stops of instances."""
+        return any(kind < Event.STARTED for _, kind, _, _ in self.heap)
 
 
 @attrs.define
@@ -78,13 +99,13 @@ class Fleet:
     queue_limit: int | None = None
     max_model_tokens: int | None = None
     hand_over: HandOver | None = None
+    scaler: Autoscaler | None = None
     on_progress: Callable[[float, int], None] | None = None
     timeline: Callable[[Instance, float], None] | None = None
     now: float = 0.0
     events: int = 0
     sequences: list[RequestSequence] = attrs.field(factory=list)
-    _heap: list[tuple[float, int, int, Any]] = attrs.field(factory=list)
-    _order: int = 0
+    _queue: EventQueue = attrs.field(factory=EventQueue)
     instances: list[Instance] = attrs.field(factory=list, init=False)
     _replica_of: dict[int, Replica] = attrs.field(factory=dict)
     _begins: set[int] = attrs.field(factory=set)
@@ -95,13 +116,15 @@ class Fleet:
         """Let everything happen, until all requests have ended."""
         self.instances = [each for replica in self.replicas for each in replica.instances]
         self._replica_of = {each.number: replica for replica in self.replicas for each in replica.instances}
-        self._senders = [each for each in self.instances if each.role != "decode"]
-        self._receivers = [each for each in self.instances if each.role == "decode"]
-        for each in self._receivers:
-            each.scheduler.receives = True
+        for each in self.instances:
+            each.scheduler.receives = each.role == "decode"
+        if self.scaler is not None:
+            self.scaler.begin()
+            self._queue.push(self.scaler.options.period_s, Event.SCALE, None)
+        self._open()
         for _ in range(self.concurrency or 1):
             self._next_arrival()
-        heap = self._heap
+        heap = self._queue.heap
         while heap:
             self.now, kind, _, what = heapq.heappop(heap)
             self.events += 1
@@ -113,8 +136,10 @@ class Fleet:
                 self._arrive(what)
             elif kind == Event.ENQUEUE:
                 self._enqueue(what)
-            else:
+            elif kind == Event.TRANSFERRED:
                 self._transferred(what)
+            else:
+                self._scale(what)
             if self.on_progress is not None and not self.events & 0xFFF:
                 self.on_progress(self.now, self.events)
         for each in self.instances:
@@ -122,16 +147,34 @@ class Fleet:
                 numbers = [one.request.index for one in (*each.scheduler.running, *each.scheduler.waiting)]
                 raise PluginError(f"instance {each.number} plans nothing, and requests {numbers[:5]} are there: they would never end")
 
-    def _push(self, at: float, kind: Event, what: Any) -> None:
-        self._order += 1
-        heapq.heappush(self._heap, (at, kind, self._order, what))
+    def _open(self) -> None:
+        """List the instances to which requests may go: those that run."""
+        takes = {each.number for each in self.instances}
+        if self.scaler is not None:
+            units = [unit for pool in self.scaler.pools for unit in pool.units if unit.state is State.ON]
+            takes = {each.number for unit in units for each in unit.instances}
+        self._senders = [each for each in self.instances if each.role != "decode" and each.number in takes]
+        self._receivers = [each for each in self.instances if each.role == "decode" and each.number in takes]
+
+    def _scale(self, started: Unit | None) -> None:
+        """Let an instance that has started take requests; or decide how many are to run, while something else is to happen."""
+        assert self.scaler is not None
+        if started is not None:
+            if started.state is State.STARTING:
+                started.become(State.ON, self.now)
+        elif self._queue.is_going_on:
+            self.scaler.release(self.now)
+            for unit in self.scaler.step(self.now):
+                self._queue.push(self.now + self.scaler.options.cold_start_s, Event.STARTED, unit)
+            self._queue.push(self.now + self.scaler.options.period_s, Event.SCALE, None)
+        self._open()
 
     def _next_arrival(self) -> None:
         request = next(self.arrivals, None)
         if request is not None:
             if self.concurrency is not None:
                 request = attrs.evolve(request, arrival=self.now)
-            self._push(request.arrival, Event.ARRIVE, request)
+            self._queue.push(request.arrival, Event.ARRIVE, request)
 
     def _arrive(self, request: Request) -> None:
         sequence = sequence_of(request)
@@ -139,7 +182,7 @@ class Fleet:
         if self.concurrency is None:
             self._next_arrival()
         if self.front_end_s:
-            self._push(self.now + self.front_end_s, Event.ENQUEUE, sequence)
+            self._queue.push(self.now + self.front_end_s, Event.ENQUEUE, sequence)
         else:
             self._enqueue(sequence)
 
@@ -148,6 +191,8 @@ class Fleet:
         request = sequence.request
         instance = self.route(request, self._senders)
         sequence.instance = instance.number
+        if self.scaler is not None:
+            self.scaler.pools[instance.pool].arrived += 1
         why = self._refusal(request, instance)
         if why:
             sequence.shed = why
@@ -182,13 +227,13 @@ class Fleet:
     def _reschedule(self, replica: Replica, end: float | None) -> None:
         """Let a jump that was cut end at another time."""
         if end is not None:
-            self._push(end, Event.END, (replica, replica.stamp))
+            self._queue.push(end, Event.END, (replica, replica.stamp))
 
     def _wake(self, replica: Replica) -> None:
         """Begin an iteration when all else has happened at this moment, or when the first stage is free."""
         if id(replica) not in self._begins:
             self._begins.add(id(replica))
-            self._push(replica.free_at(self.now), Event.BEGIN, replica)
+            self._queue.push(replica.free_at(self.now), Event.BEGIN, replica)
 
     def _begin(self, replica: Replica) -> None:
         """Let a replica begin an iteration, if there is work, and the next one behind it in a pipeline."""
@@ -200,7 +245,7 @@ class Fleet:
             for instance in replica.instances:
                 self.timeline(instance, self.now)
         if end is not None:
-            self._push(end, Event.END, (replica, replica.stamp))
+            self._queue.push(end, Event.END, (replica, replica.stamp))
             if not replica.is_full:
                 self._wake(replica)
 
@@ -212,6 +257,8 @@ class Fleet:
         for instance in replica.instances:
             for _ in instance.finished:
                 self._ended()
+            if self.scaler is not None:
+                self.scaler.pools[instance.pool].ttfts += [self.now - each.request.arrival for each in instance.first_tokens]
             if instance.role == "prefill":
                 for sequence in instance.first_tokens:
                     if not sequence.is_done:
@@ -250,7 +297,7 @@ class Fleet:
             grown = cache.grow(sequence, sequence.total)
             assert grown
             end = self.hand_over.transfers.begin(self.now, sender.number, held.computed)
-            self._push(end, Event.TRANSFERRED, (sequence, held, sender, receiver))
+            self._queue.push(end, Event.TRANSFERRED, (sequence, held, sender, receiver))
 
     def _transferred(self, what: tuple[RequestSequence, RequestSequence, Instance, Instance]) -> None:
         sequence, held, sender, receiver = what

@@ -96,6 +96,22 @@ class TransferOptions:
 
 
 @attrs.frozen
+class AutoscaleOptions:
+    """How many instances of each pool run; `instances` of a pool are the most."""
+
+    policy: str = option(
+        "none",
+        choices=("none", "queue", "kv", "rate", "ttft"),
+        help="what decides: requests that wait in an instance, share of its cache in use, requests a second for it, mean TTFT (ms)",
+    )
+    target: float = option(1.0, above=0, help="value of that which instances are to have, in the unit of the policy")
+    minimum: int = option(1, minimum=1, help="instances of a pool at least, with which the run begins")
+    period_s: float = option(30.0, above=0, help="time between decisions", unit="s")
+    cold_start_s: float = option(180.0, minimum=0, help="time from the start of an instance until it takes requests", unit="s")
+    down_after_s: float = option(300.0, minimum=0, help="fewer instances run when no decision in so long wanted more", unit="s")
+
+
+@attrs.frozen
 class SloOptions:
     """What a request must meet to count for goodput."""
 
@@ -155,6 +171,7 @@ class ServingOptions:
     requests: RequestOptions = option(RequestOptions(rate=1.0), help="what arrives")
     router: RouterOptions = option(RouterOptions(), help="which instance takes a request")
     transfer: TransferOptions = option(TransferOptions(), help="how keys and values get from prefill to decode instances")
+    autoscale: AutoscaleOptions = option(AutoscaleOptions(), help="how many of the instances run")
     slo: SloOptions = option(SloOptions(), help="limits that requests are to meet")
 
 

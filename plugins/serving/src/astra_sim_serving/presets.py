@@ -15,8 +15,10 @@ class PrefillFirst(Policy):
     """vLLM before V1: an iteration computes whole prompts, or one token of each running request; prompts go first."""
 
     def plan(self, state: ServingState) -> Sequence[tuple[int, int]]:
-        """Whole prompts that fit, else one token of each running request."""
-        prompts: Plan = []
+        """Whole prompts that fit, else one token of each running request. A prompt longer than an iteration goes when it is alone."""
+        prompts = _chunk((each for each in state.running if each.missing > 1), state, state.max_tokens, [])
+        if prompts:
+            return prompts
         budget, blocks, places = state.max_tokens, state.free_blocks, state.max_sequences - len(state.running)
         for request in state.waiting[:places]:
             needed = _blocks(request.missing, state)
@@ -24,7 +26,7 @@ class PrefillFirst(Policy):
                 break
             prompts.append((request.number, request.missing))
             budget, blocks = budget - request.missing, blocks - needed
-        return prompts or _decodes(state)
+        return prompts or _decodes(state) or _chunk([], state, state.max_tokens, state.waiting)
 
 
 # -- One chunk beside all that decodes, in several orders --------------------------------------------------------------

@@ -45,6 +45,7 @@ class ServingResult:
     events: int = 0
     is_complete: bool = True
     speculation: Speculation | None = None
+    scaling: dict[str, float] | None = None
 
     @property
     def finished(self) -> list[RequestSequence]:
@@ -91,7 +92,7 @@ class ServingResult:
             "throughput": {
                 "requests_s": _rate(len(finished), span),
                 "output_tokens_s": _rate(tokens, span),
-                "output_tokens_s_per_npu": _rate(tokens, span * self.npus),
+                "output_tokens_s_per_npu": _rate(tokens, span * self.npus if self.scaling is None else self.scaling["npu_s"]),
                 "steady_requests_s": self._steady_rate(),
             },
             "ttft_s": summarize(map(self.ttft, finished)),
@@ -102,6 +103,7 @@ class ServingResult:
             "goodput": self._goodput(span),
             "kv": self._kv(),
             "instances": [self._instance(each, span) for each in self.instances],
+            **({} if self.scaling is None else {"scaling": self.scaling}),
             **({} if self.speculation is None else {"speculation": self.speculation.document()}),
             "time": self._time(span),
             "explanation": explain(finished, self.front_end_s) if finished else {"ttft": [], "tpot": []},

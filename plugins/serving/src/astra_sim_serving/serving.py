@@ -23,6 +23,7 @@ from astra_sim.random import RandomStream
 from astra_sim.shapes import ELEMENT_BYTES
 from astra_sim.units import GIB
 
+from astra_sim_serving.autoscale import Autoscaler, Pool, Unit
 from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, build_network, exchange_of_tokens
 from astra_sim_serving.drafts import LayerDraft, ModelDraft
 from astra_sim_serving.fleet import Fleet, HandOver, Transfers
@@ -33,7 +34,7 @@ from astra_sim_serving.kv_cache import KvCache
 from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.model_memory import MemoryUse, Sharding, activation_bytes, kv_bytes_per_token, layer_parameters, weight_bytes
 from astra_sim_serving.npus import npus_of_pools, place_in_block
-from astra_sim_serving.options import PoolOptions, ServingCompute, ServingOptions
+from astra_sim_serving.options import AutoscaleOptions, PoolOptions, ServingCompute, ServingOptions
 from astra_sim_serving.policies import make_scheduler
 from astra_sim_serving.replica import Replica
 from astra_sim_serving.requests import requests_of
@@ -126,6 +127,9 @@ def serve(
         result.is_complete = False
     result.sequences = fleet.sequences
     result.events = fleet.events
+    if fleet.scaler is not None and result.sequences:
+        begin = result.sequences[0].request.arrival
+        result.scaling = fleet.scaler.document(begin, begin + result.makespan_s)
     if fleet.hand_over is not None:
         transfers = fleet.hand_over.transfers
         result.transfer_s, result.transfers = transfers.total_s, transfers.count
@@ -228,6 +232,7 @@ class _Builder:
             queue_limit=router.queue_limit,
             max_model_tokens=options.max_model_tokens,
             hand_over=None if transfers is None else HandOver(transfers, make_router("least-kv", stream, 0.0)),
+            scaler=self._scaler(),
             on_progress=on_progress,
             timeline=timeline,
         )
@@ -236,6 +241,20 @@ class _Builder:
             front_end_s=compute.front_end_ms / 1e3, warmup_s=options.warmup_s, speculation=self.speculation,
         )  # fmt: skip
         return fleet, result
+
+    def _scaler(self) -> Autoscaler | None:
+        """What starts and stops instances. Raises InputError where a pool is smaller than the least number of instances."""
+        given = self.options.autoscale
+        if given.policy == "none":
+            if given != AutoscaleOptions():
+                raise InputError(f"{self.where}: serving.autoscale is given without a policy; expected policy = queue, kv, rate or ttft")
+            return None
+        for number, pool in enumerate(self.options.pool):
+            if pool.instances < given.minimum:
+                raise InputError(
+                    f"{self.where}: serving.pool.{number} has {pool.instances} instances, and autoscale.minimum is {given.minimum}"
+                )
+        return Autoscaler(given, [Pool(units) for units in self.units])
 
     def _router_policy(self) -> str:
         """The policy as given; else that of vLLM between ranks of data parallelism, where there are some."""
@@ -256,6 +275,7 @@ class _Builder:
         npus = npus_of_pools(options.pool, self.platform, self.where) if self.platform is not None else None
         if npus is None and any(pool.npus is not None for pool in options.pool):
             raise InputError(f"{self.where}: serving.pool has npus, and there is no platform that they are of")
+        self.units: list[list[Unit]] = [[] for _ in options.pool]
         replicas: list[Replica] = []
         count = 0
         for number, pool in enumerate(options.pool):
@@ -271,6 +291,7 @@ class _Builder:
                     for rank in range(sharding.data)
                 ]
                 count += len(ranks)
+                self.units[number].append(Unit(number, sharding.npus, ranks))
                 is_steady = ranks[0].scheduler.is_predictable and sharding.pipeline == 1 and self.speculation is None
                 jumps = options.jumps and is_steady
                 together = [ranks] if self.model.experts else [[rank] for rank in ranks]  # ranks of a dense model never meet

@@ -1,0 +1,153 @@
+"""Autoscaling: how many instances of a pool run, decided every period from what they have to do.
+
+The rule is that of the horizontal autoscaler of Kubernetes: as many instances as now, times the metric over its target, rounded up, unless
+the two are within a tenth of each other. Fewer instances are wanted only when no decision of the last `down_after_s` seconds wanted more.
+An instance that starts takes requests after `cold_start_s`; one that stops ends those that it has first.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import deque
+from collections.abc import Sequence
+
+import attrs
+
+from astra_sim_serving.instance import Instance
+from astra_sim_serving.options import AutoscaleOptions
+
+TOLERANCE = 0.1
+"""Relative difference of metric and target that changes nothing."""
+
+
+class State(enum.Enum):
+    """What an instance does."""
+
+    OFF = "off"
+    STARTING = "starting"
+    ON = "on"
+    DRAINING = "draining"
+
+
+@attrs.define(eq=False)
+class Unit:
+    """An instance with all its ranks, which starts and stops as a whole. `npu_s` counts the seconds of its NPUs, but for those `since`."""
+
+    pool: int
+    npus: int
+    instances: Sequence[Instance]
+    state: State = State.ON
+    npu_s: float = 0.0
+    since: float = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no requests."""
+        return not any(each.requests for each in self.instances)
+
+    def become(self, state: State, now: float) -> None:
+        """Change the state, and count the time until now where its NPUs were in use."""
+        if self.state is not State.OFF:
+            self.npu_s += (now - self.since) * self.npus
+        self.state, self.since = state, now
+
+
+@attrs.define(eq=False)
+class Pool:
+    """Instances that are alike, and what was decided for them. `arrived` and `ttfts` are of the period that is under way."""
+
+    units: Sequence[Unit]
+    arrived: int = 0
+    ttfts: list[float] = attrs.field(factory=list)
+    wanted: deque[tuple[float, int]] = attrs.field(factory=deque)
+    starts: int = 0
+    stops: int = 0
+
+    def count(self, *states: State) -> int:
+        """Instances in one of these states."""
+        return sum(each.state in states for each in self.units)
+
+
+@attrs.define(eq=False)
+class Autoscaler:
+    """Starts and stops instances of pools."""
+
+    options: AutoscaleOptions
+    pools: Sequence[Pool]
+
+    def begin(self) -> None:
+        """Let as many instances run as there are at least."""
+        for pool in self.pools:
+            for unit in pool.units[self.options.minimum :]:
+                unit.become(State.OFF, 0.0)
+
+    def step(self, now: float) -> list[Unit]:
+        """Decide for each pool, and stop instances where there are too many. Returns those that start now."""
+        started = []
+        for pool in self.pools:
+            wanted = self._wanted(pool, now)
+            running = pool.count(State.ON, State.STARTING)
+            for unit in pool.units:
+                if running < wanted and unit.state is State.DRAINING:  # it is still warm
+                    unit.become(State.ON, now)
+                    running += 1
+            for unit in pool.units:
+                if running < wanted and unit.state is State.OFF:
+                    unit.become(State.STARTING, now)
+                    started.append(unit)
+                    pool.starts += 1
+                    running += 1
+            for unit in reversed(pool.units):
+                if running > wanted and unit.state is State.ON and pool.count(State.ON) > 1:
+                    unit.become(State.DRAINING, now)
+                    pool.stops += 1
+                    running -= 1
+        return started
+
+    def release(self, now: float) -> None:
+        """Let go of instances that were to stop and have no requests any more."""
+        for pool in self.pools:
+            for unit in pool.units:
+                if unit.state is State.DRAINING and unit.is_empty:
+                    unit.become(State.OFF, now)
+
+    def _wanted(self, pool: Pool, now: float) -> int:
+        """How many instances of a pool are to run."""
+        given = self.options
+        running = pool.count(State.ON, State.STARTING)
+        ratio = self._metric(pool) / given.target
+        least = running if abs(ratio - 1) <= TOLERANCE else math.ceil(running * ratio - 1e-9)
+        least = min(max(least, given.minimum), len(pool.units))
+        pool.arrived, pool.ttfts = 0, []
+        pool.wanted.append((now, least))
+        while pool.wanted[0][0] < now - given.down_after_s:
+            pool.wanted.popleft()
+        return max(wanted for _, wanted in pool.wanted) if least < running else least
+
+    def _metric(self, pool: Pool) -> float:
+        """The metric of the pool, of an instance on average."""
+        on = [each for unit in pool.units if unit.state is State.ON for each in unit.instances]
+        running = pool.count(State.ON, State.STARTING)
+        if self.options.policy == "queue":
+            return sum(len(each.scheduler.waiting) for each in on) / running
+        if self.options.policy == "kv":
+            return sum(each.scheduler.cache.used_blocks / each.scheduler.cache.blocks for each in on) / len(on)
+        if self.options.policy == "rate":
+            return pool.arrived / self.options.period_s / running
+        return 1e3 * sum(pool.ttfts) / len(pool.ttfts) if pool.ttfts else 0.0
+
+    def document(self, begin: float, end: float) -> dict[str, float]:
+        """NPUs in use on average from the first arrival to the last token, and how often instances started and stopped."""
+        seconds = 0.0
+        for pool in self.pools:
+            for unit in pool.units:
+                unit.become(unit.state, end)
+                seconds += unit.npu_s - (begin * unit.npus if unit in pool.units[: self.options.minimum] else 0.0)
+        span = end - begin
+        return {
+            "npu_s": seconds,
+            "mean_npus": seconds / span if span > 0 else 0.0,
+            "starts": sum(pool.starts for pool in self.pools),
+            "stops": sum(pool.stops for pool in self.pools),
+        }
