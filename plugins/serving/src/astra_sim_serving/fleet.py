@@ -293,7 +293,7 @@ class Fleet:
             sequence = incoming.popleft()
             sender = self.instances[sequence.prefill_instance]
             held = attrs.evolve(sequence)
-            sequence.blocks, sequence.capacity, sequence.registered = [], 0, 0
+            sequence.blocks, sequence.capacity = [], 0
             grown = cache.grow(sequence, sequence.total)
             assert grown
             end = self.hand_over.transfers.begin(self.now, sender.number, held.computed)

@@ -28,13 +28,17 @@ def expert_layers(model: ModelDescription) -> int:
 
 @attrs.define(eq=False)
 class KernelFormulas:
-    """Times of the kernels of one rank in microseconds. Products have `element_type`, keys and values `kv_type`."""
+    """Times of the kernels of one rank in microseconds. Products have `element_type`, keys and values `kv_type`.
+
+    `attentions` are the times of attention of a layer that are known, by sequences, and by queries and keys of each.
+    """
 
     model: ModelDescription
     sharding: Sharding
     compute: Compute
     element_type: str
     kv_type: str
+    attentions: dict[tuple[int, int, int], float] = attrs.field(factory=dict)
     _products: dict[int, tuple[float, float]] = attrs.field(factory=dict)
 
     def _us(self, *shapes: Kernel) -> float:
@@ -121,12 +125,17 @@ class KernelFormulas:
         time = 0.0
         if shape.chunk:
             queries = shape.attention_chunk
-            keys = queries + KV_QUANTUM * round(shape.chunk_context / KV_QUANTUM)
-            time += self._us(self._attention(1, queries, keys))
+            time += self._attention_us(1, queries, queries + KV_QUANTUM * round(shape.chunk_context / KV_QUANTUM))
         if shape.decodes:
             keys = KV_QUANTUM * max(1, round(shape.kv_mean / KV_QUANTUM))
-            time += self._us(self._attention(shape.decodes, 1 + round(shape.draft_rounds), keys))
+            time += self._attention_us(shape.decodes, 1 + round(shape.draft_rounds), keys)
         return time * self.model.layers
+
+    def _attention_us(self, sequences: int, queries: int, keys: int) -> float:
+        key = sequences, queries, keys
+        if key not in self.attentions:
+            self.attentions[key] = self._us(self._attention(*key))
+        return self.attentions[key]
 
     def _attention(self, sequences: int, queries: int, keys: int) -> Attention:
         """Attention of some sequences with so many queries and keys each, for the compute model."""

@@ -150,7 +150,6 @@ class FormulaTimes:
     counts: PricingCounts
     _experts: dict[int, float] = attrs.field(factory=dict)
     _heads: dict[int, tuple[float, float]] = attrs.field(factory=dict)
-    _attention: dict[tuple[int, int, int, int, int], float] = attrs.field(factory=dict)
 
     def layers_us(self, tokens: int) -> tuple[float, float]:
         """Products and other kernels of all layers."""
@@ -172,14 +171,10 @@ class FormulaTimes:
 
     def attention_us(self, shape: BatchShape) -> float:
         """Attention."""
-        key = (
-            shape.attention_chunk, round(shape.chunk_context / KV_QUANTUM), shape.decodes, round(shape.kv_mean / KV_QUANTUM),
-            round(shape.draft_rounds),
-        )  # fmt: skip
-        if key not in self._attention:
-            self.counts.formulas += 1
-            self._attention[key] = self.formulas.attention_us(shape)
-        return self._attention[key]
+        known = len(self.formulas.attentions)
+        time = self.formulas.attention_us(shape)
+        self.counts.formulas += len(self.formulas.attentions) - known
+        return time
 
 
 class Draft(Protocol):

@@ -1,6 +1,7 @@
 """The blocks of keys and values of an instance, with the contents that freed ones keep (prefix caching).
 
 A freed block keeps its content until it is used again. Free blocks are used in the order of freeing, the tail of a sequence first (vLLM).
+Blocks have a number only where their content can be found; others are alike, and are counted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from astra_sim_serving.request import Request, Sequence
 ContentKey = tuple[int, int]
 
 
+_SAME = -1
+"""Stands for a block of a sequence whose content is that of another block, which is found instead."""
+
+
 class KvCache:
     """Blocks of `block_tokens` tokens each. A block is free, or held by one or more sequences."""
 
@@ -19,21 +24,20 @@ class KvCache:
         self.blocks = blocks
         self.block_tokens = block_tokens
         self.prefix_caching = prefix_caching
-        self._unused = 0  # blocks from this number on were never held, and come before those that were freed
-        self._free: OrderedDict[int, None] = OrderedDict()
+        self.free_blocks = blocks
+        self._free: OrderedDict[int, int] = OrderedDict(
+            [(0, blocks)]
+        )  # free blocks in order of use: runs of so many, or one with a content
+        self._last_run: int | None = 0  # the last entry, if that is a run
+        self._next = 1  # the number of the next block with a content, or run
         self._holders: dict[int, int] = {}
         self._key_of: dict[int, ContentKey] = {}
         self._block_of: dict[ContentKey, int] = {}
 
     @property
-    def free_blocks(self) -> int:
-        """Blocks that no sequence holds."""
-        return self.blocks - self._unused + len(self._free)
-
-    @property
     def used_blocks(self) -> int:
         """Blocks that sequences hold."""
-        return self._unused - len(self._free)
+        return self.blocks - self.free_blocks
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks that so many tokens need."""
@@ -69,66 +73,83 @@ class KvCache:
         """Give a sequence the blocks that match it."""
         holders = self._holders
         for block in matching:
-            if block in self._free:
-                del self._free[block]
+            if self._free.pop(block, 0):
+                self.free_blocks -= 1
                 holders[block] = 1
             else:
                 holders[block] += 1
         sequence.blocks.extend(matching)
-        sequence.registered = len(matching)
         sequence.capacity = len(sequence.blocks) * self.block_tokens
 
     def grow(self, sequence: Sequence, tokens: int) -> bool:
         """Give a sequence the blocks that it needs for `tokens` tokens in all; False where there are too few."""
         if tokens > sequence.capacity:
-            blocks = sequence.blocks
-            new = self.blocks_for(tokens) - len(blocks)
+            new = -(-(tokens - sequence.capacity) // self.block_tokens)
             if new > self.free_blocks:
                 return False
-            self._take(new, blocks)
-            sequence.capacity = len(blocks) * self.block_tokens
+            self._take(new)
+            sequence.capacity += new * self.block_tokens
         if sequence.request.content:
             self._register(sequence, min(tokens, sequence.request.shared_tokens) // self.block_tokens)
         return True
 
-    def _take(self, count: int, blocks: list[int]) -> None:
-        """Append free blocks: those that were never held, then those that were freed first, which lose their contents."""
-        fresh = min(count, self.blocks - self._unused)
-        for block in range(self._unused, self._unused + fresh):
-            self._holders[block] = 1
-            blocks.append(block)
-        self._unused += fresh
-        for _ in range(count - fresh):
-            block, _ = self._free.popitem(last=False)
-            self._holders[block] = 1
-            key = self._key_of.pop(block, None)
+    def _take(self, count: int) -> None:
+        """Use free blocks, those first that were freed first; they lose their contents."""
+        self.free_blocks -= count
+        free = self._free
+        while count:
+            entry = next(iter(free))
+            size = free[entry]
+            if size > count:
+                free[entry] = size - count
+                return
+            del free[entry]
+            count -= size
+            key = self._key_of.pop(entry, None)
             if key is not None:
                 del self._block_of[key]
-            blocks.append(block)
+            elif entry == self._last_run:
+                self._last_run = None
 
     def release(self, sequence: Sequence, keep: bool = False) -> None:
         """Free the blocks of a sequence. `keep`: it will come back, so the contents of its full blocks can be found again."""
         if keep:
             self._register(sequence, sequence.computed // self.block_tokens)
         holders = self._holders
+        self._give_back(sequence.capacity // self.block_tokens - len(sequence.blocks))
         for block in reversed(sequence.blocks):
+            if block == _SAME:
+                self._give_back(1)
+                continue
             holders[block] -= 1
             if not holders[block]:
-                self._free[block] = None
+                self._free[block] = 1
+                self.free_blocks += 1
+                self._last_run = None
         sequence.blocks = []
-        sequence.capacity = sequence.registered = 0
+        sequence.capacity = 0
+
+    def _give_back(self, count: int) -> None:
+        """Free so many blocks without contents, the last to be used."""
+        if not count:
+            return
+        if self._last_run is None:
+            self._last_run, self._next = self._next, self._next + 1
+            self._free[self._last_run] = 0
+        self._free[self._last_run] += count
+        self.free_blocks += count
 
     def _register(self, sequence: Sequence, full: int) -> None:
         """Note the contents of the first `full` blocks. Where another block has the same content, that one is found."""
-        if not self.prefix_caching or full <= sequence.registered:
+        if not self.prefix_caching:
             return
-        for position in range(sequence.registered, min(full, len(sequence.blocks))):
+        for position in range(len(sequence.blocks), full):
             key = self._key(sequence.request, position)
+            block = _SAME
             if key not in self._block_of:
-                block = sequence.blocks[position]
-                self._key_of[block] = key
-                self._block_of[key] = block
-        sequence.registered = full
+                block, self._next = self._next, self._next + 1
+                self._key_of[block], self._block_of[key], self._holders[block] = key, block, 1
+            sequence.blocks.append(block)
 
     def _key(self, request: Request, position: int) -> ContentKey:
         """The content of a block of a request: that of an id it shares with others, or its own."""
@@ -140,11 +161,16 @@ class KvCache:
     def check(self, holding: list[Sequence]) -> None:
         """Raise AssertionError unless the blocks of sequences and the free ones add up."""
         held: dict[int, int] = {}
+        alike = 0
         for sequence in holding:
             for block in sequence.blocks:
                 held[block] = held.get(block, 0) + 1
+            alike += sequence.capacity // self.block_tokens - len(sequence.blocks)
+        alike += held.pop(_SAME, 0)
         assert held == {block: count for block, count in self._holders.items() if count}
-        assert len(held) + self.free_blocks == self.blocks
+        assert len(held) + alike + self.free_blocks == self.blocks
+        assert self.free_blocks == sum(self._free.values())
         assert not set(held) & set(self._free)
+        assert self._last_run is None or (self._last_run == next(reversed(self._free)) and self._last_run not in self._key_of)
         assert all(self._key_of[block] == key for key, block in self._block_of.items())
         assert len(self._key_of) == len(self._block_of)

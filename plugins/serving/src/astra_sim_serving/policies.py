@@ -118,7 +118,7 @@ class PolicyScheduler(Scheduler):
             return True
         if len(self.running) >= self.limits.sequences:
             return False
-        if not sequence.blocks:
+        if not sequence.capacity:
             matching = self.cache.matching(sequence)
             hit = len(matching) * self.cache.block_tokens
             own = min(tokens, sequence.total - hit)

@@ -62,8 +62,8 @@ class Spent:
 class Sequence:
     """A request in an instance.
 
-    `total` counts the tokens of prompt and answer that exist, `computed` those whose keys and values are in `blocks`; `capacity` is how
-    many tokens these blocks hold, and the first `registered` of them can be found by their content. `in_flight`: iterations of it are under
+    `total` counts the tokens of prompt and answer that exist, `computed` those whose keys and values are in the cache, where it has blocks
+    for `capacity` tokens; the first of them, whose contents can be found by others, are `blocks`. `in_flight`: iterations of it are under
     way, so that no others may have it. `drafts` tokens were drafted, which its next iteration verifies. Times are seconds of the run, and
     -1 until they are known.
     """
@@ -75,7 +75,6 @@ class Sequence:
     generated: int = 0
     blocks: list[int] = attrs.field(factory=list)
     capacity: int = 0
-    registered: int = 0
     cached: int = 0
     preemptions: int = 0
     instance: int = -1

@@ -131,7 +131,7 @@ class Scheduler:
         waiting, place = self.waiting, 0
         while place < len(waiting) and budget > 0 and len(self.running) < self.limits.sequences:
             sequence = waiting[place]
-            tokens = self._fitting(sequence, budget) if place == 0 or sequence.blocks else 0
+            tokens = self._fitting(sequence, budget) if place == 0 or sequence.capacity else 0
             if not tokens:
                 if not self.receives:
                     return
@@ -145,7 +145,7 @@ class Scheduler:
 
     def _fitting(self, sequence: Sequence, budget: int) -> int:
         """The tokens that a waiting sequence begins with, for which it gets blocks; 0 where there are too few."""
-        if sequence.blocks:
+        if sequence.capacity:
             return self._cut(sequence.missing, budget)
         matching = self.cache.matching(sequence)
         tokens = self._cut(sequence.total - len(matching) * self.cache.block_tokens, budget)
