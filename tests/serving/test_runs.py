@@ -76,6 +76,11 @@ def random_case(seed: int) -> dict[str, Any]:
             "cold_start_s": draw.choice([0.0, 3 / rate]),
             "down_after_s": 8 / rate,
         }
+    if made["serving"]["prefix_caching"] and draw.random() < 0.4:
+        made["serving"]["tier"] = [
+            {"capacity_gib": 1e-4, "read_gb_per_s": 0.01, "shared": draw.random() < 0.5},
+            {"capacity_gib": 1e-3, "read_gb_per_s": 0.001, "latency_us": 1000.0},
+        ][: draw.randint(1, 2)]
     engines = [
         "vllm-v0",
         "sarathi",
@@ -104,7 +109,7 @@ def random_case(seed: int) -> dict[str, Any]:
     return made
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(100))
 def test_what_must_hold_of_every_run(seed: int) -> None:
     table = random_case(seed)
     first = serve(table)

@@ -157,6 +157,7 @@ def _print(document: Mapping[str, Any]) -> None:
     screen.text(
         f"KV cache: {kv['blocks']} blocks, {_percent(kv['mean_use'])} in use on average, {_percent(kv['peak_use'])} at most;"
         f" {_percent(kv['prefix_hit_fraction'])} of looked-up tokens were cached"
+        + (f", {_percent(kv['tier_hit_fraction'])} in memories behind it" if kv["tier_hit_fraction"] else "")
     )
     if "scaling" in document:
         scaling = document["scaling"]

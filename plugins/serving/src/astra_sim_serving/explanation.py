@@ -1,8 +1,8 @@
 """Why the first token, and each further one, took as long as it did: shares that add up to the whole.
 
-The time to the first token is front end, queue, the iterations in which the prompt ran (by their parts), and preemption. That of further
-tokens is the iterations, preemption, and the transfer from another instance. A preemption lasts until the next token of its request, so
-that what is computed again counts as preemption.
+The time to the first token is front end, queue, the load of a beginning that was kept elsewhere, the iterations in which the prompt ran (by
+their parts), and preemption. That of further tokens is the iterations, preemption, and the transfer from another instance. A preemption
+lasts until the next token of its request, so that what is computed again counts as preemption.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from astra_sim_serving.request import PARTS
 from astra_sim_serving.request import Sequence as RequestSequence
 
-TTFT_CAUSES = ("front_end", "queue", *PARTS, "preemption")
+TTFT_CAUSES = ("front_end", "queue", "load", *PARTS, "preemption")
 TPOT_CAUSES = (*PARTS, "preemption", "transfer")
 BANDS = (("all", 0.0, 1.0), ("p0-50", 0.0, 0.5), ("p50-90", 0.5, 0.9), ("p90-99", 0.9, 0.99), ("p99-100", 0.99, 1.0))
 """Groups of requests by rank of their time."""
@@ -20,8 +20,9 @@ BANDS = (("all", 0.0, 1.0), ("p0-50", 0.0, 0.5), ("p50-90", 0.5, 0.9), ("p90-99"
 
 def ttft_causes(sequence: RequestSequence, front_end_s: float) -> tuple[float, ...]:
     """Seconds of the causes of the time to the first token, whose sum it is."""
-    queue = sequence.scheduled - sequence.request.arrival - front_end_s
-    return front_end_s, queue, *sequence.spent.prefill_parts, sequence.spent.preempted_before_first_s
+    load = sequence.spent.load_s
+    queue = sequence.scheduled - sequence.request.arrival - front_end_s - load
+    return front_end_s, queue, load, *sequence.spent.prefill_parts, sequence.spent.preempted_before_first_s
 
 
 def tpot_causes(sequence: RequestSequence) -> tuple[float, ...]:

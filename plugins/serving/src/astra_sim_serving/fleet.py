@@ -26,9 +26,10 @@ class Event(IntEnum):
     ENQUEUE = 1
     END = 2
     TRANSFERRED = 3
-    BEGIN = 4
-    STARTED = 5
-    SCALE = 6
+    LOADED = 4
+    BEGIN = 5
+    STARTED = 6
+    SCALE = 7
 
 
 @attrs.define
@@ -117,7 +118,7 @@ class Fleet:
         self.instances = [each for replica in self.replicas for each in replica.instances]
         self._replica_of = {each.number: replica for replica in self.replicas for each in replica.instances}
         for each in self.instances:
-            each.scheduler.receives = each.role == "decode"
+            each.scheduler.receives = each.role == "decode" or each.scheduler.cache.tiers is not None
         if self.scaler is not None:
             self.scaler.begin()
             self._queue.push(self.scaler.options.period_s, Event.SCALE, None)
@@ -138,6 +139,8 @@ class Fleet:
                 self._enqueue(what)
             elif kind == Event.TRANSFERRED:
                 self._transferred(what)
+            elif kind == Event.LOADED:
+                self._loaded(*what)
             else:
                 self._scale(what)
             if self.on_progress is not None and not self.events & 0xFFF:
@@ -241,6 +244,9 @@ class Fleet:
         if replica.is_full:
             return
         end = replica.begin(self.now)
+        for instance in replica.instances:
+            if instance.scheduler.to_load:
+                self._load(instance)
         if self.timeline is not None:
             for instance in replica.instances:
                 self.timeline(instance, self.now)
@@ -270,6 +276,23 @@ class Fleet:
     def _ended(self) -> None:
         if self.concurrency is not None:
             self._next_arrival()
+
+    # -- From memories behind the cache ----------------------------------------------------------------------------------------
+
+    def _load(self, instance: Instance) -> None:
+        """Begin the loads that an instance has asked for."""
+        scheduler = instance.scheduler
+        assert scheduler.cache.tiers is not None
+        for sequence, found in scheduler.to_load:
+            end = scheduler.cache.tiers.load(self.now, found)
+            if sequence.spent.preempted_at < 0:
+                sequence.spent.load_s += end - self.now
+            self._queue.push(end, Event.LOADED, (sequence, instance))
+        scheduler.to_load.clear()
+
+    def _loaded(self, sequence: RequestSequence, instance: Instance) -> None:
+        instance.scheduler.loaded(sequence)
+        self._got(instance)
 
     # -- From prefill to decode instances --------------------------------------------------------------------------------------
 

@@ -81,8 +81,8 @@ class Instance:
 
     @property
     def requests(self) -> int:
-        """Requests that wait or run."""
-        return len(self.scheduler.waiting) + len(self.scheduler.running)
+        """Requests that wait or run, or whose beginnings are loaded."""
+        return len(self.scheduler.waiting) + len(self.scheduler.running) + self.scheduler.loading
 
     @property
     def outstanding_tokens(self) -> int:
@@ -138,12 +138,15 @@ class Instance:
         return scheduler.by_priority or scheduler.receives or len(scheduler.waiting) < 2
 
     def cut(self, count: int) -> None:
-        """Let a jump end after so many iterations, and give it the blocks that it needs until then."""
+        """Let a jump end after so many iterations."""
         current = self.under_way[-1]
         share = (count - 1) / (current.count - 1)
         last = tuple(a + (b - a) * share for a, b in zip(current.first, current.last, strict=True))
         self.under_way[-1] = Iterations(current.batch, current.start, count, current.first, last if count > 1 else current.first)
-        for sequence, _ in current.batch:
+
+    def reserve(self, count: int) -> None:
+        """Give the sequences of a jump the blocks that they need for so many iterations."""
+        for sequence, _ in self.under_way[-1].batch:
             has_blocks = self.scheduler.cache.grow(sequence, sequence.computed + count)
             assert has_blocks
 

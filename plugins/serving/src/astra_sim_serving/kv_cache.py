@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from astra_sim_serving.request import Request, Sequence
-
-ContentKey = tuple[int, int]
-
+from astra_sim_serving.tiers import ContentKey, Tier, Tiers
 
 _SAME = -1
 """Stands for a block of a sequence whose content is that of another block, which is found instead."""
@@ -20,8 +18,9 @@ _SAME = -1
 class KvCache:
     """Blocks of `block_tokens` tokens each. A block is free, or held by one or more sequences."""
 
-    def __init__(self, blocks: int, block_tokens: int, prefix_caching: bool = True) -> None:
+    def __init__(self, blocks: int, block_tokens: int, prefix_caching: bool = True, tiers: Tiers | None = None) -> None:
         self.blocks = blocks
+        self.tiers = tiers
         self.block_tokens = block_tokens
         self.prefix_caching = prefix_caching
         self.free_blocks = blocks
@@ -63,6 +62,23 @@ class KvCache:
                 break
             matching.append(block)
         return matching
+
+    def in_tiers(self, sequence: Sequence, first: int) -> list[tuple[Tier, ContentKey]]:
+        """The contents of a sequence's blocks from the first that is not in the cache on, as far as tiers have them one after another."""
+        found: list[tuple[Tier, ContentKey]] = []
+        if self.tiers is None or not (sequence.request.content or sequence.preemptions):
+            return found
+        for position in range(first, (sequence.total - 1) // self.block_tokens):
+            key = self._key(sequence.request, position)
+            tier = self.tiers.find(key)
+            if tier is None or key in self._block_of:
+                break
+            found.append((tier, key))
+        return found
+
+    def loaded(self, sequence: Sequence) -> None:
+        """Note that what a sequence waited for is in its blocks."""
+        self._register(sequence, sequence.computed // self.block_tokens)
 
     def can_hold(self, sequence: Sequence, matching: list[int], tokens: int) -> bool:
         """Whether `tokens` more tokens of a waiting sequence fit behind those that match."""
@@ -108,6 +124,8 @@ class KvCache:
             key = self._key_of.pop(entry, None)
             if key is not None:
                 del self._block_of[key]
+                if self.tiers is not None:
+                    self.tiers.put(key)
             elif entry == self._last_run:
                 self._last_run = None
 

@@ -130,6 +130,16 @@ class SpeculationOptions:
 
 
 @attrs.frozen
+class TierOptions:
+    """A memory behind the cache, which keeps what the cache gives up."""
+
+    capacity_gib: float = option(above=0, help="memory for each NPU of an instance", unit="GiB")
+    read_gb_per_s: float = option(above=0, help="bandwidth to each NPU", unit="10^9 bytes/s")
+    latency_us: float = option(10.0, minimum=0, help="start of a load", unit="us")
+    shared: bool = option(False, help="all instances of a pool have one such memory, with the capacity of all")
+
+
+@attrs.frozen
 class ServedModel:
     """The model that is served, by name or by its dimensions."""
 
@@ -154,6 +164,7 @@ class ServingOptions:
     memory_gib: float | None = option(None, above=0, help="memory of an NPU; none: as the compute model says", unit="GiB")
     memory_margin_gib: float = option(1.5, minimum=0, help="memory for contexts and graphs", unit="GiB")
     prefix_caching: bool = option(True, help="freed blocks keep their contents, which requests with the same beginning use")
+    tier: tuple[TierOptions, ...] = option((), help="memories behind the cache, the nearest first; what the cache gives up is kept there")
     priorities: bool = option(False, help="smaller priorities go first, and the largest is preempted first; false: by arrival")
     graph_tokens: int | None = option(
         None,

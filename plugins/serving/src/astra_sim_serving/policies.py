@@ -57,6 +57,10 @@ class PolicyScheduler(Scheduler):
         """Ask the policy, check its plan and carry it out."""
         self.preempted.clear()
         self.admitted.clear()
+        if self.cache.tiers is not None:
+            for sequence in [*self.waiting][:_LOOKED_UP]:
+                if self._load(sequence):
+                    self.waiting.remove(sequence)
         here = [each for each in self.running if not each.in_flight]
         if not here and not self.waiting:
             return []
@@ -80,7 +84,20 @@ class PolicyScheduler(Scheduler):
         while to_come and self._allocate(to_come[-1], tokens_of[id(to_come[-1])], to_come, batch):
             sequence = to_come.pop()
             batch.append((sequence, min(tokens_of[id(sequence)], sequence.missing)))
+        if not batch:
+            self._admit_holders(batch)
         return batch
+
+    def _admit_holders(self, batch: Batch) -> None:
+        """Admit waiting sequences that hold blocks already, for which what was planned waits."""
+        left = self.limits.tokens
+        for sequence in [each for each in self.waiting if each.capacity]:
+            if left and len(self.running) < self.limits.sequences:
+                self.waiting.remove(sequence)
+                self.running.append(sequence)
+                self.admitted.append(sequence)
+                batch.append((sequence, self._cut(sequence.missing, left)))
+                left -= batch[-1][1]
 
     def _checked(self, plan: object) -> list[tuple[Sequence, int]]:
         """The plan by sequences. Raises PluginError where it breaks the contract."""
@@ -113,6 +130,8 @@ class PolicyScheduler(Scheduler):
             if self.drafts and sequence.missing == 1:
                 self._draft(sequence, self.drafts)
             while not self.cache.grow(sequence, sequence.computed + tokens):
+                if self.receives and self._take_back():
+                    continue
                 if not self._make_room(to_come, batch) and not self._give_way(to_come):
                     return False
             return True
@@ -141,7 +160,12 @@ class PolicyScheduler(Scheduler):
         return True
 
     def _give_way(self, to_come: list[Sequence]) -> bool:
-        """Preempt the last running sequence of those that are left of a plan; False where it is the next one."""
+        """Preempt the last running sequence of those that are left of a plan; False where it is the next one.
+
+        While others are in flight, none is: they may end, or give way after.
+        """
+        if any(each.in_flight for each in self.running):
+            return False
         running = {id(each): place for place, each in enumerate(self.running)}
         victim = next(each for each in to_come if id(each) in running)
         self._preempt(running[id(victim)])

@@ -96,12 +96,17 @@ class Replica:
         return self.cut(now) if instance.may_take_more else None
 
     def cut(self, now: float) -> float | None:
-        """Let a jump end with the iteration that is under way. Returns the new end; None where nothing changes."""
+        """Let a jump end with the iteration that is under way, and give it the blocks that it needs until then.
+
+        Returns the new end; None where nothing changes.
+        """
         under_way = self.instances[0].under_way
         if not under_way or under_way[-1].count == 1:
             return None
         current = under_way[-1]
         count = current.until(now)
+        for instance in self.instances:
+            instance.reserve(count)
         if count == current.count:
             return None
         for instance in self.instances:

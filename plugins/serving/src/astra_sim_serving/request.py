@@ -46,6 +46,7 @@ class Spent:
 
     `mark` are the parts of the instance at the last moment that counts, `preempted_at` when the request was preempted (-1: it is not),
     `transfer_end` when its keys and values had come from another instance (-1: they have not), and `joined` when it then ran.
+    `load_s` went by while its beginning came from a memory behind the cache.
     """
 
     preempted_at: float = -1.0
@@ -56,6 +57,7 @@ class Spent:
     decode_parts: tuple[float, ...] = NO_PARTS
     transfer_end: float = -1.0
     joined: float = -1.0
+    load_s: float = 0.0
 
 
 @attrs.define(eq=False)

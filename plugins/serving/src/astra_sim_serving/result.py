@@ -154,6 +154,7 @@ class ServingResult:
             "mean_use": sum(each.totals.kv_block_s for each in self.instances) / busy if busy else 0.0,
             "peak_use": max(each.totals.peak_blocks / each.scheduler.cache.blocks for each in self.instances),
             "prefix_hit_fraction": sum(each.scheduler.hit_tokens for each in self.instances) / looked if looked else 0.0,
+            "tier_hit_fraction": sum(each.scheduler.loaded_tokens for each in self.instances) / looked if looked else 0.0,
         }
 
     def _instance(self, instance: Instance, span: float) -> dict[str, Any]:

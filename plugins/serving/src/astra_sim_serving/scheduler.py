@@ -14,6 +14,7 @@ import attrs
 
 from astra_sim_serving.kv_cache import KvCache
 from astra_sim_serving.request import Sequence
+from astra_sim_serving.tiers import ContentKey, Tier
 
 Batch = list[tuple[Sequence, int]]
 """Sequences and how many of their tokens an iteration computes."""
@@ -33,7 +34,8 @@ class Scheduler:
 
     `by_priority`: smaller priorities go first, and the worst running one is preempted; else the order is that of arrival. `is_predictable`:
     `is_steady` is known after a plan. `receives`: some sequences come from other instances, with their blocks. `drafts` tokens are
-    drafted for each sequence that decodes.
+    drafted for each sequence that decodes. `to_load` are sequences whose beginnings are to be loaded from tiers, with what is to be; of
+    them `loading` are not back.
     """
 
     is_predictable = True
@@ -50,6 +52,9 @@ class Scheduler:
         self.drafts = 0
         self.hit_tokens = 0
         self.looked_up_tokens = 0
+        self.loaded_tokens = 0
+        self.loading = 0
+        self.to_load: list[tuple[Sequence, list[tuple[Tier, ContentKey]]]] = []
         self.is_steady = False
 
     def add(self, sequence: Sequence) -> None:
@@ -98,8 +103,12 @@ class Scheduler:
                 steady = False
                 tokens = self._cut(tokens, budget)
             while not cache.grow(sequence, computed + tokens):
+                if self.receives and self._take_back():
+                    continue
                 place = self._victim()
                 victim = running[place]
+                if victim.in_flight:  # it can give way when its iterations have ended
+                    return budget, False
                 if place < position:
                     budget += batch.pop(sum(not each.in_flight for each in running[:place]))[1] + victim.drafts
                     position -= 1
@@ -117,10 +126,23 @@ class Scheduler:
         sequence.drafts = drafts if drafts > 0 and self.cache.grow(sequence, sequence.total + drafts) else 0
         return sequence.drafts
 
+    def _take_back(self) -> bool:
+        """Take the blocks of the last sequence that waits with some, which is to be computed anew; False where there is none.
+
+        It cannot run before one that runs has ended, and that one may need these blocks.
+        """
+        for sequence in reversed(self.waiting):
+            if sequence.capacity:
+                self.cache.release(sequence, keep=True)
+                sequence.computed = 0
+                sequence.preemptions += 1
+                return True
+        return False
+
     def _victim(self) -> int:
-        """The place of the running sequence to preempt: the last, or with priorities the worst. None that is in flight is."""
-        places = [place for place, each in enumerate(self.running) if not each.in_flight]
-        return max(places, key=lambda place: self.running[place].order) if self.by_priority else places[-1]
+        """The place of the running sequence to preempt: the last, or with priorities the worst."""
+        last = len(self.running) - 1
+        return max(range(last + 1), key=lambda place: self.running[place].order) if self.by_priority else last
 
     def _admit(self, batch: Batch, budget: int) -> None:
         """Admit waiting sequences, in order, up to the first that does not fit.
@@ -131,6 +153,9 @@ class Scheduler:
         waiting, place = self.waiting, 0
         while place < len(waiting) and budget > 0 and len(self.running) < self.limits.sequences:
             sequence = waiting[place]
+            if self.cache.tiers is not None and self._load(sequence):
+                del waiting[place]
+                continue
             tokens = self._fitting(sequence, budget) if place == 0 or sequence.capacity else 0
             if not tokens:
                 if not self.receives:
@@ -153,6 +178,33 @@ class Scheduler:
             return 0
         self._start(sequence, matching, tokens)
         return tokens
+
+    def _load(self, sequence: Sequence) -> bool:
+        """Have what tiers know of a waiting sequence loaded, if there are blocks for its whole prompt; it then comes back."""
+        if sequence.capacity:
+            return False
+        cache, matching = self.cache, self.cache.matching(sequence)
+        found, hit = cache.in_tiers(sequence, len(matching)), len(matching) * cache.block_tokens
+        if not found or not cache.can_hold(sequence, matching, sequence.total - hit):
+            return False
+        self._start(sequence, matching, sequence.total - hit)
+        more = len(found) * cache.block_tokens
+        sequence.computed += more
+        self.loaded_tokens += more
+        if not sequence.preemptions:
+            sequence.cached += more
+        self.to_load.append((sequence, found))
+        self.loading += 1
+        return True
+
+    def loaded(self, sequence: Sequence) -> None:
+        """Take a sequence back whose beginning has been loaded, before all that wait."""
+        self.loading -= 1
+        self.cache.loaded(sequence)
+        if self.by_priority:
+            self.add(sequence)
+        else:
+            self.waiting.appendleft(sequence)
 
     def _start(self, sequence: Sequence, matching: list[int], tokens: int) -> None:
         """Give a sequence the blocks that match it, and those of the tokens behind them."""

@@ -34,7 +34,7 @@ from astra_sim_serving.kv_cache import KvCache
 from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.model_memory import MemoryUse, Sharding, activation_bytes, kv_bytes_per_token, layer_parameters, weight_bytes
 from astra_sim_serving.npus import npus_of_pools, place_in_block
-from astra_sim_serving.options import AutoscaleOptions, PoolOptions, ServingCompute, ServingOptions
+from astra_sim_serving.options import AutoscaleOptions, PoolOptions, ServingCompute, ServingOptions, TierOptions
 from astra_sim_serving.policies import make_scheduler
 from astra_sim_serving.replica import Replica
 from astra_sim_serving.requests import requests_of
@@ -43,6 +43,7 @@ from astra_sim_serving.routers import make_router
 from astra_sim_serving.scheduler import Limits, Scheduler
 from astra_sim_serving.speculation import Speculation
 from astra_sim_serving.tables import KernelTables, read_tables
+from astra_sim_serving.tiers import Tier, Tiers
 
 DISTRIBUTION = "astra-sim-serving"
 KNOWN_KEYS = ("name", "serving", *SECTIONS)
@@ -282,12 +283,12 @@ class _Builder:
             where = f"{self.where}: serving.pool.{number}"
             sharding = self._sharding(pool, where)
             time = functools.cache(self._iteration_time(pool, sharding, where))
-            blocks = self._blocks(pool, sharding, where)
+            blocks, tiers = self._blocks(pool, sharding, where), self._tiers(pool, sharding, where)
             for first in range(0, pool.instances * sharding.npus, sharding.npus):
                 own = npus[number][first : first + sharding.npus] if npus is not None else ()
                 priced = time(place_in_block(own, self.platform) if self.platform is not None else ())
                 ranks = [
-                    Instance(count + rank, number, pool.role, self._scheduler(pool, blocks), self.gaps, rank, self.speculation)
+                    Instance(count + rank, number, pool.role, self._scheduler(pool, blocks, tiers()), self.gaps, rank, self.speculation)
                     for rank in range(sharding.data)
                 ]
                 count += len(ranks)
@@ -298,13 +299,31 @@ class _Builder:
                 replicas += [Replica(each, priced, jumps) for each in together]
         return replicas
 
-    def _scheduler(self, pool: PoolOptions, blocks: int) -> Scheduler:
+    def _tiers(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[], Tiers | None]:
+        """What makes the memories behind the cache of each instance of a pool. Raises InputError where one holds no block."""
+        options = self.options
+        if options.tier and not options.prefix_caching:
+            raise InputError(f"{self.where}: serving.tier has no effect without prefix_caching")
+        size = options.block_tokens * self._kv_bytes(sharding)
+
+        def tier_of(given: TierOptions) -> Tier:
+            blocks = int(given.capacity_gib * GIB // size) * (pool.instances * sharding.data if given.shared else 1)
+            if not blocks:
+                raise InputError(f"{where}: a tier of {given.capacity_gib:g} GiB holds no block of {size} bytes")
+            return Tier(blocks, given.latency_us / 1e6, size / (given.read_gb_per_s * 1e9))
+
+        shared = [tier_of(given) if given.shared else None for given in options.tier]
+        if not options.tier:
+            return lambda: None
+        return lambda: Tiers([one or tier_of(given) for one, given in zip(shared, options.tier, strict=True)])
+
+    def _scheduler(self, pool: PoolOptions, blocks: int, tiers: Tiers | None) -> Scheduler:
         """The scheduler of a rank, with a cache of so many blocks."""
         options = self.options
         limits = Limits(
             pool.max_sequences or options.max_sequences, pool.max_batched_tokens or options.max_batched_tokens, options.max_prefill_tokens
         )
-        cache = KvCache(blocks, options.block_tokens, options.prefix_caching)
+        cache = KvCache(blocks, options.block_tokens, options.prefix_caching, tiers)
         made = make_scheduler(options.engine, cache, limits, options.priorities, self.plugins, f"{self.where}: serving.engine")
         made.drafts = self.speculation.tokens if self.speculation is not None else 0
         return made
