@@ -41,7 +41,7 @@ OF_PACKAGES = {
     "synthesis": "synthesis",
     "devkit": "broken_components broken_kinds completion contracts devkit_absent doctor native_plugin plugin_templates server",
     "explain": "compare compare_memory explain_absent explain_command explanation explanation_ranges rerun",
-    "report": "plot plot_flows plot_tables report_page timeline",
+    "report": "plot plot_flows plot_serving plot_tables report_page timeline",
     "compute_gpu": "expected_error gpu_calibration gpu_data_sheets gpu_kernels kernel_validation",
     "compute_roofline": "roofline",
     "compute_systolic": "generate systolic_array systolic_plugin systolic_stalls",

@@ -117,7 +117,7 @@ def test_a_sequence_is_in_one_batch_at_a_time() -> None:
 
 
 def test_stages_leave_more_memory_for_keys_and_values() -> None:
-    model = ModelDescription(**TINY | {"layers": 8})
+    model = ModelDescription(**{**TINY, "layers": 8})  # type: ignore[arg-type]
     whole, half = Sharding(), Sharding(pipeline=2)
     assert kv_bytes_per_token(model, half, "bf16") * 2 == kv_bytes_per_token(model, whole, "bf16")
     ends = TINY["vocab"] * TINY["hidden"] * 2
@@ -126,7 +126,7 @@ def test_stages_leave_more_memory_for_keys_and_values() -> None:
 
 
 def test_ranks_share_the_experts_and_each_has_the_rest() -> None:
-    model = ModelDescription(**EXPERTS)
+    model = ModelDescription(**EXPERTS)  # type: ignore[arg-type]
     expert = 3 * EXPERTS["hidden"] * EXPERTS["expert_ffn"] * 2
     alone, of_four = (weight_bytes(model, Sharding(data=ranks, expert=ranks), "bf16") for ranks in (1, 4))
     assert alone - of_four == 2 * 6 * expert  # two layers, of which each rank has two experts of eight

@@ -46,7 +46,7 @@ def test_a_small_batch_gains_and_a_large_one_loses() -> None:
     single, many = ({"arrival": "burst", "count": count, "input": 10, "output": 100} for count in (1, 256))
     gains = []
     for requests in (single, many):
-        serving = {"max_sequences": 256, "kv_blocks": 20_000, "jumps": False}
+        serving: dict[str, Any] = {"max_sequences": 256, "kv_blocks": 20_000, "jumps": False}
         plain = run(requests=requests, **serving).document()["tpot_s"]["mean"]
         gains.append(plain / drafted(3, 0.7, requests=requests, **serving).document()["tpot_s"]["mean"])
     assert gains[0] > 1.2

@@ -11,7 +11,7 @@ from astra_sim.commands import Progress, Screen, json_option, quiet_option, say_
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 
-from astra_sim_report.kinds import ENDINGS, FLOW_KINDS, FORMATS, KINDS, TABLE_KINDS, has_flows, is_table, kind_of
+from astra_sim_report.kinds import ENDINGS, FLOW_KINDS, FORMATS, KINDS, SERVING_KINDS, TABLE_KINDS, has_flows, is_table, kind_of
 
 _RESULTS = "RESULTS is a table of `astra sweep`: *.parquet, *.csv or *.sqlite."
 _RUNS = "RUN is a result.json, or a folder that `--output` has written."
@@ -50,6 +50,7 @@ def _list(kinds: Mapping[str, str]) -> str:
     "\n\nWithout KIND one run is drawn by layers, if it has some, and others by where their time goes."
     f"\n\n{_RESULTS} KIND is one of these (without it: line):{_list(TABLE_KINDS)}"
     f"\n\nOf folders that `astra flows --output` has written KIND is one of these (without it: slowdown):{_list(FLOW_KINDS)}"
+    f"\n\nOf tables that `astra serve` has written KIND is one of these:{_list(SERVING_KINDS)}"
 )
 @click.argument("runs", nargs=-1, required=True, metavar="(RUN... | RESULTS) [KIND]", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(dir_okay=False), help="The picture: *.svg, *.pdf or *.png.")
@@ -79,12 +80,12 @@ def plot(
     if form not in FORMATS:
         raise InputError(f"--output is {output!r}; expected a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
     tables = [path for path in paths if is_table(path)]
-    if tables or kind in TABLE_KINDS:
+    if (tables and kind not in SERVING_KINDS) or kind in TABLE_KINDS:
         if len(paths) > 1 or not tables:
             raise InputError(
                 f"{kind or 'a table'} of {', '.join(paths)}: expected one table of results, a name that ends in {', '.join(ENDINGS)}"
             )
-        if kind in KINDS:
+        if kind in KINDS or kind in FLOW_KINDS:
             raise InputError(f"{tables[0]} is a table of results, which has no figure {kind!r}; expected {', '.join(TABLE_KINDS)}")
         if labels:
             raise InputError(f"--label is for runs; expected none with the table {tables[0]}")
@@ -110,7 +111,11 @@ def _progressing(quiet: bool, draw: Callable[[], bytes]) -> bytes:
 
 
 def _of_folders(kind: str | None, paths: Sequence[str], form: str, title: str | None, labels: Sequence[str]) -> bytes:
-    """A figure of runs, or of folders of flows, as a file. Without a kind, flows are drawn by slowdown."""
+    """A figure of runs, of folders of flows, or of tables of servers, as a file. Without a kind, flows are drawn by slowdown."""
+    if kind in SERVING_KINDS:
+        from astra_sim_report.serving_plots import draw_serving
+
+        return draw_serving(kind, paths, form, title, labels)
     if kind in FLOW_KINDS or (kind is None and all(has_flows(path) for path in paths)):
         from astra_sim_report.flow_plots import draw_flows, load_flow_runs
 

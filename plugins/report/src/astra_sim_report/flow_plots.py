@@ -10,18 +10,16 @@ import attrs
 from astra_sim.errors import InputError
 from astra_sim.files import csv_table, read_text
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from astra_sim_report.colours import series
 from astra_sim_report.figures import unit_of
 from astra_sim_report.kinds import MOST_PANELS
 from astra_sim_report.plots import legend, picture
+from astra_sim_report.shares import draw_shares
 
 _MOST_QUEUES = 6
 _BYTES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9))
 _LONGEST = 1e300
-_LOGARITHMIC_FROM = 20.0
-"""From which ratio of the largest to the smallest value an axis is logarithmic."""
 
 
 @attrs.frozen(eq=False)
@@ -102,40 +100,16 @@ def _queues(file: Path) -> dict[str, tuple[list[float], list[float]]]:
     return queues
 
 
-def _shares(runs: Sequence[FlowRun], names: Sequence[str], values: Sequence[Sequence[float]], label: str) -> Any:
-    """The share of flows up to each value, a line for each folder."""
-    figure = Figure(figsize=(5.0, 3.2), layout="constrained")
-    axes = figure.subplots()
-    for shade, name, own in zip(series(len(names)), names, values, strict=True):
-        ordered = sorted(own)
-        shares = [100 * (number + 1) / len(ordered) for number in range(len(ordered))]
-        axes.step([ordered[0], *ordered], [0.0, *shares], where="post", color=shade, label=name, linewidth=1.4)
-    smallest, largest = (pick(pick(own) for own in values) for pick in (min, max))
-    if smallest > 0 and largest / smallest > _LOGARITHMIC_FROM:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.set_xlim(left=0)
-    axes.set_xlabel(label)
-    axes.set_ylabel("flows (%)")
-    axes.set_ylim(0, 101)
-    if len(runs) > 1:
-        legend(figure)
-    return figure
-
-
 def _fct(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
     unit = unit_of(max(max(run.taken_ns) for run in runs))
-    return _shares(runs, names, [[time / unit.ns for time in run.taken_ns] for run in runs], f"time to arrival ({unit.name})")
+    return draw_shares(names, [[time / unit.ns for time in run.taken_ns] for run in runs], f"time to arrival ({unit.name})", "flows")
 
 
 def _slowdown(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
     for run in runs:
         if not run.slowdown:
             raise InputError(f"{run.folder} has no slowdowns, for its platform does not say its links; expected fct")
-    return _shares(runs, names, [run.slowdown for run in runs], "time to arrival, in that of the flow alone")
+    return draw_shares(names, [run.slowdown for run in runs], "time to arrival, in that of the flow alone", "flows")
 
 
 def _queue_lines(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:

@@ -32,6 +32,14 @@ FLOW_KINDS = {
 }
 """What each figure of flows shows."""
 
+SERVING_KINDS = {
+    "ttft": "the share of requests whose first token has come after a time, a line for each table of `astra serve --per-request`",
+    "tpot": "the same of the time for each further token",
+    "e2e": "the same of the time to the last token",
+    "batch": "requests that run and wait in time, a panel for each table of `astra serve --timeline`",
+}
+"""What each figure of served requests shows."""
+
 ENDINGS = (".parquet", ".csv", ".sqlite")
 """Endings of the names of tables."""
 
@@ -56,7 +64,7 @@ def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     *runs, last = arguments
     if os.path.exists(last):
         return None, arguments
-    known = (*KINDS, *TABLE_KINDS, *FLOW_KINDS)
+    known = (*KINDS, *TABLE_KINDS, *FLOW_KINDS, *SERVING_KINDS)
     if last not in known:
         raise InputError(
             f"{last!r} is neither a run (a folder or a result.json), nor a table of results, nor a figure; {suggestion(last, known)}"
@@ -65,5 +73,7 @@ def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
         what = "a run: a folder that astra --output has written, or its result.json"
         if last not in KINDS:
             what = "a table of results" if last in TABLE_KINDS else "a folder that astra flows --output has written"
+        if last in SERVING_KINDS:
+            what = "a table that astra serve has written"
         raise InputError(f"figure {last!r} needs {what}")
     return last, runs

@@ -12,10 +12,10 @@ from astra_sim.commands import Column, Progress, Screen, Table, json_option, qui
 from astra_sim.options import Typed
 
 from astra_sim_serving.comparison import compare
-from astra_sim_serving.result import ServingResult, flat
+from astra_sim_serving.result import ServingResult, csv_of, flat
 from astra_sim_serving.serving import ServingExperiment, read_experiment, serve
 from astra_sim_serving.sweep import Row, sweep
-from astra_sim_serving.timeline import TimelineWriter
+from astra_sim_serving.timeline import Timeline, timeline_for
 
 _LATENCIES = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"), ("queue", "queue_s"))
 _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
@@ -25,9 +25,9 @@ _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
 @click.argument("experiment", type=click.Path())
 @click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
 @click.option("--requests", metavar="FILE", type=click.Path(), help="A trace of requests, whose format is recognised by its content.")
-@click.option("-o", "--output", metavar="FILE.json", type=click.Path(), help="Write the result.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the result; of a sweep *.csv is a table.")
 @click.option("--per-request", metavar="FILE.csv", type=click.Path(), help="Write a row for each request.")
-@click.option("--timeline", metavar="FILE.csv", type=click.Path(), help="Write running and waiting requests of each instance over time.")
+@click.option("--timeline", metavar="FILE", type=click.Path(), help="Write what instances do over time: a table, or *.json for Perfetto.")
 @click.option("--exact", is_flag=True, help="Simulate every iteration by itself, also where nothing changes between them.")
 @click.option(
     "--sweep", "axes", metavar="KEY=A,B,...", multiple=True, help="Run each value, and say which is the highest that meets the SLO."
@@ -86,8 +86,8 @@ def _assigned(assignment: str) -> tuple[str, Any]:
     return key.strip(), Typed(value.strip())
 
 
-def _run(case: ServingExperiment, timeline: str | None, quiet: bool) -> tuple[ServingResult, TimelineWriter | None]:
-    writer = TimelineWriter() if timeline is not None else None
+def _run(case: ServingExperiment, timeline: str | None, quiet: bool) -> tuple[ServingResult, Timeline | None]:
+    writer = timeline_for(timeline) if timeline is not None else None
     with Progress(enabled=not quiet, unit="s") as progress:
         result = serve(case, on_progress=progress.reached, timeline=writer)
     return result, writer
@@ -96,7 +96,7 @@ def _run(case: ServingExperiment, timeline: str | None, quiet: bool) -> tuple[Se
 def _finish(
     document: Mapping[str, Any],
     result: ServingResult,
-    writer: TimelineWriter | None,
+    writer: Timeline | None,
     paths: tuple[str | None, str | None, str | None],
     as_json: bool,
     quiet: bool,
@@ -111,7 +111,7 @@ def _finish(
         if per_request is not None:
             _write(per_request, result.csv())
         if timeline is not None and writer is not None:
-            _write(timeline, writer.text())
+            _write(timeline, writer.text(result.sequences))
 
     def print_all() -> None:
         if as_json:
@@ -206,11 +206,12 @@ def _sweep(case: ServingExperiment, axes: Sequence[str], output: str | None, as_
     """Run a sweep, write its rows, and print them."""
     with Progress(enabled=not quiet, unit="s") as progress:
         rows, best = sweep(case, [_axis(axis) for axis in axes], progress)
-    document = {"rows": [{**row.values, **flat(row.document)} for row in rows], "best": None if best is None else best.values}
+    table = [{**row.values, **flat(row.document)} for row in rows]
+    document = {"rows": table, "best": None if best is None else best.values}
 
     def write() -> None:
         if output is not None:
-            _write(output, json.dumps(document, indent=2, allow_nan=False) + "\n")
+            _write(output, csv_of(table) if output.endswith(".csv") else json.dumps(document, indent=2, allow_nan=False) + "\n")
 
     def show() -> None:
         if as_json:
@@ -267,7 +268,7 @@ def _compare(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    writer = TimelineWriter() if timeline is not None else None
+    writer = timeline_for(timeline) if timeline is not None else None
     with Progress(enabled=not quiet, unit="s") as progress:
         result, errors = compare(case, measured, progress.reached, writer)
     document = {**result.document(), "comparison": errors}

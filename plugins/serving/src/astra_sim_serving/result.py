@@ -196,11 +196,17 @@ class ServingResult:
 
     def csv(self) -> str:
         """The rows as a table with commas; cells are empty where there is nothing to say."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([_cell(value) for value in row.values()] for row in self.rows())
-        return text.getvalue()
+        return csv_of(self.rows(), COLUMNS)
+
+
+def csv_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
+    """Rows as a table with commas; `columns` are all that rows have, by default. Cells are empty where a row says nothing."""
+    names = columns or list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
+    return text.getvalue()
 
 
 def _rate(amount: float, span: float) -> float:
