@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from astra_sim_serving import serve
 from astra_sim_serving.comparison import compare
 from astra_sim_serving.serving import ServingExperiment
 from support import ROOT
+
+from validation import servers
 
 RUN = "RTXPRO6000/Llama-3.1-8B"
 REFERENCE = ROOT.parent / "shared" / "reference"
@@ -38,3 +41,44 @@ def test_a_measured_server_of_an_8b_model() -> None:
     assert errors["per_request"]["e2e"] < 0.04
     page = (ROOT / "validation" / "serving.md").read_text()
     assert f"| TPOT, mean (ms) | 32.46 | 32.67 | {100 * means['tpot']:+.1f} % |" in page
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[dict[str, Any]]:
+    if not REFERENCE.exists():
+        pytest.skip("the measurements are not beside the project")
+    return servers.lines_of(REFERENCE / "serving.jsonl")
+
+
+@pytest.mark.parametrize(("system", "bound"), [("h100_sxm", 0.12), ("h200_sxm", 0.22), ("b200_sxm", 0.12), ("a100_sxm", 0.18)])
+def test_kernels_of_attention_that_were_not_fitted(system: str, bound: float, lines: list[dict[str, Any]]) -> None:
+    compute = servers.device_of(system)
+    fit = compute.profile.paged_attention
+    assert fit is not None
+    mean, absolute = servers.error_of(compute, servers.attention_lines(lines, system, "generation_attention"), fit)
+    assert absolute < bound
+    page = (ROOT / "validation" / "serving.md").read_text()
+    row = f"| {system} | {fit.start_us:g} | {fit.wave_us:g} | {fit.byte_efficiency:g} | {100 * mean:+.1f} % | {100 * absolute:.1f} % |"
+    assert row in page
+
+
+def test_the_numbers_of_a_device_are_those_of_the_half_that_fits(lines: list[dict[str, Any]]) -> None:
+    compute = servers.device_of("b200_sxm")
+    assert servers.fitted(compute, servers.attention_lines(lines, "b200_sxm", "generation_attention")) == compute.profile.paged_attention
+
+
+def test_servers_without_tables(lines: list[dict[str, Any]]) -> None:
+    errors: dict[str, list[float]] = {}
+    page = (ROOT / "validation" / "serving.md").read_text()
+    for own in servers.servers(lines).values():
+        result = serve(servers.experiment_of(own[0]["config"], 24.0))
+        for line in own:
+            if line["statistic"] == "mean" and line["stage"] == -1:
+                simulated = servers.mean_ms(result, line["metric"])
+                error = simulated / line["value"] - 1
+                errors.setdefault(line["metric"], []).append(abs(error))
+                assert f" {100 * error:+.1f} %" in page
+                if line["metric"] == "ttft":
+                    assert abs(error) < 0.2 or abs(simulated - line["value"]) < 15
+    assert sum(errors["e2e"]) / 6 < 0.08
+    assert sum(errors["itl"]) / 6 < 0.10

@@ -174,6 +174,7 @@ class Attention:
     causal: bool = option(False, help="a query sees the keys up to its own place")
     flash: bool = option(True, help="one fused kernel; false: products and softmax apart, with all scores in memory")
     backward: bool = option(False, help="the backward pass")
+    paged: bool = option(False, help="keys and values lie in blocks of a cache, as in inference servers")
     dropout: bool = option(False, help="dropout of the scores, which unfused kernels read and write once more, with a mask")
     element_type: str | None = _element_type()
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from astra_sim.shapes import ELEMENT_BYTES, Attention
 
-from astra_sim_compute_gpu.device import AttentionFit
+from astra_sim_compute_gpu.device import AttentionFit, PagedAttentionFit
 
 _ROWS = 128
 """Queries that one multiprocessor works on at once."""
 
 _SMALL_HEAD = 64
+
+_FEW_QUERIES = 16
+"""Queries of a sequence up to which one block of threads has all that share a key head."""
 
 
 def flash_us(attention: Attention, element_type: str, fit: AttentionFit, share: float, multiprocessors: int, bytes_per_us: float) -> float:
@@ -23,6 +28,27 @@ def flash_us(attention: Attention, element_type: str, fit: AttentionFit, share: 
     size = attention.operand_bytes(ELEMENT_BYTES[element_type])
     longest_us = _last_rows(attention) * multiprocessors / ops_per_us
     return max(attention.operations / ops_per_us + fit.tail * longest_us, longest_us, size / bytes_per_us)
+
+
+def paged_us(
+    attention: Attention,
+    element_type: str,
+    fits: tuple[AttentionFit, PagedAttentionFit],
+    share: float,
+    multiprocessors: int,
+    bytes_per_us: float,
+) -> float:
+    """Microseconds of attention on the cache of an inference server, with its start-up time.
+
+    It takes as long as its operations (as a flash kernel), the keys and values that it reads at a share of `bytes_per_us`, the bandwidth of
+    the memory, or, where each sequence has one query or few, the waves of key heads on the multiprocessors.
+    """
+    flash, paged = fits
+    computing = flash_us(attention, element_type, flash, share, multiprocessors, math.inf)
+    reading = attention.operand_bytes(ELEMENT_BYTES[element_type]) / (paged.byte_efficiency * bytes_per_us)
+    heads = attention.heads if attention.key_heads is None else attention.key_heads
+    waves = -(-heads // multiprocessors) if attention.query_length <= _FEW_QUERIES else 0
+    return paged.start_us + max(computing, reading, waves * paged.wave_us)
 
 
 def _last_rows(attention: Attention) -> int:

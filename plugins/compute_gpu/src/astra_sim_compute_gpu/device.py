@@ -45,6 +45,17 @@ class AttentionFit:
 
 
 @attrs.frozen
+class PagedAttentionFit:
+    """What attention of inference servers reaches, whose keys and values lie in blocks of a cache."""
+
+    start_us: float = option(minimum=0, help="start-up time of the kernel, with that of what combines its parts", unit="us")
+    wave_us: float = option(
+        minimum=0, help="least time of a key head of a sequence on a multiprocessor, where one query each decodes", unit="us"
+    )
+    byte_efficiency: float = option(above=0, maximum=1, help="share of the memory bandwidth at which keys and values are read")
+
+
+@attrs.frozen
 class MemoryFit:
     """What kernels that are bound by memory reach."""
 
@@ -75,6 +86,7 @@ class Device:
     gemm: dict[str, Any] = option(help="what products reach, by element type")
     attention: AttentionFit = option(help="what flash attention reaches")
     attention_fp8: AttentionFit | None = option(None, help="the same for elements of 8 bits; none: as with 16")
+    paged_attention: PagedAttentionFit | None = option(None, help="what attention of inference servers reaches; none: as flash attention")
     elementwise: MemoryFit = option(help="what element-wise kernels and optimizer steps reach")
     cast: MemoryFit = option(help="what casts reach")
     block_scaling: bool | None = option(None, help="whether it multiplies MX formats (a scale for each 32 elements); none: unknown")

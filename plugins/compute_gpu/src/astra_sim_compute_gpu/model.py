@@ -13,7 +13,7 @@ from astra_sim.platform import Platform
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Cast, Convolution, Gemm, GroupedGemm, Kernel
 from astra_sim.units import GIB
 
-from astra_sim_compute_gpu.attention import flash_us
+from astra_sim_compute_gpu.attention import flash_us, paged_us
 from astra_sim_compute_gpu.device import MemoryFit, names, read_device
 from astra_sim_compute_gpu.expected_error import configuration_of, expected_error
 from astra_sim_compute_gpu.gemm import gemm_us
@@ -193,8 +193,11 @@ class Gpu(Compute):
         """The time of fused attention, with the start of its kernel."""
         element_type = self._type_of(shape)
         fit = self.profile.attention_fit(element_type)
-        bytes_per_us = self._memory_bytes_per_us(self.profile.elementwise)
         share = self.stack.attention_rate
+        if shape.paged and self.profile.paged_attention is not None:
+            bandwidth, fits = self.profile.memory_bandwidth_gb_per_s * 1e3, (fit, self.profile.paged_attention)
+            return paged_us(shape, element_type, fits, share, self.profile.multiprocessors, bandwidth)
+        bytes_per_us = self._memory_bytes_per_us(self.profile.elementwise)
         return fit.start_us + flash_us(
             attention=shape,
             element_type=element_type,

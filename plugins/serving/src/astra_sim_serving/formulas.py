@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 from astra_sim.compute import Compute, Work
 from astra_sim.models import ModelDescription
@@ -86,14 +88,19 @@ class KernelFormulas:
         return [self._gemm(tokens, model.experts, model.hidden), *shared]
 
     def experts_us(self, tokens: int) -> float:
-        """The routed experts of all layers that get some of so many tokens of all ranks. Ranks of one expert share its width."""
+        """The routed experts of all layers that get some of so many tokens of all ranks, and the sum of what they give.
+
+        Ranks of one expert share its width.
+        """
         model, sharding = self.model, self.sharding
         own = max(1, round(touched_experts(model, tokens) / sharding.expert))
         rows = max(1, round(tokens * model.top_k / sharding.expert / own))
         width = max(1, model.expert_ffn * sharding.expert // sharding.stage_npus)
         first = GroupedGemm(experts=own, rows=rows, n=(model.branches - 1) * width, k=model.hidden, element_type=self.element_type)
         second = GroupedGemm(experts=own, rows=rows, n=model.hidden, k=width, element_type=self.element_type)
-        return self._us(first, second) * expert_layers(model)
+        chosen = math.ceil(tokens * model.top_k / sharding.expert) * model.hidden * ACTIVATION_BYTES
+        combine = Elementwise(read_bytes=chosen, write_bytes=tokens * model.hidden * ACTIVATION_BYTES)
+        return self._us(first, second, combine) * expert_layers(model)
 
     def _between(self, tokens: int) -> list[Kernel]:
         """Two norms with residual sums, rotary positions with the cache, and the activation of the feed-forward part."""
@@ -150,6 +157,7 @@ class KernelFormulas:
                 head_size=model.head_size,
                 key_heads=key_heads(model, t) * sequences,
                 causal=True,
+                paged=True,
                 element_type=kind,
             )
         m = model.mla
@@ -162,5 +170,6 @@ class KernelFormulas:
             key_heads=sequences,
             values_in_keys=True,
             causal=True,
+            paged=True,
             element_type=kind,
         )
