@@ -1,36 +1,26 @@
-"""Servers of language models against what was measured: kernels of attention, and whole servers without tables of kernels.
+"""Servers of language models by formulas alone against what was measured: whole servers, single iterations, throughput and static batches.
 
-`python -m validation.servers ../shared/reference/serving.jsonl` fits `paged_attention` of devices on half of the lines, and prints errors.
+`python -m validation.servers ../shared/reference/serving.jsonl` prints what is fitted, and errors. The procedure: validation/serving.md.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import math
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
-from astra_sim.commands import component, shared_plugins
-from astra_sim.shapes import Attention
-from astra_sim_compute_gpu.attention import paged_us
-from astra_sim_compute_gpu.device import PagedAttentionFit
-from astra_sim_compute_gpu.model import Gpu
 from astra_sim_serving import serve
 from astra_sim_serving.result import ServingResult
 
-DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100-80"}
-"""Devices by their names in the tables of kernels."""
+from validation import paged_attention
 
-GRID = {
-    "start_us": (4, 5, 6, 7, 7.5, 8, 8.5, 9, 9.5, 10, 11, 12, 14),
-    "wave_us": (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6),
-    "byte_efficiency": (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95),
-}
+Line = Mapping[str, Any]
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "meta-llama/Llama-3.1-70B-Instruct": {"name": "llama-3.1-70b"},
@@ -54,13 +44,8 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
 """Models of the measured servers, after their config.json."""
 
 
-@attrs.frozen
-class KernelLine:
-    """A measured kernel; `fits`: it is of the half on which numbers are fitted."""
-
-    shape: Attention
-    us: float
-    fits: bool
+NETWORKS = {"h100": ("dgx_h100", "h100"), "h200": ("dgx_h100", "h100"), "a100-80": ("dgx_a100", "a100"), "a100-40": ("dgx_a100", "a100")}
+"""The platform of a device, and the device of `model=nccl`."""
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -68,57 +53,53 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def attention_lines(lines: Iterable[Mapping[str, Any]], system: str, metric: str) -> list[KernelLine]:
-    """Kernels of attention of a device: `generation_attention` (one query a sequence) or `context_attention`. Halves go by a hash."""
-    found = []
-    for line in lines:
-        given = line.get("config", {})
-        if line.get("metric") != metric or given.get("system") != system or given.get("window_size"):
-            continue
-        sequences = given["batch_size"]
-        decodes = metric == "generation_attention"
-        shape = Attention(
-            heads=given["num_heads"] * sequences,
-            query_length=1 if decodes else given["isl"],
-            key_length=given.get("step", 0) + (1 if decodes else given["isl"]),
-            head_size=given["head_dim"],
-            key_heads=given["num_key_value_heads"] * sequences,
-            causal=True,
-            paged=True,
-            element_type="fp8" if given["kv_cache_dtype"] == "fp8" else "bf16",
-        )
-        digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).digest()
-        found.append(KernelLine(shape, line["value"] * 1e3, digest[-1] % 2 == 0))
-    return found
+def _experiment(model: Any, device: str, tensor_parallel: int, serving: Mapping[str, Any], **compute: Any) -> dict[str, Any]:
+    """An experiment of one instance."""
+    table: dict[str, Any] = {
+        "serving": {"model": model, "pool": [{"tensor_parallel": tensor_parallel}], **serving},
+        "compute": {"plugin": "gpu", "device": device, **compute},
+    }
+    if tensor_parallel > 1:
+        platform, table_of_nccl = NETWORKS[device]
+        table["platform"] = {"plugin": platform}
+        table["network"] = {"plugin": "analytical", "model": "nccl", "device": table_of_nccl}
+    return table
 
 
-def device_of(system: str) -> Gpu:
-    """The compute model of a device."""
-    made: Gpu = component("compute", f"gpu?device={DEVICES[system]}", shared_plugins(), "validation")
-    return made
+def _fits(config: Mapping[str, Any]) -> bool:
+    """Whether a line is of the half on which constants are fitted, by a hash of its configuration."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).digest()[-1] % 2 == 0
 
 
-def simulated_us(compute: Gpu, shape: Attention, fit: PagedAttentionFit) -> float:
-    """The time of a kernel with other numbers of paged attention."""
-    profile, kind = compute.profile, shape.element_type or "bf16"
-    bandwidth = profile.memory_bandwidth_gb_per_s * 1e3
-    return paged_us(shape, kind, (profile.attention_fit("bf16"), fit), compute.stack.attention_rate, profile.multiprocessors, bandwidth)
+@attrs.frozen
+class Compared:
+    """A measured and a simulated value of a line. `host` says how much longer it takes for a host with some constants."""
+
+    what: str
+    measured: float
+    simulated: float
+    fits: bool = False
+    host: Callable[[float, float], float] = lambda an_iteration, a_sequence: 0.0
+
+    def error(self, an_iteration: float = 0.0, a_sequence: float = 0.0) -> float:
+        """The relative error with a host of so many microseconds."""
+        return (self.simulated + self.host(an_iteration, a_sequence)) / self.measured - 1
 
 
-def fitted(compute: Gpu, lines: Sequence[KernelLine]) -> PagedAttentionFit:
-    """The numbers of `GRID` with the least mean absolute logarithm of simulated over measured, on the half that fits."""
-    candidates = (PagedAttentionFit(**dict(zip(GRID, values, strict=True))) for values in itertools.product(*GRID.values()))
+def mean_error(lines: Iterable[Compared], an_iteration: float = 0.0, a_sequence: float = 0.0) -> float:
+    """The mean absolute error."""
+    errors = [abs(line.error(an_iteration, a_sequence)) for line in lines]
+    return sum(errors) / len(errors)
+
+
+def fitted_host(lines: Sequence[Compared], iterations: Iterable[float], sequences: Iterable[float] = (0.0,)) -> tuple[float, float]:
+    """The constants of the host, of those given, with the least mean absolute error on the half that fits."""
     own = [line for line in lines if line.fits]
-    return min(candidates, key=lambda fit: sum(abs(math.log(simulated_us(compute, line.shape, fit) / line.us)) for line in own))
+    candidates = [(an_iteration, a_sequence) for an_iteration in iterations for a_sequence in sequences]
+    return min(candidates, key=lambda host: mean_error(own, *host))
 
 
-def error_of(compute: Gpu, lines: Sequence[KernelLine], fit: PagedAttentionFit) -> tuple[float, float]:
-    """Mean and mean absolute error on the half that does not fit."""
-    errors = [simulated_us(compute, line.shape, fit) / line.us - 1 for line in lines if not line.fits]
-    return sum(errors) / len(errors), sum(map(abs, errors)) / len(errors)
-
-
-# -- Whole servers -------------------------------------------------------------------------------------------------------
+# -- Whole servers: vLLM 0.15.1 on H100 ----------------------------------------------------------------------------------
 
 
 def servers(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -163,20 +144,158 @@ def mean_ms(result: ServingResult, metric: str) -> float:
     return float(1e3 * summary["mean"])
 
 
+# -- Iterations: vLLM of 2023, Llama-2-70B and BLOOM-176B on A100 and H100 (Splitwise) -------------------------------------
+
+_ITERATED = {
+    "llama2-70b": {"name": "llama-2-70b"},
+    "bloom-176b": {"dimensions": {"layers": 70, "hidden": 14336, "heads": 112, "vocab": 250880}},
+}
+_LONGEST_PREFILL = 2048
+"""Tokens up to which a prompt was one iteration."""
+
+
+def iterations(lines: Iterable[Line], gpu: str) -> list[Compared]:
+    """Prefill and decode iterations of a GPU, in milliseconds. Each waits for the host, as those engines did."""
+    found = []
+    for line in lines:
+        given = line.get("config", {})
+        if line.get("group") != "splitwise" or given["gpu"] != gpu:
+            continue
+        prefill = "prefill" in line["metric"]
+        if prefill and given["batch"] * given["prompt"] > _LONGEST_PREFILL:
+            continue
+        answer = 1 if prefill else 2
+        requests = {
+            "arrival": "burst",
+            "count": given["batch"],
+            "input": given["prompt"] + (0 if prefill else given["output"] // 2),
+            "output": answer,
+        }
+        serving = {"kv_blocks": 100_000, "max_batched_tokens": 1_000_000, "prefix_caching": False, "requests": requests}
+        device = "h100" if gpu.startswith("h100") else "a100-80"
+        document = serve(_experiment(_ITERATED[given["model"]], device, given["tp"], serving)).document()
+        simulated = document["ttft_s" if prefill else "tpot_s"]["mean"] * 1e3
+        found.append(Compared(line["metric"], line["value"], simulated, _fits(given), lambda host, _: host / 1e3))
+    return found
+
+
+# -- Throughput: TensorRT-LLM 1.0, all requests at once ------------------------------------------------------------------
+
+_SERVED = {"Llama 3.3 70B": "llama-3.3-70b", "Llama 3.1 8B": "llama-3.1-8b"}
+_MOST_TOKENS = 2_000_000
+
+
+def throughputs(lines: Iterable[Line]) -> list[Compared]:
+    """Tokens of answers a second of dense models in FP8 on H100 and H200. Nothing is fitted."""
+    found = []
+    for line in lines:
+        given = line.get("config", {})
+        ranks = re.fullmatch(r"TP(\d+)", given.get("parallel", ""))
+        if line.get("group") != "tensorrt-llm" or not ranks or given["model"] not in _SERVED or given["gpu"] not in ("H100", "H200"):
+            continue
+        if given["precision"] != "FP8" or "total" not in line["unit"]:
+            continue
+        length = given["input"] + given["output"]
+        serving = {
+            "engine": "trtllm?chunked_context=true",
+            "max_sequences": 2048,
+            "max_batched_tokens": 8192,
+            "block_tokens": 32,
+            "memory_utilization": 0.95,
+            "memory_margin_gib": 3.0,
+            "requests": {
+                "arrival": "burst",
+                "count": max(64, min(1500, _MOST_TOKENS // length)),
+                "input": given["input"],
+                "output": given["output"],
+            },
+        }
+        model = {"name": _SERVED[given["model"]], "precision": "fp8", "kv": "fp8"}
+        document = serve(_experiment(model, given["gpu"].lower(), int(ranks[1]), serving)).document()
+        what = f"{given['model']} {given['gpu']} x {ranks[1]}, {given['input']} / {given['output']}"
+        found.append(Compared(what, line["value"], document["throughput"]["output_tokens_s"]))
+    return found
+
+
+# -- Static batches: vLLM and TensorRT-LLM of 2024 (LLM-Inference-Bench) --------------------------------------------------
+
+_BATCHED: Mapping[str, Mapping[str, Any]] = {
+    "meta-llama/Llama-2-7b-hf": {"name": "llama-2-7b"},
+    "meta-llama/Meta-Llama-3-8B": {"name": "llama-3-8b"},
+    "meta-llama/Llama-2-70b-hf": {"name": "llama-2-70b"},
+    "meta-llama/Meta-Llama-3-70B": {"name": "llama-3-70b"},
+    "mistralai/Mixtral-8x7B-v0.1": {"name": "mixtral-8x7b"},
+    "mistralai/Mistral-7B-v0.1": {
+        "dimensions": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "gated": True, "vocab": 32000},
+    },
+}
+_HARDWARE = {"Nvidia H100 GPU": "h100", "Nvidia A100 GPU": "a100-40", "Nvidia GH200 GPU": "gh200"}
+ENGINES = [(hardware, framework) for hardware in _HARDWARE for framework in ("TensorRT-LLM", "vLLM")]
+"""Hardware and framework of the static batches that are compared."""
+
+
+def static_batches(lines: Iterable[Line], hardware: str, framework: str) -> list[Compared]:
+    """Latencies of batches in seconds. Each iteration waits for the host."""
+    found = []
+    for line in lines:
+        given = line.get("config", {})
+        if line.get("group") != "llm-inference-bench" or (given["hardware"], given["framework"]) != (hardware, framework):
+            continue
+        if given["model"] not in _BATCHED or "input_output_length" not in given or (given["num_of_hardware"] > 1 and "GH200" in hardware):
+            continue
+        length, batch = given["input_output_length"], given["batch_size"]
+        serving = {
+            "max_sequences": 256,
+            "max_batched_tokens": max(8192, length * batch),
+            "kv_blocks": 200_000,
+            "prefix_caching": False,
+            "requests": {"arrival": "burst", "count": batch, "input": length, "output": length},
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = serve(_experiment(_BATCHED[given["model"]], _HARDWARE[hardware], given["num_of_hardware"], serving))
+
+        def host(an_iteration: float, a_sequence: float, length: int = length, batch: int = batch) -> float:
+            return length * (an_iteration + a_sequence * batch) / 1e6
+
+        found.append(Compared(f"{given['model']} {length} {batch}", line["value"], result.makespan_s, _fits(given), host))
+    return found
+
+
+HOSTS = range(0, 20_001, 250)
+SEQUENCES = range(0, 201, 10)
+"""Constants of the host in microseconds that are tried, for an iteration and for each of its sequences."""
+
+
 def main() -> None:
     """Print what is fitted, and errors."""
     lines = lines_of(Path(sys.argv[1]))
-    for system in DEVICES:
-        compute = device_of(system)
-        decode = attention_lines(lines, system, "generation_attention")
-        fit = fitted(compute, decode)
-        print(system, fit, "held-out error {:+.1%}, {:.1%} absolute".format(*error_of(compute, decode, fit)))
+    for system in paged_attention.DEVICES:
+        compute = paged_attention.device_of(system)
+        decode = paged_attention.attention_lines(lines, system, "generation_attention")
+        fit = paged_attention.fitted(compute, decode)
+        print(system, fit, "held-out error {:+.1%}, {:.1%} absolute".format(*paged_attention.error_of(compute, decode, fit)))
     for name, own in servers(lines).items():
         result = serve(experiment_of(own[0]["config"], 24.0))
         for line in own:
             if line["statistic"] == "mean" and line["stage"] == -1:
                 simulated = mean_ms(result, line["metric"])
                 print(f"{name:50} {line['metric']:5} {line['value']:9.1f} {simulated:9.1f} ms {simulated / line['value'] - 1:+.1%}")
+    for gpu in ("a100-80gb", "h100-80gb"):
+        _print_halves(f"iterations {gpu}", iterations(lines, gpu), (0.0,))
+    found = throughputs(lines)
+    for each in found:
+        print(f"{each.what:40} {each.measured:9.0f} {each.simulated:9.0f} tokens/s {each.error():+.1%}")
+    print(f"throughput: {len(found)} lines, {mean_error(found):.1%}")
+    for hardware, framework in ENGINES:
+        _print_halves(f"{hardware} {framework}", static_batches(lines, hardware, framework), SEQUENCES)
+
+
+def _print_halves(name: str, compared: Sequence[Compared], sequences: Iterable[float]) -> None:
+    host = fitted_host(compared, HOSTS, sequences)
+    held_out = [line for line in compared if not line.fits]
+    without = mean_error(held_out)
+    print(f"{name}: {len(compared)} lines, without host {without:.1%}; host {host} us: held-out error {mean_error(held_out, *host):.1%}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from astra_sim_serving.comparison import compare
 from astra_sim_serving.serving import ServingExperiment
 from support import ROOT
 
-from validation import servers
+from validation import paged_attention, servers
 
 RUN = "RTXPRO6000/Llama-3.1-8B"
 REFERENCE = ROOT.parent / "shared" / "reference"
@@ -52,10 +53,10 @@ def lines() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("system", "bound"), [("h100_sxm", 0.12), ("h200_sxm", 0.22), ("b200_sxm", 0.12), ("a100_sxm", 0.18)])
 def test_kernels_of_attention_that_were_not_fitted(system: str, bound: float, lines: list[dict[str, Any]]) -> None:
-    compute = servers.device_of(system)
+    compute = paged_attention.device_of(system)
     fit = compute.profile.paged_attention
     assert fit is not None
-    mean, absolute = servers.error_of(compute, servers.attention_lines(lines, system, "generation_attention"), fit)
+    mean, absolute = paged_attention.error_of(compute, paged_attention.attention_lines(lines, system, "generation_attention"), fit)
     assert absolute < bound
     page = (ROOT / "validation" / "serving.md").read_text()
     row = f"| {system} | {fit.start_us:g} | {fit.wave_us:g} | {fit.byte_efficiency:g} | {100 * mean:+.1f} % | {100 * absolute:.1f} % |"
@@ -63,8 +64,11 @@ def test_kernels_of_attention_that_were_not_fitted(system: str, bound: float, li
 
 
 def test_the_numbers_of_a_device_are_those_of_the_half_that_fits(lines: list[dict[str, Any]]) -> None:
-    compute = servers.device_of("b200_sxm")
-    assert servers.fitted(compute, servers.attention_lines(lines, "b200_sxm", "generation_attention")) == compute.profile.paged_attention
+    compute = paged_attention.device_of("b200_sxm")
+    assert (
+        paged_attention.fitted(compute, paged_attention.attention_lines(lines, "b200_sxm", "generation_attention"))
+        == compute.profile.paged_attention
+    )
 
 
 def test_servers_without_tables(lines: list[dict[str, Any]]) -> None:
@@ -82,3 +86,39 @@ def test_servers_without_tables(lines: list[dict[str, Any]]) -> None:
                     assert abs(error) < 0.2 or abs(simulated - line["value"]) < 15
     assert sum(errors["e2e"]) / 6 < 0.08
     assert sum(errors["itl"]) / 6 < 0.10
+
+
+PAGE = ROOT / "validation" / "serving.md"
+
+
+@pytest.mark.parametrize("gpu", ["a100-80gb", "h100-80gb"])
+def test_iterations_with_a_constant_of_the_host(gpu: str, lines: list[dict[str, Any]]) -> None:
+    compared = servers.iterations(lines, gpu)
+    assert row_of(f"iterations {gpu}", compared, (0.0,), bound=0.15) in PAGE.read_text()
+
+
+@pytest.mark.parametrize(("hardware", "framework"), servers.ENGINES)
+def test_static_batches_with_two_constants(hardware: str, framework: str, lines: list[dict[str, Any]]) -> None:
+    compared = servers.static_batches(lines, hardware, framework)
+    assert row_of(f"{hardware} {framework}", compared, servers.SEQUENCES, bound=0.2) in PAGE.read_text()
+
+
+def row_of(name: str, compared: list[servers.Compared], sequences: Iterable[float], bound: float) -> str:
+    """The row of the page, of errors on the half that is not fitted."""
+    host = servers.fitted_host(compared, servers.HOSTS, sequences)
+    held_out = [line for line in compared if not line.fits]
+    error = servers.mean_error(held_out, *host)
+    assert error < bound
+    without = f"{100 * servers.mean_error(held_out):.1f} %"
+    return f"| {name} | {len(compared)} | {without} | {host[0]:g}, {host[1]:g} | {100 * error:.1f} % |"
+
+
+def test_throughput_with_nothing_fitted(lines: list[dict[str, Any]]) -> None:
+    found = servers.throughputs(lines)
+    errors = [line.error() for line in found]
+    mean, least, most = (
+        f"{100 * value:{sign}.1f} %" for value, sign in ((servers.mean_error(found), ""), (min(errors), "+"), (max(errors), "+"))
+    )
+    assert servers.mean_error(found) < 0.15
+    text = " ".join(PAGE.read_text().split())
+    assert f"{len(found)} lines, nothing fitted: {mean} in the mean, from {least.removesuffix(' %')} to {most}" in text

@@ -175,6 +175,18 @@ def test_a_tighter_limit_of_answers_admits_more() -> None:
     assert batches[0] > batches[1]
 
 
+@pytest.mark.parametrize("engine", ["vllm-v0", "sarathi", "sjf", "edf", "orca", "trtllm", "trtllm?capacity=max-utilization"])
+@pytest.mark.parametrize("rate", [20.0, 2000.0])
+def test_iterations_in_which_a_plan_stays_are_one_event(engine: str, rate: float) -> None:
+    """Single runs differ little, since a request waits for the end of the iteration in which it comes."""
+    requests = {**LOAD, "rate": rate, "output": {"distribution": "uniform", "low": 40, "high": 60}}
+    jumped, exact = (run(engine=engine, requests=requests, kv_blocks=60, max_sequences=8, jumps=jumps) for jumps in (True, False))
+    check_conserved(jumped)
+    assert jumped.events < 0.7 * exact.events
+    for metric in ("ttft_s", "tpot_s", "e2e_s"):
+        assert jumped.document()[metric]["mean"] == pytest.approx(exact.document()[metric]["mean"], rel=0.02), metric
+
+
 def test_answers_end_at_their_limit() -> None:
     result = run(requests={**LOAD, "max_output": 20})
     check_conserved(result)

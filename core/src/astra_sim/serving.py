@@ -58,6 +58,13 @@ class Policy(Contract, abc.ABC):
     _attributes: ClassVar = {}
     _answers: ClassVar = {}
 
+    def keeps(self, state: ServingState, plan: Sequence[tuple[int, int]]) -> bool:
+        """Whether a plan in which all running requests get a token stays as it is until a request arrives or ends.
+
+        Several iterations are then simulated as one event. The answer False is always right.
+        """
+        return False
+
     @abc.abstractmethod
     def plan(self, state: ServingState) -> Sequence[tuple[int, int]]:
         """Numbers of requests, each once, with the tokens to compute: at least 1, at most `missing`, and together at most `max_tokens`.

@@ -135,7 +135,7 @@ class Instance:
         if len(scheduler.running) >= scheduler.limits.sequences:
             return False
         # Where others wait before it, they wait for blocks, which nothing frees before the jump ends.
-        return scheduler.by_priority or scheduler.receives or len(scheduler.waiting) < 2
+        return scheduler.by_priority or scheduler.receives or not scheduler.in_order or len(scheduler.waiting) < 2
 
     def cut(self, count: int) -> None:
         """Let a jump end after so many iterations."""

@@ -46,12 +46,13 @@ def _typed(value: str) -> str:
 class PolicyScheduler(Scheduler):
     """Waiting and running sequences of which a policy plans every iteration."""
 
-    is_predictable = False
+    in_order = False
 
     def __init__(self, name: str, policy: Policy, cache: KvCache, limits: Limits) -> None:
         super().__init__(cache, limits)
         self._what = f"serving policy {name!r}"
         self._policy = policy
+        self.is_predictable = type(policy).keeps is not Policy.keeps
 
     def plan(self, now: float = 0.0) -> Batch:
         """Ask the policy, check its plan and carry it out."""
@@ -77,7 +78,8 @@ class PolicyScheduler(Scheduler):
             self.limits.sequences,
             self.cache.blocks,
         )
-        plan = self._checked(call(self._what, self._policy.plan, state))
+        given = call(self._what, self._policy.plan, state)
+        plan = self._checked(given)
         batch: Batch = []
         to_come = [sequence for sequence, _ in reversed(plan)]
         tokens_of = {id(sequence): tokens for sequence, tokens in plan}
@@ -86,6 +88,8 @@ class PolicyScheduler(Scheduler):
             batch.append((sequence, min(tokens_of[id(sequence)], sequence.missing)))
         if not batch:
             self._admit_holders(batch)
+        decodes = self.is_predictable and not self.admitted and not self.preempted and len(batch) == len(self.running)
+        self.is_steady = decodes and all(tokens == 1 for _, tokens in batch) and call(self._what, self._policy.keeps, state, given)
         return batch
 
     def _admit_holders(self, batch: Batch) -> None:

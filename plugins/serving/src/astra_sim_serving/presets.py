@@ -11,7 +11,23 @@ from astra_sim.serving import Policy, RequestState, ServingState
 Plan = list[tuple[int, int]]
 
 
-class PrefillFirst(Policy):
+class _Keeping(Policy):
+    """A policy whose plans stay while all decode and nothing waits, or no place is free."""
+
+    def keeps(self, state: ServingState, plan: Sequence[tuple[int, int]]) -> bool:
+        """Whether nothing could be admitted. Tokens of a decoding request change nothing."""
+        return not state.waiting or len(state.running) >= state.max_sequences
+
+
+class _Reserving(Policy):
+    """A policy that admits by memory which only the end of a request gives back."""
+
+    def keeps(self, state: ServingState, plan: Sequence[tuple[int, int]]) -> bool:
+        """Always: what did not fit does not fit before a request has ended."""
+        return True
+
+
+class PrefillFirst(_Keeping):
     """vLLM before V1: an iteration computes whole prompts, or one token of each running request; prompts go first."""
 
     def plan(self, state: ServingState) -> Sequence[tuple[int, int]]:
@@ -32,7 +48,7 @@ class PrefillFirst(Policy):
 # -- One chunk beside all that decodes, in several orders --------------------------------------------------------------
 
 
-class Sarathi(Policy):
+class Sarathi(_Keeping):
     """Every running request gets its token, and one prompt at a time a chunk of what is left (Sarathi-Serve, arXiv 2403.02310)."""
 
     def plan(self, state: ServingState) -> Sequence[tuple[int, int]]:
@@ -96,7 +112,7 @@ class EarliestDeadlineFirst(Sarathi):
 # -- Memory is reserved for the longest answers ------------------------------------------------------------------------
 
 
-class Orca(Policy):
+class Orca(_Reserving):
     """Requests reserve the memory of prompt and longest answer when they are admitted, so that none is ever preempted (OSDI 2022).
 
     All that run get a token, and prompts are computed as wholes beside them.
@@ -120,7 +136,7 @@ class TrtllmOptions:
 
 
 @attrs.frozen(eq=False)
-class Trtllm(Policy):
+class Trtllm(_Reserving):
     """TensorRT-LLM: a capacity scheduler admits requests, a micro-batch of those that decode and of prompts that fit is computed."""
 
     options: TrtllmOptions

@@ -22,6 +22,9 @@ from astra_sim_serving.scheduler import Batch
 MIN_JUMP = 4
 """Fewer iterations are planned one by one."""
 
+_GROWTH, _SHORT_CONTEXT = 4, 256
+"""A jump lets contexts grow by at most a fourth, or by a fourth of a short context: over more their time is no straight line."""
+
 
 @attrs.define(eq=False)
 class Replica:
@@ -63,7 +66,8 @@ class Replica:
         count, last = 1, step
         if self.jumps:
             steady = (each.steady_iterations(batch, now) for each, batch in zip(self.instances, batches, strict=True))
-            count = min(each for each in steady if each is not None)
+            longest = max(_SHORT_CONTEXT, *(int(shape.kv_mean) for shape in shapes)) // _GROWTH
+            count = min(longest, *(each for each in steady if each is not None))
             if count >= MIN_JUMP:
                 last = self._step_later(shapes, count - 1)
             else:

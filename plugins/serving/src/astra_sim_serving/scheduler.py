@@ -33,12 +33,13 @@ class Scheduler:
     """Waiting and running sequences of an instance.
 
     `by_priority`: smaller priorities go first, and the worst running one is preempted; else the order is that of arrival. `is_predictable`:
-    `is_steady` is known after a plan. `receives`: some sequences come from other instances, with their blocks. `drafts` tokens are
-    drafted for each sequence that decodes. `to_load` are sequences whose beginnings are to be loaded from tiers, with what is to be; of
-    them `loading` are not back.
+    `is_steady` is known after a plan. `in_order`: waiting sequences are admitted in the order in which they wait. `receives`: some
+    sequences come from other instances or memories, with their blocks. `drafts` tokens are drafted for each sequence that decodes.
+    `to_load` are sequences whose beginnings are to be loaded from tiers, with what is to be; of them `loading` are not back.
     """
 
     is_predictable = True
+    in_order = True
 
     def __init__(self, cache: KvCache, limits: Limits, by_priority: bool = False) -> None:
         self.cache = cache
