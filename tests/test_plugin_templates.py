@@ -60,7 +60,6 @@ def test_there_is_a_template_for_every_kind_of_component() -> None:
         "engine",  # which belongs to one version of the kernel
         "explainer",  # provisional; docs/hooks.md has one
         "model",  # a table of dimensions does without one
-        "serving_policy",  # docs/serving.md has one in a file
         "variation",  # docs/plugins.md has one in a file
     }
 

@@ -56,7 +56,7 @@ def new(outer: tuple[bool, bool], kind: str, name: str, output: str | None, as_j
     """Write a new plugin package, which works and passes its tests as it is.
 
     KIND is collective, scheduler, training-loop, workload, system, platform (a topology), network (in Python), network-cpp (in C++),
-    compute, memory, format, report or command. NAME is that of the component.
+    compute, memory, format, report, serving-policy or command. NAME is that of the component.
     """
     write_package(kind, name, output, as_json or outer[0])
 

@@ -37,7 +37,10 @@ kernel says so if it does not know that version. After a change of C++ install t
 
 @attrs.frozen
 class Kind:
-    """A kind of package: what its component is, in the words of `KINDS` and of people, what the example does, and how it is used."""
+    """A kind of package: what its component is, in the words of `KINDS` and of people, what the example does, and how it is used.
+
+    `needs` are packages of astra that its example and tests need beside those of an ordinary run.
+    """
 
     component: str
     words: str
@@ -45,6 +48,7 @@ class Kind:
     use: tuple[str, ...]
     folders: tuple[str, ...] = ("package", "python")
     develop: str = ""
+    needs: tuple[str, ...] = ()
 
 
 KINDS: Mapping[str, Kind] = {
@@ -112,6 +116,13 @@ KINDS: Mapping[str, Kind] = {
     ),
     "format": Kind("format", "file format", "layers as CSV", (f"astra --workload example.csv {_SWITCH}",)),
     "report": Kind("report", "report", "times of runs as CSV", (f"{_EXAMPLE} --report '@@{{name}}?unit=ns' --output out",)),
+    "serving-policy": Kind(
+        "serving_policy",
+        "serving policy",
+        "the newest request first, prompts in chunks",
+        ("astra serve example.toml", "astra serve example.toml --set 'serving.engine=@@{name}?chunk_tokens=32'"),
+        needs=("serving", "compute-roofline"),
+    ),
     "command": Kind("command", "command", "the links of a platform", (f"astra @@{{name}} {_SWITCH}", f"astra @@{{name}} {_SWITCH} --json")),
 }
 """What `astra plugins new` makes."""
@@ -146,11 +157,14 @@ class Package:
             "distribution": self.distribution,
             "package": self.package,
             "words": kind.words,
+            "article": "an" if kind.words[0] in "aeiou" else "a",
             "Words": kind.words[:1].upper() + kind.words[1:],
             "about": kind.about,
             "year": str(datetime.datetime.now(tz=datetime.UTC).year),
             "dependencies": _listed(kernel_range(importlib.metadata.version("astra-sim-core")), "attrs>=23.2"),
-            "test_dependencies": ",\n    ".join(f'"{name}"' for name in ("pytest>=8.2", *(f"astra-sim-{name}" for name in _RUN))),
+            "test_dependencies": ",\n    ".join(
+                f'"{name}"' for name in ("pytest>=8.2", *(f"astra-sim-{name}" for name in (*_RUN, *kind.needs)))
+            ),
         }
         use = "\n".join(f"    {_Text(command).substitute(words)}" for command in kind.use)
         return {**words, "use": use, "develop": f"{_WHEEL}\n{kind.develop}".rstrip()}
