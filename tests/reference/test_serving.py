@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from astra_sim_serving import serve
 from astra_sim_serving.comparison import compare
-from astra_sim_serving.serving import ServingExperiment
+from astra_sim_serving.experiment import ServingExperiment
 from support import ROOT
 
 from validation import paged_attention, servers

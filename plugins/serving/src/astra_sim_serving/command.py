@@ -12,8 +12,9 @@ from astra_sim.commands import Column, Progress, Screen, Table, json_option, qui
 from astra_sim.options import Typed
 
 from astra_sim_serving.comparison import compare
+from astra_sim_serving.experiment import ServingExperiment, read_experiment
 from astra_sim_serving.result import ServingResult, csv_of, flat
-from astra_sim_serving.serving import ServingExperiment, read_experiment, serve
+from astra_sim_serving.serving import serve
 from astra_sim_serving.sweep import Row, sweep
 from astra_sim_serving.timeline import Timeline, timeline_for
 

@@ -8,10 +8,11 @@ from typing import Any
 from astra_sim import InputError
 from astra_sim.files import parse_json, read_text
 
+from astra_sim_serving.experiment import ServingExperiment
 from astra_sim_serving.instance import Instance
 from astra_sim_serving.metrics import summarize
 from astra_sim_serving.result import ServingResult
-from astra_sim_serving.serving import ServingExperiment, serve
+from astra_sim_serving.serving import serve
 
 METRICS = ("ttft_s", "tpot_s", "e2e_s")
 STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")

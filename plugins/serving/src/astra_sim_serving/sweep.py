@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 from astra_sim.commands import Grid, Progress
 
-from astra_sim_serving.serving import ServingExperiment, serve
+from astra_sim_serving.experiment import ServingExperiment
+from astra_sim_serving.serving import serve
 
 LEAST_WITHIN = 0.99
 """Share of the requests that must meet the SLO."""

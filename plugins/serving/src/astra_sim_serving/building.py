@@ -1,0 +1,172 @@
+"""Builds the fleet of an experiment."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from collections.abc import Callable
+
+from astra_sim import InputError
+from astra_sim.random import RandomStream
+
+from astra_sim_serving.autoscale import Autoscaler, Pool, Unit
+from astra_sim_serving.cache_memory import CacheMemory
+from astra_sim_serving.fleet import Fleet, HandOver, Transfers
+from astra_sim_serving.instance import Instance
+from astra_sim_serving.kv_cache import KvCache
+from astra_sim_serving.metrics import WeightedValues
+from astra_sim_serving.model_memory import Sharding
+from astra_sim_serving.npus import npus_of_pools, place_in_block
+from astra_sim_serving.options import AutoscaleOptions, PoolOptions
+from astra_sim_serving.parts import Parts
+from astra_sim_serving.policies import make_scheduler
+from astra_sim_serving.pricing import Pricing
+from astra_sim_serving.replica import Replica
+from astra_sim_serving.requests import requests_of
+from astra_sim_serving.result import ServingResult
+from astra_sim_serving.routers import make_router
+from astra_sim_serving.scheduler import Limits, Scheduler
+from astra_sim_serving.speculation import Speculation
+from astra_sim_serving.tiers import Tiers
+
+DISTRIBUTION = "astra-sim-serving"
+
+
+class FleetBuilder:
+    """Makes instances, what routes requests to them, and the result that their run fills."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.pricing = Pricing(parts)
+        self.memory = CacheMemory(parts)
+        self.gaps = WeightedValues()
+        self.units: list[list[Unit]] = [[] for _ in parts.options.pool]
+        given = parts.options.speculative
+        self.speculation = None
+        if given is not None:
+            self.speculation = Speculation(given.tokens, given.acceptance, RandomStream(parts.options.seed, "speculation"))
+
+    def build(
+        self, on_progress: Callable[[float, int], None] | None, timeline: Callable[[Instance, float], None] | None
+    ) -> tuple[Fleet, ServingResult]:
+        """The fleet, and the result that is filled by its run."""
+        options, compute = self.parts.options, self.parts.compute_options
+        arrivals = requests_of(options.requests, options.seed, f"{self.parts.where}: serving.requests")
+        replicas = self._replicas()
+        instances = [each for replica in replicas for each in replica.instances]
+        npus = sum(pool.instances * pool.sharding.npus for pool in options.pool)
+        router, stream = options.router, RandomStream(options.seed, "router")
+        transfers = self._transfers()
+        fleet = Fleet(
+            replicas,
+            make_router(self._router_policy(), stream, router.prefix_beta),
+            arrivals,
+            concurrency=options.requests.concurrency,
+            front_end_s=compute.front_end_ms / 1e3,
+            queue_limit=router.queue_limit,
+            max_model_tokens=options.max_model_tokens,
+            hand_over=None if transfers is None else HandOver(transfers, make_router("least-kv", stream, 0.0)),
+            scaler=self._scaler(),
+            on_progress=on_progress,
+            timeline=timeline,
+        )
+        result = ServingResult(
+            [], instances, self.gaps, self.parts.counts, npus, options.slo, options.seed, importlib.metadata.version(DISTRIBUTION),
+            front_end_s=compute.front_end_ms / 1e3, warmup_s=options.warmup_s, speculation=self.speculation,
+        )  # fmt: skip
+        return fleet, result
+
+    def _scaler(self) -> Autoscaler | None:
+        """What starts and stops instances. Raises InputError where a pool is smaller than the least number of instances."""
+        given = self.parts.options.autoscale
+        if given.policy == "none":
+            if given != AutoscaleOptions():
+                raise InputError(
+                    f"{self.parts.where}: serving.autoscale is given without a policy; expected policy = queue, kv, rate or ttft"
+                )
+            return None
+        for number, pool in enumerate(self.parts.options.pool):
+            if pool.instances < given.minimum:
+                raise InputError(
+                    f"{self.parts.where}: serving.pool.{number} has {pool.instances} instances, and autoscale.minimum is {given.minimum}"
+                )
+        return Autoscaler(given, [Pool(units) for units in self.units])
+
+    def _router_policy(self) -> str:
+        """The policy as given; else that of vLLM between ranks of data parallelism, where there are some."""
+        if self.parts.options.router.policy is not None:
+            return self.parts.options.router.policy
+        return "least-waiting" if any(pool.data_parallel > 1 for pool in self.parts.options.pool) else "round-robin"
+
+    def _replicas(self) -> list[Replica]:
+        """The instances of all pools, as far as they are independent of each other, with their NPUs in order."""
+        options = self.parts.options
+        if not options.pool:
+            raise InputError(f"{self.parts.where}: serving.pool is empty; expected at least one pool of instances")
+        roles = {pool.role for pool in options.pool}
+        if ("prefill" in roles) != ("decode" in roles) or ("both" in roles and len(roles) > 1):
+            raise InputError(
+                f"{self.parts.where}: serving.pool has the roles {', '.join(sorted(roles))}; expected both alone, or prefill and decode"
+            )
+        npus = npus_of_pools(options.pool, self.parts.platform, self.parts.where) if self.parts.platform is not None else None
+        if npus is None and any(pool.npus is not None for pool in options.pool):
+            raise InputError(f"{self.parts.where}: serving.pool has npus, and there is no platform that they are of")
+        replicas: list[Replica] = []
+        count = 0
+        for number, pool in enumerate(options.pool):
+            where = f"{self.parts.where}: serving.pool.{number}"
+            sharding = self._sharding(pool, where)
+            time = functools.cache(self.pricing.iteration_time(pool, sharding, where))
+            blocks, tiers = self.memory.blocks(pool, sharding, where), self.memory.tiers(pool, sharding, where)
+            for first in range(0, pool.instances * sharding.npus, sharding.npus):
+                own = npus[number][first : first + sharding.npus] if npus is not None else ()
+                priced = time(place_in_block(own, self.parts.platform) if self.parts.platform is not None else ())
+                ranks = [
+                    Instance(count + rank, number, pool.role, self._scheduler(pool, blocks, tiers()), self.gaps, rank, self.speculation)
+                    for rank in range(sharding.data)
+                ]
+                count += len(ranks)
+                self.units[number].append(Unit(number, sharding.npus, ranks))
+                is_steady = ranks[0].scheduler.is_predictable and sharding.pipeline == 1 and self.speculation is None
+                jumps = options.jumps and is_steady
+                together = [ranks] if self.parts.model.experts else [[rank] for rank in ranks]  # ranks of a dense model never meet
+                replicas += [Replica(each, priced, jumps) for each in together]
+        return replicas
+
+    def _scheduler(self, pool: PoolOptions, blocks: int, tiers: Tiers | None) -> Scheduler:
+        """The scheduler of a rank, with a cache of so many blocks."""
+        options = self.parts.options
+        limits = Limits(
+            pool.max_sequences or options.max_sequences, pool.max_batched_tokens or options.max_batched_tokens, options.max_prefill_tokens
+        )
+        cache = KvCache(blocks, options.block_tokens, options.prefix_caching, tiers)
+        made = make_scheduler(options.engine, cache, limits, options.priorities, self.parts.plugins, f"{self.parts.where}: serving.engine")
+        made.drafts = self.speculation.tokens if self.speculation is not None else 0
+        return made
+
+    def _sharding(self, pool: PoolOptions, where: str) -> Sharding:
+        """How the instances of a pool share the model. Raises InputError where that cannot be."""
+        t, e, model = pool.tensor_parallel, pool.expert_parallel, self.parts.model
+        shared = t * pool.data_parallel
+        if model.heads % t:
+            raise InputError(f"{where}: tensor_parallel is {t}; expected a divisor of the {model.heads} query heads")
+        if shared % e or (e > 1 and not model.experts) or (e > 1 and model.experts % e):
+            ranks = f"tensor_parallel times data_parallel ({shared})" if pool.data_parallel > 1 else f"tensor_parallel ({t})"
+            why = f"a divisor of {ranks} and of the {model.experts} experts" if model.experts else "1: the model has no experts"
+            raise InputError(f"{where}: expert_parallel is {e}; expected {why}")
+        if pool.pipeline_parallel > model.layers:
+            raise InputError(f"{where}: pipeline_parallel is {pool.pipeline_parallel}; expected at most the {model.layers} layers")
+        if pool.exchange != "gather" and (pool.data_parallel == 1 or not model.experts):
+            raise InputError(f"{where}: exchange has no effect without data_parallel and experts")
+        return pool.sharding
+
+    def _transfers(self) -> Transfers | None:
+        pools = [pool for pool in self.parts.options.pool if pool.role == "prefill"]
+        if not pools:
+            return None
+        given = self.parts.options.transfer
+        if given.bandwidth_gb_per_s is None:
+            raise InputError(f"{self.parts.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s")
+        bytes_per_token = pools[0].tensor_parallel * self.memory.kv_bytes(Sharding(pools[0].tensor_parallel))
+        exposed = 1.0 if given.mode == "after" else 1 / self.parts.model.layers
+        return Transfers(given.latency_us / 1e6, given.bandwidth_gb_per_s * 1e9, bytes_per_token, exposed)

@@ -1,0 +1,85 @@
+"""How many blocks of keys and values an instance has, in its memory and behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+from astra_sim import AstraError, InputError
+from astra_sim.errors import located
+from astra_sim.shapes import ELEMENT_BYTES
+from astra_sim.units import GIB
+
+from astra_sim_serving.model_memory import MemoryUse, Sharding, activation_bytes, kv_bytes_per_token, layer_parameters, weight_bytes
+from astra_sim_serving.options import PoolOptions, TierOptions
+from astra_sim_serving.parts import Parts
+from astra_sim_serving.tiers import Tier, Tiers
+
+
+@attrs.frozen(eq=False)
+class CacheMemory:
+    """Sizes the caches of an experiment's pools."""
+
+    parts: Parts
+
+    def blocks(self, pool: PoolOptions, sharding: Sharding, where: str) -> int:
+        """Blocks of an instance: as told, or what fits beside the weights. Raises InputError where none does."""
+        options = self.parts.options
+        given = pool.kv_blocks or options.kv_blocks
+        if given is not None:
+            return given
+        memory = options.memory_gib * GIB if options.memory_gib is not None else getattr(self.parts.compute, "memory_bytes", None)
+        if memory is None:
+            raise InputError(f"{where}: the memory of an NPU is not known; expected serving.kv_blocks, or serving.memory_gib")
+        model, served = self.parts.model, options.model
+        sequences = pool.max_sequences or options.max_sequences
+        use = MemoryUse(
+            memory * options.memory_utilization,
+            weight_bytes(model, sharding, served.precision) + self._draft_weights(sharding),
+            activation_bytes(model, sharding, pool.max_batched_tokens or options.max_batched_tokens, sequences),
+            options.memory_margin_gib * GIB,
+        )
+        try:
+            return use.blocks(options.block_tokens * self.kv_bytes(sharding))
+        except AstraError as error:
+            raise located(error, where) from None
+
+    def kv_bytes(self, sharding: Sharding) -> int:
+        """Bytes of the keys and values of a token on a rank, with those of what drafts."""
+        kind = self.parts.options.model.kv or "bf16"
+        own = kv_bytes_per_token(self.parts.model, sharding, kind)
+        if self.parts.draft_model is not None:
+            return own + kv_bytes_per_token(self.parts.draft_model, Sharding(sharding.tensor), kind)
+        return own + (own // len(sharding.stages(self.parts.model.layers)[0]) if self._drafts_by_layer else 0)
+
+    @property
+    def _drafts_by_layer(self) -> bool:
+        given = self.parts.options.speculative
+        return given is not None and given.draft == "mtp"
+
+    def _draft_weights(self, sharding: Sharding) -> int:
+        """Bytes of the weights of what drafts tokens, on a rank."""
+        kind = self.parts.options.model.precision
+        if self.parts.draft_model is not None:
+            return weight_bytes(self.parts.draft_model, Sharding(sharding.tensor), kind)
+        last = self.parts.model.layers - 1
+        return math.ceil(layer_parameters(self.parts.model, last, sharding) * ELEMENT_BYTES[kind]) if self._drafts_by_layer else 0
+
+    def tiers(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[], Tiers | None]:
+        """What makes the memories behind the cache of each instance of a pool. Raises InputError where one holds no block."""
+        options = self.parts.options
+        if options.tier and not options.prefix_caching:
+            raise InputError(f"{self.parts.where}: serving.tier has no effect without prefix_caching")
+        size = options.block_tokens * self.kv_bytes(sharding)
+
+        def tier_of(given: TierOptions) -> Tier:
+            blocks = int(given.capacity_gib * GIB // size) * (pool.instances * sharding.data if given.shared else 1)
+            if not blocks:
+                raise InputError(f"{where}: a tier of {given.capacity_gib:g} GiB holds no block of {size} bytes")
+            return Tier(blocks, given.latency_us / 1e6, size / (given.read_gb_per_s * 1e9))
+
+        shared = [tier_of(given) if given.shared else None for given in options.tier]
+        if not options.tier:
+            return lambda: None
+        return lambda: Tiers([one or tier_of(given) for one, given in zip(shared, options.tier, strict=True)])

@@ -1,0 +1,95 @@
+"""What the sections of an experiment name: options, models, compute model, tables and platform."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from astra_sim import InputError
+from astra_sim.commands import SECTIONS, Plugins, build_compute, build_platform, component, experiment_from
+from astra_sim.compute import Compute
+from astra_sim.errors import suggestion
+from astra_sim.models import ModelDescription, describe_model
+from astra_sim.options import structure
+from astra_sim.platform import Platform
+
+from astra_sim_serving.experiment import ServingExperiment
+from astra_sim_serving.iteration_time import PricingCounts
+from astra_sim_serving.options import ServingCompute, ServingOptions
+from astra_sim_serving.tables import KernelTables, read_tables
+
+KNOWN_KEYS = ("name", "serving", *SECTIONS)
+_OWN_COMPUTE = tuple(field.name for field in attrs.fields(ServingCompute))
+
+
+class Parts:
+    """The parts of an experiment, checked. `kernel` has the sections of an ordinary run. Raises InputError."""
+
+    def __init__(self, experiment: ServingExperiment, plugins: Plugins) -> None:
+        table, where = experiment.table, experiment.where
+        for key in table:
+            if key not in KNOWN_KEYS:
+                raise InputError(f"{where}: unknown key {key!r}; {suggestion(key, KNOWN_KEYS)}")
+        if "serving" not in table:
+            raise InputError(f"{where}: there is no section serving; expected one with a model, such as [serving.model] name = ...")
+        self.where = where
+        self.plugins = plugins
+        self.options: ServingOptions = structure(ServingOptions, table["serving"], f"{where}: serving")
+        compute = table.get("compute", {})
+        if not isinstance(compute, Mapping):
+            compute = {"plugin": compute} if isinstance(compute, str) and not compute.endswith(".toml") else {"file": compute}
+        own = {key: value for key, value in compute.items() if key in _OWN_COMPUTE}
+        self.compute_options: ServingCompute = structure(ServingCompute, own, f"{where}: compute")
+        components: dict[str, Any] = {kind: table[kind] for kind in ("system", "network", "platform", "memory") if kind in table}
+        self.kernel = experiment_from(components, where, plugins)
+        rest = {key: value for key, value in compute.items() if key not in _OWN_COMPUTE}
+        if isinstance(rest.get("plugin"), str):
+            rest["plugin"] = rest["plugin"].removeprefix("plugin:")
+        self.has_compute = bool(rest)
+        if rest:
+            self.kernel.use("compute", rest, plugins, os.path.dirname(where), f"{where}: compute")
+        self.counts = PricingCounts()
+        self.model = self._model()
+        self.draft_model = self._draft_model()
+        self.platform: Platform | None = build_platform(self.kernel, plugins) if "platform" in self.kernel.sections else None
+        self.compute = self._compute()
+        self.tables = self._tables()
+
+    def _model(self) -> ModelDescription:
+        given = self.options.model
+        where = f"{self.where}: serving.model"
+        if (given.name is None) == (not given.dimensions):
+            raise InputError(f"{where}: expected either name or dimensions")
+        return describe_model(given.name or given.dimensions, self.plugins, where)
+
+    def _draft_model(self) -> ModelDescription | None:
+        """The model that drafts tokens, if one does. Raises InputError where ranks cannot share it."""
+        given = self.options.speculative
+        if given is None or given.draft in ("ngram", "mtp"):
+            return None
+        where = f"{self.where}: serving.speculative.draft"
+        model = describe_model(given.draft, self.plugins, where)
+        for pool in self.options.pool:
+            if model.heads % pool.tensor_parallel:
+                raise InputError(f"{where}: {pool.tensor_parallel} ranks of tensor parallelism cannot share {model.heads} query heads")
+        return model
+
+    def _compute(self) -> Compute | None:
+        if not self.has_compute:
+            return None
+        if self.platform is not None:
+            return build_compute(self.kernel, self.plugins, self.platform)
+        alone: Compute = component("compute", self.kernel.sections["compute"], self.plugins, f"{self.where}: compute")
+        return alone
+
+    def _tables(self) -> KernelTables | None:
+        given = self.compute_options
+        if given.tables is None:
+            if given.run is not None:
+                raise InputError(f"{self.where}: compute.run has no effect without compute.tables")
+            if self.compute is None:
+                raise InputError(f"{self.where}: there is no section compute; expected a compute model (plugin = 'gpu'), or tables")
+            return None
+        return read_tables(given.tables, given.run)

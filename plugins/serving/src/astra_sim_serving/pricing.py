@@ -1,0 +1,94 @@
+"""What prices the iterations of instances: kernels by tables or formulas, communication on their NPUs, and what drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from astra_sim import InputError
+from astra_sim.commands import Components
+from astra_sim.models import ModelDescription
+
+from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, build_network, exchange_of_tokens
+from astra_sim_serving.drafts import LayerDraft, ModelDraft
+from astra_sim_serving.formulas import KernelFormulas
+from astra_sim_serving.iteration_time import Draft, FormulaTimes, IterationTime, KernelTimes, TableTimes
+from astra_sim_serving.model_memory import Sharding
+from astra_sim_serving.options import PoolOptions
+from astra_sim_serving.parts import Parts
+
+
+class Pricing:
+    """Makes the times of iterations of an experiment's pools."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self._network: Components | None = None
+
+    def iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[tuple[int, ...]], IterationTime]:
+        """What prices iterations of the instances of a pool by their NPUs: tables, formulas and collectives."""
+        given = self.parts.compute_options
+        formulas = self._formulas(self.parts.model, sharding)
+        kernels: KernelTimes
+        if self.parts.tables is not None:
+            kernels = TableTimes(self.parts.tables, self.parts.model, sharding, self.parts.counts, formulas, given.skew)
+        else:
+            assert formulas is not None
+            kernels = FormulaTimes(formulas, self.parts.counts)
+
+        def time_on(npus: tuple[int, ...]) -> IterationTime:
+            made = IterationTime(
+                kernels, self.parts.model, sharding, *self._communication(pool, sharding, npus, where), given.host_us,
+                given.host_us_per_sequence, self.parts.options.async_scheduling, self._graph_tokens(pool),
+            )  # fmt: skip
+            made.draft = self._draft(made)
+            return made
+
+        return time_on
+
+    def _formulas(self, model: ModelDescription, sharding: Sharding) -> KernelFormulas | None:
+        """The times of a model's kernels by the compute model; None without one."""
+        if self.parts.compute is None:
+            return None
+        served = self.parts.options.model
+        return KernelFormulas(model, sharding, self.parts.compute, served.precision, served.kv or "bf16")
+
+    def _draft(self, time: IterationTime) -> Draft | None:
+        """What drafts tokens for an instance whose iterations take such times, on its ranks of tensor parallelism."""
+        given = self.parts.options.speculative
+        if given is None or given.draft == "ngram":
+            return None
+        if given.draft == "mtp":
+            return LayerDraft(time)
+        assert self.parts.draft_model is not None
+        sharding = Sharding(time.sharding.tensor)
+        formulas = self._formulas(self.parts.draft_model, sharding)
+        if formulas is None:
+            raise InputError(
+                f"{self.parts.where}: serving.speculative.draft is {given.draft!r} and there is no compute model for its kernels"
+            )
+        return ModelDraft(IterationTime(FormulaTimes(formulas, self.parts.counts), self.parts.draft_model, sharding, time.all_reduce_us))
+
+    def _graph_tokens(self, pool: PoolOptions) -> int:
+        """Tokens up to which the device runs graphs, which vLLM captures for up to twice as many as there are sequences."""
+        given = self.parts.options.graph_tokens
+        return min(512, 2 * (pool.max_sequences or self.parts.options.max_sequences)) if given is None else given
+
+    def _communication(
+        self, pool: PoolOptions, sharding: Sharding, npus: tuple[int, ...], where: str
+    ) -> tuple[OfBytes | None, OfTokens | None, OfBytes | None]:
+        """The times of an all-reduce, of an exchange with the experts, and of a message to the next stage; None where there are none."""
+        exchanges = sharding.data > 1 and self.parts.model.experts > 0
+        if sharding.npus == 1 or not (sharding.tensor > 1 or sharding.pipeline > 1 or exchanges):
+            return None, None, None
+        if self.parts.platform is None:
+            ways = ("tensor_parallel", sharding.tensor), ("pipeline_parallel", sharding.pipeline), ("data_parallel", sharding.data)
+            name, value = next((name, value) for name, value in ways if value > 1)
+            raise InputError(f"{where}: {name} is {value} and there is no platform, on which its collectives run")
+        if self._network is None:
+            self._network = build_network(self.parts.kernel, self.parts.plugins)
+        times = CommunicationTimes(self._network, sharding, npus)
+        return (
+            times.all_reduce_us if sharding.tensor > 1 else None,
+            exchange_of_tokens(times, self.parts.model, pool.exchange, self.parts.options.model.precision) if exchanges else None,
+            times.send_us if sharding.pipeline > 1 else None,
+        )
