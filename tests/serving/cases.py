@@ -51,6 +51,7 @@ def check_conserved(result: ServingResult) -> None:
         instance.scheduler.cache.check([])
         assert not instance.scheduler.running
         assert not instance.scheduler.waiting
+        assert instance.coming == 0
         assert close(sum(instance.totals.parts), instance.totals.busy_s)
     gaps = sum(result.gaps.counts.values())
     assert gaps == sum(each.generated - 1 for each in result.sequences if each.generated)

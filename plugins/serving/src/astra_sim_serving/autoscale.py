@@ -43,8 +43,8 @@ class Unit:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no requests."""
-        return not any(each.requests for each in self.instances)
+        """Whether it has no requests, and none is on its way."""
+        return not any(each.requests or each.coming for each in self.instances)
 
     def become(self, state: State, now: float) -> None:
         """Change the state, and count the time until now where its NPUs were in use."""

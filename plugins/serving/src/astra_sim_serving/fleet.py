@@ -302,6 +302,7 @@ class Fleet:
         sender.scheduler.running.remove(sequence)
         receiver = self.hand_over.route(sequence.request, self._receivers)
         sequence.prefill_instance, sequence.instance = sender.number, receiver.number
+        receiver.coming += 1
         self.hand_over.incoming.setdefault(receiver.number, deque()).append(sequence)
         self._adopt(receiver)
 
@@ -326,6 +327,7 @@ class Fleet:
         sequence, held, sender, receiver = what
         sender.scheduler.cache.release(held)
         sequence.spent.transfer_end = self.now
+        receiver.coming -= 1
         receiver.scheduler.add(sequence)
         replica = self._replica_of[sender.number]
         if not replica.is_full:

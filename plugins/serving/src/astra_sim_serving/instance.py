@@ -64,7 +64,10 @@ class Iterations:
 
 @attrs.define(eq=False)
 class Instance:
-    """One instance of a pool, or one rank of data parallelism in it. `under_way` are its iterations, the next to end first."""
+    """One instance of a pool, or one rank of data parallelism in it. `under_way` are its iterations, the next to end first.
+
+    `coming` sequences are on their way from another instance, or wait for blocks to come.
+    """
 
     number: int
     pool: int
@@ -76,6 +79,7 @@ class Instance:
     totals: InstanceTotals = attrs.field(factory=InstanceTotals)
     under_way: deque[Iterations] = attrs.field(factory=deque)
     accounted: float = 0.0
+    coming: int = 0
     finished: list[Sequence] = attrs.field(factory=list)
     first_tokens: list[Sequence] = attrs.field(factory=list)
 
