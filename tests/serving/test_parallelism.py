@@ -132,6 +132,34 @@ def test_ranks_share_the_experts_and_each_has_the_rest() -> None:
     assert alone - of_four == 2 * 6 * expert  # two layers, of which each rank has two experts of eight
 
 
+def test_pools_may_have_devices_of_their_own() -> None:
+    """Each takes as long as alone, and has the memory of its device."""
+    model, one = {"name": "qwen3-8b"}, {**ONE_BY_ONE, "count": 6}
+    compute = {"plugin": "gpu", "device": "h100"}
+    serving = {"model": model, "requests": one, "router": {"policy": "round-robin"}, "jumps": False}
+    both = serve({"serving": {**serving, "pool": [{}, {"device": "a100-80"}, {"device": "h200"}]}, "compute": compute})
+    check_conserved(both)
+    blocks = [row["kv_blocks"] for row in both.document()["instances"]]
+    assert blocks[0] <= blocks[1] < blocks[2]
+    for number, device in enumerate(("h100", "a100-80", "h200")):
+        alone = serve({"serving": {**serving, "requests": {**one, "count": 1}}, "compute": {**compute, "device": device}})
+        own = next(each for each in both.sequences if each.instance == number)
+        assert both.tpot(own) == pytest.approx(alone.tpot(alone.sequences[0]))
+
+
+@pytest.mark.parametrize(
+    ("compute", "words"),
+    [
+        ({"plugin": "gpu", "device": "h100"}, "device is 'h1000'; did you mean"),
+        ({"plugin": "roofline", "peak_tera_ops_per_s": 1, "memory_bandwidth_gb_per_s": 1}, "unknown key 'device'"),
+    ],
+)
+def test_a_device_that_is_not_known_is_an_error(compute: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        serve({**case(pool=[{"device": "h1000"}]), "compute": compute})
+    assert words in str(caught.value)
+
+
 def two_nodes(*pools: dict[str, Any]) -> ServingResult:
     """Pools on two nodes of four NPUs, between which messages take 100 us."""
     table = case(requests=ONE_BY_ONE, pool=list(pools), jumps=False, router={"policy": "round-robin"})

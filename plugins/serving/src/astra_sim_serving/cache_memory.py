@@ -29,7 +29,11 @@ class CacheMemory:
         given = pool.kv_blocks or options.kv_blocks
         if given is not None:
             return given
-        memory = options.memory_gib * GIB if options.memory_gib is not None else getattr(self.parts.compute, "memory_bytes", None)
+        memory = (
+            options.memory_gib * GIB
+            if options.memory_gib is not None
+            else getattr(self.parts.compute_of(pool, where), "memory_bytes", None)
+        )
         if memory is None:
             raise InputError(f"{where}: the memory of an NPU is not known; expected serving.kv_blocks, or serving.memory_gib")
         model, served = self.parts.model, options.model

@@ -30,6 +30,7 @@ class PoolOptions:
         choices=("gather", "all-to-all"),
         help="how tokens of ranks get to experts: all ranks gather all of them, or each token is sent to its experts",
     )
+    device: str | None = option(None, help="device of its NPUs, for compute models that have this option; none: as compute.device")
     npus: str | None = option(None, help="NPUs of its instances, such as 0-3,8-11; none: the first that no pool names")
     kv_blocks: int | None = option(None, minimum=1, help="blocks of keys and values of an instance; none: as serving.kv_blocks")
     max_sequences: int | None = option(None, minimum=1, help="as serving.max_sequences, for this pool")

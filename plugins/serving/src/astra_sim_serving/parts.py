@@ -17,7 +17,7 @@ from astra_sim.platform import Platform
 
 from astra_sim_serving.experiment import ServingExperiment
 from astra_sim_serving.iteration_time import PricingCounts
-from astra_sim_serving.options import ServingCompute, ServingOptions
+from astra_sim_serving.options import PoolOptions, ServingCompute, ServingOptions
 from astra_sim_serving.tables import KernelTables, read_tables
 
 KNOWN_KEYS = ("name", "serving", *SECTIONS)
@@ -47,14 +47,13 @@ class Parts:
         rest = {key: value for key, value in compute.items() if key not in _OWN_COMPUTE}
         if isinstance(rest.get("plugin"), str):
             rest["plugin"] = rest["plugin"].removeprefix("plugin:")
-        self.has_compute = bool(rest)
-        if rest:
-            self.kernel.use("compute", rest, plugins, os.path.dirname(where), f"{where}: compute")
+        self._compute_table = rest
         self.counts = PricingCounts()
         self.model = self._model()
         self.draft_model = self._draft_model()
         self.platform: Platform | None = build_platform(self.kernel, plugins) if "platform" in self.kernel.sections else None
-        self.compute = self._compute()
+        self._of_devices: dict[str, Compute] = {}
+        self.compute = self._compute(rest) if rest else None
         self.tables = self._tables()
 
     def _model(self) -> ModelDescription:
@@ -76,13 +75,24 @@ class Parts:
                 raise InputError(f"{where}: {pool.tensor_parallel} ranks of tensor parallelism cannot share {model.heads} query heads")
         return model
 
-    def _compute(self) -> Compute | None:
-        if not self.has_compute:
-            return None
+    def _compute(self, table: Mapping[str, Any]) -> Compute:
+        """The compute model of a table."""
+        where, kernel = f"{self.where}: compute", self.kernel.copied()
+        kernel.use("compute", dict(table), self.plugins, os.path.dirname(self.where), where)
         if self.platform is not None:
-            return build_compute(self.kernel, self.plugins, self.platform)
-        alone: Compute = component("compute", self.kernel.sections["compute"], self.plugins, f"{self.where}: compute")
+            return build_compute(kernel, self.plugins, self.platform)
+        alone: Compute = component("compute", kernel.sections["compute"], self.plugins, where)
         return alone
+
+    def compute_of(self, pool: PoolOptions, where: str) -> Compute | None:
+        """The compute model of a pool: that of the experiment, or the same of the pool's own device. Raises InputError."""
+        if pool.device is None:
+            return self.compute
+        if self.tables is not None or not self._compute_table:
+            raise InputError(f"{where}: device is {pool.device!r}; expected none with compute.tables, or without a compute model")
+        if pool.device not in self._of_devices:
+            self._of_devices[pool.device] = self._compute({**self._compute_table, "device": pool.device})
+        return self._of_devices[pool.device]
 
     def _tables(self) -> KernelTables | None:
         given = self.compute_options

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from astra_sim import InputError
 from astra_sim.commands import Components
+from astra_sim.compute import Compute
 from astra_sim.models import ModelDescription
 
 from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, build_network, exchange_of_tokens
@@ -27,7 +28,8 @@ class Pricing:
     def iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[tuple[int, ...]], IterationTime]:
         """What prices iterations of the instances of a pool by their NPUs: tables, formulas and collectives."""
         given = self.parts.compute_options
-        formulas = self._formulas(self.parts.model, sharding)
+        compute = self.parts.compute_of(pool, where)
+        formulas = self._formulas(self.parts.model, sharding, compute)
         kernels: KernelTimes
         if self.parts.tables is not None:
             kernels = TableTimes(self.parts.tables, self.parts.model, sharding, self.parts.counts, formulas, given.skew)
@@ -40,19 +42,19 @@ class Pricing:
                 kernels, self.parts.model, sharding, *self._communication(pool, sharding, npus, where), given.host_us,
                 given.host_us_per_sequence, self.parts.options.async_scheduling, self._graph_tokens(pool),
             )  # fmt: skip
-            made.draft = self._draft(made)
+            made.draft = self._draft(made, compute)
             return made
 
         return time_on
 
-    def _formulas(self, model: ModelDescription, sharding: Sharding) -> KernelFormulas | None:
-        """The times of a model's kernels by the compute model; None without one."""
-        if self.parts.compute is None:
+    def _formulas(self, model: ModelDescription, sharding: Sharding, compute: Compute | None) -> KernelFormulas | None:
+        """The times of a model's kernels by a compute model; None without one."""
+        if compute is None:
             return None
         served = self.parts.options.model
-        return KernelFormulas(model, sharding, self.parts.compute, served.precision, served.kv or "bf16")
+        return KernelFormulas(model, sharding, compute, served.precision, served.kv or "bf16")
 
-    def _draft(self, time: IterationTime) -> Draft | None:
+    def _draft(self, time: IterationTime, compute: Compute | None) -> Draft | None:
         """What drafts tokens for an instance whose iterations take such times, on its ranks of tensor parallelism."""
         given = self.parts.options.speculative
         if given is None or given.draft == "ngram":
@@ -61,7 +63,7 @@ class Pricing:
             return LayerDraft(time)
         assert self.parts.draft_model is not None
         sharding = Sharding(time.sharding.tensor)
-        formulas = self._formulas(self.parts.draft_model, sharding)
+        formulas = self._formulas(self.parts.draft_model, sharding, compute)
         if formulas is None:
             raise InputError(
                 f"{self.parts.where}: serving.speculative.draft is {given.draft!r} and there is no compute model for its kernels"
