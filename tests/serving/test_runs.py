@@ -64,7 +64,10 @@ def random_case(seed: int) -> dict[str, Any]:
         pool=pools if split else [{"instances": draw.randint(1, 3), **shared}],
         router={"policy": draw.choice(ROUTERS),
                 **({"queue_limit": 3} if draw.random() < 0.2 else {})},
-        transfer={"bandwidth_gb_per_s": 0.1, "mode": draw.choice(["after", "layerwise"])},
+        transfer={
+            **({"bandwidth_gb_per_s": 0.1} if draw.random() < 0.7 else {}),
+            "mode": draw.choice(["after", "layerwise"]),
+        },
     )  # fmt: skip
     made["platform"] = {**RING, "size": 36}
     if draw.random() < 0.3:
@@ -314,6 +317,20 @@ def test_prefill_and_decode_instances_share_the_work() -> None:
     assert all(each["mean_tokens"] == each["mean_batch"] for each in decode)
 
 
+@pytest.mark.parametrize(("senders", "receivers"), [(1, 1), (2, 2), (2, 1), (1, 2)])
+def test_transfers_are_messages_on_the_network(senders: int, receivers: int) -> None:
+    """From all NPUs of an instance to all of the other, through a switch: the busier side has its share of the bytes for each link."""
+    tokens, requests = 6400, {"arrival": "constant", "rate": 0.01, "count": 2, "input": 6400, "output": 2}
+    pools = [{"role": "prefill", "tensor_parallel": senders}, {"role": "decode", "tensor_parallel": receivers}]
+    table = case(requests=requests, pool=pools, kv_blocks=1000, transfer={"latency_us": 0.0}, max_batched_tokens=8192)
+    table["platform"] = {"plugin": "switch", "size": 4, "link_bandwidth_gb_per_s": 1, "link_latency_ns": 0}
+    table["network"] = {"plugin": "flow"}
+    result = serve(table)
+    check_conserved(result)
+    size = tokens * 2 * TINY["layers"] * TINY["kv_heads"] * 16 * 2
+    assert result.document()["time"]["transfer"] == pytest.approx(2 * size / min(senders, receivers) / 1e9, rel=0.01)
+
+
 def test_layer_by_layer_transfers_expose_the_last_layer() -> None:
     base = {
         "requests": {"arrival": "constant", "rate": 1.0, "count": 4, "input": 160, "output": 2},
@@ -355,7 +372,7 @@ def test_a_platform_that_names_none_is_an_error(value: object) -> None:
         ({"pool": [{"tensor_parallel": 2}]}, "tensor_parallel is 2 and there is no platform"),
         ({"pool": [{"expert_parallel": 2, "tensor_parallel": 2}]}, "expert_parallel is 2; expected 1: the model has no experts"),
         ({"pool": [{"role": "prefill"}]}, "expected both alone, or prefill and decode"),
-        ({"pool": [{"role": "prefill"}, {"role": "decode"}]}, "need serving.transfer.bandwidth_gb_per_s"),
+        ({"pool": [{"role": "prefill"}, {"role": "decode"}]}, "need serving.transfer.bandwidth_gb_per_s, or a platform"),
         ({"kv_blocks": None}, "the memory of an NPU is not known"),
         ({"requests": {"rate": 0}}, "rate"),
         ({"slo": {"ttft": 500}}, "unknown key 'ttft'"),

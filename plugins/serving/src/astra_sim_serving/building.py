@@ -11,6 +11,7 @@ from astra_sim.random import RandomStream
 
 from astra_sim_serving.autoscale import Autoscaler, Pool, Unit
 from astra_sim_serving.cache_memory import CacheMemory
+from astra_sim_serving.collectives import TransferTimes, build_network
 from astra_sim_serving.fleet import Fleet, HandOver, Transfers
 from astra_sim_serving.instance import Instance
 from astra_sim_serving.kv_cache import KvCache
@@ -122,9 +123,12 @@ class FleetBuilder:
                 own = npus[number][first : first + sharding.npus] if npus is not None else ()
                 priced = time(place_in_block(own, self.parts.platform) if self.parts.platform is not None else ())
                 ranks = [
-                    Instance(count + rank, number, pool.role, self._scheduler(pool, blocks, tiers()), self.gaps, rank, self.speculation)
+                    Instance(
+                        count + rank, number, pool.role, self._scheduler(pool, blocks, tiers()), self.gaps, rank, self.speculation,
+                        npus=sharding.npus_of_rank(own, rank),
+                    )
                     for rank in range(sharding.data)
-                ]
+                ]  # fmt: skip
                 count += len(ranks)
                 self.units[number].append(Unit(number, sharding.npus, ranks))
                 is_steady = ranks[0].scheduler.is_predictable and sharding.pipeline == 1 and self.speculation is None
@@ -165,8 +169,16 @@ class FleetBuilder:
         if not pools:
             return None
         given = self.parts.options.transfer
-        if given.bandwidth_gb_per_s is None:
-            raise InputError(f"{self.parts.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s")
         bytes_per_token = pools[0].tensor_parallel * self.memory.kv_bytes(Sharding(pools[0].tensor_parallel))
         exposed = 1.0 if given.mode == "after" else 1 / self.parts.model.layers
-        return Transfers(given.latency_us / 1e6, given.bandwidth_gb_per_s * 1e9, bytes_per_token, exposed)
+        return Transfers(given.latency_us / 1e6, self._seconds_of(given.bandwidth_gb_per_s), bytes_per_token, exposed)
+
+    def _seconds_of(self, bandwidth_gb_per_s: float | None) -> Callable[[Instance, Instance, float], float]:
+        """The time of a transfer by its bytes: at a bandwidth, or as messages on the network. Raises InputError without both."""
+        if bandwidth_gb_per_s is not None:
+            bytes_per_s = bandwidth_gb_per_s * 1e9
+            return lambda sender, receiver, size: size / bytes_per_s
+        if self.parts.platform is None:
+            raise InputError(f"{self.parts.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s, or a platform")
+        times = TransferTimes(build_network(self.parts.kernel, self.parts.plugins))
+        return lambda sender, receiver, size: times.seconds(sender.npus, receiver.npus, size)

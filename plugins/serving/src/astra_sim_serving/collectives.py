@@ -13,6 +13,7 @@ from astra_sim.schedule import Collective, rank
 from astra_sim.shapes import ELEMENT_BYTES
 
 from astra_sim_serving.model_memory import ACTIVATION_BYTES, Sharding
+from astra_sim_serving.npus import place_in_block
 
 OfBytes = Callable[[int], float]
 OfTokens = Callable[[float], float]
@@ -56,7 +57,9 @@ class CommunicationTimes:
 
     def send_us(self, size: int) -> float:
         """Messages of so many bytes from all NPUs of a stage to those of the next."""
-        return self._interpolated("send", size, self._messages_us)
+        each = self.sharding.stage_npus
+        first_two = CommunicationTimes(self.components, self.sharding, self.npus[: 2 * each])
+        return self._interpolated("send", size, lambda exact: first_two._messages_us(exact, each, each))
 
     def _interpolated(self, kind: str, size: int, simulate: Callable[[int], float]) -> float:
         """The time of a size, simulated or between two that are."""
@@ -76,30 +79,38 @@ class CommunicationTimes:
         """Microseconds in which all groups, numbers among the NPUs of the instance, do a collective of so many bytes."""
         every = tuple(range(self.components.platform.npus))
         dimensions = tuple(range(len(self.components.platform.logical_dimensions())))
-        programs: list[tuple[Operation, tuple[int, ...]]] = []
+        programs: dict[tuple[int, ...], list[Operation]] = {}
         for group in groups:
             own = tuple(self.npus[each] for each in group)
-            programs.append((Communicate((), kind, size, dimensions, -1, Pass.FORWARD, group=None if own == every else own), own))
+            programs[own] = [Communicate((), kind, size, dimensions, -1, Pass.FORWARD, group=None if own == every else own)]
         return self._run(f"{kind} of {size} bytes", programs)
 
-    def _messages_us(self, size: int) -> float:
-        """Microseconds in which all NPUs of a stage send so many bytes to the next."""
-        programs: list[tuple[Operation, tuple[int, ...]]] = []
-        for sender, receiver in zip(self.npus, self.npus[self.sharding.stage_npus : 2 * self.sharding.stage_npus], strict=False):
-            programs += [(Send((), rank(receiver), size), (sender,)), (Receive((), rank(sender), size), (receiver,))]
+    def between_us(self, senders: int, size: int) -> float:
+        """A transfer of so many bytes from the first NPUs, so many, to the others: in equal messages, from each and to each."""
+        messages = max(senders, len(self.npus) - senders)
+        return self._interpolated("transfer", -(-size // messages), lambda exact: self._messages_us(exact, senders, messages))
+
+    def _messages_us(self, size: int, senders: int, messages: int) -> float:
+        """Microseconds of messages of so many bytes from the first NPUs to those behind them."""
+        receivers = len(self.npus) - senders
+        programs: dict[tuple[int, ...], list[Operation]] = {}
+        for number in range(messages):
+            sender, receiver = self.npus[number * senders // messages], self.npus[senders + number * receivers // messages]
+            programs.setdefault((sender,), []).append(Send((), rank(receiver), size))
+            programs.setdefault((receiver,), []).append(Receive((), rank(sender), size))
         return self._run(f"messages of {size} bytes", programs)
 
-    def _run(self, name: str, programs: list[tuple[Operation, tuple[int, ...]]]) -> float:
-        """Microseconds of a run in which some NPUs do an operation each, and the others nothing."""
+    def _run(self, name: str, programs: dict[tuple[int, ...], list[Operation]]) -> float:
+        """Microseconds of a run in which some NPUs do operations, and the others nothing."""
         platform = self.components.platform
         first: tuple[Operation, ...] = ()  # of NPU 0, and of all that no other program names
         others = []
-        for operation, npus in programs:
+        for npus, operations in programs.items():
             if 0 in npus:
-                first = (operation,)
+                first = tuple(operations)
             else:
-                others.append(NpuProgram((operation,), npus))
-        idle = set(range(platform.npus)).difference(*(npus for _, npus in programs))
+                others.append(NpuProgram(tuple(operations), npus))
+        idle = set(range(platform.npus)).difference(*programs)
         if first and idle:
             others.append(NpuProgram((), tuple(sorted(idle))))
         graph = ExecutionGraph(first, platform.logical_dimensions(), (), None, tuple(others))
@@ -118,6 +129,21 @@ def exchange_of_tokens(times: CommunicationTimes, model: ModelDescription, excha
     copies = model.top_k * model.hidden / times.sharding.tensor
     there, back = min(ELEMENT_BYTES[precision], ACTIVATION_BYTES) * copies, ACTIVATION_BYTES * copies
     return lambda tokens: times.all_to_all_us(round(tokens * there)) + times.all_to_all_us(round(tokens * back))
+
+
+@attrs.define(eq=False)
+class TransferTimes:
+    """Times of transfers of keys and values from the NPUs of an instance to those of another, each as if it were alone."""
+
+    components: Components
+    _between: dict[tuple[int, ...], CommunicationTimes] = attrs.field(factory=dict)
+
+    def seconds(self, senders: tuple[int, ...], receivers: tuple[int, ...], size: float) -> float:
+        """Seconds of so many bytes in all."""
+        npus = place_in_block((*senders, *receivers), self.components.platform)
+        if npus not in self._between:
+            self._between[npus] = CommunicationTimes(self.components, Sharding(), npus)
+        return self._between[npus].between_us(len(senders), round(size)) / 1e6
 
 
 def build_network(experiment: Experiment, plugins: Plugins) -> Components:

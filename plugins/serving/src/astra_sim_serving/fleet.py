@@ -52,24 +52,24 @@ class EventQueue:
 
 @attrs.define
 class Transfers:
-    """Transfers of keys and values: `bytes_per_token` at a bandwidth, one after another for each instance that sends.
+    """Transfers of keys and values, one after another for each instance that sends: of `bytes_per_token`, which take `seconds_of`.
 
     `exposed` is the share of the bytes that is left when the prompt ends.
     """
 
     latency_s: float
-    bytes_per_s: float
+    seconds_of: Callable[[Instance, Instance, float], float]
     bytes_per_token: int
     exposed: float = 1.0
     free_at: dict[int, float] = attrs.field(factory=dict)
     total_s: float = 0.0
     count: int = 0
 
-    def begin(self, now: float, sender: int, tokens: int) -> float:
+    def begin(self, now: float, sender: Instance, receiver: Instance, tokens: int) -> float:
         """When a transfer ends that is ready to begin now."""
-        duration = self.latency_s + self.exposed * tokens * self.bytes_per_token / self.bytes_per_s
-        start = max(now, self.free_at.get(sender, 0.0))
-        self.free_at[sender] = start + duration
+        duration = self.latency_s + self.seconds_of(sender, receiver, self.exposed * tokens * self.bytes_per_token)
+        start = max(now, self.free_at.get(sender.number, 0.0))
+        self.free_at[sender.number] = start + duration
         self.total_s += duration
         self.count += 1
         return start + duration
@@ -320,7 +320,7 @@ class Fleet:
             sequence.blocks, sequence.capacity = [], 0
             grown = cache.grow(sequence, sequence.total)
             assert grown
-            end = self.hand_over.transfers.begin(self.now, sender.number, held.computed)
+            end = self.hand_over.transfers.begin(self.now, sender, receiver, held.computed)
             self._queue.push(end, Event.TRANSFERRED, (sequence, held, sender, receiver))
 
     def _transferred(self, what: tuple[RequestSequence, RequestSequence, Instance, Instance]) -> None:

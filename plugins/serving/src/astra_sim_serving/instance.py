@@ -66,7 +66,7 @@ class Iterations:
 class Instance:
     """One instance of a pool, or one rank of data parallelism in it. `under_way` are its iterations, the next to end first.
 
-    `coming` sequences are on their way from another instance, or wait for blocks to come.
+    `npus` are its NPUs, where there is a platform. `coming` sequences are on their way from another instance, or wait for blocks to come.
     """
 
     number: int
@@ -76,6 +76,7 @@ class Instance:
     gaps: WeightedValues
     rank: int = 0
     speculation: Speculation | None = None
+    npus: tuple[int, ...] = ()
     totals: InstanceTotals = attrs.field(factory=InstanceTotals)
     under_way: deque[Iterations] = attrs.field(factory=deque)
     accounted: float = 0.0

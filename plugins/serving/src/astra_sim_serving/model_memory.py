@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import attrs
 from astra_sim import CapacityError
@@ -37,6 +38,11 @@ class Sharding:
     def stage_npus(self) -> int:
         """NPUs that have the same layers."""
         return self.tensor * self.data
+
+    def npus_of_rank(self, npus: Sequence[int], rank: int) -> tuple[int, ...]:
+        """The NPUs of a rank of data parallelism in all stages, of those of an instance (none: they are not known)."""
+        starts = range(rank * self.tensor, len(npus), self.stage_npus)
+        return tuple(npu for start in starts for npu in npus[start : start + self.tensor])
 
     def stages(self, layers: int) -> list[range]:
         """The layers of each stage of the pipeline; the first stages have one more where they are not alike."""

@@ -92,7 +92,10 @@ class TransferOptions:
     mode: str = option("after", choices=("after", "layerwise"), help="after the prompt, or layer by layer beside it")
     latency_us: float = option(400.0, minimum=0, help="start of a transfer", unit="us")
     bandwidth_gb_per_s: float | None = option(
-        None, above=0, help="bandwidth of an instance for prompts; transfers of one instance follow each other", unit="10^9 bytes/s"
+        None,
+        above=0,
+        help="bandwidth of an instance for prompts, whose transfers follow each other; none: messages on the network of the experiment",
+        unit="10^9 bytes/s",
     )
 
 
