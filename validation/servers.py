@@ -115,27 +115,19 @@ def experiment_of(given: Mapping[str, Any], front_end_ms: float) -> dict[str, An
     """The experiment of a measured server. Its prompts come from a list that is repeated, so that all are cached after a round."""
     prompts, stages = given["load"]["shared_prefix"], given["load"]["stages"]
     tokens = prompts["system_prompt_len"] + prompts["question_len"]
-    table: dict[str, Any] = {
-        "serving": {
-            "model": MODELS[given["model"]],
-            "max_sequences": given["max_num_seqs"],
-            "max_batched_tokens": given["max_num_batched_tokens"],
-            "kv_blocks": given["kv_blocks"],
-            "pool": [{"tensor_parallel": given["tp"]}],
-            "requests": {
-                "arrival": "stages",
-                "stages": [{"rate": stage["rate"], "duration_s": stage["duration"]} for stage in stages],
-                "prefix": {"groups": prompts["num_unique_system_prompts"] * prompts["num_users_per_system_prompt"], "tokens": tokens - 1},
-                "input": 1,
-                "output": prompts["output_len"],
-            },
+    serving = {
+        "max_sequences": given["max_num_seqs"],
+        "max_batched_tokens": given["max_num_batched_tokens"],
+        "kv_blocks": given["kv_blocks"],
+        "requests": {
+            "arrival": "stages",
+            "stages": [{"rate": stage["rate"], "duration_s": stage["duration"]} for stage in stages],
+            "prefix": {"groups": prompts["num_unique_system_prompts"] * prompts["num_users_per_system_prompt"], "tokens": tokens - 1},
+            "input": 1,
+            "output": prompts["output_len"],
         },
-        "compute": {"plugin": "gpu", "device": "h100", "front_end_ms": front_end_ms},
     }
-    if given["tp"] > 1:
-        table["platform"] = {"plugin": "dgx_h100"}
-        table["network"] = {"plugin": "analytical", "model": "nccl", "device": "h100"}
-    return table
+    return _experiment(MODELS[given["model"]], "h100", given["tp"], serving, front_end_ms=front_end_ms)
 
 
 def mean_ms(result: ServingResult, metric: str) -> float:

@@ -11,7 +11,7 @@ from astra_sim.random import RandomStream
 
 from astra_sim_serving.autoscale import Autoscaler, Pool, Unit
 from astra_sim_serving.cache_memory import CacheMemory
-from astra_sim_serving.collectives import TransferTimes, build_network
+from astra_sim_serving.collectives import TransferTimes
 from astra_sim_serving.fleet import Fleet, HandOver, Transfers
 from astra_sim_serving.instance import Instance
 from astra_sim_serving.kv_cache import KvCache
@@ -180,5 +180,5 @@ class FleetBuilder:
             return lambda sender, receiver, size: size / bytes_per_s
         if self.parts.platform is None:
             raise InputError(f"{self.parts.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s, or a platform")
-        times = TransferTimes(build_network(self.parts.kernel, self.parts.plugins))
+        times = TransferTimes(self.parts.network)
         return lambda sender, receiver, size: times.seconds(sender.npus, receiver.npus, size)

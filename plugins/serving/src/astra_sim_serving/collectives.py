@@ -47,7 +47,7 @@ class CommunicationTimes:
         groups = [tuple(range(first, t * d, t)) for first in range(t)]
         there = self._interpolated("all_gather", size, lambda exact: self._collective_us(Collective.ALL_GATHER, exact, groups))
         return there + self._interpolated(
-            "reduce_scatter", size * d, lambda all: self._collective_us(Collective.REDUCE_SCATTER, all, groups)
+            "reduce_scatter", size * d, lambda exact: self._collective_us(Collective.REDUCE_SCATTER, exact, groups)
         )
 
     def all_to_all_us(self, size: int) -> float:
@@ -58,8 +58,14 @@ class CommunicationTimes:
     def send_us(self, size: int) -> float:
         """Messages of so many bytes from all NPUs of a stage to those of the next."""
         each = self.sharding.stage_npus
-        first_two = CommunicationTimes(self.components, self.sharding, self.npus[: 2 * each])
-        return self._interpolated("send", size, lambda exact: first_two._messages_us(exact, each, each))
+        senders, receivers = self.npus[:each], self.npus[each : 2 * each]
+        return self._interpolated("send", size, lambda exact: self._messages_us(exact, senders, receivers))
+
+    def between_us(self, senders: int, size: int) -> float:
+        """A transfer of so many bytes from the first NPUs, so many, to the others: in equal messages, from each and to each."""
+        first, others = self.npus[:senders], self.npus[senders:]
+        own = -(-size // max(len(first), len(others)))
+        return self._interpolated("transfer", own, lambda exact: self._messages_us(exact, first, others))
 
     def _interpolated(self, kind: str, size: int, simulate: Callable[[int], float]) -> float:
         """The time of a size, simulated or between two that are."""
@@ -85,17 +91,12 @@ class CommunicationTimes:
             programs[own] = [Communicate((), kind, size, dimensions, -1, Pass.FORWARD, group=None if own == every else own)]
         return self._run(f"{kind} of {size} bytes", programs)
 
-    def between_us(self, senders: int, size: int) -> float:
-        """A transfer of so many bytes from the first NPUs, so many, to the others: in equal messages, from each and to each."""
-        messages = max(senders, len(self.npus) - senders)
-        return self._interpolated("transfer", -(-size // messages), lambda exact: self._messages_us(exact, senders, messages))
-
-    def _messages_us(self, size: int, senders: int, messages: int) -> float:
-        """Microseconds of messages of so many bytes from the first NPUs to those behind them."""
-        receivers = len(self.npus) - senders
+    def _messages_us(self, size: int, senders: tuple[int, ...], receivers: tuple[int, ...]) -> float:
+        """Microseconds of messages of so many bytes, as few as there may be from each NPU and to each."""
+        messages = max(len(senders), len(receivers))
         programs: dict[tuple[int, ...], list[Operation]] = {}
         for number in range(messages):
-            sender, receiver = self.npus[number * senders // messages], self.npus[senders + number * receivers // messages]
+            sender, receiver = (npus[number * len(npus) // messages] for npus in (senders, receivers))
             programs.setdefault((sender,), []).append(Send((), rank(receiver), size))
             programs.setdefault((receiver,), []).append(Receive((), rank(sender), size))
         return self._run(f"messages of {size} bytes", programs)

@@ -177,11 +177,8 @@ class FormulaTimes:
         return time
 
 
-class Draft(Protocol):
-    """What drafts tokens for decoding sequences (`speculation`)."""
-
-    def parts_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
-        """Microseconds of products, attention, other kernels and collectives for the drafts of a batch."""
+DraftTime = Callable[[BatchShape], tuple[float, float, float, float]]
+"""Microseconds of products, attention, other kernels and collectives in which each decoding sequence gets a token of its draft."""
 
 
 class Step(NamedTuple):
@@ -204,7 +201,7 @@ class IterationTime:
     time in which tokens get to the experts of a layer and back, by the tokens of each rank of data parallelism; then a layer with experts
     has one all-reduce. `send_us` is that of a message to the next stage of a pipeline. The host works beside the device where the engine
     is `asynchronous`, else before it. Ranks of data parallelism fill batches of up to `graph_tokens` tokens to that of the largest. `draft`
-    drafts tokens, after the last stage; None: that takes no time on the device.
+    is the time of one token of all drafts, after the last stage; None: that takes no time on the device.
     """
 
     kernels: KernelTimes
@@ -217,8 +214,12 @@ class IterationTime:
     host_us_per_sequence: float = 0.0
     asynchronous: bool = True
     graph_tokens: int = 0
-    draft: Draft | None = None
+    draft: DraftTime | None = None
     _reductions: dict[int, float] = attrs.field(factory=dict)
+    _expert_layers: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._expert_layers = expert_layers(self.model)
 
     def step(self, shapes: Sequence[BatchShape]) -> Step:
         """The time of an iteration of batches, one for each rank that begins and ends with the others."""
@@ -231,25 +232,21 @@ class IterationTime:
         head, sampler = self.kernels.head_us(shape.sampled + shape.drafts)
         attention = self.kernels.attention_us(shape)
         collective = self._reductions_us(tokens)
-        last = head + sampler
-        if shape.drafts:
-            drafted = self._draft_us(shape)
-            last += sum(drafted)
-            head, sampler = head + drafted[0], sampler + drafted[2]
+        draft = self._draft_us(shape)
+        last = head + sampler + sum(draft)
         body = gemm + other + attention + collective
         host = self._host_us(shape.sampled, body + last)
         stages, send = self._stages(host, body, last, tokens) if self.sharding.pipeline > 1 else ((), 0.0)
-        if shape.drafts:
-            attention, collective = attention + drafted[1], collective + drafted[3]
-        collective += send * (self.sharding.pipeline - 1)
-        return Step([((gemm + head) * _S, attention * _S, (other + sampler) * _S, collective * _S, host * _S)], stages, send * _S)
+        collective += draft[3] + send * (self.sharding.pipeline - 1)
+        parts = gemm + head + draft[0], attention + draft[1], other + sampler + draft[2], collective, host
+        return Step([tuple(each * _S for each in parts)], stages, send * _S)
 
     def _together(self, shapes: Sequence[BatchShape]) -> Step:
         """The same of ranks that meet in each layer with experts: all wait there for the slowest, and for the slowest at the end.
 
         A rank without requests computes one token that nobody asks for. What a rank waits counts as communication.
         """
-        kernels, model = self.kernels, self.model
+        kernels = self.kernels
         tokens = [max(1, shape.tokens) for shape in shapes]
         most = max(tokens)
         if most <= self.graph_tokens:
@@ -261,19 +258,20 @@ class IterationTime:
         drafts = [self._draft_us(shape) for shape in shapes]
         slowest = max(map(sum, zip(map(sum, layers), attention, reductions, strict=True)))
         last = max(sum(end) + sum(draft) for end, draft in zip(ends, drafts, strict=True))
-        body = slowest + kernels.experts_us(sum(tokens)) + self._exchange_us(sum(tokens) / len(tokens)) * expert_layers(model)
+        experts = kernels.experts_us(sum(tokens))
+        body = slowest + experts + self._exchange_us(sum(tokens) / len(tokens)) * self._expert_layers
         host = self._host_us(max(shape.sampled for shape in shapes), body + last)
         stages, send = self._stages(host, body, last, most) if self.sharding.pipeline > 1 else ((), 0.0)
         whole = body + last + send * (self.sharding.pipeline - 1)
         parts = []
         for (gemm, other), own, (head, sampler), draft in zip(layers, attention, ends, drafts, strict=True):
-            computed = gemm + kernels.experts_us(sum(tokens)) + head + draft[0], own + draft[1], other + sampler + draft[2]
+            computed = gemm + experts + head + draft[0], own + draft[1], other + sampler + draft[2]
             parts.append((*(each * _S for each in computed), (whole - sum(computed)) * _S, host * _S))
         return Step(parts, stages, send * _S)
 
     def layer_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
         """Products, attention, other kernels and collectives of the last layer for a batch, with the head."""
-        layers, of_experts, tokens = self.model.layers, expert_layers(self.model), max(1, shape.tokens)
+        layers, of_experts, tokens = self.model.layers, self._expert_layers, max(1, shape.tokens)
         gemm, other = self.kernels.layers_us(tokens)
         head, sampler = self.kernels.head_us(shape.sampled)
         experts = self.kernels.experts_us(tokens * self.sharding.data) / of_experts if of_experts else 0.0
@@ -282,7 +280,11 @@ class IterationTime:
 
     def _draft_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
         """Products, attention, other kernels and collectives of the drafts for a batch."""
-        return self.draft.parts_us(shape) if shape.drafts and self.draft is not None else (0.0, 0.0, 0.0, 0.0)
+        if not shape.drafts or self.draft is None:
+            return 0.0, 0.0, 0.0, 0.0
+        rounds = shape.draft_rounds
+        gemm, attention, other, collective = self.draft(shape.drafting())
+        return gemm * rounds, attention * rounds, other * rounds, collective * rounds
 
     def _exchange_us(self, tokens: float) -> float:
         return self.exchange_us(tokens) if self.exchange_us is not None else 0.0
@@ -292,7 +294,7 @@ class IterationTime:
         if self.all_reduce_us is None:
             return 0.0
         if tokens not in self._reductions:
-            count = 2 * self.model.layers - (expert_layers(self.model) if self.exchange_us is not None else 0)
+            count = 2 * self.model.layers - (self._expert_layers if self.exchange_us is not None else 0)
             self._reductions[tokens] = count * self.all_reduce_us(tokens * self.model.hidden * ACTIVATION_BYTES)
         return self._reductions[tokens]
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.commands import SECTIONS, Plugins, build_compute, build_platform, component, experiment_from
+from astra_sim.commands import SECTIONS, Components, Plugins, build_compute, build_platform, component, experiment_from
 from astra_sim.compute import Compute
 from astra_sim.errors import suggestion
 from astra_sim.models import ModelDescription, describe_model
 from astra_sim.options import structure
 from astra_sim.platform import Platform
 
+from astra_sim_serving.collectives import build_network
 from astra_sim_serving.experiment import ServingExperiment
 from astra_sim_serving.iteration_time import PricingCounts
 from astra_sim_serving.options import PoolOptions, ServingCompute, ServingOptions
@@ -83,6 +85,11 @@ class Parts:
             return build_compute(kernel, self.plugins, self.platform)
         alone: Compute = component("compute", kernel.sections["compute"], self.plugins, where)
         return alone
+
+    @functools.cached_property
+    def network(self) -> Components:
+        """The platform, network and system, for runs of collectives and messages alone. Raises InputError."""
+        return build_network(self.kernel, self.plugins)
 
     def compute_of(self, pool: PoolOptions, where: str) -> Compute | None:
         """The compute model of a pool: that of the experiment, or the same of the pool's own device. Raises InputError."""

@@ -98,8 +98,7 @@ class PolicyScheduler(Scheduler):
         for sequence in [each for each in self.waiting if each.capacity]:
             if left and len(self.running) < self.limits.sequences:
                 self.waiting.remove(sequence)
-                self.running.append(sequence)
-                self.admitted.append(sequence)
+                self._enter(sequence)
                 batch.append((sequence, self._cut(sequence.missing, left)))
                 left -= batch[-1][1]
 
@@ -150,8 +149,7 @@ class PolicyScheduler(Scheduler):
                     return False
             self._start(sequence, matching, own)
         self.waiting.remove(sequence)
-        self.running.append(sequence)
-        self.admitted.append(sequence)
+        self._enter(sequence)
         return True
 
     def _make_room(self, to_come: list[Sequence], batch: Batch) -> bool:

@@ -11,6 +11,21 @@ from astra_sim.serving import Policy, RequestState, ServingState
 Plan = list[tuple[int, int]]
 
 
+@attrs.define
+class _Iteration:
+    """A plan that is filled while the tokens of the iteration last, of which `left` are."""
+
+    left: int
+    plan: Plan = attrs.field(factory=list)
+
+    def add(self, request: RequestState, tokens: int) -> None:
+        """Compute so many tokens of a request, or as many as are left."""
+        tokens = min(tokens, self.left)
+        if tokens:
+            self.plan.append((request.number, tokens))
+            self.left -= tokens
+
+
 class _Keeping(Policy):
     """A policy whose plans stay while all decode and nothing waits, or no place is free."""
 
@@ -35,14 +50,13 @@ class PrefillFirst(_Keeping):
         prompts = _chunk((each for each in state.running if each.missing > 1), state, state.max_tokens, [])
         if prompts:
             return prompts
-        budget, blocks, places = state.max_tokens, state.free_blocks, state.max_sequences - len(state.running)
-        for request in state.waiting[:places]:
-            needed = _blocks(request.missing, state)
-            if request.missing > budget or needed > blocks:
+        filled, blocks = _Iteration(state.max_tokens), state.free_blocks
+        for request in state.waiting[: state.max_sequences - len(state.running)]:
+            blocks -= _blocks(request.missing, state)
+            if request.missing > filled.left or blocks < 0:
                 break
-            prompts.append((request.number, request.missing))
-            budget, blocks = budget - request.missing, blocks - needed
-        return prompts or _decodes(state) or _chunk([], state, state.max_tokens, state.waiting)
+            filled.add(request, request.missing)
+        return filled.plan or _decodes(state) or _chunk([], state, state.max_tokens, state.waiting)
 
 
 # -- One chunk beside all that decodes, in several orders --------------------------------------------------------------
@@ -169,21 +183,18 @@ def reserving(state: ServingState) -> Callable[[RequestState], bool]:
 
 def _with_whole_prompts(state: ServingState, fits: Callable[[RequestState], bool], chunked: bool = False) -> Plan:
     """One token of each that decodes, then prompts under way, then those that fit; where nothing else is here, the first does."""
-    planned = _decodes(state)
-    left = state.max_tokens - len(planned)
+    decodes = _decodes(state)
+    filled = _Iteration(state.max_tokens - len(decodes), decodes)
     for request in state.running:
-        if request.missing > 1 and left:
-            tokens = min(request.missing, left)
-            planned.append((request.number, tokens))
-            left -= tokens
+        if request.missing > 1:
+            filled.add(request, request.missing)
     for place, request in enumerate(state.waiting[: state.max_sequences - len(state.running)]):
         is_alone = not state.running and place == 0
-        if not left or not (fits(request) or is_alone) or (request.missing > left and not chunked and not is_alone):
+        is_cut = request.missing > filled.left and not chunked and not is_alone
+        if not filled.left or not (fits(request) or is_alone) or is_cut:
             break
-        tokens = min(request.missing, left)
-        planned.append((request.number, tokens))
-        left -= tokens
-    return planned
+        filled.add(request, request.missing)
+    return filled.plan
 
 
 # -- SGLang ------------------------------------------------------------------------------------------------------------
@@ -223,25 +234,21 @@ class Sglang(Policy):
 
     def _prompts(self, state: ServingState) -> Plan:
         """The prompts under way, and those that wait while what all that run may need is there."""
-        left = state.max_tokens
-        planned: Plan = []
+        filled = _Iteration(state.max_tokens)
         expected = 0.0
         for each in state.running:
             expected += min(each.max_new_tokens - each.generated_tokens, _LONGEST_EXPECTED) * self._ratio
-            if each.missing > 1 and left:
-                planned.append((each.number, min(each.missing, left)))
-                left -= planned[-1][1]
+            if each.missing > 1:
+                filled.add(each, each.missing)
         room = state.free_blocks * state.block_tokens - expected
         waiting = sorted(state.waiting, key=lambda each: -each.cached_tokens) if self.options.schedule == "lpm" else state.waiting
         for place, request in enumerate(waiting[: state.max_sequences - len(state.running)]):
             new = max(1, request.missing - request.cached_tokens)
             room -= new + min(request.max_new_tokens, _LONGEST_EXPECTED)
-            if not left or (room <= 0 and (state.running or place)):
+            if not filled.left or (room <= 0 and (state.running or place)):
                 break
-            tokens = min(new, left)
-            planned.append((request.number, tokens))
-            left -= tokens
-        return planned
+            filled.add(request, new)
+        return filled.plan
 
     def _tokens(self, state: ServingState) -> Plan:
         """A token of each that decodes, but for those whose blocks others need."""

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 from astra_sim import InputError
-from astra_sim.commands import Components
 from astra_sim.compute import Compute
 from astra_sim.models import ModelDescription
 
-from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, build_network, exchange_of_tokens
-from astra_sim_serving.drafts import LayerDraft, ModelDraft
+from astra_sim_serving.batch import BatchShape
+from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, exchange_of_tokens
 from astra_sim_serving.formulas import KernelFormulas
-from astra_sim_serving.iteration_time import Draft, FormulaTimes, IterationTime, KernelTimes, TableTimes
+from astra_sim_serving.iteration_time import DraftTime, FormulaTimes, IterationTime, KernelTimes, TableTimes
 from astra_sim_serving.model_memory import Sharding
 from astra_sim_serving.options import PoolOptions
 from astra_sim_serving.parts import Parts
 
 
+@attrs.frozen(eq=False)
 class Pricing:
     """Makes the times of iterations of an experiment's pools."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self._network: Components | None = None
+    parts: Parts
 
     def iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[tuple[int, ...]], IterationTime]:
         """What prices iterations of the instances of a pool by their NPUs: tables, formulas and collectives."""
@@ -54,13 +53,13 @@ class Pricing:
         served = self.parts.options.model
         return KernelFormulas(model, sharding, compute, served.precision, served.kv or "bf16")
 
-    def _draft(self, time: IterationTime, compute: Compute | None) -> Draft | None:
-        """What drafts tokens for an instance whose iterations take such times, on its ranks of tensor parallelism."""
+    def _draft(self, time: IterationTime, compute: Compute | None) -> DraftTime | None:
+        """The time of a token of all drafts: of one more layer with the head, or of an iteration of a model on the same ranks."""
         given = self.parts.options.speculative
         if given is None or given.draft == "ngram":
             return None
         if given.draft == "mtp":
-            return LayerDraft(time)
+            return time.layer_us
         assert self.parts.draft_model is not None
         sharding = Sharding(time.sharding.tensor)
         formulas = self._formulas(self.parts.draft_model, sharding, compute)
@@ -68,7 +67,13 @@ class Pricing:
             raise InputError(
                 f"{self.parts.where}: serving.speculative.draft is {given.draft!r} and there is no compute model for its kernels"
             )
-        return ModelDraft(IterationTime(FormulaTimes(formulas, self.parts.counts), self.parts.draft_model, sharding, time.all_reduce_us))
+        model = IterationTime(FormulaTimes(formulas, self.parts.counts), self.parts.draft_model, sharding, time.all_reduce_us)
+
+        def of_model(shape: BatchShape) -> tuple[float, float, float, float]:
+            gemm, attention, other, collective, _ = model.step([shape]).parts[0]
+            return gemm * 1e6, attention * 1e6, other * 1e6, collective * 1e6
+
+        return of_model
 
     def _graph_tokens(self, pool: PoolOptions) -> int:
         """Tokens up to which the device runs graphs, which vLLM captures for up to twice as many as there are sequences."""
@@ -80,15 +85,13 @@ class Pricing:
     ) -> tuple[OfBytes | None, OfTokens | None, OfBytes | None]:
         """The times of an all-reduce, of an exchange with the experts, and of a message to the next stage; None where there are none."""
         exchanges = sharding.data > 1 and self.parts.model.experts > 0
-        if sharding.npus == 1 or not (sharding.tensor > 1 or sharding.pipeline > 1 or exchanges):
+        if not (sharding.tensor > 1 or sharding.pipeline > 1 or exchanges):
             return None, None, None
         if self.parts.platform is None:
             ways = ("tensor_parallel", sharding.tensor), ("pipeline_parallel", sharding.pipeline), ("data_parallel", sharding.data)
             name, value = next((name, value) for name, value in ways if value > 1)
             raise InputError(f"{where}: {name} is {value} and there is no platform, on which its collectives run")
-        if self._network is None:
-            self._network = build_network(self.parts.kernel, self.parts.plugins)
-        times = CommunicationTimes(self._network, sharding, npus)
+        times = CommunicationTimes(self.parts.network, sharding, npus)
         return (
             times.all_reduce_us if sharding.tensor > 1 else None,
             exchange_of_tokens(times, self.parts.model, pool.exchange, self.parts.options.model.precision) if exchanges else None,

@@ -134,9 +134,7 @@ class Scheduler:
         """
         for sequence in reversed(self.waiting):
             if sequence.capacity:
-                self.cache.release(sequence, keep=True)
-                sequence.computed = 0
-                sequence.preemptions += 1
+                self._lose(sequence)
                 return True
         return False
 
@@ -164,10 +162,14 @@ class Scheduler:
                 place += 1
                 continue
             del waiting[place]
-            self.running.append(sequence)
-            self.admitted.append(sequence)
+            self._enter(sequence)
             batch.append((sequence, tokens))
             budget -= tokens
+
+    def _enter(self, sequence: Sequence) -> None:
+        """Let a sequence run."""
+        self.running.append(sequence)
+        self.admitted.append(sequence)
 
     def _fitting(self, sequence: Sequence, budget: int) -> int:
         """The tokens that a waiting sequence begins with, for which it gets blocks; 0 where there are too few."""
@@ -202,10 +204,7 @@ class Scheduler:
         """Take a sequence back whose beginning has been loaded, before all that wait."""
         self.loading -= 1
         self.cache.loaded(sequence)
-        if self.by_priority:
-            self.add(sequence)
-        else:
-            self.waiting.appendleft(sequence)
+        self._wait_first(sequence)
 
     def _start(self, sequence: Sequence, matching: list[int], tokens: int) -> None:
         """Give a sequence the blocks that match it, and those of the tokens behind them."""
@@ -223,10 +222,18 @@ class Scheduler:
 
     def _preempt(self, place: int) -> None:
         sequence = self.running.pop(place)
+        self._lose(sequence)
+        self.preempted.append(sequence)
+        self._wait_first(sequence)
+
+    def _lose(self, sequence: Sequence) -> None:
+        """Take the blocks of a sequence, which is to be computed anew."""
         self.cache.release(sequence, keep=True)
         sequence.computed = sequence.drafts = 0
         sequence.preemptions += 1
-        self.preempted.append(sequence)
+
+    def _wait_first(self, sequence: Sequence) -> None:
+        """Let a sequence wait before all others, or by its priority."""
         if self.by_priority:
             self.add(sequence)
         else:

@@ -13,6 +13,8 @@ from astra_sim_serving.request import Sequence as RequestSequence
 
 COLUMNS = "time_s,instance,running,waiting,kv_blocks,iterations,tokens"
 _INSTANCES, _REQUESTS = 1, 2
+_TRACKS = 64
+"""Tracks of an instance, of which each batch of a pipeline has one."""
 
 
 class Timeline(Protocol):
@@ -84,7 +86,7 @@ class TraceTimeline:
         if not under_way or under_way[-1].start != now:
             return
         current = under_way[-1]
-        track = 64 * instance.number + len(under_way) - 1
+        track = _TRACKS * instance.number + len(under_way) - 1
         before = self._last.get(track)
         if before is not None:
             before.end = min(before.end, now)  # a jump that was cut
@@ -104,7 +106,7 @@ class TraceTimeline:
         """The whole trace. Times are in microseconds."""
         events = [_named(_INSTANCES, "process_name", "instances"), _named(_REQUESTS, "process_name", "requests")]
         for number, name in sorted(self.names.items()):
-            events.append(_named(_INSTANCES, "thread_name", name, 64 * number))
+            events.append(_named(_INSTANCES, "thread_name", name, _TRACKS * number))
         for each in self.slices:
             times = {"ts": each.begin * 1e6, "dur": (each.end - each.begin) * 1e6}
             events.append({"ph": "X", "pid": _INSTANCES, "tid": each.track, "name": each.name, **times, "args": each.arguments})
@@ -139,10 +141,10 @@ def _arrows(sequence: RequestSequence) -> Iterable[dict[str, Any]]:
     """The arrows of a request, which point into the iterations that end with its tokens."""
     if sequence.scheduled < 0 or sequence.first_token < 0:
         return
-    first = 64 * (sequence.prefill_instance if sequence.prefill_instance >= 0 else sequence.instance)
+    first = _TRACKS * (sequence.prefill_instance if sequence.prefill_instance >= 0 else sequence.instance)
     inside = 1e-3  # of a microsecond before an end, so that the iterations that end there are meant
     common = {"cat": "request", "name": "request", "id": sequence.request.index, "pid": _INSTANCES}
     yield {**common, "ph": "s", "tid": first, "ts": sequence.scheduled * 1e6}
     yield {**common, "ph": "t", "tid": first, "ts": sequence.first_token * 1e6 - inside}
     if sequence.last_token > sequence.first_token:
-        yield {**common, "ph": "f", "bp": "e", "tid": 64 * sequence.instance, "ts": sequence.last_token * 1e6 - inside}
+        yield {**common, "ph": "f", "bp": "e", "tid": _TRACKS * sequence.instance, "ts": sequence.last_token * 1e6 - inside}
