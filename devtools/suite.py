@@ -11,11 +11,11 @@ TAKE_A_WORD = ("-k", "-m", "-p", "-n", "-o", "-c", "--dist")
 OF_PACKAGES = {
     "core": (
         "audit broken_tables cache_folder cache_inputs caches changed_files chosen_routes columns command_options communicators "
-        "composites damaged_inputs destination_order door engine_choice fabric fabric_routes fabric_twin "
+        "composites damaged_inputs destination_order public_api engine_choice fabric fabric_routes fabric_twin "
         "files folding foreign_keys function_table hookspecs idle_npus interrupts layout limits lowered_schedules machine_parts "
         "messages named_functions network_start networks npu_tables output_widths overheads own_inputs pair_delays "
         "parts_of_dimensions pickling plugin_files plugin_names previous_version priced_collectives processors progress properties "
-        "provenance random random_checks random_experiments rank_programs remembered_formats reports ring_directions routes "
+        "provenance random random_checks random_experiments rank_programs cached_formats reports ring_directions routes "
         "run_options series show slow_npus start symmetry symmetry_choice toml_text topology traffic_classes unit_times "
         "unread_streams unreceived_messages using whole_platform workload_figures"
     ),
@@ -31,7 +31,7 @@ OF_PACKAGES = {
     "network_auto": "network_auto",
     "network_flow": "flow flow_sharing",
     "network_packet": (
-        "packet packet_begin packet_clocks packet_command packet_credit_parts packet_deadlock packet_folded packet_link_loads "
+        "packet packet_begin packet_clocks packet_command packet_serialized_credits packet_deadlock packet_folded packet_link_loads "
         "packet_speculation packet_table packet_traffic packet_vnet_choice packet_windows"
     ),
     "network_roce": "ns3_files pfc_classes roce roce_repetition",

@@ -19,7 +19,7 @@ from astra_sim.schedule import Collective, RankProgram, Request, Schedule, excha
 from astra_sim.setup.plugins import Plugins
 from astra_sim_systems import names
 from astra_sim_systems.busiest_link import are_switched, loads_of, wiring_of
-from astra_sim_systems.choice import Automatic, Forecast, at_once, fastest, forecast
+from astra_sim_systems.choice import AutoAlgorithm, CostEstimate, at_once, fastest, forecast
 from astra_sim_systems.rounds import rounds_of
 from support.components import components_of
 from support.platforms import LINK, platform_of
@@ -43,7 +43,9 @@ def picked(spec: str, size: int, **more: Any) -> str:
     return chosen.algorithm
 
 
-def forecasts_of(platform: Platform, number: int, request: Request, held_bytes: float = 0.0, step_ns: float = 10.0) -> dict[str, Forecast]:
+def forecasts_of(
+    platform: Platform, number: int, request: Request, held_bytes: float = 0.0, step_ns: float = 10.0
+) -> dict[str, CostEstimate]:
     """The forecasts of the algorithms that can carry out a request in a dimension."""
     loads = loads_of(platform, platform.logical_dimensions()[number])
     assert loads is not None
@@ -87,7 +89,7 @@ def test_the_bytes_of_the_busiest_link(spec: str, around: float, halving: float 
     request = Request(Collective.REDUCE_SCATTER, platform.npus, platform.npus << 20)
     found = {name: each.busy_ns * 50 / request.bytes for name, each in forecasts_of(platform, 0, request).items()}
     found.pop(names.BOTH_DIRECTIONS)
-    expected = {names.ANY_NUMBER: around, names.POWERS_OF_TWO: halving, names.ALL_AT_ONCE: at_once}
+    expected = {names.RING: around, names.HALVING_DOUBLING: halving, names.DIRECT: at_once}
     assert found == pytest.approx({name: value for name, value in expected.items() if value is not None})
 
 
@@ -101,10 +103,10 @@ def test_the_busiest_link_is_that_of_the_congestion_aware_network() -> None:
     """Long messages from all NPUs at once take as long as the busiest link is busy, where routes are spread evenly."""
     size = 1 << 26
     for spec, algorithm in (
-        ("clos?npus=32&ports=8", names.ANY_NUMBER),
-        ("clos?npus=36&ports=8&oversubscription=3", names.ANY_NUMBER),
-        ("clos?npus=32&ports=8&rails=4", names.POWERS_OF_TWO),
-        ("hyperx?sizes=16", names.POWERS_OF_TWO),
+        ("clos?npus=32&ports=8", names.RING),
+        ("clos?npus=36&ports=8&oversubscription=3", names.RING),
+        ("clos?npus=32&ports=8&rails=4", names.HALVING_DOUBLING),
+        ("hyperx?sizes=16", names.HALVING_DOUBLING),
     ):
         platform = platform_of(f"{spec}&{LINK}")
         foretold = forecasts_of(platform, 0, Request(Collective.ALL_REDUCE, platform.npus, size))[algorithm]
@@ -149,35 +151,35 @@ def test_what_is_taken_depends_on_the_fabric_and_the_size(spec: str, short: str,
 @pytest.mark.parametrize("size", [1 << 20, 1 << 28])
 def test_a_formula_without_a_nic_is_not_believed_that_all_can_be_sent_at_once(spec: str, size: int) -> None:
     """Messages to all others would take as long as one of them."""
-    assert picked(spec, size) != names.ALL_AT_ONCE
+    assert picked(spec, size) != names.DIRECT
     assert run(spec, size).audit == []
 
 
 @pytest.mark.parametrize("spec", ["clos?npus=60&ports=16", "hyperx?sizes=4,4&npus=4", "switch?size=72"])
 def test_a_formula_is_believed_of_messages_that_are_mostly_latency(spec: str) -> None:
     """That they leave over one link costs less than the latency of one of them."""
-    assert picked(spec, 1 << 12) == names.ALL_AT_ONCE
+    assert picked(spec, 1 << 12) == names.DIRECT
     assert run(spec, 1 << 12).audit == []
     fastest = min(run(spec, 1 << 12, network=AWARE, all_reduce=each).finish_ns for each in ("ring", "direct"))
-    assert run(spec, 1 << 12, network=AWARE, all_reduce=names.ALL_AT_ONCE).finish_ns <= 1.1 * fastest
+    assert run(spec, 1 << 12, network=AWARE, all_reduce=names.DIRECT).finish_ns <= 1.1 * fastest
 
 
 def test_what_is_picked_on_one_network_is_not_remembered_on_another() -> None:
     spec = "hyperx?sizes=4,4&npus=4"
     for network, is_direct in ((AWARE, True), ("analytical", False)) * 2:
-        assert (picked(spec, 1 << 28, network=network) == names.ALL_AT_ONCE) == is_direct
+        assert (picked(spec, 1 << 28, network=network) == names.DIRECT) == is_direct
 
 
 def test_auto_goes_by_the_routes_of_the_network() -> None:
     """On a HyperX destinations of different switches have links of their own; a hash lets their messages meet."""
     spec = "hyperx?sizes=4,4&npus=4"
-    assert picked(spec, 1 << 28, network="flow") == names.ALL_AT_ONCE
-    assert picked(spec, 1 << 28, network="flow?routing=hash") == names.ANY_NUMBER
+    assert picked(spec, 1 << 28, network="flow") == names.DIRECT
+    assert picked(spec, 1 << 28, network="flow?routing=hash") == names.RING
 
 
 def test_all_that_choices_follow_from_is_their_content() -> None:
     """Plans are kept by it from run to run."""
-    made = Automatic("auto", False, 1, True, False, lambda request: Schedule.shared(request, []))
+    made = AutoAlgorithm("auto", False, 1, True, False, lambda request: Schedule.shared(request, []))
     others: dict[str, Any] = {
         "platform": platform_of(f"switch?size=8&{LINK}"),
         "step_ns": 1.0,
@@ -186,7 +188,7 @@ def test_all_that_choices_follow_from_is_their_content() -> None:
         "route_rules": RouteRules("never"),
         "candidates": {"x": made},
     }
-    own = {field.name for field in attrs.fields(Automatic)} - {field.name for field in attrs.fields(Algorithm)}
+    own = {field.name for field in attrs.fields(AutoAlgorithm)} - {field.name for field in attrs.fields(Algorithm)}
     assert {name for name in own if not name.startswith("_")} == others.keys()
     for name, value in others.items():
         assert attrs.evolve(made, **{name: value}).content != made.content
@@ -305,7 +307,7 @@ def test_groups_across_dimensions_are_looked_at_on_the_links_of_all() -> None:
 
 def test_many_messages_at_once_must_relieve_the_links() -> None:
     """Of more than 63, those of the others being fewer."""
-    few, many = Forecast("halving_doubling", 100.0, 50.0, 14, 1), Forecast("direct", 50.0, 49.9, 254, 127)
+    few, many = CostEstimate("halving_doubling", 100.0, 50.0, 14, 1), CostEstimate("direct", 50.0, 49.9, 254, 127)
     assert fastest([few, many]) is few
     assert fastest([few, attrs.evolve(many, busy_ns=40.0)]).spec == "direct"
     assert fastest([attrs.evolve(few, messages=254), many]) is many
@@ -313,7 +315,7 @@ def test_many_messages_at_once_must_relieve_the_links() -> None:
 
 
 def test_of_about_equal_times_the_fewest_messages() -> None:
-    ring, halving = Forecast("ring", 100.0, 90.0, 15, 1), Forecast("halving_doubling", 104.0, 90.0, 4, 1)
+    ring, halving = CostEstimate("ring", 100.0, 90.0, 15, 1), CostEstimate("halving_doubling", 104.0, 90.0, 4, 1)
     assert fastest([ring, halving]) is halving
     assert fastest([ring, attrs.evolve(halving, time_ns=106.0)]) is ring
     assert fastest([ring, attrs.evolve(ring, spec="direct", time_ns=99.0)]).spec == "direct"

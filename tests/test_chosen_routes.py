@@ -152,7 +152,7 @@ def throughput(network: str, routing: str, pairs: Sequence[tuple[int, int]], siz
 
 @pytest.mark.parametrize(("network", "minimal", "valiant", "ugal"), [("flow", "split", 0.45, 0.35), ("roce", "destination", 0.35, 0.35)])
 def test_ways_around_a_dragonfly_have_the_published_gain(network: str, minimal: str, valiant: float, ugal: float) -> None:
-    """All of group i send to group i + 1: on shortest ways over one link, 1 / (a p) (Kim et al., ISCA 2008); around up to a half."""
+    """All of group i send to group i + 1: on shortest paths over one link, 1 / (a p) (Kim et al., ISCA 2008); around up to a half."""
     assert 0.11 < throughput(network, minimal, ADVERSARIAL, 400_000) <= 1 / GROUP
     assert valiant < throughput(network, "valiant", ADVERSARIAL, 400_000) <= 0.51
     assert ugal < throughput(network, "ugal", ADVERSARIAL, 400_000) <= 0.6

@@ -21,8 +21,8 @@ from astra_sim.results import read_results
 from astra_sim.schedule import Collective
 from astra_sim.yaml_text import parse_yaml
 from astra_sim_chakra import write_nodes
-from astra_sim_chakra.doctor import loose
-from astra_sim_chakra.doctor.in_rank import examine
+from astra_sim_chakra.doctor import lenient
+from astra_sim_chakra.doctor.rank_checks import examine
 from astra_sim_chakra.pytorch.host import host_of
 from astra_sim_chakra.trace_files import load_trace, read_document
 from astra_sim_collectives.msccl_xml import read_algorithm
@@ -91,10 +91,10 @@ def test_a_small_packed_file_does_not_become_large(tmp_path: Path, monkeypatch: 
 
 
 def test_traces_are_looked_at_up_to_a_number_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loose, "MAX_CHECKED_NODES", 3)
+    monkeypatch.setattr(lenient, "MAX_CHECKED_NODES", 3)
     write_nodes(tmp_path / "t.0.et", [compute(number) for number in range(4)])
     with pytest.raises(InputError, match=r"t\.0\.et: more than 3 nodes are too many to look at one by one"):
-        loose.read_loosely(str(tmp_path / "t.0.et"))
+        lenient.read_loosely(str(tmp_path / "t.0.et"))
 
 
 # -- CSV ---------------------------------------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ def test_what_a_run_refuses_is_an_error_of_the_check(tmp_path: Path, monkeypatch
         raise InputError("t.et: for a reason of its own")
 
     write_nodes(tmp_path / "t.et", [compute(0)])
-    monkeypatch.setattr(loose, "load_trace", refuse)
-    (finding, *others) = examine(loose.read_loosely(str(tmp_path / "t.et"))).findings
+    monkeypatch.setattr(lenient, "load_trace", refuse)
+    (finding, *others) = examine(lenient.read_loosely(str(tmp_path / "t.et"))).findings
     assert (finding.kind, others) == ("refused", [])
     assert "for a reason of its own" in finding.text
 

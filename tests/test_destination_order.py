@@ -1,4 +1,4 @@
-"""Destinations take turns at equal ways: what meets, on which networks, and what it brings on rails."""
+"""Destinations spread over paths of equal cost: what meets, on which networks, and what it brings on rails."""
 
 from __future__ import annotations
 
@@ -131,9 +131,9 @@ def test_a_number_is_divided_by_the_links_of_the_switches_below() -> None:
     pairs = [(npu, 8 + npu // 2) for npu in range(8)]
     pairs += [(8 + 2 * pod + leaf, 12 + 2 * pod + up) for pod in range(2) for leaf in range(2) for up in range(2)]
     pairs += [(12 + 2 * pod + up, 16 + 2 * up + core) for pod in range(2) for up in range(2) for core in range(2)]
-    turns = DestinationOrder(20, [end for pair in pairs for end in (pair, pair[::-1])], range(8))
-    assert [turns.choose(8, npu, 12, 13, 2) for npu in range(8)] == [0, 1] * 4
-    assert [turns.choose(12, npu, 16, 17, 2) for npu in range(8)] == [0, 0, 1, 1] * 2
+    destination_order = DestinationOrder(20, [end for pair in pairs for end in (pair, pair[::-1])], range(8))
+    assert [destination_order.choose(8, npu, 12, 13, 2) for npu in range(8)] == [0, 1] * 4
+    assert [destination_order.choose(12, npu, 16, 17, 2) for npu in range(8)] == [0, 0, 1, 1] * 2
 
 
 @pytest.mark.parametrize(

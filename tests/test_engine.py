@@ -308,7 +308,10 @@ def test_what_cannot_finish_is_left_over(make: Make) -> None:
     engine = phase(make, Schedule.shared(request, [exchange(shift(1), 50, after=2)]))
     assert not engine.run()
     assert engine.unfinished() == [(0, 0, True), (1, 0, True)]
-    assert [(state.npu, state.tokens, state.next_action, list(state.posted)) for state in engine.stuck()] == [(0, 1, 0, []), (1, 1, 0, [])]
+    assert [(state.npu, state.tokens, state.next_action, list(state.posted)) for state in engine.blocked_ranks()] == [
+        (0, 1, 0, []),
+        (1, 1, 0, []),
+    ]
 
 
 def test_a_rank_without_steps_ends_with_its_token(make: Make) -> None:
@@ -324,7 +327,7 @@ def test_a_receive_whose_message_does_not_come_is_named(make: Make) -> None:
     programs = [RankProgram((receive(rank(1), 0, after=0),), starts=0), RankProgram((send(rank(0), 0, after=1),), starts=0)]
     engine = phase(make, Schedule.per_rank(request, programs))
     engine.run()
-    assert [(state.npu, list(state.posted)) for state in engine.stuck()] == [(0, [0]), (1, [])]
+    assert [(state.npu, list(state.posted)) for state in engine.blocked_ranks()] == [(0, [0]), (1, [])]
 
 
 def test_a_run_may_be_cut_into_slices(make: Make) -> None:

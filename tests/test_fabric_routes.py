@@ -131,8 +131,8 @@ def graphs(draw: st.DrawFn) -> DimensionGraph:
     pairs = [(node, random.randrange(node)) for node in range(1, nodes)]
     pairs += [(a, b) for a, b in ((random.randrange(nodes), random.randrange(nodes)) for _ in range(random.randint(0, 12))) if a != b]
     links = [FabricLink(*each, 1.0, 1.0, cost=random.choice((1, 1, 1, 2, 3))) for pair in pairs for each in (pair, pair[::-1])]
-    turns = random.sample(range(size), size) if random.random() < 0.5 else None
-    return DimensionGraph(size, nodes, tuple(links), None, turns)
+    destination_order = random.sample(range(size), size) if random.random() < 0.5 else None
+    return DimensionGraph(size, nodes, tuple(links), None, destination_order)
 
 
 def costs(graph: DimensionGraph, destination: int, through_npus: bool) -> list[float]:

@@ -83,7 +83,7 @@ def room_of(
 ) -> Iterator[Room]:
     count = len(graph.links)
     flat = [number for link in graph.links for number in (link.source, link.target, link.cost)]
-    numbers = (ctypes.c_int * graph.size)(*graph.turns) if graph.turns is not None else None
+    numbers = (ctypes.c_int * graph.size)(*graph.destination_order) if graph.destination_order is not None else None
     choices = FORWARDING.index(forwarding), ORDERS.index(order)
     room = ctypes.c_void_p(library.make(graph.nodes, graph.size, count, (ctypes.c_int * len(flat))(*flat), *choices, numbers))
     try:
@@ -104,8 +104,8 @@ def graphs(draw: st.DrawFn) -> DimensionGraph:
     ends = [end for pair in pairs for end in ((pair, pair[::-1]) if random.random() < 0.9 else (pair,))]
     costs = random.choice(((1,), (1, 2), (1, 1, 3, 255)))
     links = [FabricLink(*each, 1.0, 1.0, cost=random.choice(costs)) for each in ends]
-    turns = random.sample(range(size), size) if random.random() < 0.5 else None
-    return DimensionGraph(size, nodes, tuple(links), None, turns)
+    destination_order = random.sample(range(size), size) if random.random() < 0.5 else None
+    return DimensionGraph(size, nodes, tuple(links), None, destination_order)
 
 
 def path_of(routes: Routes, source: int, destination: int, tie: TieRule) -> list[int] | None:

@@ -16,7 +16,7 @@ from astra_sim.units import scaled_float32
 from astra_sim_devkit.testing.bench import bench_context, pairwise
 from astra_sim_devkit.testing.programs import LAYERS
 from astra_sim_systems import astra1, astra2
-from astra_sim_systems.queues import Lane, LaneRule, all_lanes
+from astra_sim_systems.queues import LaneRule, QueueSlot, all_lanes
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER
 
@@ -64,7 +64,7 @@ UP, DOWN = 1, -1
 def test_queues_of_a_phase(
     rule: LaneRule, collective: Collective, kind: Collective, directions: list[int], lanes: list[tuple[int, int]]
 ) -> None:
-    assert list(rule(collective, kind, directions)) == [Lane(*lane) for lane in lanes]
+    assert list(rule(collective, kind, directions)) == [QueueSlot(*lane) for lane in lanes]
 
 
 # -- Endpoint delays ---------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_a_class_of_its_own_gets_the_defaults() -> None:
     topology: Any = completed(Line(4))
     assert (topology.name, topology.size, topology.hops(0, 3)) == ("line", 4, 3)
     assert topology.links() is None
-    assert (topology.link_count(), topology.turns(), topology.uniform_links(), topology.next_links(0, 1)) == (None,) * 4
+    assert (topology.link_count(), topology.destination_order(), topology.uniform_links(), topology.next_links(0, 1)) == (None,) * 4
     assert (topology.both_ways, topology.irregular, topology.queue_directions, topology.pattern) == (False, False, (), None)
     assert not topology.has("in_network_reduction")
     assert topology.scaled(2.0, 1.0) is topology

@@ -15,7 +15,7 @@ from astra_sim import AstraError
 from astra_sim_chakra import CollectiveType, Metadata, Node, NodeType, load_trace, write_nodes
 from astra_sim_chakra.doctor.checking import check
 from astra_sim_chakra.doctor.findings import KINDS, Severity, spans
-from astra_sim_chakra.doctor.opened import open_traces
+from astra_sim_chakra.doctor.trace_set import open_traces
 from astra_sim_chakra.messages import GlobalMetadata, NodeMessage
 from astra_sim_chakra.wire import Attribute, delimited
 from astra_sim_chakra.writer import encode_nodes

@@ -15,7 +15,7 @@ import pytest
 from astra_sim import InputError
 from astra_sim_chakra import CollectiveType, Node, NodeType, load_trace, write_nodes
 from astra_sim_chakra.doctor.checking import check
-from astra_sim_chakra.doctor.opened import open_traces
+from astra_sim_chakra.doctor.trace_set import open_traces
 from astra_sim_chakra.pytorch.communication import Communication, communication_of
 from astra_sim_chakra.pytorch.converting import LATENCY, OUTSIDE, Converted, convert
 from astra_sim_chakra.pytorch.host import HostNode, host_of, read_host

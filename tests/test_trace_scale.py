@@ -14,7 +14,7 @@ import pytest
 from astra_sim_chakra import CollectiveType, Node, NodeType, load_ranks
 from astra_sim_chakra.doctor.checking import check
 from astra_sim_chakra.doctor.figures import figures
-from astra_sim_chakra.doctor.opened import open_traces
+from astra_sim_chakra.doctor.trace_set import open_traces
 from support.commands import Astra, command
 from support.traces import PIPELINE_GROUPS, collective, compute, data_parallel, pipeline, receive, send, write_ranks
 

@@ -14,14 +14,14 @@ from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.products import Work
 from astra_sim_llm.steps import Exchange, Run, Step
-from astra_sim_llm.templates import FREE, Compiler, Kinds
+from astra_sim_llm.templates import FIRE_AND_FORGET, Compiler, OperationTypes
 
 KERNEL_PS, EXCHANGE_PS = 1000, 800
 
 
 def length(steps: list[Step], contention: float) -> int:
     """How long the kernels of a pass take together (picoseconds)."""
-    kinds = Kinds()
+    kinds = OperationTypes()
     compiler = Compiler(kinds, lambda _: KERNEL_PS, lambda _: EXCHANGE_PS, lambda _: (0,), "layer", contention)
     template = compiler.compile(steps, Pass.FORWARD, "pass")
     operations = [kinds.operations[kind] for kind in template.kinds]
@@ -32,17 +32,17 @@ def run() -> Run:
     return Run("kernel", Elementwise(read_bytes=1))
 
 
-def exchange(beside: int) -> Exchange:
-    return Exchange("gradients", "dp", Collective.ALL_REDUCE, 8, beside)
+def exchange(overlapped_with: int) -> Exchange:
+    return Exchange("gradients", "dp", Collective.ALL_REDUCE, 8, overlapped_with)
 
 
 @pytest.mark.parametrize(
     ("steps", "slower"),
     [
-        ([run(), exchange(FREE)], 0),
-        ([exchange(FREE), run()], 400),
-        ([exchange(FREE), exchange(FREE), run()], 500),
-        ([exchange(FREE), exchange(FREE), exchange(FREE), run(), run()], 1000),
+        ([run(), exchange(FIRE_AND_FORGET)], 0),
+        ([exchange(FIRE_AND_FORGET), run()], 400),
+        ([exchange(FIRE_AND_FORGET), exchange(FIRE_AND_FORGET), run()], 500),
+        ([exchange(FIRE_AND_FORGET), exchange(FIRE_AND_FORGET), exchange(FIRE_AND_FORGET), run(), run()], 1000),
         ([exchange(1), run(), run()], 400),
         ([exchange(1), exchange(2), run(), run()], 800),
     ],
@@ -57,7 +57,7 @@ def exchanges(overlap: str) -> list[tuple[str, int]]:
     """The exchanges of a block's gradients, with how many kernels each runs beside."""
     work = Work(1, 2048, precision="fp16", flash=False, tp_overlap=overlap)
     block = Block(MODELS["megatron-22b"], Parallelism(tensor=8, sequence=True), work)
-    return [(step.collective.value, step.beside) for step in block.backward("dense") if isinstance(step, Exchange)]
+    return [(step.collective.value, step.overlapped_with) for step in block.backward("dense") if isinstance(step, Exchange)]
 
 
 def test_the_saved_input_alone_is_gathered_beside_the_input_gradient() -> None:

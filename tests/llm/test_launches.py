@@ -17,7 +17,7 @@ from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.products import Work
 from astra_sim_llm.steps import Exchange, Run, Step
-from astra_sim_llm.templates import Compiler, Kinds
+from astra_sim_llm.templates import Compiler, OperationTypes
 
 from llm.runs import EXPERTS, run
 
@@ -28,7 +28,7 @@ KERNEL_PS, EXCHANGE_PS = 1000, 800
 
 def length(steps: list[Step], launch_ps: int, detail: str) -> int:
     """How long the kernels of a pass take together, with `pass` also its exchanges (picoseconds)."""
-    kinds = Kinds()
+    kinds = OperationTypes()
     compiler = Compiler(kinds, lambda _: KERNEL_PS, lambda _: EXCHANGE_PS, lambda _: (0,), detail, 0.0, launch_ps)
     template = compiler.compile(steps, Pass.FORWARD, "pass")
     operations = [kinds.operations[kind] for kind in template.kinds]

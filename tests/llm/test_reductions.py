@@ -13,7 +13,7 @@ from astra_sim.shapes import Elementwise
 from astra_sim_llm.layout import Axes
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.steps import Exchange, Run, Step
-from astra_sim_llm.templates import FREE, Compiler, Kinds, ProgramRows
+from astra_sim_llm.templates import FIRE_AND_FORGET, Compiler, OperationTypes, ProgramRows
 from astra_sim_network_analytical.topologies import Switch
 
 from llm.runs import EXPERTS, platform, run
@@ -31,9 +31,9 @@ def test_all_ranks_get_sums_instead_of_shards(zero: int, overlap: bool) -> None:
 
 def test_gathers_beside_nothing_take_longer() -> None:
     """With several buckets: the first, that of the embedding, is waited for."""
-    beside, after = (run(8, model=BUCKETS, zero=1, overlap={"dp": True, "gathers": gathers}) for gathers in (True, False))
-    assert beside.finish_ns < after.finish_ns
-    assert beside.finish_ns == run(8, model=BUCKETS, zero=1, overlap={"dp": True}).finish_ns
+    overlapped_with, after = (run(8, model=BUCKETS, zero=1, overlap={"dp": True, "gathers": gathers}) for gathers in (True, False))
+    assert overlapped_with.finish_ns < after.finish_ns
+    assert overlapped_with.finish_ns == run(8, model=BUCKETS, zero=1, overlap={"dp": True}).finish_ns
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -98,9 +98,12 @@ def test_copies_of_dualpipe_add_their_gradients() -> None:
 @pytest.mark.parametrize("detail", ["kernel", "layer", "pass"])
 def test_what_runs_on_begins_in_one_order(detail: str) -> None:
     """Reductions of two passes that ranks of a group end in different orders would wait for each other if each began when it could."""
-    kinds = Kinds()
+    kinds = OperationTypes()
     compiler = Compiler(kinds, lambda _: 1000, lambda _: 800, lambda _: (0,), detail, 0.0)
-    steps: list[Step] = [Run("kernel", Elementwise(read_bytes=1)), Exchange("gradients", "dp", Collective.REDUCE_SCATTER, 8, FREE)]
+    steps: list[Step] = [
+        Run("kernel", Elementwise(read_bytes=1)),
+        Exchange("gradients", "dp", Collective.REDUCE_SCATTER, 8, FIRE_AND_FORGET),
+    ]
     passes = [compiler.compile(steps * 2, Pass.INPUT_GRADIENT, name) for name in ("first", "second")]
     rows = ProgramRows(kinds, in_turn=True)
     rows.write([passes[0]])

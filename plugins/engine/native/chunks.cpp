@@ -25,7 +25,7 @@ std::vector<PhaseStepRecord> Chunks::records(NpuId npu) const {
   return records;
 }
 
-std::vector<RankState> Chunks::stuck() const {
+std::vector<RankState> Chunks::blocked_ranks() const {
   std::vector<RankState> states;
   for (const StepRun& run : steps_) {
     if (!run.runs_phase()) continue;

@@ -47,7 +47,7 @@ class Chunks {
   // The phase steps of chunks on an observed NPU, in the order in which they were issued.
   std::vector<PhaseStepRecord> records(NpuId npu) const;
   // The ranks of phases that have begun and not ended, by task, chunk, step and NPU.
-  std::vector<RankState> stuck() const;
+  std::vector<RankState> blocked_ranks() const;
 
   // What an event is of a chunk's step on its NPU; kNone: it has not begun.
   Label label(LinkKind kind, StepId step) const;

@@ -82,7 +82,7 @@ CollectiveId Collectives::make(ProgramId program, std::uint32_t task, const Task
   collective.first = {program, task};
   collective.first_number = kind.collective;
   Plan& own = plans_[collective.plan];
-  for (const PhaseKindId phase : own.phases) collective.phases.push_back(phases_.happen(phase));
+  for (const PhaseKindId phase : own.phases) collective.phases.push_back(phases_.start_phase(phase));
   ++own.uses;
   return collectives_.add(std::move(collective));
 }

@@ -116,8 +116,8 @@ struct StepEnd {
 
 // What an event does. Where times, stages and histories are equal the earlier kind of this list goes first; ends are in a stage of their
 // own, where both kinds go together.
-using Happening = std::variant<MessageArrival, RequestArrival, TokenReady, BusCall, PointToPointArrival, PointToPointSent,
-                               PointToPointRequest, Meeting, Departure, Landing, Reception, TaskEnd, StepEnd>;
+using EventPayload = std::variant<MessageArrival, RequestArrival, TokenReady, BusCall, PointToPointArrival, PointToPointSent,
+                                  PointToPointRequest, Meeting, Departure, Landing, Reception, TaskEnd, StepEnd>;
 
 // Events that happen one after another and are alike but for their numbers may be one: a run. The events of a run are told apart by steps:
 // how far the NPU, the place of the rank and the receipt of one are from those before.
@@ -148,13 +148,13 @@ struct Event {
   std::uint32_t order;
   NpuId npu;
   Run run;
-  Happening what;
+  EventPayload what;
 
   bool is_end() const { return std::holds_alternative<TaskEnd>(what) || std::holds_alternative<StepEnd>(what); }
 
   std::size_t precedence() const {
     constexpr std::uint8_t of[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0};
-    static_assert(std::size(of) == std::variant_size_v<Happening>);
+    static_assert(std::size(of) == std::variant_size_v<EventPayload>);
     return of[what.index()];
   }
 

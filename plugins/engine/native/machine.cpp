@@ -94,15 +94,15 @@ bool Machine::run(std::uint64_t events) {
   }
 }
 
-void Machine::handle(const Event& happening) {
-  const Run& run = happening.run;
+void Machine::handle(const Event& payload) {
+  const Run& run = payload.run;
   // Nearly all events are of two kinds.
-  if (const auto* event = std::get_if<MessageArrival>(&happening.what)) return phases_.on_arrivals(event->rank, event->receipt, run);
-  if (const auto* event = std::get_if<TokenReady>(&happening.what)) return phases_.on_tokens(event->rank, run);
-  handle(happening.what, run);
+  if (const auto* event = std::get_if<MessageArrival>(&payload.what)) return phases_.on_arrivals(event->rank, event->receipt, run);
+  if (const auto* event = std::get_if<TokenReady>(&payload.what)) return phases_.on_tokens(event->rank, run);
+  handle(payload.what, run);
 }
 
-void Machine::handle(const Happening& what, const Run& run) {
+void Machine::handle(const EventPayload& what, const Run& run) {
   const Handlers handlers{
       [&](const MessageArrival& event) { phases_.on_arrivals(event.rank, event.receipt, run); },
       [this](const RequestArrival& event) { phases_.on_request(event.rank, event.receipt); },
@@ -122,10 +122,10 @@ void Machine::handle(const Happening& what, const Run& run) {
 }
 
 void Machine::land(HandledId message) {
-  if (const std::optional<Happening> arrival = transport_.on_landing(message)) handle(*arrival, Run());
+  if (const std::optional<EventPayload> arrival = transport_.on_landing(message)) handle(*arrival, Run());
 }
 
-Label Machine::label(const Happening& what) const {
+Label Machine::label(const EventPayload& what) const {
   const auto of_rank = [this](LinkKind kind, RankId rank) { return chunks_.label(kind, phases_.step_of(rank)); };
   const Handlers labels{
       [&](const MessageArrival& event) { return of_rank(LinkKind::message, event.rank); },

@@ -67,7 +67,7 @@ class Machine : private ChunkListener {
   const History& history(PhaseKindId phase) const { return phases_.history(phase); }
   std::vector<Unfinished> unfinished() const { return tasks_.unfinished(); }
   std::vector<Unreceived> unreceived() const { return point_to_point_.unreceived(); }
-  std::vector<RankState> stuck() const { return chunks_.stuck(); }
+  std::vector<RankState> blocked_ranks() const { return chunks_.blocked_ranks(); }
   // The links that lead to what happened last; none where causes are not kept.
   std::vector<Link> critical_path() const { return events_.causes() ? events_.causes()->path() : std::vector<Link>(); }
 
@@ -79,12 +79,12 @@ class Machine : private ChunkListener {
 
  private:
   // Give an event to the part that it belongs to.
-  void handle(const Event& happening);
-  void handle(const Happening& what, const Run& run);
+  void handle(const Event& payload);
+  void handle(const EventPayload& what, const Run& run);
   // A message has reached its destination.
   void land(HandledId message);
   // What an event is.
-  Label label(const Happening& what) const;
+  Label label(const EventPayload& what) const;
   // The one way back up: the last chunk of a collective lets its task end.
   void chunk_ended(TaskId task, CollectiveId collective) override;
   NpuId observed(NpuId npu) const;

@@ -425,9 +425,9 @@ class Machine {
     return rows;
   }
 
-  nb::list stuck() {
+  nb::list blocked_ranks() {
     nb::list rows;
-    for (const engine::RankState& state : own().stuck()) {
+    for (const engine::RankState& state : own().blocked_ranks()) {
       rows.append(nb::make_tuple(state.task, state.chunk, state.step, state.npu, state.schedule, state.place, state.tokens, state.arrivals,
                                  state.next_action, state.posted));
     }
@@ -580,6 +580,6 @@ NB_MODULE(_compiled, module) {
       .def("history", [](Machine& self, std::int64_t phase) { return self.own().history(count(phase, "phase")); })
       .def("unfinished", &Machine::unfinished)
       .def("unreceived", &Machine::unreceived)
-      .def("stuck", &Machine::stuck)
+      .def("blocked_ranks", &Machine::blocked_ranks)
       .def("run", &Machine::run);
 }

@@ -137,7 +137,7 @@ void Phases::fill(RankState& state, PhaseId number, NpuId npu) const {
 
 // -- a phase begins and ends ------------------------------------------------------------------------------------------
 
-PhaseId Phases::happen(PhaseKindId kind) {
+PhaseId Phases::start_phase(PhaseKindId kind) {
   Phase phase;
   phase.kind = &kinds_[kind];
   phase.flow = transport_.new_flow();

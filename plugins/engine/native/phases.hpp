@@ -139,7 +139,7 @@ class Phases : private TokenListener {
   StepId step_of(RankId id) const { return phases_[id.phase].ranks ? phases_[id.phase].ranks[id.place].step : kNone; }
 
   // A phase that happens now, on all its NPUs.
-  PhaseId happen(PhaseKindId kind);
+  PhaseId start_phase(PhaseKindId kind);
   // The rank of an NPU begins, as the `order`-th thing that it does; `step` ends with it.
   void begin(PhaseId phase, NpuId npu, StepId step, std::uint32_t order);
   // The step of an NPU has ended that its rank ran. The ranks are forgotten with the last of them.

@@ -35,7 +35,7 @@ void Transport::on_departure(HandledId id) {
   if (message.sent) await_sent(message.source, message.destination, message.bytes, *message.sent);
 }
 
-std::optional<Happening> Transport::on_landing(HandledId id) {
+std::optional<EventPayload> Transport::on_landing(HandledId id) {
   const HandledMessage& message = handled_[id];
   const Time end = processors_.handle(message.destination, events_.now(), message.bytes, true);
   if (end == events_.now()) return on_reception(id);
@@ -44,8 +44,8 @@ std::optional<Happening> Transport::on_landing(HandledId id) {
   return std::nullopt;
 }
 
-Happening Transport::on_reception(HandledId id) {
-  const Happening arrival = handled_[id].arrival;
+EventPayload Transport::on_reception(HandledId id) {
+  const EventPayload arrival = handled_[id].arrival;
   handled_.release(id);
   return arrival;
 }
@@ -72,7 +72,7 @@ void Transport::exchange() {
   }
 }
 
-void Transport::await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent) {
+void Transport::await_sent(NpuId source, NpuId destination, std::int64_t bytes, const EventPayload& sent) {
   if (Causes* causes = events_.causes()) causes->send(sent_cause(messages_), destination, bytes);
   const HistoryId history = events_.next_history();
   events_.histories().hold(history);
@@ -87,16 +87,16 @@ void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {
   for (const astra_delivery& told : deliveries) {
     if (told.kind == ASTRA_SENT) {
       // Of a message that belongs to a collective nobody waits for this.
-      if (const auto outcome = unconfirmed_.take(told.number)) happen(time, *outcome, sent_cause(told.number));
+      if (const auto outcome = unconfirmed_.take(told.number)) deliver_outcome(time, *outcome, sent_cause(told.number));
       continue;
     }
     const auto outcome = under_way_.take(told.number);
     if (!outcome) throw NotUnderWay(told.number);
-    happen(time, *outcome, told.number);
+    deliver_outcome(time, *outcome, told.number);
   }
 }
 
-void Transport::happen(Time time, const Outcome& outcome, std::uint64_t cause) {
+void Transport::deliver_outcome(Time time, const Outcome& outcome, std::uint64_t cause) {
   if (Causes* causes = events_.causes()) causes->deliver(cause);
   Histories& histories = events_.histories();
   const bool is_earlier = time == latest_at_ && histories.less(outcome.history, latest_);

@@ -69,7 +69,7 @@ class Outbox {
 struct HandledMessage {
   NpuId source, destination;
   std::int64_t bytes;
-  Happening arrival;
+  EventPayload arrival;
   std::uint64_t flow;
   std::int32_t queue;
   Time delay;
@@ -109,9 +109,9 @@ class Transport {
   // The processor of its sender has sent a message.
   void on_departure(HandledId id);
   // A message has reached its destination. Returns what happens with it now; nothing where its receiver has to spend time on it first.
-  std::optional<Happening> on_landing(HandledId id);
+  std::optional<EventPayload> on_landing(HandledId id);
   // The processor of its destination has received a message. Returns what happens with it.
-  Happening on_reception(HandledId id);
+  EventPayload on_reception(HandledId id);
   // Hand new messages to the network, and take all that arrive before anything else happens.
   void exchange();
 
@@ -120,7 +120,7 @@ class Transport {
   struct Outcome {
     NpuId source;
     HistoryId history;
-    Happening what;
+    EventPayload what;
   };
   using Outcomes = UnderWay<Outcome>;
 
@@ -144,13 +144,13 @@ class Transport {
     under_way_.add(messages_, source, history, arrival);
   }
   // The message that was handed over last has a sender that waits: `sent` happens when it knows that the message has arrived.
-  void await_sent(NpuId source, NpuId destination, std::int64_t bytes, const Happening& sent);
+  void await_sent(NpuId source, NpuId destination, std::int64_t bytes, const EventPayload& sent);
   // What was scheduled last is an overhead of such a message.
   void carry(NpuId destination, std::int64_t bytes);
   std::int32_t class_of(std::int32_t queue) const;
   // What these messages bring about happens at a time, in this order: none with an earlier history than those before it.
   void deliver(Time time, std::span<const astra_delivery> deliveries);
-  void happen(Time time, const Outcome& outcome, std::uint64_t cause);
+  void deliver_outcome(Time time, const Outcome& outcome, std::uint64_t cause);
   // How causes know that the sender of a message waits.
   static std::uint64_t sent_cause(std::uint64_t number) { return ~number; }
   // What a message takes on a network without contention.

@@ -16,7 +16,8 @@ void check(const Group& group) {
            link.latency_ns >= 0 && link.cost >= 1;
   });
   const bool turned =
-      group.turns.empty() || (count_of(group.turns) == group.size && *std::min_element(group.turns.begin(), group.turns.end()) >= 0);
+      group.destination_order.empty() || (count_of(group.destination_order) == group.size &&
+                                          *std::min_element(group.destination_order.begin(), group.destination_order.end()) >= 0);
   if (!sized || !linked || !turned) throw std::invalid_argument("links or switches that do not fit a dimension");
 }
 

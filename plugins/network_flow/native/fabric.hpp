@@ -25,7 +25,8 @@ struct Group {
   double nic_latency_ns = 0;
   std::vector<double> switch_latency_ns;  // of each switch
   std::vector<GroupLink> links;
-  std::vector<int> turns;                    // of each position, by which destinations take turns at equal ways; empty where they take none
+  std::vector<int>
+      destination_order;  // of each position, by which destinations spread over paths of equal cost; empty where they take none
   std::vector<std::vector<int>> next_links;  // by node and position: where the topology names routes, the links on which messages leave
 
   bool is_switch(int node) const { return node >= size; }

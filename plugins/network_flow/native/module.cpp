@@ -31,8 +31,8 @@ using Row = std::tuple<int, int, double, std::vector<double>, std::vector<std::t
 
 void make_network(Network* place, const std::vector<Row>& rows, const nb::object& options) {
   std::vector<Group> groups;
-  for (const auto& [size, nodes, nic_latency_ns, switch_latency_ns, links, turns, next_links] : rows) {
-    Group group{size, nodes, nic_latency_ns, switch_latency_ns, {}, turns, next_links};
+  for (const auto& [size, nodes, nic_latency_ns, switch_latency_ns, links, destination_order, next_links] : rows) {
+    Group group{size, nodes, nic_latency_ns, switch_latency_ns, {}, destination_order, next_links};
     for (const auto& [source, target, bandwidth, latency, cost] : links) group.links.push_back({source, target, bandwidth, latency, cost});
     groups.push_back(std::move(group));
   }

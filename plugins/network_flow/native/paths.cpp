@@ -12,7 +12,7 @@ Paths::Paths(const Group& group, const Rules& rules)
       graph_(group.nodes, group.size, group.links,
              rules.routing == Routing::destination ? fabric::LinkOrder::target : fabric::LinkOrder::listed),
       routes_(graph_, rules.npus_forward, &group.next_links),
-      by_destination_(graph_, rules.routing == Routing::destination ? group.turns : std::vector<int>(), true) {
+      by_destination_(graph_, rules.routing == Routing::destination ? group.destination_order : std::vector<int>(), true) {
   if (routing_ == Routing::valiant || routing_ == Routing::ugal) list_middles();
 }
 

@@ -9,8 +9,8 @@
 
 namespace astra::flow {
 
-// Which of several shortest ways a message takes. With valiant it takes none of these: equal parts of it go through every other switch next
-// to NPUs (Valiant and Brebner, STOC 1981); with ugal it does that or goes as with split (Singh, Stanford 2005).
+// Which of several shortest paths a message takes. With valiant it takes none of these: equal parts of it go through every other switch
+// next to NPUs (Valiant and Brebner, STOC 1981); with ugal it does that or goes as with split (Singh, Stanford 2005).
 enum class Routing { hash, destination, first, split, valiant, ugal };
 
 // What flows weigh where they share a link: all the same, or each one over its round trip time.

@@ -57,7 +57,7 @@ Connection::Connection(const Settings& settings, Topology& topology, const Liste
       destination_(destination),
       sender_(make_socket(settings, topology.node(source))) {
   if (sender_->Bind(ns3::InetSocketAddress(address_of(source), port)) != 0) {
-    throw Impossible("NPU " + std::to_string(source) + " has no port " + std::to_string(port) + " left for another connection");
+    throw InvalidMessage("NPU " + std::to_string(source) + " has no port " + std::to_string(port) + " left for another connection");
   }
   sender_->SetSendCallback(ns3::Callback<void, ns3::Ptr<ns3::Socket>, std::uint32_t>([this](auto&&...) { fill(); }));
   sender_->SetConnectCallback(SocketCall([](auto&&...) {}), SocketCall([this](auto&&...) { give_up("was never made"); }));

@@ -52,12 +52,13 @@ void Network::inject(std::int64_t time, std::span<const astra_message_v2> messag
 
 void Network::schedule(std::int64_t time, const Request& request) {
   if (std::max(request.source, request.destination) >= plan_.npus || request.source == request.destination || request.bytes < 0) {
-    throw Impossible("a message of " + std::to_string(request.bytes) + " bytes from NPU " + std::to_string(request.source) + " to NPU " +
-                     std::to_string(request.destination) + "; expected two of " + std::to_string(plan_.npus) +
-                     " NPUs, and a size of at least 0");
+    throw InvalidMessage("a message of " + std::to_string(request.bytes) + " bytes from NPU " + std::to_string(request.source) +
+                         " to NPU " + std::to_string(request.destination) + "; expected two of " + std::to_string(plan_.npus) +
+                         " NPUs, and a size of at least 0");
   }
   const std::int64_t now = ns3::Simulator::Now().GetPicoSeconds();
-  if (time < now) throw Impossible("a message is sent at " + std::to_string(time) + " ps, and ns-3 is at " + std::to_string(now) + " ps");
+  if (time < now)
+    throw InvalidMessage("a message is sent at " + std::to_string(time) + " ps, and ns-3 is at " + std::to_string(now) + " ps");
   ++under_way_;
   ns3::Simulator::ScheduleWithContext(request.source, ns3::PicoSeconds(time - now), [this, request] { submit(request); });
 }
@@ -73,12 +74,12 @@ bool Network::advance(std::int64_t until) {
   ns3::Simulator::Run();
   time_ = ns3::Simulator::Now().GetPicoSeconds();
   if (interrupted_) throw Interrupted{};
-  if (!failure_.empty()) throw Stuck(failure_ + open_messages());
+  if (!failure_.empty()) throw Deadlock(failure_ + open_messages());
   const bool reached = until != kNever && limit.IsExpired();
   if (!reached && until != kNever) limit.Cancel();
   if (!delivered_.empty()) return true;
   if (reached) return false;
-  throw Stuck("nothing moves any more in ns-3, and messages are under way" + open_messages());
+  throw Deadlock("nothing moves any more in ns-3, and messages are under way" + open_messages());
 }
 
 Figures Network::figures() const {
@@ -94,7 +95,7 @@ Figures Network::figures() const {
 
 void Network::require_simulator() const {
   if (lease_->holds()) return;
-  throw Impossible(
+  throw InvalidMessage(
       "another network ns3 has begun in this process, and ns-3 simulates one at a time; expected one run after the other, or processes");
 }
 
@@ -112,7 +113,7 @@ void Network::listen(std::uint32_t npu) {
 void Network::submit(const Request& request) {
   try {
     connection(request).send(request.number, request.bytes, ns3::Simulator::Now().GetPicoSeconds());
-  } catch (const Impossible& error) {
+  } catch (const InvalidMessage& error) {
     fail(error.what());
   }
 }
@@ -123,8 +124,8 @@ Connection& Network::connection(const Request& request) {
   if (known) return *known;
   if (!settings_.connection_per_message()) ++figures_.connections;
   if (next_port_[request.source] == kLastPort) {
-    throw Impossible("NPU " + std::to_string(request.source) + " would have more than " + std::to_string(kLastPort - kFirstPort) +
-                     " connections, the most that TCP has ports for (connections)");
+    throw InvalidMessage("NPU " + std::to_string(request.source) + " would have more than " + std::to_string(kLastPort - kFirstPort) +
+                         " connections, the most that TCP has ports for (connections)");
   }
   const std::uint16_t port = next_port_[request.source]++;
   listen(request.destination);

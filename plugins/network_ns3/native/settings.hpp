@@ -20,12 +20,12 @@ namespace astra::tcp {
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 // A message that cannot be sent, or a graph that cannot be.
-struct Impossible : std::invalid_argument {
+struct InvalidMessage : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
 // Messages are under way that cannot arrive any more. The first line says why, each other one names a message.
-struct Stuck : std::runtime_error {
+struct Deadlock : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

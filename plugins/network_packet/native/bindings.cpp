@@ -50,11 +50,12 @@ ChannelSpec channel_of(const nb::dict& table) {
 }
 
 // `settings` are the options that depend on the preset, `options` the others. No `threads` there: as many as there are processors.
-Rules rules_of(const nb::object& settings, const nb::object& options, int vnets, std::int64_t clock_ps, bool credit_parts, int processors) {
+Rules rules_of(const nb::object& settings, const nb::object& options, int vnets, std::int64_t clock_ps, bool serialized_credits,
+               int processors) {
   auto rules = struct_of<Rules>(settings, options);
   rules.vnets = vnets;
   rules.clock_ps = clock_ps;
-  rules.credit_parts = credit_parts;
+  rules.serialized_credits = serialized_credits;
   const int threads = value_of<int>("threads", options.attr("threads"));
   rules.when_long = threads == 0;
   rules.threads = threads == 0 ? processors : threads;
@@ -178,7 +179,7 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::object& how,
 NB_MODULE(_core, m) {
   m.doc() = "Flit-level network: routers, interfaces and channels, cycle by cycle.";
   nb::class_<Rules>(m, "Rules", "The timing rules of a network: its options, and what the platform adds to them.")
-      .def_static("of", &rules_of, "settings"_a, "options"_a, "vnets"_a, "clock_ps"_a, "credit_parts"_a, "processors"_a);
+      .def_static("of", &rules_of, "settings"_a, "options"_a, "vnets"_a, "clock_ps"_a, "serialized_credits"_a, "processors"_a);
 
   nb::class_<Shape>(m, "Shape", "What never changes: routers, channels, interfaces, routes and timing rules.")
       .def_static("make", &make_shape, "rules"_a, "coordinates"_a, "sizes"_a, "node_router"_a)
@@ -198,7 +199,10 @@ NB_MODULE(_core, m) {
           "fold", [](Shape& shape, int d, std::vector<int> channels) { shape.routes.dimension(d).fold(std::move(channels)); },
           "dimension"_a, "channels"_a)
       .def(
-          "take_turns", [](Shape& shape, int d, std::vector<int> turns) { shape.routes.dimension(d).take_turns(std::move(turns)); },
+          "use_destination_order",
+          [](Shape& shape, int d, std::vector<int> destination_order) {
+            shape.routes.dimension(d).use_destination_order(std::move(destination_order));
+          },
           "dimension"_a, "turns"_a)
       .def(
           "name_ways",

@@ -116,16 +116,17 @@ void add_links(Plan& plan, const std::vector<LinkRow>& links, std::size_t dimens
 }
 
 void add_dimensions(Plan& plan, const std::vector<DimensionRow>& dimensions) {
-  for (const auto& [stride, size, nodes, ends, turns] : dimensions) {
+  for (const auto& [stride, size, nodes, ends, destination_order] : dimensions) {
     DimensionPlan& made = plan.dimensions.emplace_back(DimensionPlan{stride, size, nodes, ends, {}});
-    if (stride < 1 || size < 1 || nodes < size || (!turns.empty() && turns.size() != size))
+    if (stride < 1 || size < 1 || nodes < size || (!destination_order.empty() && destination_order.size() != size))
       throw std::invalid_argument("a dimension that cannot be");
-    for (std::size_t place = 0; place < turns.size(); ++place) made.turns.emplace_back(static_cast<int>(place), turns[place]);
+    for (std::size_t place = 0; place < destination_order.size(); ++place)
+      made.destination_order.emplace_back(static_cast<int>(place), destination_order[place]);
   }
 }
 
 Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::int64_t> memory, std::vector<std::uint32_t> addresses,
-             const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse, bool descending_ways,
+             const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse, bool descending_order,
              const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures,
              const std::vector<DimensionRow>& dimensions, std::vector<std::uint32_t> places, std::vector<bool> is_switch,
              std::vector<std::vector<LinkId>> named, std::vector<NodeId> middles) {
@@ -143,7 +144,7 @@ Plan plan_of(std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std
   plan.memory = std::move(memory);
   plan.addresses = std::move(addresses);
   plan.reverse = std::move(reverse);
-  plan.descending_ways = descending_ways;
+  plan.descending_order = descending_order;
   plan.preferred.assign(plan.nodes, false);
   for (const NodeId node : preferred) plan.preferred.at(node) = true;
   add_dimensions(plan, dimensions);
@@ -240,23 +241,23 @@ nb::list link_loads(Network& network) {
 }  // namespace
 
 NB_MODULE(_core, module) {
-  nb::exception<Stuck>(module, "Stuck", PyExc_RuntimeError);
-  nb::exception<Impossible>(module, "Impossible", PyExc_ValueError);
+  nb::exception<Deadlock>(module, "Deadlock", PyExc_RuntimeError);
+  nb::exception<InvalidMessage>(module, "InvalidMessage", PyExc_ValueError);
 
   nb::class_<Network>(module, "Network")
       .def(
           "__init__",
           [](Network* self, const nb::dict& settings, std::uint32_t npus, std::vector<std::uint32_t> ids, std::vector<std::int64_t> memory,
              std::vector<std::uint32_t> addresses, const std::vector<LinkRow>& links, std::vector<std::uint32_t> reverse,
-             bool descending_ways, const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures,
+             bool descending_order, const std::vector<NodeId>& preferred, const std::vector<std::tuple<Tick, NodeId, NodeId>>& failures,
              const std::vector<DimensionRow>& dimensions, std::vector<std::uint32_t> places, std::vector<bool> is_switch,
              std::vector<std::vector<LinkId>> named, std::vector<NodeId> middles) {
             new (self)
                 Network(settings_of(settings), plan_of(npus, std::move(ids), std::move(memory), std::move(addresses), links,
-                                                       std::move(reverse), descending_ways, preferred, failures, dimensions,
+                                                       std::move(reverse), descending_order, preferred, failures, dimensions,
                                                        std::move(places), std::move(is_switch), std::move(named), std::move(middles)));
           },
-          "settings"_a, "npus"_a, "ids"_a, "memory"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_ways"_a, "preferred"_a,
+          "settings"_a, "npus"_a, "ids"_a, "memory"_a, "addresses"_a, "links"_a, "reverse"_a, "descending_order"_a, "preferred"_a,
           "failures"_a, "dimensions"_a, "places"_a, "is_switch"_a, "named"_a, "middles"_a)
       .def("inject",
            [](Network& self, std::int64_t time, std::uint64_t number, NodeId source, NodeId destination, std::int64_t bytes,
@@ -288,10 +289,10 @@ NB_MODULE(_core, module) {
       .def("link_loads", &link_loads)
       .def_prop_ro("now_ps", [](const Network& self) { return picoseconds(self, self.now()); })
       .def("connected", [](const Network& self, NodeId source, NodeId target) { return self.routes().connected(source, target); })
-      .def("ways",
+      .def("next_hops",
            [](const Network& self, NodeId node, NodeId npu) {
-             const auto ways = self.routes().ways(node, npu);
-             return std::vector<LinkId>(ways.begin(), ways.end());
+             const auto next_hops = self.routes().next_hops(node, npu);
+             return std::vector<LinkId>(next_hops.begin(), next_hops.end());
            })
       .def("round_trip_ns", [](const Network& self, NodeId source, NodeId target) { return self.routes().round_trip_ns(source, target); })
       .def_prop_ro("events_played_back", [](const Network& self) { return self.events_played_back(); })

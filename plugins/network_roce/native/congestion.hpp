@@ -42,7 +42,7 @@ class Congestion {
   // An acknowledgement has come for a message that is not finished.
   virtual void acknowledged(FlowId, PacketId) {}
   // A timer of a message that is not finished.
-  virtual void timer(FlowId, What) {}
+  virtual void timer(FlowId, EventKind) {}
 
  protected:
   // The state of a message, in an array that grows with them.
@@ -52,7 +52,7 @@ class Congestion {
     return states[flow];
   }
   // Let a timer of a message ring.
-  void ring(FlowId flow, What what, Tick after) {
+  void ring(FlowId flow, EventKind what, Tick after) {
     tools_.flows.hold(flow);
     tools_.events.at(tools_.events.now() + after, what, flow);
   }

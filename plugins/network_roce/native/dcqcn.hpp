@@ -25,13 +25,13 @@ class Dcqcn final : public Congestion {
       return;
     }
     state = {.alpha = 1, .target = tools_.flows[id].rate, .begun = true, .decrease = true};
-    ring(id, What::alpha, settings.alpha_interval);
-    ring(id, What::decrease, settings.decrease_interval + settings.tick_after_decrease);
+    ring(id, EventKind::alpha, settings.alpha_interval);
+    ring(id, EventKind::decrease, settings.decrease_interval + settings.tick_after_decrease);
   }
 
-  void timer(FlowId id, What what) override {
-    if (what == What::alpha) return update_alpha(id);
-    if (what == What::decrease) return decrease(id);
+  void timer(FlowId id, EventKind what) override {
+    if (what == EventKind::alpha) return update_alpha(id);
+    if (what == EventKind::decrease) return decrease(id);
     increase(id);
   }
 
@@ -51,13 +51,13 @@ class Dcqcn final : public Congestion {
     const double gain = tools_.settings.gain;
     state.alpha = (1 - gain) * state.alpha + gain * (state.notified ? 1 : 0);
     state.notified = false;
-    ring(id, What::alpha, tools_.settings.alpha_interval);
+    ring(id, EventKind::alpha, tools_.settings.alpha_interval);
   }
 
   void decrease(FlowId id) {
     const Settings& settings = tools_.settings;
     State& state = states_[id];
-    ring(id, What::decrease, settings.decrease_interval);
+    ring(id, EventKind::decrease, settings.decrease_interval);
     if (!state.decrease) return;
     Flow& flow = tools_.flows[id];
     if (settings.clamp_target || state.stage > 0) state.target = flow.rate;
@@ -82,7 +82,7 @@ class Dcqcn final : public Congestion {
   }
 
   void ring_increase(FlowId id) {
-    ring(id, What::increase, tools_.settings.increase_interval);
+    ring(id, EventKind::increase, tools_.settings.increase_interval);
     states_[id].increase = tools_.events.last_order();
   }
 

@@ -20,7 +20,7 @@ void Endpoints::receive(PacketId id) {
   packet.sequence = flow.expected;
   packet.step = 0;
   packet.bytes = std::max(settings_.shortest_ack_bytes, settings_.ack_bytes + settings_.telemetry_bytes);
-  const LinkId nic = ways_.interface_back(packet.flow);
+  const LinkId nic = path_choices_.interface_back(packet.flow);
   if (nic == kNone) return discard(id);
   nics_.acknowledge(nic, id);
 }
@@ -115,7 +115,7 @@ bool Endpoints::timeout(FlowId id) {
     }
     flow.timer = true;
     flows_.hold(id);
-    events_.at(next, What::timeout, id);
+    events_.at(next, EventKind::timeout, id);
     nics_.update(id);
     nics_.serve(flow.nic);
   }

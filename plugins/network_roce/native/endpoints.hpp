@@ -25,14 +25,14 @@ struct Delivery {
 
 class Endpoints {
  public:
-  Endpoints(const Settings& settings, Events& events, Packets& packets, Flows& flows, Nics& nics, Ways& ways, Congestion& congestion,
-            Monitor& monitor, Random& random)
+  Endpoints(const Settings& settings, Events& events, Packets& packets, Flows& flows, Nics& nics, PathChoices& next_hops,
+            Congestion& congestion, Monitor& monitor, Random& random)
       : settings_(settings),
         events_(events),
         packets_(packets),
         flows_(flows),
         nics_(nics),
-        ways_(ways),
+        path_choices_(next_hops),
         congestion_(congestion),
         monitor_(monitor),
         random_(random) {}
@@ -73,7 +73,7 @@ class Endpoints {
   Packets& packets_;
   Flows& flows_;
   Nics& nics_;
-  Ways& ways_;
+  PathChoices& path_choices_;
   Congestion& congestion_;
   Monitor& monitor_;
   Random& random_;

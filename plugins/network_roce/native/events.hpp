@@ -19,14 +19,14 @@
 
 namespace astra::roce {
 
-enum class What : std::uint8_t { arrival, port_free, wake, start, alpha, decrease, increase, timeout, failure, nothing };
+enum class EventKind : std::uint8_t { arrival, port_free, wake, start, alpha, decrease, increase, timeout, failure, nothing };
 
 struct Event {
   Tick time;
   std::uint64_t order;
   std::uint32_t subject;  // a packet that arrives, a port, a flow, a start or a failure
   LinkId link;            // by which a packet arrives
-  What what;
+  EventKind what;
 };
 
 class Events {
@@ -34,12 +34,12 @@ class Events {
 
  public:
   // What an event is, in a word.
-  class Thing {
+  class EventRef {
    public:
-    Thing() = default;
-    Thing(What what, std::uint32_t subject, LinkId link)
+    EventRef() = default;
+    EventRef(EventKind what, std::uint32_t subject, LinkId link)
         : bits_(std::uint64_t{link} << 36 | std::uint64_t{subject} << 4 | static_cast<std::uint64_t>(what)) {}
-    What what() const { return static_cast<What>(bits_ & 15); }
+    EventKind what() const { return static_cast<EventKind>(bits_ & 15); }
     std::uint32_t subject() const { return static_cast<std::uint32_t>(bits_ >> 4); }
     LinkId link() const { return static_cast<LinkId>(bits_ >> 36); }
 
@@ -49,7 +49,7 @@ class Events {
   // An event of a bucket.
   struct Entry {
     std::uint64_t key = kLast;  // time in its bucket, then order
-    Thing thing{};
+    EventRef thing{};
   };
 
   // `usual`: how far in the future most events are, at most. `shortest_shift`: a bucket has two to the power of this ticks, or more.
@@ -74,7 +74,7 @@ class Events {
     source_ = Source::turn;
     return false;
   }
-  Thing first() const { return first_.thing; }
+  EventRef first() const { return first_.thing; }
   Tick first_time() const { return first_time_; }
   // When a bucket has had its turn since this was asked: events of the next one, some of them; else none.
   std::span<const Entry> soon() {
@@ -99,13 +99,13 @@ class Events {
   }
 
   // `time` is not before now.
-  void at(Tick time, std::uint64_t order, What what, std::uint32_t subject, LinkId link = 0) {
+  void at(Tick time, std::uint64_t order, EventKind what, std::uint32_t subject, LinkId link = 0) {
     const std::int64_t bucket = time >> shift_;
     const auto in_bucket = static_cast<std::uint64_t>(time - (bucket << shift_));
     const Entry entry{in_bucket << kOrderBits | order, {what, subject, link}};
     bucket > bucket_&& time - now_ < span_ ? put(bucket, entry) : put_aside(time, entry);
   }
-  void at(Tick time, What what, std::uint32_t subject) { at(time, next_order(), what, subject); }
+  void at(Tick time, EventKind what, std::uint32_t subject) { at(time, next_order(), what, subject); }
 
   // How many wait.
   std::size_t waiting() const { return waiting_ + end_ - place_ + late_.size() + far_.size(); }

@@ -1,5 +1,5 @@
-// Which of several equal ways a packet takes: by a hash of its message (ECMP), anew for each packet (spraying), for each burst (flowlets),
-// or the one whose port has the fewest bytes.
+// Which of several links of equal cost a packet takes: by a hash of its message (ECMP), anew for each packet (spraying), for each burst
+// (flowlets), or the one whose port has the fewest bytes.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,10 @@
 
 namespace astra::roce {
 
-class Ways {
+class PathChoices {
  public:
-  Ways(const Settings& settings, const Plan& plan, const Routes& routes, Events& events, Packets& packets, Flows& flows, Random& random)
+  PathChoices(const Settings& settings, const Plan& plan, const Routes& routes, Events& events, Packets& packets, Flows& flows,
+              Random& random)
       : settings_(settings),
         plan_(plan),
         routes_(routes),
@@ -68,8 +69,10 @@ class Ways {
         ports.push_back(port);
         const NodeId node = plan_.links[port].target;
         if (node == target) break;
-        const auto ways = routes_.ways(node, target);
-        port = ways.empty() ? kNone : ways.size() == 1 ? ways[0] : ways[hash(flow, back, plan_.ids[node]) % ways.size()];
+        const auto next_hops = routes_.next_hops(node, target);
+        port = next_hops.empty()       ? kNone
+               : next_hops.size() == 1 ? next_hops[0]
+                                       : next_hops[hash(flow, back, plan_.ids[node]) % next_hops.size()];
       }
     }
     return ports;
@@ -77,8 +80,8 @@ class Ways {
 
   // The interface of an NPU for the packets of a message, or for its acknowledgements.
   LinkId interface(const Flow& flow, bool back) const {
-    const auto ways = routes_.ways(back ? flow.destination : flow.source, back ? flow.source : flow.destination);
-    return ways.empty() ? kNone : ways.size() == 1 ? ways[0] : ways[hash(flow, back, 0) % ways.size()];
+    const auto next_hops = routes_.next_hops(back ? flow.destination : flow.source, back ? flow.source : flow.destination);
+    return next_hops.empty() ? kNone : next_hops.size() == 1 ? next_hops[0] : next_hops[hash(flow, back, 0) % next_hops.size()];
   }
   // The same of acknowledgements, kept.
   LinkId interface_back(FlowId id) {
@@ -105,21 +108,21 @@ class Ways {
     const Flow& flow = flows_[packet.flow];
     const bool back = packet.kind != Kind::data;
     if (!back && settings_.goes_around()) return around(link, id);
-    const auto ways = routes_.ways(node, back ? flow.source : flow.destination);
-    const auto count = static_cast<std::uint32_t>(ways.size());
+    const auto next_hops = routes_.next_hops(node, back ? flow.source : flow.destination);
+    const auto count = static_cast<std::uint32_t>(next_hops.size());
     if (count == 0) return kNone;
-    if (count == 1) return ways[0];
+    if (count == 1) return next_hops[0];
     switch (back ? Balancing::ecmp : settings_.balancing) {
       case Balancing::spray_random:
-        return ways[random_.below(count)];
+        return next_hops[random_.below(count)];
       case Balancing::spray_round_robin:
-        return ways[turns_[node]++ % count];
+        return next_hops[turns_[node]++ % count];
       case Balancing::flowlet:
-        return ways[flowlet(node, packet.flow, flow.number) % count];
+        return next_hops[flowlet(node, packet.flow, flow.number) % count];
       case Balancing::adaptive:
-        return emptiest(ways);
+        return emptiest(next_hops);
       default:
-        return ways[hash(flow, back, plan_.ids[node]) % count];
+        return next_hops[hash(flow, back, plan_.ids[node]) % count];
     }
   }
 
@@ -131,28 +134,28 @@ class Ways {
     if (plan_.links[link].source < plan_.npus) {
       middle = random_.below(static_cast<std::uint32_t>(plan_.middles.size()));
       // What one switch joins stays there.
-      const auto direct = routes_.ways(node, destination);
+      const auto direct = routes_.next_hops(node, destination);
       const bool beside = !direct.empty() && plan_.links[direct[0]].target == destination;
-      const bool detour = !beside && plan_.middles[middle] != node && !routes_.ways_to_middle(node, middle).empty();
+      const bool detour = !beside && plan_.middles[middle] != node && !routes_.next_hops_to_middle(node, middle).empty();
       if (!detour ||
-          (settings_.balancing == Balancing::ugal && in_the_way(node, destination, kNone) <= in_the_way(node, destination, middle))) {
+          (settings_.balancing == Balancing::ugal && bytes_on_path(node, destination, kNone) <= bytes_on_path(node, destination, middle))) {
         middle = kNone;
       }
     }
     if (middle != kNone && plan_.middles[middle] == node) middle = kNone;
-    const auto ways = middle == kNone ? routes_.ways(node, destination) : routes_.ways_to_middle(node, middle);
-    return ways.empty() ? kNone : emptiest(ways);
+    const auto next_hops = middle == kNone ? routes_.next_hops(node, destination) : routes_.next_hops_to_middle(node, middle);
+    return next_hops.empty() ? kNone : emptiest(next_hops);
   }
 
   // UGAL: bytes in the longest queue on a way, and a packet, times its links.
-  std::int64_t in_the_way(NodeId node, NodeId destination, std::uint32_t middle) const {
+  std::int64_t bytes_on_path(NodeId node, NodeId destination, std::uint32_t middle) const {
     std::int64_t longest = 0, hops = 0;
     while (node != destination) {
       if (middle != kNone && plan_.middles[middle] == node) middle = kNone;
-      const auto ways = middle == kNone ? routes_.ways(node, destination) : routes_.ways_to_middle(node, middle);
-      if (ways.empty()) return std::numeric_limits<std::int64_t>::max();
-      LinkId port = ways[0];
-      for (const LinkId each : ways) port = queues_->bytes(each) < queues_->bytes(port) ? each : port;
+      const auto next_hops = middle == kNone ? routes_.next_hops(node, destination) : routes_.next_hops_to_middle(node, middle);
+      if (next_hops.empty()) return std::numeric_limits<std::int64_t>::max();
+      LinkId port = next_hops[0];
+      for (const LinkId each : next_hops) port = queues_->bytes(each) < queues_->bytes(port) ? each : port;
       longest = std::max<std::int64_t>(longest, queues_->bytes(port));
       ++hops;
       node = plan_.links[port].target;
@@ -185,10 +188,10 @@ class Ways {
     return burst.way;
   }
 
-  LinkId emptiest(std::span<const LinkId> ways) {
+  LinkId emptiest(std::span<const LinkId> next_hops) {
     LinkId best = kNone;
     std::uint32_t equal = 0;
-    for (const LinkId port : ways) {
+    for (const LinkId port : next_hops) {
       if (best != kNone && queues_->bytes(port) > queues_->bytes(best)) continue;
       equal = best != kNone && queues_->bytes(port) == queues_->bytes(best) ? equal + 1 : 1;
       if (equal == 1 || random_.below(equal) == 0) best = port;

@@ -1,4 +1,4 @@
-// MurmurHash3 (Austin Appleby, public domain), 32 bits, of words: the hash by which switches choose among equal ways.
+// MurmurHash3 (Austin Appleby, public domain), 32 bits, of words: the hash by which switches choose among paths of equal cost.
 #pragma once
 
 #include <array>

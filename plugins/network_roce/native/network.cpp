@@ -29,34 +29,35 @@ Network::Network(Settings settings, Plan plan)
       routes_(settings_, plan_),
       wires_(settings_, plan_, events_, packets_),
       nics_(settings_, events_, packets_, flows_, wires_, plan_.links.size()),
-      ways_(settings_, plan_, routes_, events_, packets_, flows_, random_),
-      switches_(settings_, plan_, events_, packets_, flows_, wires_, ways_, random_, monitor_),
+      path_choices_(settings_, plan_, routes_, events_, packets_, flows_, random_),
+      switches_(settings_, plan_, events_, packets_, flows_, wires_, path_choices_, random_, monitor_),
       congestion_(make_congestion({settings_, events_, packets_, flows_, nics_, random_})),
-      endpoints_(settings_, events_, packets_, flows_, nics_, ways_, *congestion_, monitor_, random_) {
-  ways_.look_at(switches_.queues());
+      endpoints_(settings_, events_, packets_, flows_, nics_, path_choices_, *congestion_, monitor_, random_) {
+  path_choices_.look_at(switches_.queues());
   settings_.pint_rtt_ns = static_cast<std::uint64_t>(routes_.longest_round_trip_ns());
   // HPCC and PINT see what a port has sent in all.
   repeats_ = settings_.extrapolate && settings_.balancing == Balancing::ecmp && settings_.algorithm != Algorithm::hpcc &&
              settings_.algorithm != Algorithm::pint;
   for (std::uint32_t number = 0; number < plan_.failures.size(); ++number) {
-    events_.at(plan_.failures[number].time, What::failure, number);
+    events_.at(plan_.failures[number].time, EventKind::failure, number);
     ++failures_left_;
   }
 }
 
 void Network::inject(Tick time, const MessageSpec& message) {
   if (message.source >= plan_.npus || message.destination >= plan_.npus || message.bytes < 0) {
-    throw Impossible("a message of " + std::to_string(message.bytes) + " bytes from NPU " + std::to_string(message.source) + " to NPU " +
-                     std::to_string(message.destination) + " cannot be sent; expected two of " + std::to_string(plan_.npus) + " NPUs");
+    throw InvalidMessage("a message of " + std::to_string(message.bytes) + " bytes from NPU " + std::to_string(message.source) +
+                         " to NPU " + std::to_string(message.destination) + " cannot be sent; expected two of " +
+                         std::to_string(plan_.npus) + " NPUs");
   }
   if (message.source == message.destination) {
-    throw Impossible("a message from NPU " + std::to_string(message.source) + " to itself has no route");
+    throw InvalidMessage("a message from NPU " + std::to_string(message.source) + " to itself has no route");
   }
   const auto port = static_cast<std::uint16_t>(10'000 + flows_.count(message.source, message.destination));
   Start start{message, time, port, settings_.start_rounds};
   start.message.bytes = std::max<std::int64_t>(1, message.bytes);
   if (player_.plays()) {
-    if (player_.post(posted(start, player_.began()), start)) return;
+    if (player_.post(pending(start, player_.began()), start)) return;
     leave();
   }
   post(start);
@@ -71,10 +72,10 @@ void Network::post(const Start& start) {
     free_starts_.pop_back();
     starts_[number] = start;
   }
-  events_.at(start.time, What::start, number);
+  events_.at(start.time, EventKind::start, number);
   ++starting_;
   ++undelivered_;
-  if (recorder_.records()) recorder_.post(posted(start, recorder_.began()), start);
+  if (recorder_.records()) recorder_.post(pending(start, recorder_.began()), start);
 }
 
 bool Network::advance(Tick until) {
@@ -86,29 +87,29 @@ bool Network::advance(Tick until) {
   }
 }
 
-inline void Network::bring(Events::Thing event) const {
-  if (event.what() == What::arrival) {
+inline void Network::prefetch(Events::EventRef event) const {
+  if (event.what() == EventKind::arrival) {
     packets_.prefetch(event.subject());
     switches_.prefetch(event.link());
-  } else if (event.what() == What::port_free) {
+  } else if (event.what() == EventKind::port_free) {
     wires_.prefetch(event.subject());
     wires_.leaves_npu(event.subject()) ? nics_.prefetch(event.subject()) : switches_.prefetch_port(event.subject());
   }
 }
 
-inline void Network::bring_further(Events::Thing event) const {
-  if (event.what() == What::arrival) {
+inline void Network::prefetch_dependents(Events::EventRef event) const {
+  if (event.what() == EventKind::arrival) {
     const Packet& packet = packets_[event.subject()];
     if (packet.flow == kNone) return;
     if (wires_.enters_npu(event.link())) {
       flows_.prefetch(packet.flow);
     } else {
-      const LinkId port = ways_.expected(packet);
+      const LinkId port = path_choices_.expected(packet);
       if (port == kNone) return;
       switches_.prefetch_port(port);
       wires_.prefetch(port);
     }
-  } else if (event.what() == What::port_free && wires_.leaves_npu(event.subject())) {
+  } else if (event.what() == EventKind::port_free && wires_.leaves_npu(event.subject())) {
     nics_.prefetch_further(event.subject());
   }
 }
@@ -129,23 +130,23 @@ inline void Network::arrive(LinkId link, PacketId id) {
   wires_.enters_npu(link) ? endpoints_.take(id) : switches_.take(link, id);
 }
 
-inline void Network::happen(Events::Thing event) {
-  if (event.what() == What::arrival) return arrive(event.link(), event.subject());
+inline void Network::happen(Events::EventRef event) {
+  if (event.what() == EventKind::arrival) return arrive(event.link(), event.subject());
   switch (event.what()) {
-    case What::port_free:
+    case EventKind::port_free:
       wires_.told(event.subject());
       wires_.leaves_npu(event.subject()) ? nics_.serve(event.subject()) : switches_.serve(event.subject());
       return;
-    case What::wake:
+    case EventKind::wake:
       return nics_.woken(event.subject());
-    case What::start:
+    case EventKind::start:
       return start(event.subject());
-    case What::timeout:
+    case EventKind::timeout:
       if (!endpoints_.timeout(event.subject())) give_up();
       return;
-    case What::failure:
+    case EventKind::failure:
       return fail(plan_.failures[event.subject()]);
-    case What::nothing:
+    case EventKind::nothing:
       return;
     default:
       ring(event.subject(), event.what());
@@ -156,16 +157,16 @@ inline void Network::happen(Events::Thing event) {
 Network::Reached Network::run(Tick until) {
   endpoints_.delivered.clear();
   while (!events_.empty() && events_.first_time() <= until) {
-    const Events::Thing event = events_.first();
-    for (const Events::Entry& next : events_.soon()) bring(next.thing);
-    if (const Events::Entry* next = events_.ahead(kFar)) bring(next->thing);
-    if (const Events::Entry* next = events_.ahead(kNear)) bring_further(next->thing);
+    const Events::EventRef event = events_.first();
+    for (const Events::Entry& next : events_.soon()) prefetch(next.thing);
+    if (const Events::Entry* next = events_.ahead(kFar)) prefetch(next->thing);
+    if (const Events::Entry* next = events_.ahead(kNear)) prefetch_dependents(next->thing);
     if (until == kNever && !moves()) look_for_an_end(event);
-    if (event.what() == What::start && repeats_ && repeats()) return Reached::idle;
+    if (event.what() == EventKind::start && repeats_ && repeats()) return Reached::idle;
     samples_.upto(events_.first_time(), switches_.queues());
     events_.begin();
     happen(event);
-    if (events_.current() <= first_order_ && event.what() != What::start) ++older_events_;
+    if (events_.current() <= first_order_ && event.what() != EventKind::start) ++older_events_;
     step(std::max(reached_, events_.now()));
     if (!endpoints_.delivered.empty()) {
       for (const Delivery& each : endpoints_.delivered) undelivered_ -= each.sent ? 1 : 0;
@@ -178,7 +179,7 @@ Network::Reached Network::run(Tick until) {
   return Reached::end;
 }
 
-void Network::ring(FlowId id, What timer) {
+void Network::ring(FlowId id, EventKind timer) {
   const Flow& flow = flows_[id];
   if (!flow.under_way) return;
   const std::int64_t rate = flow.rate;
@@ -204,7 +205,7 @@ void Network::start(std::uint32_t number) {
   Start& begun = starts_[number];
   if (begun.rounds > 0) {
     --begun.rounds;
-    return events_.at(events_.now(), What::start, number);
+    return events_.at(events_.now(), EventKind::start, number);
   }
   const MessageSpec message = begun.message;
   const FlowId id = flows_.take();
@@ -219,9 +220,9 @@ void Network::start(std::uint32_t number) {
   flow.started = flow.next_time = flow.progress = events_.now();
   free_starts_.push_back(number);
   --starting_;
-  flow.nic = ways_.interface(flow, false);
+  flow.nic = path_choices_.interface(flow, false);
   if (flow.nic == kNone) {
-    throw Impossible("there is no way from NPU " + std::to_string(flow.source) + " to NPU " + std::to_string(flow.destination));
+    throw InvalidMessage("there is no way from NPU " + std::to_string(flow.source) + " to NPU " + std::to_string(flow.destination));
   }
   flow.rate = flow.line_rate = wires_.rate(flow.nic);
   const bool common = settings_.common_window;
@@ -231,7 +232,7 @@ void Network::start(std::uint32_t number) {
     flow.window = std::max<std::int64_t>(1, flow.window);
     if (settings_.goes_around()) flow.window *= 2;  // there and on
   }
-  ways_.begin(id);
+  path_choices_.begin(id);
   congestion_->begin(id);
   nics_.add(id);
 }
@@ -249,17 +250,17 @@ void Network::fail(const Failure& failure) {
     up[link] = wires_.is_up(link);
   }
   routes_.find(up);
-  ways_.forget();
+  path_choices_.forget();
   for (LinkId link = 0; link < plan_.links.size(); ++link) {
     if (up[link]) continue;
     plan_.links[link].source < plan_.npus ? nics_.fail(link, pairs, acks) : switches_.fail(link);
   }
   for (const FlowId id : pairs) {
     Flow& flow = flows_[id];
-    const LinkId nic = ways_.interface(flow, false);
+    const LinkId nic = path_choices_.interface(flow, false);
     if (flow.under_way && nic == kNone) {
-      throw Stuck("NPU " + std::to_string(flow.source) + " has lost its last way to NPU " + std::to_string(flow.destination) +
-                  ", while a message was under way");
+      throw Deadlock("NPU " + std::to_string(flow.source) + " has lost its last way to NPU " + std::to_string(flow.destination) +
+                     ", while a message was under way");
     }
     if (flow.under_way) {
       flow.nic = nic;
@@ -268,7 +269,7 @@ void Network::fail(const Failure& failure) {
     flows_.drop(id);
   }
   for (const PacketId id : acks) {
-    const LinkId nic = ways_.interface(flows_[packets_[id].flow], true);
+    const LinkId nic = path_choices_.interface(flows_[packets_[id].flow], true);
     if (nic != kNone) {
       nics_.acknowledge(nic, id);
     } else {
@@ -279,13 +280,13 @@ void Network::fail(const Failure& failure) {
   }
 }
 
-void Network::look_for_an_end(Events::Thing event) {
+void Network::look_for_an_end(Events::EventRef event) {
   if (undelivered_ == 0 || failures_left_ > 0) return;
   if (settings_.retransmission == 0) give_up();
-  if (event.what() != What::timeout || !flows_[event.subject()].under_way) return;  // messages that have ended leave theirs behind
+  if (event.what() != EventKind::timeout || !flows_[event.subject()].under_way) return;  // messages that have ended leave theirs behind
   if (++idle_timeouts_ > 2 * flows_.under_way() + 2) give_up();
 }
 
-void Network::give_up() const { throw Stuck(why_stuck(*this)); }
+void Network::give_up() const { throw Deadlock(explain_deadlock(*this)); }
 
 }  // namespace astra::roce

@@ -30,11 +30,11 @@
 namespace astra::roce {
 
 // Nothing can move any more, and messages are under way.
-struct Stuck : std::runtime_error {
+struct Deadlock : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 // A message that cannot be sent.
-struct Impossible : std::invalid_argument {
+struct InvalidMessage : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
@@ -42,9 +42,9 @@ class Network : public Interruptible<1U << 14> {
  public:
   Network(Settings settings, Plan plan);
 
-  // Take a message that is sent at a time, which is not before the last event. Throws Impossible.
+  // Take a message that is sent at a time, which is not before the last event. Throws InvalidMessage.
   void inject(Tick time, const MessageSpec& message);
-  // Go on until messages are delivered, but not beyond a time. Returns whether there are any: they stand in `delivered`. Throws Stuck.
+  // Go on until messages are delivered, but not beyond a time. Returns whether there are any: they stand in `delivered`. Throws Deadlock.
   bool advance(Tick until);
 
   // Do what was only played back since the network was idle, so that all figures are those of now. They are not before.
@@ -83,34 +83,34 @@ class Network : public Interruptible<1U << 14> {
   void post(const Start& start);
   // Bring near the processor what an event needs first, and, when that is there, what it needs then. Inlined since calls of functions
   // without effect are left out.
-  [[gnu::always_inline]] void bring(Events::Thing event) const;
-  [[gnu::always_inline]] void bring_further(Events::Thing event) const;
-  void happen(Events::Thing event);
+  [[gnu::always_inline]] void prefetch(Events::EventRef event) const;
+  [[gnu::always_inline]] void prefetch_dependents(Events::EventRef event) const;
+  void happen(Events::EventRef event);
   // A packet comes to the end of a link.
   void arrive(LinkId link, PacketId id);
   // A timer of congestion control goes off.
-  void ring(FlowId flow, What timer);
+  void ring(FlowId flow, EventKind timer);
   void take_pause(LinkId link, const Packet& packet);
   void start(std::uint32_t number);
   void fail(const Failure& failure);
   // Whether something but timers goes on.
   bool moves() const { return wires_.on_the_way() > 0 || nics_.sleeping() > 0 || starting_ > 0; }
-  // Throw Stuck where an event is a timer that can change nothing.
-  void look_for_an_end(Events::Thing event);
+  // Throw Deadlock where an event is a timer that can change nothing.
+  void look_for_an_end(Events::EventRef event);
   [[noreturn]] void give_up() const;
 
   // The next event is the start of a message. Where the network is idle, a period ends and the next one begins: returns whether that is
   // played back. All of this is in repeat.cpp.
   bool repeats();
   // From a moment on at which the network is idle: what happens next is recorded.
-  void record(Tick now, std::vector<Posted> posted, const std::vector<Start>& waiting);
+  void record(Tick now, std::vector<PendingSend> pending, const std::vector<Start>& waiting);
   // Messages that wait, and timers that messages have left behind: those of this period, and older ones. False where the network is not
   // idle.
   bool look_at_events(std::vector<Start>& waiting, std::vector<Tick>& timers, std::vector<Tick>& older) const;
-  Standing standing() const;
+  PeriodState period_state() const;
   // Label links and nodes anew, from messages on that wait.
-  std::vector<Posted> label(const std::vector<Start>& waiting, Tick now);
-  Posted posted(const Start& start, Tick began);
+  std::vector<PendingSend> label(const std::vector<Start>& waiting, Tick now);
+  PendingSend pending(const Start& start, Tick began);
   void meet(LinkId link, std::vector<std::int64_t>& way);
   void stop_events();
   void note_delivery();
@@ -132,7 +132,7 @@ class Network : public Interruptible<1U << 14> {
   Routes routes_;
   Wires wires_;
   Nics nics_;
-  Ways ways_;
+  PathChoices path_choices_;
   Switches switches_;
   std::unique_ptr<Congestion> congestion_;
   Endpoints endpoints_;
@@ -157,6 +157,6 @@ class Network : public Interruptible<1U << 14> {
 
 // What waits for what in a network in which nothing moves: a line about it, and then one for each link of a circle of pauses, or each
 // message.
-std::string why_stuck(const Network& network);
+std::string explain_deadlock(const Network& network);
 
 }  // namespace astra::roce

@@ -46,7 +46,7 @@ void Nics::wake_at(LinkId link, Tick time) {
   if (nic.wake_at == kNever) ++sleeping_;
   nic.wake_at = std::max(time, events_.now());
   nic.wake_order = events_.next_order();
-  events_.at(nic.wake_at, nic.wake_order, What::wake, link);
+  events_.at(nic.wake_at, nic.wake_order, EventKind::wake, link);
 }
 
 }  // namespace astra::roce

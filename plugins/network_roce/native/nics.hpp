@@ -162,7 +162,7 @@ inline PacketId Nics::packet_of(FlowId id) {
     flow.timer = true;
     flow.progress = events_.now();
     flows_.hold(id);
-    events_.at(events_.now() + settings_.retransmission, What::timeout, id);
+    events_.at(events_.now() + settings_.retransmission, EventKind::timeout, id);
   }
   flow.next_byte += packet.payload;
   flow.packets += 1;

@@ -31,14 +31,14 @@ struct Start {
 };
 
 // A message that is sent in a period, as far as it can matter.
-struct Posted {
+struct PendingSend {
   Tick time = 0;  // when it starts
   std::uint32_t rounds = 0;
   std::int64_t bytes = 0;
   std::uint8_t queue = 0;
   std::vector<std::int64_t> way;  // its round trip, and the labels of what it passes, with what decides what happens there
 
-  bool operator==(const Posted&) const = default;
+  bool operator==(const PendingSend&) const = default;
 };
 
 // Something that passes between the network and its user: a message is sent, or something has become of one.
@@ -78,8 +78,8 @@ struct Totals {
 };
 
 struct Period {
-  std::vector<Posted> waiting;  // at its start, in order
-  std::vector<Posted> posted;   // after that
+  std::vector<PendingSend> waiting;  // at its start, in order
+  std::vector<PendingSend> pending;  // after that
   std::vector<Step> steps;
 
   Tick length = 0;

@@ -13,13 +13,13 @@ void Player::keep(std::shared_ptr<const Period> period) {
 template <class Holds>
 bool Player::turn_to(Holds holds) {
   const auto steps = static_cast<std::ptrdiff_t>(place_);
-  const auto posted = static_cast<std::ptrdiff_t>(messages_.size() - waiting_.size());
+  const auto pending = static_cast<std::ptrdiff_t>(messages_.size() - waiting_.size());
   const auto same = [](const auto& one, const auto& other, std::ptrdiff_t count) {
     return std::ssize(one) >= count && std::equal(one.begin(), one.begin() + count, other.begin());
   };
   for (auto each = known_.rbegin(); each != known_.rend(); ++each) {
     const Period& other = **each;
-    if (period_ && (!same(other.steps, period_->steps, steps) || !same(other.posted, period_->posted, posted))) continue;
+    if (period_ && (!same(other.steps, period_->steps, steps) || !same(other.pending, period_->pending, pending))) continue;
     if (other.waiting != waiting_ || !holds(other)) continue;
     period_ = *each;
     return true;
@@ -27,26 +27,26 @@ bool Player::turn_to(Holds holds) {
   return false;
 }
 
-bool Player::begin(Tick now, std::vector<Posted> posted, std::vector<Start> waiting) {
+bool Player::begin(Tick now, std::vector<PendingSend> pending, std::vector<Start> waiting) {
   period_.reset();
   place_ = 0;
   began_ = now_ = now;
   upto_ = -1;
-  waiting_ = std::move(posted);
+  waiting_ = std::move(pending);
   messages_ = std::move(waiting);
   plays_ = turn_to([](const Period&) { return true; });
   return plays_;
 }
 
-bool Player::may_post(const Period& period, const Posted& posted) const {
+bool Player::may_post(const Period& period, const PendingSend& pending) const {
   if (place_ == period.steps.size()) return false;
   const Step& step = period.steps[place_];
   if (step.kind != Step::Kind::post || step.time != (upto_ < 0 ? Step::kNothing : upto_ - began_)) return false;
-  return period.posted[messages_.size() - waiting_.size()] == posted;
+  return period.pending[messages_.size() - waiting_.size()] == pending;
 }
 
-bool Player::post(const Posted& posted, const Start& start) {
-  if (!may_post(*period_, posted) && !turn_to([&](const Period& each) { return may_post(each, posted); })) return false;
+bool Player::post(const PendingSend& pending, const Start& start) {
+  if (!may_post(*period_, pending) && !turn_to([&](const Period& each) { return may_post(each, pending); })) return false;
   ++place_;
   messages_.push_back(start);
   return true;

@@ -41,12 +41,12 @@ class Player {
 
   // Begins to play where a period is known that starts as the network is now, with messages that wait. Returns whether it does. If not,
   // `leave` gives that moment.
-  bool begin(Tick now, std::vector<Posted> posted, std::vector<Start> waiting);
+  bool begin(Tick now, std::vector<PendingSend> pending, std::vector<Start> waiting);
   // Timers of messages that have ended go on, and how many have passed up to a time.
   void add_timer(Tick time) { timers_.push(time); }
   std::uint64_t pass_timers(Tick upto);
   // A message is sent. Returns whether a period is known that goes on like this.
-  bool post(const Posted& posted, const Start& start);
+  bool post(const PendingSend& pending, const Start& start);
   // Goes on to the next delivery, but not beyond a time.
   Answer advance(Tick until);
   // At the end of the period: when that is, and the messages that wait then.
@@ -59,7 +59,7 @@ class Player {
   static constexpr std::size_t kMostPeriods = 32;
 
   bool may_advance(const Period& period, Tick until) const;
-  bool may_post(const Period& period, const Posted& posted) const;
+  bool may_post(const Period& period, const PendingSend& pending) const;
   // Turns to a period that is the same so far, and of which something holds. Returns whether there is one.
   template <class Holds>
   bool turn_to(Holds holds);
@@ -70,7 +70,7 @@ class Player {
   Tick began_ = 0;
   Tick now_ = 0;
   Tick upto_ = -1;
-  std::vector<Posted> waiting_;
+  std::vector<PendingSend> waiting_;
   std::priority_queue<Tick, std::vector<Tick>, std::greater<>> timers_;
   std::vector<Start> messages_;
   std::vector<std::shared_ptr<const Period>> known_;  // the newest last

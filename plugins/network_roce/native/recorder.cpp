@@ -7,11 +7,12 @@ void Recorder::stop() {
   places_.clear();
 }
 
-void Recorder::begin(Tick now, std::vector<Posted> posted, const std::vector<Start>& waiting, Standing standing, const Monitor& monitor) {
+void Recorder::begin(Tick now, std::vector<PendingSend> pending, const std::vector<Start>& waiting, PeriodState period_state,
+                     const Monitor& monitor) {
   stop();
   period_ = std::make_shared<Period>();
-  period_->waiting = std::move(posted);
-  standing_ = std::move(standing);
+  period_->waiting = std::move(pending);
+  period_state_ = std::move(period_state);
   began_ = now;
   upto_ = -1;
   messages_ = 0;
@@ -25,8 +26,8 @@ void Recorder::add(const Step& step) {
   if (period_->steps.size() > kMostSteps) stop();
 }
 
-void Recorder::post(Posted posted, const Start& start) {
-  period_->posted.push_back(std::move(posted));
+void Recorder::post(PendingSend pending, const Start& start) {
+  period_->pending.push_back(std::move(pending));
   places_[start.message.number] = messages_;
   add({Step::Kind::post, false, false, messages_++, upto_ < 0 ? Step::kNothing : upto_ - began_});
 }
@@ -37,15 +38,16 @@ void Recorder::deliver(Tick now, std::uint64_t number, bool arrived, bool sent) 
 }
 
 std::shared_ptr<const Period> Recorder::end(Tick now, const std::vector<Tick>& timers, const std::vector<Start>& waiting,
-                                            const Standing& standing, const Monitor& monitor, const Labels& links, const Labels& nodes) {
-  if (!records() || standing.random != standing_.random || standing.state != standing_.state) return nullptr;
-  if (!count_links(standing.totals, links)) return nullptr;
+                                            const PeriodState& period_state, const Monitor& monitor, const Labels& links,
+                                            const Labels& nodes) {
+  if (!records() || period_state.random != period_state_.random || period_state.state != period_state_.state) return nullptr;
+  if (!count_links(period_state.totals, links)) return nullptr;
   Period& period = *period_;
   period.length = now - began_;
   for (const Tick time : timers) period.timers.push_back(time - now);
   for (const Start& each : waiting) period.left.push_back({places_.at(each.message.number), each.rounds});
-  period.totals.counters = standing.totals.counters.since(standing_.totals.counters);
-  period.totals.events = standing.totals.events - standing_.totals.events;
+  period.totals.counters = period_state.totals.counters.since(period_state_.totals.counters);
+  period.totals.events = period_state.totals.events - period_state_.totals.events;
   for (std::size_t place = first_flow_; place < monitor.flows.size(); ++place) {
     FlowRecord record = monitor.flows[place].later(-began_);
     record.number = places_.at(record.number);
@@ -62,7 +64,7 @@ bool Recorder::count_links(const Totals& now, const Labels& links) {
   std::vector<LinkTotal>& totals = period_->totals.links;
   totals.resize(links.count());
   for (LinkId link = 0; link < now.links.size(); ++link) {
-    const LinkTotal& before = standing_.totals.links[link];
+    const LinkTotal& before = period_state_.totals.links[link];
     const LinkTotal& after = now.links[link];
     const LinkTotal total{after.bytes - before.bytes, after.busy - before.busy, after.highest};
     if (total == LinkTotal{}) continue;

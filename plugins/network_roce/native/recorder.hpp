@@ -16,7 +16,7 @@
 namespace astra::roce {
 
 // The network at a moment at which it is idle, beside what waits.
-struct Standing {
+struct PeriodState {
   std::vector<std::int64_t> state;  // of all its parts
   std::uint64_t random = 0;         // numbers that were drawn
   Totals totals;
@@ -30,18 +30,19 @@ class Recorder {
   Tick began() const { return began_; }
   void stop();
 
-  // A period begins; `posted` is what can matter of the messages that wait.
-  void begin(Tick now, std::vector<Posted> posted, const std::vector<Start>& waiting, Standing standing, const Monitor& monitor);
+  // A period begins; `pending` is what can matter of the messages that wait.
+  void begin(Tick now, std::vector<PendingSend> pending, const std::vector<Start>& waiting, PeriodState period_state,
+             const Monitor& monitor);
   // A message is sent.
-  void post(Posted posted, const Start& start);
+  void post(PendingSend pending, const Start& start);
   // The network has answered: with what has become of a message, or that nothing happens up to a time.
   void deliver(Tick now, std::uint64_t number, bool arrived, bool sent);
   void wait(Tick until) { upto_ = std::max(upto_, until); }
 
   // The period has ended: the network is idle again. Returns it, or nothing where another need not be the same: where the network does not
   // stand as at its start, or random numbers were drawn.
-  std::shared_ptr<const Period> end(Tick now, const std::vector<Tick>& timers, const std::vector<Start>& waiting, const Standing& standing,
-                                    const Monitor& monitor, const Labels& links, const Labels& nodes);
+  std::shared_ptr<const Period> end(Tick now, const std::vector<Tick>& timers, const std::vector<Start>& waiting,
+                                    const PeriodState& period_state, const Monitor& monitor, const Labels& links, const Labels& nodes);
 
  private:
   void add(const Step& step);
@@ -51,7 +52,7 @@ class Recorder {
   std::shared_ptr<Period> period_;
   Tick began_ = 0;
   Tick upto_ = -1;  // nothing more happens up to this time
-  Standing standing_;
+  PeriodState period_state_;
   std::unordered_map<std::uint64_t, std::uint32_t> places_;  // of messages by their number
   std::uint32_t messages_ = 0;
   std::size_t first_flow_ = 0;  // records of the monitor

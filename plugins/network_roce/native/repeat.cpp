@@ -11,7 +11,9 @@ namespace {
 constexpr std::uint64_t kEventsOfLink = 32;    // a period has so many events for each link, so that looking at all links costs little,
 constexpr std::uint64_t kEventsOfWaiting = 8;  // and for each event that waits at its start
 
-bool is_timer(What what) { return what == What::alpha || what == What::decrease || what == What::increase || what == What::timeout; }
+bool is_timer(EventKind what) {
+  return what == EventKind::alpha || what == EventKind::decrease || what == EventKind::increase || what == EventKind::timeout;
+}
 
 }  // namespace
 
@@ -22,9 +24,9 @@ bool Network::repeats() {
   std::vector<Tick> timers;
   std::vector<Tick> older;
   if (!look_at_events(waiting, timers, older)) return false;
-  if (auto period = recorder_.end(now, timers, waiting, standing(), monitor_, links_met_, nodes_met_)) player_.keep(std::move(period));
-  std::vector<Posted> posted = label(waiting, now);
-  if (player_.begin(now, posted, waiting)) {
+  if (auto period = recorder_.end(now, timers, waiting, period_state(), monitor_, links_met_, nodes_met_)) player_.keep(std::move(period));
+  std::vector<PendingSend> pending = label(waiting, now);
+  if (player_.begin(now, pending, waiting)) {
     for (const std::vector<Tick>& times : {timers, older}) {
       for (const Tick time : times) player_.add_timer(time);
     }
@@ -32,23 +34,23 @@ bool Network::repeats() {
     stop_events();
     return true;
   }
-  record(now, std::move(posted), waiting);
+  record(now, std::move(pending), waiting);
   return false;
 }
 
-void Network::record(Tick now, std::vector<Posted> posted, const std::vector<Start>& waiting) {
+void Network::record(Tick now, std::vector<PendingSend> pending, const std::vector<Start>& waiting) {
   next_look_ = events_.count() + kEventsOfLink * plan_.links.size() + kEventsOfWaiting * events_.waiting();
   first_order_ = events_.last_order();
-  recorder_.begin(now, std::move(posted), waiting, standing(), monitor_);
+  recorder_.begin(now, std::move(pending), waiting, period_state(), monitor_);
   switches_.queues().start_peaks();
 }
 
 bool Network::look_at_events(std::vector<Start>& waiting, std::vector<Tick>& timers, std::vector<Tick>& older) const {
   if (nics_.sleeping() > 0) return false;
   for (const Event& event : events_.all()) {
-    if (event.what == What::start) {
+    if (event.what == EventKind::start) {
       waiting.push_back(starts_[event.subject]);
-    } else if (is_timer(event.what) || event.what == What::wake || event.what == What::nothing) {
+    } else if (is_timer(event.what) || event.what == EventKind::wake || event.what == EventKind::nothing) {
       (event.order <= first_order_ ? older : timers).push_back(event.time);
     } else {
       return false;
@@ -57,42 +59,42 @@ bool Network::look_at_events(std::vector<Start>& waiting, std::vector<Tick>& tim
   return true;
 }
 
-Standing Network::standing() const {
-  Standing standing{{}, random_.drawn(), {monitor_, events_.count() - older_events_, {}}};
+PeriodState Network::period_state() const {
+  PeriodState period_state{{}, random_.drawn(), {monitor_, events_.count() - older_events_, {}}};
   Snapshot snapshot;
   for (LinkId link = 0; link < plan_.links.size(); ++link) {
     nics_.snapshot(link, snapshot);
     switches_.snapshot(link, snapshot);
-    standing.totals.links.push_back({wires_.bytes_sent(link), wires_.busy(link), switches_.queues().peak(link)});
+    period_state.totals.links.push_back({wires_.bytes_sent(link), wires_.busy(link), switches_.queues().peak(link)});
   }
   for (NodeId node = plan_.npus; node < plan_.nodes; ++node) switches_.snapshot_node(node, snapshot);
-  standing.state = snapshot.take();
-  return standing;
+  period_state.state = snapshot.take();
+  return period_state;
 }
 
-std::vector<Posted> Network::label(const std::vector<Start>& waiting, Tick now) {
+std::vector<PendingSend> Network::label(const std::vector<Start>& waiting, Tick now) {
   links_met_.clear();
   nodes_met_.clear();
-  std::vector<Posted> all;
-  for (const Start& each : waiting) all.push_back(posted(each, now));
+  std::vector<PendingSend> all;
+  for (const Start& each : waiting) all.push_back(pending(each, now));
   return all;
 }
 
-Posted Network::posted(const Start& start, Tick began) {
+PendingSend Network::pending(const Start& start, Tick began) {
   const MessageSpec& message = start.message;
-  Posted posted{start.time - began, start.rounds, message.bytes, message.queue, {}};
+  PendingSend pending{start.time - began, start.rounds, message.bytes, message.queue, {}};
   Flow flow;
   flow.source = message.source;
   flow.destination = message.destination;
   flow.source_port = start.port;
   if (!settings_.common_window) {
-    posted.way = {routes_.round_trip_ns(flow.source, flow.destination), routes_.product_bytes(flow.source, flow.destination)};
+    pending.way = {routes_.round_trip_ns(flow.source, flow.destination), routes_.product_bytes(flow.source, flow.destination)};
   }
-  for (const LinkId link : ways_.path(flow)) {
-    meet(link, posted.way);
-    meet(plan_.reverse[link], posted.way);  // for pauses
+  for (const LinkId link : path_choices_.path(flow)) {
+    meet(link, pending.way);
+    meet(plan_.reverse[link], pending.way);  // for pauses
   }
-  return posted;
+  return pending;
 }
 
 void Network::meet(LinkId link, std::vector<std::int64_t>& way) {
@@ -153,8 +155,8 @@ bool Network::play(Tick until, bool& delivered) {
         count_period();
         const Tick now = player_.end();
         std::vector<Start> waiting = player_.waiting();
-        std::vector<Posted> posted = label(waiting, now);
-        if (player_.begin(now, std::move(posted), std::move(waiting))) continue;
+        std::vector<PendingSend> pending = label(waiting, now);
+        if (player_.begin(now, std::move(pending), std::move(waiting))) continue;
         break;
       }
       case Player::Answer::differs:
@@ -195,7 +197,7 @@ void Network::leave() {
   const Played played = player_.leave();
   const auto waiting = static_cast<std::ptrdiff_t>(played.waiting);
   const std::vector<Start> first(played.messages.begin(), played.messages.begin() + waiting);
-  for (const Tick time : played.timers) events_.at(time, What::nothing, 0);
+  for (const Tick time : played.timers) events_.at(time, EventKind::nothing, 0);
   for (const Start& each : first) post(each);
   record(played.began, label(first, played.began), first);
   catches_up_ = true;

@@ -11,10 +11,11 @@ Routes::Routes(const Settings& settings, const Plan& plan)
   for (LinkId link = 0; link < plan.links.size(); ++link) leaving_[plan.links[link].source].push_back(link);
   order_ports();
   for (const DimensionPlan& dimension : plan.dimensions) {
-    auto& turns = turns_.emplace_back();
+    auto& destination_order = destination_order_.emplace_back();
     std::vector<fabric::Link> links;
     for (const auto& [source, target] : dimension.ends) links.push_back({source, target});
-    if (!dimension.turns.empty()) turns.emplace(fabric::Graph(static_cast<int>(dimension.nodes), 0, links), dimension.turns);
+    if (!dimension.destination_order.empty())
+      destination_order.emplace(fabric::Graph(static_cast<int>(dimension.nodes), 0, links), dimension.destination_order);
   }
   find(std::vector<bool>(plan.links.size(), true));
 }
@@ -31,9 +32,9 @@ void Routes::leave_one(NodeId node, NodeId npu, std::vector<LinkId>& ports) cons
   // Links are numbered as the topology lists them.
   std::sort(ports.begin(), ports.end(), [&](LinkId a, LinkId b) { return std::pair(target(a), a) < std::pair(target(b), b); });
   std::size_t chosen = 0;
-  if (const auto& turns = turns_[static_cast<std::size_t>(lowest)]) {
-    const auto turn = static_cast<std::size_t>(dimension.turns[position(npu)].second);
-    chosen = turns->choose(place(node), turn, target(ports.front()), target(ports.back()), ports.size());
+  if (const auto& destination_order = destination_order_[static_cast<std::size_t>(lowest)]) {
+    const auto turn = static_cast<std::size_t>(dimension.destination_order[position(npu)].second);
+    chosen = destination_order->choose(place(node), turn, target(ports.front()), target(ports.back()), ports.size());
   } else {
     // The next one upwards: on a ring both directions may be as short.
     while (chosen + 1 < ports.size() && target(ports[chosen]) < place(node)) ++chosen;
@@ -48,7 +49,7 @@ void Routes::order_ports() {
     std::stable_sort(ports.begin(), ports.end(), [this](LinkId one, LinkId other) {
       const NodeId a = plan_.links[one].target;
       const NodeId b = plan_.links[other].target;
-      return plan_.descending_ways ? plan_.ids[a] > plan_.ids[b] : plan_.ids[a] < plan_.ids[b];
+      return plan_.descending_order ? plan_.ids[a] > plan_.ids[b] : plan_.ids[a] < plan_.ids[b];
     });
   }
 }
@@ -157,7 +158,7 @@ void Routes::note_named_trips(NodeId npu) {
     std::int64_t delay = 0, sending = 0, rate = std::numeric_limits<std::int64_t>::max();
     NodeId node = source;
     while (node != npu) {
-      const auto ports = ways(node, npu);
+      const auto ports = next_hops(node, npu);
       if (ports.empty()) break;
       const LinkSpec& spec = plan_.links[ports[0]];
       delay += spec.delay / settings_.ticks_per_ns;

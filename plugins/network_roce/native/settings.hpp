@@ -155,14 +155,14 @@ struct LinkSpec {
   int dimension = 0;          // of the platform
 };
 
-// A dimension of the platform, for routes that go by destinations: how its NPUs are numbered, and where they take turns at equal ways, the
-// ends of the links of a group and the turn of each position.
+// A dimension of the platform, for routes that go by destinations: how its NPUs are numbered, and where they spread over paths of equal
+// cost, the ends of the links of a group and the turn of each position.
 struct DimensionPlan {
   std::uint32_t stride = 1;
   std::uint32_t size = 1;
   std::uint32_t nodes = 1;  // of a group
   std::vector<std::pair<int, int>> ends;
-  std::vector<std::pair<int, int>> turns;  // position and turn
+  std::vector<std::pair<int, int>> destination_order;  // position and turn
 };
 
 // Two nodes whose links fail at a time.
@@ -172,7 +172,7 @@ struct Failure {
   NodeId other;
 };
 
-// Nodes 0 to npus - 1 are NPUs, the others switches. `ids` seed the hashes of routes; equal ways go by `way_order`.
+// Nodes 0 to npus - 1 are NPUs, the others switches. `ids` seed the hashes of routes; paths of equal cost go by `way_order`.
 struct Plan {
   std::uint32_t npus = 0;
   std::uint32_t nodes = 0;
@@ -181,14 +181,14 @@ struct Plan {
   std::vector<std::uint32_t> ids;
   std::vector<std::int64_t> memory;      // bytes of each node that is a switch
   std::vector<std::uint32_t> addresses;  // of each NPU
-  bool descending_ways = false;
-  std::vector<bool> preferred;  // nodes: of equal ways only those over such a node count, where there are any
+  bool descending_order = false;
+  std::vector<bool> preferred;  // nodes: of paths of equal cost only those over such a node count, where there are any
   std::vector<Failure> failures;
   // With one way for each destination: of several equal ones that of the lowest dimension, and there the one whose turn it is.
-  std::vector<DimensionPlan> dimensions;   // none: all equal ways count
+  std::vector<DimensionPlan> dimensions;   // none: all paths of equal cost count
   std::vector<std::uint32_t> places;       // of nodes: of a switch in a group of its dimension; of others (within an NPU) that of the NPU
   std::vector<bool> is_switch;             // of nodes: whether it is such a switch
-  std::vector<std::vector<LinkId>> named;  // by node and NPU, where topologies name routes: the ports; none: shortest ways
+  std::vector<std::vector<LinkId>> named;  // by node and NPU, where topologies name routes: the ports; none: shortest paths
   std::vector<NodeId> middles;             // switches through which packets may go around (valiant, ugal)
 };
 

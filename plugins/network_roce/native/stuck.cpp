@@ -113,7 +113,7 @@ std::string why_waiting(const Network& network) {
 
 }  // namespace
 
-std::string why_stuck(const Network& network) {
+std::string explain_deadlock(const Network& network) {
   const std::string time = std::to_string(network.now() / network.settings().ticks_per_ns) + " ns";
   const std::vector<LinkId> circle = Circle(network).find();
   if (!circle.empty()) {

@@ -21,14 +21,14 @@ namespace astra::roce {
 
 class Switches {
  public:
-  Switches(const Settings& settings, const Plan& plan, Events& events, Packets& packets, Flows& flows, Wires& wires, Ways& ways,
+  Switches(const Settings& settings, const Plan& plan, Events& events, Packets& packets, Flows& flows, Wires& wires, PathChoices& next_hops,
            Random& random, Monitor& monitor)
       : settings_(settings),
         plan_(plan),
         packets_(packets),
         flows_(flows),
         wires_(wires),
-        ways_(ways),
+        path_choices_(next_hops),
         random_(random),
         monitor_(monitor),
         queues_(plan.links.size(), packets),
@@ -76,7 +76,7 @@ class Switches {
   Packets& packets_;
   Flows& flows_;
   Wires& wires_;
-  Ways& ways_;
+  PathChoices& path_choices_;
   Random& random_;
   Monitor& monitor_;
   OutputQueues queues_;
@@ -88,7 +88,7 @@ inline void Switches::take(LinkId link, PacketId id) {
   Packet& packet = packets_[id];
   const std::uint32_t queue = packet.queue;
   const std::uint32_t bytes = packet.bytes;
-  const LinkId port = ways_.choose(link, id);
+  const LinkId port = path_choices_.choose(link, id);
   if (port == kNone) {
     ++monitor_.losses;
     return drop(id);

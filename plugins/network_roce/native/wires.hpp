@@ -68,7 +68,7 @@ class Wires {
     if (has(link, kTold)) return;
     traits_[link] |= kTold;
     const Wire& wire = wires_[link];
-    events_.at(wire.free_at, wire.free_order, What::port_free, link);
+    events_.at(wire.free_at, wire.free_order, EventKind::port_free, link);
   }
   void told(LinkId link) { traits_[link] &= static_cast<std::uint8_t>(~kTold); }
 
@@ -81,7 +81,7 @@ class Wires {
     wire.busy += time;
     wire.sent += packet.bytes;
     packet.came_by = link;
-    events_.at(wire.free_at + wire.delay, events_.next_order(), What::arrival, id, link);
+    events_.at(wire.free_at + wire.delay, events_.next_order(), EventKind::arrival, id, link);
     ++on_the_way_;
   }
   void arrives() { --on_the_way_; }

@@ -339,7 +339,7 @@ class Engine(Protocol):
     def unreceived(self) -> list[tuple[int, int, int, int, int]]:
         """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
 
-    def stuck(self) -> list[RankState]:
+    def blocked_ranks(self) -> list[RankState]:
         """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
 
 

@@ -1,10 +1,10 @@
-"""Which of several equal ways a destination takes, where a topology says that destinations take turns.
+"""Which of several links of equal cost a message takes, by the number that its topology gives the destination (d-mod-k).
 
-Where a message has one route, destinations should spread over equal ways in every pattern that collectives have. A topology numbers its
-destinations for that, leaf by leaf (`turns()`). Switches next to them go by the lowest digit of this number, those above by the next one,
-and so on. Two messages from one leaf to two destinations of another leaf then never meet on a link up, and nor do two to one leaf on links
-down: on k-ary n-trees this is d-mod-k (Zahavi, *Fat-tree routing and node ordering providing contention free traffic for MPI global
-collectives*, JPDC 2012).
+Where a message has one route, destinations should spread over paths of equal cost in every pattern that collectives have. A topology
+numbers its destinations for that, leaf by leaf (`destination_order()`). Switches next to them go by the lowest digit of this number,
+those above by the next one, and so on. Two messages from one leaf to two destinations of another leaf then never meet on a link up, and
+nor do two to one leaf on links down: on k-ary n-trees this is d-mod-k (Zahavi, *Fat-tree routing and node ordering providing contention
+free traffic for MPI global collectives*, JPDC 2012).
 
 Where destinations have several links, to planes, these go by the sum of what the digits leave, the digits, and the number of the sender's
 leaf (at one leaf the sender's own number). So what goes from one leaf to another still never meets, and what a destination gets from all
@@ -21,17 +21,17 @@ __all__ = ["DestinationOrder", "destination_order_of"]
 
 
 def destination_order_of(topology: object) -> Sequence[int] | None:
-    """The numbers by which the NPUs of a dimension take turns at equal ways; None where its topology says none."""
-    turns = completed(topology).turns()
-    return None if turns is None else tuple(turns)
+    """The number of each NPU of a dimension in the order of destinations; None where its topology gives none."""
+    numbers = completed(topology).destination_order()
+    return None if numbers is None else tuple(numbers)
 
 
 class DestinationOrder:
-    """The turns of the destinations of a graph: nodes 0 to `len(turns)` - 1, whose numbers `turns` has; `ends` are those of its links."""
+    """Links chosen by destination in a graph: destinations are nodes 0 to `len(numbers)` - 1, `ends` those of its links."""
 
-    def __init__(self, nodes: int, ends: Sequence[tuple[int, int]], turns: Sequence[int]) -> None:
-        self._turns = turns
-        self._height = _heights(nodes, ends, len(turns))
+    def __init__(self, nodes: int, ends: Sequence[tuple[int, int]], numbers: Sequence[int]) -> None:
+        self._numbers = numbers
+        self._height = _heights(nodes, ends, len(numbers))
         self._up: list[list[int]] = [[] for _ in range(nodes)]
         for source, target in ends:
             if self._height[target] > self._height[source]:
@@ -39,18 +39,18 @@ class DestinationOrder:
         self._stride = self._strides()
         self._leaf = self._leaves()
 
-    def choose(self, node: int, destination: int, first: int, last: int, ways: int) -> int:
-        """Which of so many equal links a message takes at a node, in order of the nodes they lead to (`first` to `last`) and number.
+    def choose(self, node: int, destination: int, first: int, last: int, links: int) -> int:
+        """Which of `links` links of equal cost a message takes at a node, in order of number and of their nodes (`first` to `last`).
 
-        Several links down to one node take turns as the links up from there do, so that what was apart on the way up stays apart.
+        Several links down to one node are used as the links up from there are, so that messages on separate links up stay separate.
         """
-        turn = self._turns[destination]
+        turn = self._numbers[destination]
         if self._height[node] == 0:
             beside = self._leaf[node] == self._leaf[destination]
-            return (sum(divmod(turn, self._stride[0])) + (self._turns[node] if beside else self._leaf[node])) % ways
+            return (sum(divmod(turn, self._stride[0])) + (self._numbers[node] if beside else self._leaf[node])) % links
         down_to_one = first == last and self._height[first] < self._height[node]
         number = turn // self._stride[self._height[first if down_to_one else node]]
-        return (number % max(1, len(self._up[first])) if down_to_one else number) % ways
+        return (number % max(1, len(self._up[first])) if down_to_one else number) % links
 
     def _strides(self) -> list[int]:
         """By height, what a number is divided by: digits from switches next to destinations upwards, and that of destinations last."""
@@ -60,7 +60,7 @@ class DestinationOrder:
         strides, stride = [1] * len(most), 1
         for height in range(1, len(most)):
             strides[height] = stride
-            stride = stride * most[height] if stride * most[height] <= max(self._turns) else 1  # no digit is left
+            stride = stride * most[height] if stride * most[height] <= max(self._numbers) else 1  # no digit is left
         strides[0] = stride
         return strides
 
@@ -75,13 +75,13 @@ class DestinationOrder:
             for target in set(targets):
                 below[target] += 1
         leaf = []
-        for destination in range(len(self._turns)):
+        for destination in range(len(self._numbers)):
             node = destination
             while (up := self._onwards(node)) and below[node] < 2:
                 node = min(up)
             leaf.append(node)
         first: dict[int, int] = {}
-        for node, turn in zip(leaf, self._turns, strict=True):
+        for node, turn in zip(leaf, self._numbers, strict=True):
             first[node] = min(turn, first.get(node, turn))
         number = {turn: place for place, turn in enumerate(sorted(first.values()))}
         return [number[first[node]] for node in leaf]

@@ -47,15 +47,15 @@ def stripes_over_directions(dimension: Dimension) -> bool:
 class DimensionGraph:
     """The graph of one group of a dimension: positions 0 to `size` - 1, then switches; links one way; what the topology says of routes.
 
-    `named` are the links by node * `size` + destination where the topology names its routes. `turns` are the numbers of its positions where
-    destinations spread by them over paths of equal cost.
+    `named` are the links by node * `size` + destination where the topology names its routes. `destination_order` are the numbers of its
+    positions where destinations spread by them over paths of equal cost.
     """
 
     size: int
     nodes: int
     links: tuple[FabricLink, ...] = attrs.field(repr=False)
     named: list[tuple[int, ...]] | None = attrs.field(default=None, repr=False)
-    turns: Sequence[int] | None = attrs.field(default=None, repr=False)
+    destination_order: Sequence[int] | None = attrs.field(default=None, repr=False)
 
     @property
     def ends(self) -> list[tuple[int, int]]:

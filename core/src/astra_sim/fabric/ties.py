@@ -27,13 +27,13 @@ def tie_by_destination(graph: DimensionGraph, upwards: bool = False) -> TieRule:
     """
     if graph.named is not None:
         return tie_first
-    if graph.turns is None:
+    if graph.destination_order is None:
         return _upwards(graph) if upwards else tie_first
-    turns = DestinationOrder(graph.nodes, graph.ends, graph.turns)
+    destination_order = DestinationOrder(graph.nodes, graph.ends, graph.destination_order)
 
     def turn(node: int, destination: int, links: Sequence[int]) -> int:
         ends = graph.links[links[0]].target, graph.links[links[-1]].target
-        return turns.choose(node, destination, *ends, len(links))
+        return destination_order.choose(node, destination, *ends, len(links))
 
     return turn
 

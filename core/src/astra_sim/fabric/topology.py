@@ -120,13 +120,13 @@ class Topology(ABC):
         """
         return None
 
-    def turns(self) -> Sequence[int] | None:
+    def destination_order(self) -> Sequence[int] | None:
         """A number for each NPU, leaf by leaf, by which destinations spread over paths of equal cost. None: they do not."""
         return None
 
     @attribute
     def irregular(self) -> bool:
-        """Whether `turns()` need not spread destinations evenly, so that a network that balances loads by counting does better."""
+        """Whether `destination_order()` may spread destinations unevenly, so that a network that balances loads by counting does better."""
         return False
 
     @attribute

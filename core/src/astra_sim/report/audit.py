@@ -162,7 +162,7 @@ class _Loads:
             if step.targets is None:
                 continue
             times = step.times // step.targets.length
-            for route, peers in self._ways(step.targets, logical):
+            for route, peers in self._routes_to(step.targets, logical):
                 load = found.get(route.dimension, _Load())
                 slowest_ps = load.slowest_ps
                 if not self.together and isinstance(self._network, RouteDelayNetwork):
@@ -182,7 +182,7 @@ class _Loads:
         members, rank = logical.group(0), logical.index(0)
         return max(network.message_delay(0, members[peer], step.bytes) for peer in step.targets.ranks_from(rank, logical.size))
 
-    def _ways(self, run: PeerRun, logical: LogicalDimension | Group) -> Iterable[tuple[Route, int]]:
+    def _routes_to(self, run: PeerRun, logical: LogicalDimension | Group) -> Iterable[tuple[Route, int]]:
         """The different routes to some peers, each with the number of peers to which it leads."""
         if run.length == 1:
             return ((self._routes.to(run.first, logical), 1),)
@@ -222,7 +222,7 @@ class _Loads:
         topology, members = self._network.platform.dimensions[number].topology, logical.group(0)
         ends = run.first, run.first.moved((run.length - 1) * run.stride)
         if all(topology.is_symmetric(peer) for peer in ends) and len(members) == self._network.platform.dimensions[number].size:
-            return sum(route.hops * count for route, count in self._ways(run, logical)) / run.length
+            return sum(route.hops * count for route, count in self._routes_to(run, logical)) / run.length
         if run.length * len(members) > MOST_PAIRS:
             return 1.0
         return sum(self._mean_to(peer, members, number) for peer in run.each()) / run.length

@@ -22,7 +22,7 @@ from astra_sim.run.described_plans import DescribedPlan, DescribedPlanCache, Pla
 from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.phase_cost import PhaseCost, PhaseTimer
 from astra_sim.run.routes import Routes, messages_of
-from astra_sim.run.symmetry import Choice, ScheduleSymmetry, Scope, is_closed, suits
+from astra_sim.run.symmetry import ScheduleSymmetry, Scope, ScopeSelection, is_closed, is_exact
 from astra_sim.run.words import OperationNames
 from astra_sim.schedule import Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, SystemSession
@@ -39,7 +39,7 @@ class CollectiveLowering:
         self,
         inputs: RunInputs,
         session: SystemSession,
-        choice: Choice,
+        choice: ScopeSelection,
         schedules: ScheduleSymmetry,
         programs: Sequence[NpuProgram],
         communicators: Communicators,
@@ -180,7 +180,7 @@ class CollectiveLowering:
 
     def _cost(self, plan: PhasePlan) -> PhaseCost | None:
         """What a phase takes, where that is known beforehand. Raises NotSymmetricError."""
-        if not suits(self._scope, self._inputs, self._schedules, plan.schedule, plan.logical):
+        if not is_exact(self._scope, self._inputs, self._schedules, plan.schedule, plan.logical):
             raise NotSymmetricError
         if self._timer is None or isinstance(plan.logical, Group):
             return None

@@ -12,7 +12,7 @@ import attrs
 
 from astra_sim.graph import Communicate, NpuProgram
 from astra_sim.platform import LogicalDimension
-from astra_sim.run.symmetry import Choice, Scope, is_closed
+from astra_sim.run.symmetry import Scope, ScopeSelection, is_closed
 
 
 @attrs.frozen(cache_hash=True)
@@ -28,7 +28,7 @@ class Communicator:
 class Communicators:
     """The communicators of a run."""
 
-    def __init__(self, dimensions: Sequence[LogicalDimension], choice: Choice, programs: Sequence[NpuProgram], npus: int) -> None:
+    def __init__(self, dimensions: Sequence[LogicalDimension], choice: ScopeSelection, programs: Sequence[NpuProgram], npus: int) -> None:
         self._dimensions = dimensions
         if len(programs) == 1:  # which one NPU may run for all
             self._members: list[Sequence[int]] = [range(npus)]

@@ -51,7 +51,7 @@ class _Inquest:
 
     def _own_orders(self) -> str:
         """What helps where ranks wait that have begun, and the system lets NPUs begin chunks each in its own order; empty elsewhere."""
-        if not self._inputs.system.own_orders or not self._engine.stuck():
+        if not self._inputs.system.own_orders or not self._engine.blocked_ranks():
             return ""
         advice = self._inputs.system.own_orders_advice
         return f"; each NPU begins chunks in its own order{f'; {advice}' if advice else ''}"
@@ -97,13 +97,13 @@ class _Inquest:
     def _ranks(self) -> list[str]:
         """The ranks of phases that have begun. Messages that do not come explain the rest, so they go first."""
         lines: list[str] = []
-        stuck = self._engine.stuck()
-        for state in stuck:
+        blocked_ranks = self._engine.blocked_ranks()
+        for state in blocked_ranks:
             where = f"{self._name(state.npu, state.task)}, chunk {state.chunk}, phase {state.step + 1}"
             lines.extend(f"{line} ({where})" for line in rank_in_words(state))
             if not state.program.actions:
                 # A collective that takes a given time begins when all have come to it.
-                here = {other.npu for other in stuck if other.members == state.members}
+                here = {other.npu for other in blocked_ranks if other.members == state.members}
                 missing = next((npu for npu in state.members if npu not in here), None)
                 if missing is not None:
                     lines.append(f"NPU {state.npu} waits for NPU {missing} to come to the collective ({where})")

@@ -11,7 +11,7 @@ from astra_sim.graph import NpuProgram, Operation
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import unit_of
 from astra_sim.run.npu_durations import NpuDurations
-from astra_sim.run.symmetry import Choice, Scope
+from astra_sim.run.symmetry import Scope, ScopeSelection
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -46,7 +46,7 @@ def observe_every_npu(engine: Engine, programs: Sequence[NpuProgram]) -> None:
 def times_of_npus(
     inputs: RunInputs,
     engine: Engine,
-    choice: Choice,
+    choice: ScopeSelection,
     programs: Sequence[NpuProgram],
     later: Callable[[Sequence[int]], Sequence[int]],
     durations: NpuDurations | None = None,

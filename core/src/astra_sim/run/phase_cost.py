@@ -159,9 +159,9 @@ class PhaseTimer:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
         engine = self._engine(dimension, ranks, endpoint_ps)
         phase = _run_phase(engine, schedule, dimension, ranks)
-        stuck = engine.stuck()
-        if stuck:
-            waiting = [line for state in stuck for line in rank_in_words(state)]
+        blocked_ranks = engine.blocked_ranks()
+        if blocked_ranks:
+            waiting = [line for state in blocked_ranks for line in rank_in_words(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
         first = engine.phase_steps(0)[0]
         return PhaseCost(engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received)

@@ -21,7 +21,7 @@ from astra_sim.run.inputs import RunInputs
 from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.npu_times import NpuTimes, times_of_npus
 from astra_sim.run.routes import Routes
-from astra_sim.run.symmetry import Choice
+from astra_sim.run.symmetry import ScopeSelection
 from astra_sim.system import PhasePlan
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ MOST_OPERATIONS = 1_000_000
 
 
 def timeline_npus(
-    programs: Sequence[NpuProgram], observed: Sequence[NpuProgram], path: CriticalPath | None, choice: Choice
+    programs: Sequence[NpuProgram], observed: Sequence[NpuProgram], path: CriticalPath | None, choice: ScopeSelection
 ) -> list[tuple[NpuProgram, int]]:
     """The NPUs that have a timeline beside NPU 0: each as a program of its own, with how many NPUs it stands for.
 
@@ -211,7 +211,7 @@ def timeline_npus(
 
 def make_record(
     inputs: RunInputs,
-    choice: Choice,
+    choice: ScopeSelection,
     operations: Sequence[Operation],
     collectives: CollectiveLowering,
     engine: Engine,
@@ -357,7 +357,7 @@ def _sends(inputs: RunInputs, npu: int, rows: Rows[Operation], engine: Engine, s
     return Sends(tasks, _later(begun, start_ps), sent)
 
 
-def _ends(choice: Choice, engine: Engine, start_ps: int) -> list[int]:
+def _ends(choice: ScopeSelection, engine: Engine, start_ps: int) -> list[int]:
     """When each NPU ended, or the one that stands for all."""
     times = [start_ps + max(time, 0) for time in engine.ended_at()]
     for one in choice.classes:

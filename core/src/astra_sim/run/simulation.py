@@ -27,7 +27,7 @@ from astra_sim.run.lowering import TaskLowering
 from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.npu_times import observe_every_npu
 from astra_sim.run.record import RunRecord, carried_by, make_record, observe, timeline_npus
-from astra_sim.run.symmetry import Choice, ScheduleSymmetry, Scope, choose, every_npu
+from astra_sim.run.symmetry import ScheduleSymmetry, Scope, ScopeSelection, choose, every_npu
 from astra_sim.run.words import OperationNames
 from astra_sim.system import System, SystemSession
 
@@ -116,7 +116,7 @@ def _keeps_path(explain: Explain | None, timelines: TimelineKind) -> bool:
 
 def _run(
     inputs: RunInputs,
-    choice: Choice,
+    choice: ScopeSelection,
     schedules: ScheduleSymmetry,
     progress: Progress | None,
     explain: Explain | None,
@@ -275,7 +275,7 @@ def _watching(network: Network, tell: Callable[[int], None] | None) -> Iterator[
         call(what, watch, None)
 
 
-def _out_of_memory(inputs: RunInputs, choice: Choice, engine: Engine) -> str:
+def _out_of_memory(inputs: RunInputs, choice: ScopeSelection, engine: Engine) -> str:
     """What had been simulated when memory ran out, in words."""
     npus = inputs.platform.npus
     return (

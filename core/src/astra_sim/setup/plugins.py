@@ -264,8 +264,8 @@ class Plugins:
         first, *others = offers
         if others and not first.is_built_in:
             distributions = [offer.distribution for offer in offers]
-            ways = [offer.distribution if distributions.count(offer.distribution) == 1 else offer.plugin for offer in offers]
-            choice = " or ".join(f"plugin:{name}@{way}" for way in ways)
+            sources = [offer.distribution if distributions.count(offer.distribution) == 1 else offer.plugin for offer in offers]
+            choice = " or ".join(f"plugin:{name}@{source}" for source in sources)
             raise PluginError(f"{_words(kind)} {name!r} is offered by {' and by '.join(map(str, offers))}; choose {choice}")
         return first.component
 

@@ -259,11 +259,11 @@ class CompiledEngine:
         """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
         return sorted(self._machine.unreceived())
 
-    def stuck(self) -> list[RankState]:
+    def blocked_ranks(self) -> list[RankState]:
         """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
         return [
             RankState(task, chunk, step, npu, *self._schedules.rank(schedule, place), tokens, arrivals, next_action, posted)
-            for task, chunk, step, npu, schedule, place, tokens, arrivals, next_action, posted in self._machine.stuck()
+            for task, chunk, step, npu, schedule, place, tokens, arrivals, next_action, posted in self._machine.blocked_ranks()
         ]
 
     # -- running -------------------------------------------------------------------------------------------------------

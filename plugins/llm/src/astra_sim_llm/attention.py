@@ -163,8 +163,8 @@ class AttentionHalf:
         held = self._products.tokens * self._products.key_heads * (self._products.model.head_size + self._products.model.value_size) * 2
         seen = max(c, keys // 2)  # half of all, by the causal mask
         if backward:
-            yield Exchange("keys", "cp", Collective.REDUCE_SCATTER, held * c, beside=1)
-        yield Exchange("keys", "cp", Collective.ALL_GATHER, held, beside=1)
+            yield Exchange("keys", "cp", Collective.REDUCE_SCATTER, held * c, overlapped_with=1)
+        yield Exchange("keys", "cp", Collective.ALL_GATHER, held, overlapped_with=1)
         yield Run("attention", self._kernel(self._products.queries, seen - seen // c, False, backward))
         yield Run("attention", self._kernel(self._products.queries, seen // c, False, backward))
 

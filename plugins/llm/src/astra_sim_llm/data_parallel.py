@@ -15,7 +15,7 @@ from astra_sim_llm.counts import block_kind
 from astra_sim_llm.memory import units_on
 from astra_sim_llm.plan import Plan
 from astra_sim_llm.steps import Exchange, Run, Step, join
-from astra_sim_llm.templates import FREE
+from astra_sim_llm.templates import FIRE_AND_FORGET
 
 BUCKET = 40_000_000
 """Parameters of which gradients are reduced together, at least; or a million for each replica (Megatron-core)."""
@@ -43,21 +43,21 @@ class DataParallel:
         experts, others = self._parameters(unit)
         return [("edp", 2 * experts // self._plan.parallel.expert_shards), ("dp", 2 * others // self._plan.parallel.shards)]
 
-    def _gathers(self, unit: Unit, beside: int) -> list[Step]:
-        return [Exchange("parameters", axis, Collective.ALL_GATHER, size, beside) for axis, size in self.gathered(unit) if size]
+    def _gathers(self, unit: Unit, overlapped_with: int) -> list[Step]:
+        return [Exchange("parameters", axis, Collective.ALL_GATHER, size, overlapped_with) for axis, size in self.gathered(unit) if size]
 
-    def _reduces(self, unit: Unit, beside: int) -> list[Step]:
+    def _reduces(self, unit: Unit, overlapped_with: int) -> list[Step]:
         """The reduction of a unit's gradients over its replicas."""
-        return self.reductions(*self._parameters(unit), beside)
+        return self.reductions(*self._parameters(unit), overlapped_with)
 
-    def reductions(self, experts: int, others: int, beside: int) -> list[Step]:
+    def reductions(self, experts: int, others: int, overlapped_with: int) -> list[Step]:
         """The reduction of the gradients of so many parameters, of experts and others, over their replicas."""
         to_all = self._plan.options.reduction == "all"
         scatters = self._plan.parallel.zero and not to_all
         collective = Collective.REDUCE_SCATTER if scatters else Collective.ALL_REDUCE
         whole = "all_" if to_all else ""
         return [
-            Exchange("gradients", axis, collective, size * self._plan.gradient_bytes, beside)
+            Exchange("gradients", axis, collective, size * self._plan.gradient_bytes, overlapped_with)
             for axis, size in ((f"{whole}edp", experts), (f"{whole}dp", others))
             if size
         ]
@@ -84,7 +84,7 @@ class DataParallel:
             steps += part
             if unit in last:
                 total = [sum(each) for each in zip(*map(self._parameters, last[unit]), strict=True)]
-                steps += self.reductions(total[0], total[1], FREE)
+                steps += self.reductions(total[0], total[1], FIRE_AND_FORGET)
         return steps
 
     def with_gather(self, parts: Sequence[Part]) -> list[Step]:
@@ -115,7 +115,7 @@ class DataParallel:
         """
         # FSDP reshards after a forward pass; the unit that the backward pass begins with is the one that it has used last.
         there = parts[0][1] if kept and parts else None
-        gather = (lambda unit, beside: self._gathers(unit, beside) if unit != there else []) if gathers else _nothing
+        gather = (lambda unit, overlapped_with: self._gathers(unit, overlapped_with) if unit != there else []) if gathers else _nothing
         return self._around(parts, gather, self._reduces if reduces else _nothing)
 
     def _around(
@@ -142,6 +142,6 @@ class DataParallel:
         return steps
 
 
-def _nothing(unit: Unit, beside: int) -> list[Step]:
+def _nothing(unit: Unit, overlapped_with: int) -> list[Step]:
     """No exchange."""
     return []

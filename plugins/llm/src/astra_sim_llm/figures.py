@@ -19,7 +19,7 @@ from astra_sim.graph import Composite, Figure, ProgramTimes, Receive, Send
 from astra_sim.rows import Rows
 
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.templates import Kinds
+from astra_sim_llm.templates import OperationTypes
 
 PARALLELISMS = ("tp", "ep", "cp", "dp", "pp")
 _ORDER = ("optimizer", "compute", *PARALLELISMS)
@@ -40,7 +40,7 @@ class RunFacts:
     peak_flops_per_s: float | None
     memory_bytes: int | None
     memory_words: str
-    kinds: Sequence[Kinds]
+    kinds: Sequence[OperationTypes]
     expected_error: ExpectedError | None = None
 
 
@@ -104,7 +104,7 @@ class Figures:
 class _Stage:
     """The times of a stage's first NPU."""
 
-    def __init__(self, times: ProgramTimes, kinds: Kinds) -> None:
+    def __init__(self, times: ProgramTimes, kinds: OperationTypes) -> None:
         operations = times.program.operations
         assert isinstance(operations, Rows)
         self.npu = times.program.npus[0]

@@ -10,7 +10,7 @@ from astra_sim_llm import messages
 from astra_sim_llm.plan import Plan
 from astra_sim_llm.program import TOKEN_TAG
 from astra_sim_llm.steps import Exchange, Step, join
-from astra_sim_llm.templates import Compiler, Kinds, ProgramRows, Template
+from astra_sim_llm.templates import Compiler, OperationTypes, ProgramRows, Template
 
 TOKEN_BYTES = 4
 """Bytes of a token's number."""
@@ -19,7 +19,7 @@ TOKEN_BYTES = 4
 class TokenWriter:
     """Writes the program of one stage: for each token all micro-batches, and for each of these its layers."""
 
-    def __init__(self, plan: Plan, stage: int, compiler: Compiler, kinds: Kinds) -> None:
+    def __init__(self, plan: Plan, stage: int, compiler: Compiler, kinds: OperationTypes) -> None:
         self._plan = plan
         self._stage = stage
         self._compiler = compiler

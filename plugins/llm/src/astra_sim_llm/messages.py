@@ -8,24 +8,24 @@ from itertools import chain
 from astra_sim.graph import Receive, Send, Unit
 from astra_sim.schedule import Peer
 
-from astra_sim_llm.templates import BEFORE, Kinds, Template
+from astra_sim_llm.templates import BEFORE, OperationTypes, Template
 
 
-def send(kinds: Kinds, to: Peer, size: int, tag: int, name: str = "activations") -> int:
+def send(kinds: OperationTypes, to: Peer, size: int, tag: int, name: str = "activations") -> int:
     """The kind of a message of so many bytes to a peer; it needs no unit, for kernels and exchanges go on beside it."""
     return kinds.number(
         ("send", tag, size, to), "pp", lambda: Send(after=(), to=to, bytes=size, tag=tag, layer=-1, name=name, unit=Unit.NONE, group="pp")
     )
 
 
-def receive(kinds: Kinds, source: Peer, size: int, tag: int, name: str = "activations") -> int:
+def receive(kinds: OperationTypes, source: Peer, size: int, tag: int, name: str = "activations") -> int:
     """The kind of a message of so many bytes from a peer."""
     return kinds.number(
         ("receive", tag, size, source), "pp", lambda: Receive(after=(), source=source, bytes=size, tag=tag, layer=-1, name=name, group="pp")
     )
 
 
-def between(kinds: Kinds, inner: Template, receives: Sequence[int], sends: Sequence[int], blocking: bool) -> Template:
+def between(kinds: OperationTypes, inner: Template, receives: Sequence[int], sends: Sequence[int], blocking: bool) -> Template:
     """A pass that waits for messages and sends others; where those are `blocking` it ends when they have arrived."""
     first = len(receives)
     start: list[int] = list(range(first)) or [BEFORE]

@@ -102,8 +102,10 @@ class Products:
             yield from (*cast, inputs, *weights)
             return
         early = self.work.tp_overlap != "none"
-        gather = [attrs.evolve(self.gather(self.tokens * k), weight=not early, beside=int(early))] if self.parallel.sequence else []
-        reduce = attrs.evolve(self.reduce(self.tokens * k), beside=int(self.work.tp_overlap in ("backward", "userbuffers")))
+        gather = (
+            [attrs.evolve(self.gather(self.tokens * k), weight=not early, overlapped_with=int(early))] if self.parallel.sequence else []
+        )
+        reduce = attrs.evolve(self.reduce(self.tokens * k), overlapped_with=int(self.work.tp_overlap in ("backward", "userbuffers")))
         if early:
             yield from (*cast, *gather, inputs, reduce, *weights)
         else:
@@ -119,7 +121,7 @@ class Products:
         """A collective of user buffers in the part that is hidden beside the next product, and the other."""
         if self.work.tp_overlap != "userbuffers":
             return [exchange]
-        hidden = attrs.evolve(exchange, bytes=scaled(exchange.bytes, USERBUFFERS_HIDDEN), beside=1)
+        hidden = attrs.evolve(exchange, bytes=scaled(exchange.bytes, USERBUFFERS_HIDDEN), overlapped_with=1)
         shown = attrs.evolve(exchange, bytes=scaled(exchange.bytes, 1 - USERBUFFERS_HIDDEN))
         return [shown, hidden] if before else [hidden, shown]
 

@@ -18,7 +18,7 @@ from astra_sim_llm.operations import Block
 from astra_sim_llm.plan import Plan
 from astra_sim_llm.schedules import PassKind
 from astra_sim_llm.steps import Exchange, Run, Step, join, weight_steps
-from astra_sim_llm.templates import BEFORE, FREE, Compiler, Kinds, ProgramRows, Template
+from astra_sim_llm.templates import BEFORE, FIRE_AND_FORGET, Compiler, OperationTypes, ProgramRows, Template
 
 TIED_TAG = 1 << 20
 TOKEN_TAG = TIED_TAG + 1
@@ -29,7 +29,7 @@ class StageWriter:
     """Writes the program of one stage."""
 
     def __init__(
-        self, plan: Plan, stage: int, block: Block, compiler: Compiler, kinds: Kinds
+        self, plan: Plan, stage: int, block: Block, compiler: Compiler, kinds: OperationTypes
     ) -> None:  # fmt: skip
         self._plan = plan
         self._stage = stage
@@ -88,8 +88,10 @@ class StageWriter:
                 continue
             edge = first if step.kind is PassKind.FORWARD else lasts.get(step.chunk) == place
             before = order[place - 1] if place else None
-            turns = before is not None and before.kind is PassKind.FORWARD and before.chunk == step.chunk and step.kind is not before.kind
-            found.append(self._template((step.kind, step.chunk, edge, turns and self._plan.parallel.zero == 3)))
+            after_forward = (
+                before is not None and before.kind is PassKind.FORWARD and before.chunk == step.chunk and step.kind is not before.kind
+            )
+            found.append(self._template((step.kind, step.chunk, edge, after_forward and self._plan.parallel.zero == 3)))
             place += 1
         return found, list(firsts.items())
 
@@ -119,7 +121,7 @@ class StageWriter:
     def _chunk(self, chunk: int) -> Chunk:
         return self._plan.chunks[self._virtual(chunk)]
 
-    def _steps(self, kind: PassKind, chunk: int, edge: bool, turns: bool) -> list[Step]:
+    def _steps(self, kind: PassKind, chunk: int, edge: bool, after_forward: bool) -> list[Step]:
         """The kernels and exchanges of a pass."""
         p = self._plan.parallel
         at, forward = self._virtual(chunk), kind is PassKind.FORWARD
@@ -129,10 +131,10 @@ class StageWriter:
             # every rank computes on all of it (arXiv 2104.04473, section 4.1).
             size = 2 * self._block.tokens * self._plan.model.hidden // p.tensor
             gathering = self._compiler.shared(Exchange("activations", "tp", Collective.ALL_GATHER, size))
-            return [gathering, *self._own_steps(kind, chunk, edge, turns)]
-        return self._own_steps(kind, chunk, edge, turns)
+            return [gathering, *self._own_steps(kind, chunk, edge, after_forward)]
+        return self._own_steps(kind, chunk, edge, after_forward)
 
-    def _own_steps(self, kind: PassKind, chunk: int, edge: bool, turns: bool) -> list[Step]:
+    def _own_steps(self, kind: PassKind, chunk: int, edge: bool, after_forward: bool) -> list[Step]:
         """The kernels of a pass, with the exchanges of data parallelism in or beside them."""
         if kind is PassKind.FORWARD:
             return self._forward(chunk, edge)
@@ -146,7 +148,7 @@ class StageWriter:
         each = self._plan.setup.shards_gradients  # a rank cannot keep whole gradients for a later pass to add to
         reduces = (edge or each) and kind is not PassKind.INPUT
         if self._plan.parallel.zero == 3:
-            return self._data_parallel.sharded_backward(parts, kind is not PassKind.WEIGHT, turns, reduces)
+            return self._data_parallel.sharded_backward(parts, kind is not PassKind.WEIGHT, after_forward, reduces)
         if reduces and self._plan.options.overlap.dp:
             return self._data_parallel.with_reduction(parts)
         if reduces and each:
@@ -201,7 +203,7 @@ class StageWriter:
         for unit in self._units_of(self._chunk(chunk)):
             for axis, size in self._data_parallel.gathered(unit):
                 own[axis] = own.get(axis, 0) + size
-        steps: list[Step] = [Exchange("parameters", axis, Collective.ALL_GATHER, size, FREE) for axis, size in own.items()]
+        steps: list[Step] = [Exchange("parameters", axis, Collective.ALL_GATHER, size, FIRE_AND_FORGET) for axis, size in own.items()]
         before = len(self._rows.free())
         self._rows.write([self._compiler.compile(steps, Pass.FORWARD, "parameters")])
         return self._rows.free()[before:]
@@ -318,7 +320,7 @@ def beside_each_other(forward: Sequence[Step], backward: Sequence[Step]) -> list
         steps += kernels
         other = parts[1 - turn][places[1 - turn]][0] if places[1 - turn] < len(parts[1 - turn]) else []
         runs = sum(isinstance(step, Run) for step in other)
-        steps += [attrs.evolve(exchange, beside=runs) for exchange in exchanges]
+        steps += [attrs.evolve(exchange, overlapped_with=runs) for exchange in exchanges]
         turn = 1 - turn
     return steps
 

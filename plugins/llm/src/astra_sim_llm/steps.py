@@ -27,14 +27,14 @@ class Run:
 class Exchange:
     """A collective over the ranks of an axis (`tp`, `cp`, `ep`, `etp`), of the bytes that each rank puts in.
 
-    It runs beside the next `beside` kernels, which begin with it; what follows them waits for it, too.
+    It runs beside the next `overlapped_with` kernels, which begin with it; what follows them waits for it, too.
     """
 
     name: str
     axis: str
     collective: Collective
     bytes: int
-    beside: int = 0
+    overlapped_with: int = 0
     weight: bool = False
 
 

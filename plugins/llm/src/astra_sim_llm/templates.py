@@ -19,7 +19,7 @@ from astra_sim_llm.steps import Exchange, Run, Step
 BEFORE = -1
 """Among what a row waits for: the end of the pass before."""
 
-FREE = -1
+FIRE_AND_FORGET = -1
 """An exchange beside so many kernels is waited for by the end of the program alone."""
 
 
@@ -95,7 +95,7 @@ class Layouts:
 
 
 @attrs.define
-class Kinds:
+class OperationTypes:
     """The different operations of a program, by what makes them equal, and what each is: of which parallelism, or compute.
 
     `within` has those of its composites.
@@ -103,7 +103,7 @@ class Kinds:
 
     operations: list[Operation] = attrs.field(factory=list)
     groups: list[str] = attrs.field(factory=list)
-    _within: list[Kinds] = attrs.field(factory=list)
+    _within: list[OperationTypes] = attrs.field(factory=list)
     _parts: list[_Part] = attrs.field(factory=list)
     _numbers: dict[Hashable, int] = attrs.field(factory=dict)
 
@@ -125,10 +125,10 @@ class Kinds:
         return bool(self._within)
 
     @property
-    def within(self) -> Kinds:
+    def within(self) -> OperationTypes:
         """The operations of composites."""
         if not self._within:
-            self._within.append(Kinds())
+            self._within.append(OperationTypes())
         return self._within[0]
 
     def from_within(self, kind: int) -> int:
@@ -172,7 +172,7 @@ class Compiler:
 
     def __init__(
         self,
-        kinds: Kinds,
+        kinds: OperationTypes,
         duration_ps: Callable[[Run], int],
         exchange_ps: Callable[[Exchange], int],
         dimensions_of: Callable[[str], tuple[int, ...]],
@@ -233,7 +233,7 @@ class Compiler:
         local = _Local()
         rows = _Rows()
         current: list[int] = [BEFORE]
-        beside: list[list[int]] = []  # exchanges that run: row, kernels that they run beside
+        overlapped_with: list[list[int]] = []  # exchanges that run: row, kernels that they run beside
         merged, names = 0, None
         free: list[int] = []
         running: dict[str, list[int]] = {}  # the last exchange of a parallelism that runs beside kernels: the next one follows it
@@ -248,32 +248,32 @@ class Compiler:
             if isinstance(step, Run):
                 names = step.name if self._detail == "kernel" else None
                 merged += duration
-                if not beside:
+                if not overlapped_with:
                     if self._detail == "kernel":
                         flush()
                     continue
-                for one in beside:
+                for one in overlapped_with:
                     one[1] -= 1
-                if self._detail == "kernel" or not all(left for _, left in beside):
+                if self._detail == "kernel" or not all(left for _, left in overlapped_with):
                     flush()
-                current += [row for row, left in beside if not left]
-                beside = [one for one in beside if one[1]]
+                current += [row for row, left in overlapped_with if not left]
+                overlapped_with = [one for one in overlapped_with if one[1]]
                 continue
             flush()
             group = GROUPS[step.axis]
             waits = sorted({*current, *running[group]}) if group in running else sorted(current)
             key = step.collective, step.bytes, self._dimensions_of(step.axis), step.name, step.axis
             row = rows.add(local.number(key), waits)
-            if step.beside:
+            if step.overlapped_with:
                 running[group] = [row]
-            if step.beside == 0:
+            if step.overlapped_with == 0:
                 current = [row]
-            elif step.beside == FREE:
+            elif step.overlapped_with == FIRE_AND_FORGET:
                 free.append(row)
             else:
-                beside.append([row, step.beside])
+                overlapped_with.append([row, step.overlapped_with])
         flush()
-        current += [row for row, _ in beside]
+        current += [row for row, _ in overlapped_with]
         made = rows.template(_joined(rows, current, partial(local.number, "join")), free)
         return _Layout(list(local.keys), made)
 
@@ -327,7 +327,7 @@ class Compiler:
         times = self._slowed(steps, [known.get(id(step), 0) for step in steps])
         launches = sum(step.launches for step in steps if isinstance(step, Run))
         if self._launch_ps and launches:
-            alone = sum(self._exchange_ps(step) for step in steps if isinstance(step, Exchange) and not step.beside)
+            alone = sum(self._exchange_ps(step) for step in steps if isinstance(step, Exchange) and not step.overlapped_with)
             last = max(place for place, step in enumerate(steps) if isinstance(step, Run))
             times[last] += max(0, launches * self._launch_ps - sum(times) - alone)
         return times
@@ -339,10 +339,10 @@ class Compiler:
         alone = list(times)
         slower: list[float] = [0.0] * len(steps)
         for place, step in enumerate(steps):
-            if isinstance(step, Exchange) and step.beside and GROUPS[step.axis] in ("dp", "ep"):
+            if isinstance(step, Exchange) and step.overlapped_with and GROUPS[step.axis] in ("dp", "ep"):
                 kernels = [other for other in range(place + 1, len(steps)) if isinstance(steps[other], Run)]
                 left = self._exchange_ps(step)
-                for other in kernels if step.beside == FREE else kernels[: step.beside]:
+                for other in kernels if step.overlapped_with == FIRE_AND_FORGET else kernels[: step.overlapped_with]:
                     together = min(alone[other], left)
                     alone[other] -= together
                     left -= together
@@ -354,7 +354,7 @@ class Compiler:
 
 def _identity(step: Step) -> Hashable:
     """What makes a step equal to another: its number, but the step itself where each pass makes its own."""
-    return step if isinstance(step, Exchange) and (step.beside or GROUPS[step.axis] == "dp") else id(step)
+    return step if isinstance(step, Exchange) and (step.overlapped_with or GROUPS[step.axis] == "dp") else id(step)
 
 
 def _joined(rows: _Rows, current: Sequence[int], join: Callable[[], int]) -> int:
@@ -434,7 +434,7 @@ class _Columns:
 class ProgramRows:
     """A program that is written template by template. `in_turn`: rows that run on begin one after another, whatever pass they are of."""
 
-    def __init__(self, kinds: Kinds, in_turn: bool = False) -> None:
+    def __init__(self, kinds: OperationTypes, in_turn: bool = False) -> None:
         self._kinds = kinds
         self._in_turn = in_turn
         self._parts: list[tuple[Any, Any, Any]] = []

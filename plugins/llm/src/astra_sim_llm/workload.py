@@ -25,7 +25,7 @@ from astra_sim_llm.program import StageWriter
 from astra_sim_llm.schedules import PassTimes
 from astra_sim_llm.steps import Exchange, Run, Step, weight_steps
 from astra_sim_llm.suggestions import suggestions
-from astra_sim_llm.templates import Compiler, Kinds, Layouts, communicate
+from astra_sim_llm.templates import Compiler, Layouts, OperationTypes, communicate
 
 _PS_PER_US = 1_000_000
 
@@ -45,7 +45,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     if not axes.dimensions:  # one rank, or stages of one: collectives need something to speak of
         axes.dimensions.extend(context.platform.logical_dimensions())
     exchanges = ExchangeTimes(context, axes)
-    kinds = [Kinds() for _ in range(parallel.pipeline)]
+    kinds = [OperationTypes() for _ in range(parallel.pipeline)]
     launch_ps = _launch_ps(options, context)
     order, block = order_of(plan, lambda plan: pass_times(plan, durations, exchanges)), plan.block()
     programs, layouts = [], Layouts()
@@ -148,7 +148,7 @@ def pass_times(plan: Plan, durations: Durations, exchanges: ExchangeTimes) -> Pa
     for kind, layers in Counter(map(model.kind, range(model.layers))).items():
         inputs, weights = weight_steps([*block.recompute(kind, plan.setup.recompute), *block.backward(kind)])
         for number, steps in enumerate((block.forward(kind), inputs, weights)):
-            waits = (exchanges.of(step) for step in steps if isinstance(step, Exchange) and not step.beside)
+            waits = (exchanges.of(step) for step in steps if isinstance(step, Exchange) and not step.overlapped_with)
             times[number] += layers * (sum(map(durations.of_run, _runs(steps))) + sum(waits))
     return PassTimes(*(time // len(plan.chunks) for time in times))
 

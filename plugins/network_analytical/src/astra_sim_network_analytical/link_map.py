@@ -77,7 +77,7 @@ class DimensionLinks:
         listed = graph and (
             graph.nodes,
             [(link.source, link.target, link.cost) for link in graph.links],
-            list(graph.turns or ()),
+            list(graph.destination_order or ()),
             graph.named or [],
         )
         return (*attrs.astuple(self, recurse=False)[:7], listed)

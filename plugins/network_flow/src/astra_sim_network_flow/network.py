@@ -83,8 +83,8 @@ class FlowNetwork(CompiledNetwork[_core.Network]):
             )
         listed = [(link.source, link.target, link.bandwidth, link.latency_ns, link.cost) for link in graph.links]
         latencies = [dimension.router_latency_ns] * (graph.nodes - graph.size)
-        turns, named = list(graph.turns or ()), graph.named or []
-        return graph.size, graph.nodes, dimension.nic_latency_ns, latencies, listed, turns, named
+        destination_order, named = list(graph.destination_order or ()), graph.named or []
+        return graph.size, graph.nodes, dimension.nic_latency_ns, latencies, listed, destination_order, named
 
     def _used(self) -> Iterator[_UsedLink]:
         """The links that have carried something."""

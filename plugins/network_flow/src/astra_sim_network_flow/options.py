@@ -53,8 +53,8 @@ class FlowOptions:
     routing: str = option(
         "destination",
         choices=("destination", "hash", "first", "split", "valiant", "ugal"),
-        help="which of several shortest ways a message takes: that of its destination (d-mod-k); by a hash of its ends (ECMP); over the "
-        "first link; split: equal parts over all of them (packet spraying); valiant: equal parts over ways through every other switch "
+        help="which of several shortest paths a message takes: that of its destination (d-mod-k); by a hash of its ends (ECMP); over the "
+        "first link; split: equal parts over all of them (packet spraying); valiant: equal parts over paths through every other switch "
         "next to NPUs; ugal: that, or split, whichever has less in the way when it begins",
     )
     npus_forward: str = option(
@@ -62,7 +62,7 @@ class FlowOptions:
         choices=("if_needed", "always", "never"),
         help="whether messages pass through NPUs within a dimension: where no switches lead on; wherever that is shorter; never",
     )
-    seed: int = option(0, minimum=0, help="hash: another number gives other ways")
+    seed: int = option(0, minimum=0, help="hash: another number gives other paths")
     bandwidth_factor: float | None = option(None, above=0, maximum=1, help="share of the bandwidth of links that flows can use")
     latency_factor: float | None = option(None, minimum=0, help="what latencies are multiplied by before a message begins to flow")
     fairness: str | None = option(

@@ -124,7 +124,7 @@ def _plan(options: Ns3Options, fabric: Fabric) -> tuple[_core.Plan, bool]:
             raise InputError(f"there is no way from NPU {unreachable[0]} to NPU {unreachable[1]}{over}; expected {remedy}")
         if unreachable is None and longest > _MOST_LINKS:
             raise InputError(
-                f"the longest of the shortest ways between NPUs has {longest} links; expected at most {_MOST_LINKS}, as IP has"
+                f"the longest of the shortest paths between NPUs has {longest} links; expected at most {_MOST_LINKS}, as IP has"
             )
         if unreachable is None:
             break

@@ -64,7 +64,7 @@ class Ns3Options:
     switch_latency_ns: float = option(0.0, minimum=0, maximum=1e9, help="time through a switch, on links that enter one", unit="ns")
     npu_forwarding: bool = option(True, help="packets pass through NPUs where some pairs have no way over switches; false: an error")
     error_rate: float = option(0.0, minimum=0, maximum=1, help="probability that a packet is lost, on links that have none of their own")
-    seed: int = option(1, minimum=1, maximum=4294944442, help="seed of losses, and of which of several shortest ways a connection takes")
+    seed: int = option(1, minimum=1, maximum=4294944442, help="seed of losses, and of which of several shortest paths a connection takes")
 
     def __attrs_post_init__(self) -> None:
         if self.ecn_threshold_packets is not None and self.congestion_control != "dctcp":

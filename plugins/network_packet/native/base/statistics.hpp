@@ -1,4 +1,5 @@
-// Counters. All are sums of whole numbers, so that what happens in a period can be multiplied, and threads (see team.hpp) can count apart.
+// Counters. All are sums of whole numbers, so that what happens in a period can be multiplied, and threads (see thread_team.hpp) can count
+// apart.
 #pragma once
 
 #include <algorithm>

@@ -96,7 +96,7 @@ bool FoldedNetwork::send_all(Cycle cycle) {
   }
   domain_.catch_up(cycle);
   for (std::size_t i = 0; i < batch_.messages().size(); ++i) {
-    const UniformBatch::Message& m = batch_.messages()[i];
+    const SymmetricSends::Message& m = batch_.messages()[i];
     goes_by_distance_ = goes_by_distance_ && translations_.is_common(m.address);
     std::uint64_t key = under_way_.size();
     if (free_.empty()) {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "folding/symmetric_sends.hpp"
 #include "folding/translations.hpp"
-#include "folding/uniform_batch.hpp"
 #include "interfaces/vnet_choice.hpp"
 #include "network/domain.hpp"
 #include "network/message_network.hpp"
@@ -91,7 +91,7 @@ class FoldedNetwork : public MessageNetwork {
   std::int64_t clock_ps_;
   Make make_;
   Domain domain_;
-  UniformBatch batch_;
+  SymmetricSends batch_;
   std::map<Cycle, std::vector<Sent>> later_;  // by cycle: messages that are sent when it has been run
   std::vector<Noted> noted_;
   std::vector<UnderWay> under_way_;  // a message's number in the domain is its place here

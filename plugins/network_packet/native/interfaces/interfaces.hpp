@@ -36,7 +36,7 @@ class Interfaces {
   // A cycle of a lane; and a flit that has arrived in it.
   void run(int lane, Cycle now);
   void receive(int lane, const Flit& flit, Cycle now);
-  // A lane that has made a packet in this window, or -1: the last one of the last thread (see team.hpp) that has one.
+  // A lane that has made a packet in this window, or -1: the last one of the last thread (see thread_team.hpp) that has one.
   int packet_maker() const;
   void begin_window() { std::fill(packet_makers_.begin(), packet_makers_.end(), -1); }
   void employ(int threads) { packet_makers_.resize(index(threads), -1); }

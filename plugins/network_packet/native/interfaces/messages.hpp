@@ -1,8 +1,8 @@
 // Messages and their packets that are under way, by number. A message is cut into packets by its source, and has arrived when its
 // destination has received the last flit of every packet.
 //
-// Several threads (see team.hpp) may make and receive packets at the same time. What one of them changes that others see comes into effect
-// when `settle` is called, between windows.
+// Several threads (see thread_team.hpp) may make and receive packets at the same time. What one of them changes that others see comes into
+// effect when `settle` is called, between windows.
 #pragma once
 
 #include <algorithm>

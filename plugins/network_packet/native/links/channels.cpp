@@ -35,7 +35,7 @@ Cycle arrival(const ChannelSpec& spec, Span& free, Cycle takes, Cycle own, std::
 
 }  // namespace
 
-Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistics& statistics)
+Channels::Channels(const Shape& shape, Clock& clock, GarnetEventOrder& calls, Statistics& statistics)
     : shape_(shape),
       clock_(clock),
       calls_(calls),
@@ -64,7 +64,7 @@ Channels::Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistic
     const int handling = from_router ? shape.rules.credit_delay : shape.rules.interface_credit_delay();
     channel.handling = narrow<std::int32_t>(clock.cycles_of(channel.source, handling));
     const int parts = narrow<int>(at(shape.channel, c).flit_time.cycles);
-    if (!shape.rules.credit_parts || parts <= 1) continue;
+    if (!shape.rules.serialized_credits || parts <= 1) continue;
     at(wires_, c).parts.emplace(parts, shape.vc_count(c));
     parts_somewhere_ = true;
   }
@@ -118,7 +118,7 @@ void Channels::send_parts(int c, std::uint16_t vc, bool frees, Cycle takes) {
 // when they take one. So the credit comes first if in cycle `now` the wires had their turn before the router, which is so if they asked for
 // it later than the router (or others for it).
 bool Channels::comes_before_part(int c, Cycle now) {
-  const CreditParts& parts = *at(wires_, c).parts;
+  const SerializedCredits& parts = *at(wires_, c).parts;
   if (parts.empty() || parts.next() > now + 1) return true;  // they take none
   const Cycle pushed = parts.pushed_before(now);
   if (pushed == now - 1) return true;  // the serializer has asked for this part, before the router for the credit
@@ -181,7 +181,7 @@ bool Channels::credit_usable_in(int c, Cycle usable) const {
 Channels::Places Channels::places(int c, int vc) const {
   const Channel& channel = at(channels_, c);
   const RingBuffer<Flit>& flits = at(flits_, c);
-  const std::optional<CreditParts>& parts = at(wires_, c).parts;
+  const std::optional<SerializedCredits>& parts = at(wires_, c).parts;
   Places found;
   found.held = credits(c, vc);
   for (std::uint32_t i = 0; i < flits.size(); ++i) found.held += flits[i].vc == vc;

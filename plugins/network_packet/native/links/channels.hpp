@@ -18,17 +18,17 @@
 #include "base/ring_buffer.hpp"
 #include "base/statistics.hpp"
 #include "interfaces/messages.hpp"
-#include "links/credit_parts.hpp"
+#include "links/serialized_credits.hpp"
 #include "network/shape.hpp"
 #include "replay/snapshot.hpp"
-#include "timing/call_order.hpp"
 #include "timing/clock.hpp"
+#include "timing/garnet_event_order.hpp"
 
 namespace astra::packet {
 
 class Channels {
  public:
-  Channels(const Shape& shape, Clock& clock, CallOrder& calls, Statistics& statistics);
+  Channels(const Shape& shape, Clock& clock, GarnetEventOrder& calls, Statistics& statistics);
 
   // A flit in a virtual channel, or a credit for a place in the buffer at the end of the channel, which the wires take from cycle `takes`
   // on. The credit of a tail `frees` the virtual channel.
@@ -49,7 +49,7 @@ class Channels {
       return send_narrow_credit(c, vc, frees, takes);
     pass_credit(c, {clock_->edge(channel.source, takes + channel.delay), vc, frees});
   }
-  // What one thread has put on a channel to another (see team.hpp) is on its way, at the end of a window.
+  // What one thread has put on a channel to another (see thread_team.hpp) is on its way, at the end of a window.
   void settle();
   void employ(int threads);
   // The first flit has arrived, and at the end of a slower clock perhaps others since its last edge: calls receive(flit) for each.
@@ -114,9 +114,9 @@ class Channels {
   static_assert(sizeof(Channel) == 64);
   // The wires of a channel that is narrower than a flit.
   struct Wires {
-    Span free;                         // when they can take the next flit
-    Span credit_free;                  // and, the other way, the next credit
-    std::optional<CreditParts> parts;  // credits that the serializers may reorder
+    Span free;                               // when they can take the next flit
+    Span credit_free;                        // and, the other way, the next credit
+    std::optional<SerializedCredits> parts;  // credits that the serializers may reorder
   };
 
   const Link& link(int c) const { return at(links_, c); }
@@ -176,7 +176,7 @@ class Channels {
 
   Neighbour<const Shape> shape_;
   Neighbour<Clock> clock_;
-  Neighbour<CallOrder> calls_;
+  Neighbour<GarnetEventOrder> calls_;
   Neighbour<Statistics> statistics_;
   std::span<const Link> links_;
   std::vector<Channel> channels_;

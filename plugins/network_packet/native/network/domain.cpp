@@ -66,7 +66,7 @@ bool Domain::is_shared(Cycle time, Cycle last) {
   if (team_ == nullptr) {
     if (shape_->rules.when_long && acts_ < kLongRun) return false;
     try {
-      team_ = std::make_shared<Team>(threads_);
+      team_ = std::make_shared<ThreadTeam>(threads_);
     } catch (const std::system_error&) {
       if (!shape_->rules.when_long) throw;
       threads_ = 1;  // nobody has asked for more

@@ -10,7 +10,7 @@
 #include "network/parts.hpp"
 #include "network/shape.hpp"
 #include "replay/steady_state.hpp"
-#include "timing/team.hpp"
+#include "timing/thread_team.hpp"
 
 namespace astra::packet {
 
@@ -77,10 +77,10 @@ class Domain {
   SteadyState steady_;
   std::int64_t passing_ = 0;  // periods to be passed over before the next cycle
   bool has_traffic_ = false;
-  int threads_;                 // that a shared window has
-  std::shared_ptr<Team> team_;  // copies of a domain share it: they run one after the other
-  std::int64_t acts_ = 0;       // of units, up to the last window but one,
-  double pace_ = 0;             // and for each cycle of the last
+  int threads_;                       // that a shared window has
+  std::shared_ptr<ThreadTeam> team_;  // copies of a domain share it: they run one after the other
+  std::int64_t acts_ = 0;             // of units, up to the last window but one,
+  double pace_ = 0;                   // and for each cycle of the last
   std::int64_t shared_windows_ = 0;
 };
 

@@ -10,8 +10,8 @@
 #include "routers/input_buffers.hpp"
 #include "routers/staged_routers.hpp"
 #include "routing/route_computation.hpp"
-#include "timing/call_order.hpp"
 #include "timing/clock.hpp"
+#include "timing/garnet_event_order.hpp"
 #include "timing/windows.hpp"
 
 namespace astra::packet {
@@ -34,7 +34,7 @@ struct Parts {
   Parts(const Parts& other) : Parts(*other.shape) { *this = other; }
   Parts& operator=(const Parts& other) = default;
 
-  // So many threads run the tiles from now on (see team.hpp).
+  // So many threads run the tiles from now on (see thread_team.hpp).
   void employ(int threads) {
     clock.employ(threads);
     statistics.employ(threads);
@@ -56,7 +56,7 @@ struct Parts {
   Clock clock;
   Statistics statistics;
   Messages messages;
-  CallOrder calls;
+  GarnetEventOrder calls;
   Channels channels;
   InputBuffers inputs;
   RouteComputation routes;

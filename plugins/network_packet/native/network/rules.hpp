@@ -22,7 +22,7 @@ enum class VcClasses {
 };
 
 enum class RouteChoice {
-  first,     // of several shortest ways, always the same
+  first,     // of several shortest paths, always the same
   random,    // a random one
   adaptive,  // the one with most free credits
 };
@@ -73,8 +73,8 @@ struct InterfaceRules {
   bool full_last_packet;
   std::int64_t clock_ps;
   int vnets;
-  int vcs;            // virtual channels of each virtual network; `finish` of a shape sets it
-  bool credit_parts;  // links are those of Garnet's topologies: one way, and narrow ones reorder parts of credits
+  int vcs;                  // virtual channels of each virtual network; `finish` of a shape sets it
+  bool serialized_credits;  // links are those of Garnet's topologies: one way, and narrow ones reorder parts of credits
 };
 
 // How a network is simulated, which changes no answer but for the seed of random routes.
@@ -92,7 +92,7 @@ struct Rules : RouterRules, InterfaceRules, RunRules {
   // On a one-way ring, choosing a half of the virtual channels at entry would not break the circle of waiting.
   VcClasses vc_classes() const {
     if (deadlock_freedom != DeadlockFreedom::dateline) return VcClasses::none;
-    return staged() && !credit_parts ? VcClasses::at_entry : VcClasses::at_crossing;
+    return staged() && !serialized_credits ? VcClasses::at_entry : VcClasses::at_crossing;
   }
   RouteChoice choice() const {
     if (routing == Routing::adaptive) return RouteChoice::adaptive;

@@ -156,7 +156,7 @@ void Shape::make_links() {
 int Shape::lane_towards(int source, int destination, int vnet) const {
   const Lanes& lanes = lanes_of(source, vnet);
   const std::uint16_t place = routes.hop(at(node_router, source), destination) & TableEntry::kPlace;
-  return place == TableEntry::kHere || place == TableEntry::kNoWay ? lanes.first : lanes.first + place % lanes.count;
+  return place == TableEntry::kHere || place == TableEntry::kUnreachable ? lanes.first : lanes.first + place % lanes.count;
 }
 
 int Shape::next_of_classes(int in, int out, int node, int before) const {

@@ -113,7 +113,7 @@ class Shape {
   int next_channel(std::uint16_t entry, int r, int in, int node, int vnet) const {
     const std::uint16_t place = entry & TableEntry::kPlace;
     if (place == TableEntry::kHere) return interface_at(in, routes.addresses().node_at(node), vnet);
-    return place == TableEntry::kNoWay ? -1 : at(outputs_, at(first_output_, r) + place);
+    return place == TableEntry::kUnreachable ? -1 : at(outputs_, at(first_output_, r) + place);
   }
   // The address of a packet's destination when it has taken channel `out`.
   int next_address(int out, int address) const {

@@ -5,7 +5,7 @@
 
 namespace astra::packet {
 
-CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs,
+CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, GarnetEventOrder& calls, Channels& channels, InputBuffers& inputs,
                                  Messages& messages, RouteComputation& routes)
     : shape_(shape),
       clock_(clock),

@@ -17,18 +17,19 @@
 #include "network/shape.hpp"
 #include "routers/input_buffers.hpp"
 #include "routing/route_computation.hpp"
-#include "timing/call_order.hpp"
 #include "timing/clock.hpp"
+#include "timing/garnet_event_order.hpp"
 
 namespace astra::packet {
 
 class CombinedRouters {
  public:
   // Without routers where those of the shape are of the other kind.
-  CombinedRouters(const Shape& shape, Clock& clock, CallOrder& calls, Channels& channels, InputBuffers& inputs, Messages& messages,
+  CombinedRouters(const Shape& shape, Clock& clock, GarnetEventOrder& calls, Channels& channels, InputBuffers& inputs, Messages& messages,
                   RouteComputation& routes);
 
-  // A cycle of a router, by a thread (see team.hpp); and before it, a flit that has arrived through a channel whose flits are queued.
+  // A cycle of a router, by a thread (see thread_team.hpp); and before it, a flit that has arrived through a channel whose flits are
+  // queued.
   void run(int router, Cycle now, int thread);
   void receive(int c, const Flit& flit, Cycle now);
 
@@ -107,7 +108,7 @@ class CombinedRouters {
 
   Neighbour<const Shape> shape_;
   Neighbour<Clock> clock_;
-  Neighbour<CallOrder> calls_;
+  Neighbour<GarnetEventOrder> calls_;
   Neighbour<Channels> channels_;
   Neighbour<InputBuffers> inputs_;
   Neighbour<Messages> messages_;

@@ -52,7 +52,7 @@ InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels,
 // Flits that come to a router in one cycle are routed in order of channels; so these must be in order of inputs.
 bool InputBuffers::has_sets(int c) const {
   const int sink = at(links_, c).sink;
-  if (!shape_->is_router(sink) || clock_->units_differ() || rules_->credit_parts) return false;
+  if (!shape_->is_router(sink) || clock_->units_differ() || rules_->serialized_credits) return false;
   const std::vector<int>& inputs = at(shape_->router, sink).inputs;
   return std::is_sorted(inputs.begin(), inputs.end());
 }

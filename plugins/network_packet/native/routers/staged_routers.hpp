@@ -29,7 +29,8 @@ class StagedRouters {
   // Without routers where those of the shape are of the other kind.
   StagedRouters(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, RouteComputation& routes);
 
-  // A cycle of a router, by a thread (see team.hpp); and before it, a flit that has arrived through a channel whose flits are queued.
+  // A cycle of a router, by a thread (see thread_team.hpp); and before it, a flit that has arrived through a channel whose flits are
+  // queued.
   void run(int router, Cycle now, int thread);
   void receive(int c, const Flit& flit, Cycle now);
 

@@ -148,8 +148,9 @@ class Balance {
 
 // Where the paths by digits of positions are not even, those that destinations choose one after the other may be better.
 void balance(const Layout& layout, const DimensionRoutes& routes, int size, std::vector<std::uint16_t>& table) {
-  const bool choices = std::any_of(table.begin(), table.end(),
-                                   [](std::uint16_t entry) { return entry != TableEntry::kNoWay && (entry & TableEntry::kSeveral) != 0; });
+  const bool choices = std::any_of(table.begin(), table.end(), [](std::uint16_t entry) {
+    return entry != TableEntry::kUnreachable && (entry & TableEntry::kSeveral) != 0;
+  });
   if (!choices || table.size() > kMostEntries) return;
   auto each_way = [&](int r, int wanted, auto visit) { routes.each_shortest(r, wanted, visit); };
   std::vector<int> sources(layout.router.size());

@@ -20,14 +20,14 @@ void DimensionRoutes::make() {
   }
   is_named() ? measure_named() : measure_distances();
   check();
-  table_ = is_named() ? table_by_name() : !turns_.empty() ? table_by_turn() : table_by_position();
+  table_ = is_named() ? table_by_name() : !destination_order_.empty() ? table_by_turn() : table_by_position();
   // Turns keep apart what collectives send at a time, so that balancing would only disturb them.
-  if (!is_named() && turns_.empty()) balance(*layout_, *this, size_, table_);
+  if (!is_named() && destination_order_.empty()) balance(*layout_, *this, size_, table_);
 }
 
 bool DimensionRoutes::has_choices() const {
   return std::any_of(table_.begin(), table_.end(),
-                     [](std::uint16_t entry) { return entry != TableEntry::kNoWay && entry >= TableEntry::kSeveral; });
+                     [](std::uint16_t entry) { return entry != TableEntry::kUnreachable && entry >= TableEntry::kSeveral; });
 }
 
 // From all routers that have the wanted position backwards over the links of the dimension.
@@ -79,7 +79,7 @@ void DimensionRoutes::check() const {
 }
 
 DimensionRoutes::Table DimensionRoutes::table_of_folded() const {
-  Table table(layout_->router.size() * index(size_), TableEntry::kNoWay);
+  Table table(layout_->router.size() * index(size_), TableEntry::kUnreachable);
   for (int r = 0; r < routers(); ++r) {
     const std::vector<int>& outputs = at(layout_->router, r).outputs;
     for (int offset = 0; offset < size_; ++offset) {
@@ -92,7 +92,7 @@ DimensionRoutes::Table DimensionRoutes::table_of_folded() const {
 
 template <class Choose>
 DimensionRoutes::Table DimensionRoutes::table_by(Choose choose) const {
-  Table table(layout_->router.size() * index(size_), TableEntry::kNoWay);
+  Table table(layout_->router.size() * index(size_), TableEntry::kUnreachable);
   std::vector<std::size_t> places;
   for (int r = 0; r < routers(); ++r) {
     for (int wanted = 0; wanted < size_; ++wanted) {
@@ -121,13 +121,13 @@ DimensionRoutes::Table DimensionRoutes::table_by_turn() const {
   }
   for (int r = 0; r < routers(); ++r) {
     const int here = layout_->position(r, d_);
-    if (here >= 0) positions.emplace_back(r, at(turns_, here));
+    if (here >= 0) positions.emplace_back(r, at(destination_order_, here));
   }
   const fabric::DestinationOrder turn(fabric::Graph(routers(), 0, links), positions);
   return table_by([&](int r, int wanted, std::vector<std::size_t>& places) {
     auto sink = [&](std::size_t place) { return at(layout_->channel, at(at(layout_->router, r).outputs, place)).sink; };
     std::stable_sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) { return sink(a) < sink(b); });
-    return turn.choose(r, index(at(turns_, wanted)), sink(places.front()), sink(places.back()), places.size());
+    return turn.choose(r, index(at(destination_order_, wanted)), sink(places.front()), sink(places.back()), places.size());
   });
 }
 

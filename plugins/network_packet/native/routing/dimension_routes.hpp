@@ -24,7 +24,7 @@ class DimensionRoutes {
   // Before `make`: routers of one position stand for those of all: see Shape::routes.
   void fold(std::vector<int> channels) { folded_ = std::move(channels); }
   // The numbers by which positions take turns at equal paths: see astra_sim/fabric/destination_order.hpp.
-  void take_turns(std::vector<int> turns) { turns_ = std::move(turns); }
+  void use_destination_order(std::vector<int> destination_order) { destination_order_ = std::move(destination_order); }
   // Routes that the topology names: [router * size + position]: channels on which packets for the position leave the router.
   void name_ways(std::vector<std::vector<int>> channels);
 
@@ -73,7 +73,7 @@ class DimensionRoutes {
   int d_;
   int size_;
   std::vector<int> folded_;              // [router * size + offset]: a channel; empty: not folded
-  std::vector<int> turns_;               // [position]; empty: none
+  std::vector<int> destination_order_;   // [position]; empty: none
   std::vector<std::vector<int>> named_;  // [router * size + position]: channels; empty: shortest
   std::vector<int> distance_;            // [router * size + position]
   Table table_;                          // the same
@@ -102,7 +102,7 @@ void DimensionRoutes::each_way(int r, int wanted, Visit visit) const {
     for (int c : spec.spray) visit(c);
   } else if (layout_->rules.choice() == RouteChoice::first) {
     const std::uint16_t place = entry(r, wanted) & TableEntry::kPlace;
-    if (place < TableEntry::kNoWay) visit(spec.outputs[place]);
+    if (place < TableEntry::kUnreachable) visit(spec.outputs[place]);
   } else {
     each_shortest(r, wanted, [&](std::size_t place) { visit(spec.outputs[place]); });
   }

@@ -30,7 +30,7 @@ class RouteComputation {
  private:
   // The output channel that it takes, where router `r` chooses among several, or where there is one: `only`.
   int choose(int r, int only, int destination, bool several, Cycle now);
-  // Of all shortest ways the one with most free places.
+  // Of all shortest paths the one with most free places.
   int most_free(int r, int destination, Cycle now);
 
   Neighbour<const Shape> shape_;
@@ -39,7 +39,7 @@ class RouteComputation {
   std::vector<std::uint64_t> random_;   // by router: state of its random numbers
   std::vector<std::uint32_t> sprayed_;  // by router: packets
   bool sprays_ = false;                 // some router does
-  bool first_ = true;                   // of several shortest ways, always the same is taken
+  bool first_ = true;                   // of several shortest paths, always the same is taken
 };
 
 inline void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& packet, Cycle now) {

@@ -13,7 +13,7 @@ RoutingTables::RoutingTables(Layout layout) : layout_(layout) {
 
 void RoutingTables::make() {
   for (const RouterSpec& spec : layout_.router) {
-    if (spec.outputs.size() >= TableEntry::kNoWay) throw std::invalid_argument("a router has too many links");
+    if (spec.outputs.size() >= TableEntry::kUnreachable) throw std::invalid_argument("a router has too many links");
     coordinate_.insert(coordinate_.end(), spec.coordinates.begin(), spec.coordinates.end());
   }
   std::vector<bool> folded;

@@ -30,7 +30,7 @@ class Clock {
   }
   int tiles() const { return count_of(tiles_); }
   int tile_of(int unit) const { return at(units_, unit).tile; }
-  // Who runs a tile, or a unit: its thread (see team.hpp). Each has some neighbouring tiles.
+  // Who runs a tile, or a unit: its thread (see thread_team.hpp). Each has some neighbouring tiles.
   int thread(int tile) const { return at(tiles_, tile).thread; }
   int thread_of(int unit) const { return thread(tile_of(unit)); }
   void employ(int threads);

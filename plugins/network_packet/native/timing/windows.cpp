@@ -18,7 +18,8 @@ Cycle latency(const Shape& shape, int c) {
 
 Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.routers()) {
   const Rules& rules = shape.rules;
-  if (!rules.windows || !shape.dividers.of_unit.empty() || rules.same_cycle() || rules.credit_parts || shape.routes.is_folded()) return;
+  if (!rules.windows || !shape.dividers.of_unit.empty() || rules.same_cycle() || rules.serialized_credits || shape.routes.is_folded())
+    return;
   Cycle least_link = kNever;
   Cycle least_lane = kNever;
   for (int c = 0; c < shape.channels(); ++c) {

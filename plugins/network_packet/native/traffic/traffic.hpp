@@ -47,7 +47,7 @@ class Traffic {
 
   // A lane is awake: it will be again when its next packet is made, or before.
   void look(Interfaces& interfaces, int lane, Cycle now);
-  // A thread (see team.hpp) has received a packet.
+  // A thread (see thread_team.hpp) has received a packet.
   void received(int thread, const Message& message, const Packet& packet, Cycle now);
   // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
   void run(Domain& domain, Watcher watcher);

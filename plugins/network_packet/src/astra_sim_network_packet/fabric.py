@@ -159,10 +159,10 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
         named = next_links_of(dimension, f"dimension {d}")
         if named is not None:
             shape.name_ways(d, layout.named(d, named, channels[d]))
-        turns = destination_order_of(dimension.topology)
+        destination_order = destination_order_of(dimension.topology)
         # On irregular graphs destinations are spread so that links carry as much as each other.
-        if turns is not None and not dimension.topology.irregular:
-            shape.take_turns(d, turns)
+        if destination_order is not None and not dimension.topology.irregular:
+            shape.use_destination_order(d, destination_order)
     try:
         shape.make_routes()
     except ValueError as error:

@@ -170,7 +170,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
                 links += [Link(npu, switch, -1, False), Link(switch, npu, -1, False)]
     ports = Ports(links, network.npus, network.vnets)
     wires = _Wires(network, 8 * settings.flit_bytes)
-    parts = _Parts(ports, wires, settings.rules(network.vnets, clock_ps, credit_parts=True), settings)
+    parts = _Parts(ports, wires, settings.rules(network.vnets, clock_ps, serialized_credits=True), settings)
     known: dict[Any, Shape] = {}
     for vnet, step, is_local, members in all_rings:
         of_ring = [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]

@@ -286,6 +286,6 @@ class Settings:
             )
         return [clock // self.clock_ps for clock in clocks]
 
-    def rules(self, vnets: int, clock_ps: int, credit_parts: bool = False) -> Rules:
-        """The rules of the core. `credit_parts`: links are those of Garnet's topologies."""
-        return Rules.of(self, self.options, vnets, clock_ps, credit_parts, processors())
+    def rules(self, vnets: int, clock_ps: int, serialized_credits: bool = False) -> Rules:
+        """The rules of the core. `serialized_credits`: links are those of Garnet's topologies."""
+        return Rules.of(self, self.options, vnets, clock_ps, serialized_credits, processors())

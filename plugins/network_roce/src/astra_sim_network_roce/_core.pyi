@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-class Stuck(RuntimeError): ...
-class Impossible(ValueError): ...
+class Deadlock(RuntimeError): ...
+class InvalidMessage(ValueError): ...
 
 class Network:
     def __init__(
@@ -16,7 +16,7 @@ class Network:
         addresses: Sequence[int],
         links: Sequence[tuple[int, int, int, int, float, int, int, float, int, int, int]],
         reverse: Sequence[int],
-        descending_ways: bool,
+        descending_order: bool,
         preferred: Sequence[int],
         failures: Sequence[tuple[int, int, int]],
         dimensions: Sequence[tuple[int, int, int, Sequence[tuple[int, int]], Sequence[int]]],

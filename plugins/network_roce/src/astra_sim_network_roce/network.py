@@ -56,10 +56,10 @@ class RoceNetwork(EventNetwork):
             addresses=addresses(fabric.npus),
             links=links.rows(),
             reverse=_reverses(fabric),
-            descending_ways=self.options.chosen("equal_ways") == "descending",
+            descending_order=self.options.chosen("equal_ways") == "descending",
             preferred=within_servers,
             failures=failures_of(self.options, fabric),
-            **self._ways_of_destinations(),
+            **self._destination_rules(),
             named=self._named,
             middles=self._middles(),
         )
@@ -69,15 +69,15 @@ class RoceNetwork(EventNetwork):
         made.watch(self._tell)
         return made
 
-    def _ways_of_destinations(self) -> dict[str, Any]:
-        """With load_balancing=destination, what decides which of equal ways is that of a destination: see `Plan` of the core."""
+    def _destination_rules(self) -> dict[str, Any]:
+        """With load_balancing=destination, what decides which of paths of equal cost is that of a destination: see `Plan` of the core."""
         if self.options.chosen("load_balancing") != "destination":
             return {"dimensions": [], "places": [], "is_switch": []}
         wired, fabric = self.platform.wired(), self.fabric
         dimensions, places = [], list(range(fabric.npus))
         for number, (dimension, stride) in enumerate(zip(wired.dimensions, wired.strides, strict=True)):
             graph = dimension_graph(dimension, f"dimension {number}")
-            dimensions.append((stride, dimension.size, graph.nodes, graph.ends, list(graph.turns or ())))
+            dimensions.append((stride, dimension.size, graph.nodes, graph.ends, list(graph.destination_order or ())))
             places += [*range(dimension.size, graph.nodes)] * (fabric.npus // dimension.size)
         inside = fabric.nodes - len(places)  # switches within NPUs
         is_switch = [False] * fabric.npus + [True] * (len(places) - fabric.npus) + [False] * inside
@@ -104,16 +104,16 @@ class RoceNetwork(EventNetwork):
         for message in messages:
             try:
                 self._core.inject(time, message.number, message.source, message.destination, message.bytes, message.traffic_class)
-            except (_core.Impossible, TypeError) as error:
+            except (_core.InvalidMessage, TypeError) as error:
                 raise InputError(str(error)) from None
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """Go on to the next arrivals. Raises DeadlockError where none can come any more."""
         try:
             answer = self._core.advance(until)
-        except _core.Stuck as error:
+        except _core.Deadlock as error:
             raise self.failure(str(error)) from None
-        except _core.Impossible as error:
+        except _core.InvalidMessage as error:
             raise InputError(str(error)) from None
         if answer is None:
             return None

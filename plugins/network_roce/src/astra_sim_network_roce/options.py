@@ -133,13 +133,13 @@ class RoceOptions:
     load_balancing: str | None = option(
         None,
         choices=BALANCING,
-        help="which of several equal ways a packet takes: that of its destination (d-mod-k), by a hash of its message (ecmp), or another "
-        "for each packet or burst; valiant: through another switch next to NPUs, at random for each packet; ugal: that where less is in "
-        "the way; default destination, reference ecmp",
+        help="which of several paths of equal cost a packet takes: that of its destination (d-mod-k), by a hash of its message (ecmp), or "
+        "another for each packet or burst; valiant: through another switch next to NPUs, at random for each packet; ugal: the one with "
+        "fewer bytes queued; default destination, reference ecmp",
     )
     flowlet_gap_ns: float = option(500.0, minimum=0, maximum=1e9, help="flowlet: pause after which a message may change its way", unit="ns")
     equal_ways: str | None = option(
-        None, choices=("ascending", "descending"), help="order of equal ways by the number of the switch; reference descending"
+        None, choices=("ascending", "descending"), help="order of paths of equal cost by the number of the switch; reference descending"
     )
 
     # Network interfaces

@@ -96,8 +96,8 @@ class Clos(Topology):
         on_rail = server * (self.server // self.rails) + turn * self.shared + within
         return on_rail // self.leaf_npus * self.rails + rail
 
-    def turns(self) -> Sequence[int]:
-        """NPUs take turns at equal ways leaf by leaf, on whatever rails they are.
+    def destination_order(self) -> Sequence[int]:
+        """NPUs spread over paths of equal cost leaf by leaf, on whatever rails they are.
 
         Every leaf begins with the first link up. So where links up are fewer than NPUs, those that share one are the same towards all
         leaves, and do not meet others that are a step ahead.
@@ -105,12 +105,12 @@ class Clos(Topology):
         uplinks = max(1, self.uplinks)
         of_leaf = -(-self.leaf_npus // uplinks) * uplinks
         following = [leaf * of_leaf for leaf in range(self.leaves)]
-        turns = []
+        destination_order = []
         for npu in range(self.size):
             leaf = self.leaf(npu)
-            turns.append(following[leaf])
+            destination_order.append(following[leaf])
             following[leaf] += 1
-        return turns
+        return destination_order
 
     def hops(self, source: int, destination: int) -> int:
         """Two at a leaf, four over a spine or within a pod, six over a core."""

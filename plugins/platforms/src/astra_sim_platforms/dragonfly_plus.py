@@ -47,8 +47,8 @@ class DragonflyPlus(Topology):
         """The links between two groups."""
         return self.spines * self.global_links // max(1, self.groups - 1)
 
-    def turns(self) -> Sequence[int]:
-        """NPUs take turns at equal ways in their order, which is that of their switches."""
+    def destination_order(self) -> Sequence[int]:
+        """NPUs spread over paths of equal cost in their order, which is that of their switches."""
         return range(self.size)
 
     def hops(self, source: int, destination: int) -> int:

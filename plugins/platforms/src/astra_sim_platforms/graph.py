@@ -51,7 +51,7 @@ class Graph(Topology):
     """NPUs 0 to `size` - 1, further nodes that are switches, and directed links between them.
 
     `distances` are the numbers of links between two NPUs: entry source * size + destination.
-    Turns at equal ways need not be even, for a graph may be `irregular`.
+    Turns at paths of equal cost need not be even, for a graph may be `irregular`.
     """
 
     irregular: ClassVar[bool] = True
@@ -73,16 +73,16 @@ class Graph(Topology):
         """The directed links."""
         return self.edges
 
-    def turns(self) -> Sequence[int]:
-        """NPUs take turns at equal ways leaf by leaf: a leaf is the first node that has a link from an NPU."""
+    def destination_order(self) -> Sequence[int]:
+        """NPUs spread over paths of equal cost leaf by leaf: a leaf is the first node that has a link from an NPU."""
         leaf = [self.size + len(self.edges)] * self.size
         for link in self.edges:
             if link.source < self.size:
                 leaf[link.source] = min(leaf[link.source], link.target if link.target >= self.size else leaf[link.source])
-        turns = [0] * self.size
+        destination_order = [0] * self.size
         for turn, npu in enumerate(sorted(range(self.size), key=lambda each: (leaf[each], each))):
-            turns[npu] = turn
-        return turns
+            destination_order[npu] = turn
+        return destination_order
 
     def links_per_message(self) -> int:
         """One."""

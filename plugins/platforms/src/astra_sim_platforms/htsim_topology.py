@@ -57,8 +57,8 @@ class FatTree(Graph):
     leaf: int = 1
     pod: int = 1
 
-    def turns(self) -> Sequence[int]:
-        """NPUs take turns at equal ways in their order, which goes switch by switch."""
+    def destination_order(self) -> Sequence[int]:
+        """NPUs spread over paths of equal cost in their order, which goes switch by switch."""
         return range(self.size)
 
     def hops(self, source: int, destination: int) -> int:

@@ -43,8 +43,8 @@ class HyperX(Topology):
         """The ports of a switch."""
         return self.npus + sum(size - 1 for size in self.sizes)
 
-    def turns(self) -> Sequence[int]:
-        """NPUs take turns at equal ways in their order, which is that of their switches."""
+    def destination_order(self) -> Sequence[int]:
+        """NPUs spread over paths of equal cost in their order, which is that of their switches."""
         return range(self.size)
 
     def hops(self, source: int, destination: int) -> int:

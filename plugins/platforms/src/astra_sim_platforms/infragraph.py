@@ -187,7 +187,7 @@ def _graph(expanded: _Expansion, options: InfraGraphOptions) -> Graph:
     for (one, other), link in expanded.edges.items():
         bandwidth = bandwidths.of(link)
         latency = options.latency_ns if link.latency_ns is None else link.latency_ns
-        # An NPU is behind a port of its slower links, so that of equal ways that over its fastest is shorter: NVLink, and not PCIe.
+        # An NPU is behind a port of its slower links, so that the path of equal cost over its fastest is shorter: NVLink, and not PCIe.
         ends = [f"{name} port of {far}" if bandwidth < widest.get(name, 0.0) else name for name, far in ((one, other), (other, one))]
         for name, end in zip((one, other), ends, strict=True):
             if end != name:

@@ -69,9 +69,9 @@ class Servers(Topology):
         meet = self.scale_out.server > self.scale_out.rails and self.scale_out.leaf_npus > 1
         return self.size // self.scale_out.shared if meet else 0
 
-    def turns(self) -> Sequence[int]:
+    def destination_order(self) -> Sequence[int]:
         """Those of the Clos fabric."""
-        return self.scale_out.turns()
+        return self.scale_out.destination_order()
 
     def hops(self, source: int, destination: int) -> int:
         """Two within a server, else those of the Clos fabric, and two more where NICs are nodes."""

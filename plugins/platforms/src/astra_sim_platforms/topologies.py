@@ -93,10 +93,10 @@ class Graph(Topology):
 
 @attrs.frozen
 class Tree(Graph):
-    """A graph whose positions are numbered leaf by leaf, with several equal ways up."""
+    """A graph whose positions are numbered leaf by leaf, with several paths of equal cost up."""
 
-    def turns(self) -> Sequence[int]:
-        """NPUs take turns at equal ways in their order, which is that of their leaves."""
+    def destination_order(self) -> Sequence[int]:
+        """NPUs spread over paths of equal cost in their order, which is that of their leaves."""
         return range(self.size)
 
 

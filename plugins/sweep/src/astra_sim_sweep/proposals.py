@@ -115,14 +115,14 @@ class Proposals:
         """The numbers of all points that have been run, by anyone, in order."""
         return sorted(self._runs)
 
-    def points(self, take_up: Callable[[], None]) -> Iterator[Point]:
+    def points(self, absorb: Callable[[], None]) -> Iterator[Point]:
         """New points that are not skipped, until there are as many as are wanted, or no more.
 
-        Before each it calls `take_up`, which takes up what is `known`.
+        Before each it calls `absorb`, which takes up what is `known`.
         """
         repeats = 0
         while True:
-            take_up()
+            absorb()
             if self.runs >= self._search.options.trials:
                 return
             trial = self._ask(repeats >= _MOST_REPEATS)

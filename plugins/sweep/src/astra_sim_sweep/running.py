@@ -16,9 +16,9 @@ from astra_sim import InputError, RunError
 from astra_sim.commands import frame_of, version_differences
 from astra_sim.files import check_output, guarded_inputs
 
+from astra_sim_sweep.cached_results import RESULT, CachedResults
 from astra_sim_sweep.checks import check_plan
 from astra_sim_sweep.journal import Journal, Run
-from astra_sim_sweep.kept_results import RESULT, KeptResults
 from astra_sim_sweep.outcomes import Outcome
 from astra_sim_sweep.packing import packed
 from astra_sim_sweep.plan import Plan, Point, read_plan
@@ -192,7 +192,7 @@ class Sweep(Rows):
         self.counts = Counts(points=self._shard.count(plan.points.count))
         self._scheduler = scheduler
         self._retry_errors = retry_errors
-        self._results = kept_results(plan, files)
+        self._results = cached_results(plan, files)
         self.first_error = ""
 
     @property
@@ -302,13 +302,13 @@ class _Nothing:
         return iter(())
 
 
-def kept_results(plan: Plan, files: Files) -> KeptResults | None:
+def cached_results(plan: Plan, files: Files) -> CachedResults | None:
     """Where whole results are kept, if they are. Raises InputError where there is no table beside which they could be."""
     if not plan.keeps_results:
         return None
     if files.table is None or files.results is None:
         raise InputError("keep is given without output; expected the table beside which results are kept")
-    return KeptResults(files.results, files.table)
+    return CachedResults(files.results, files.table)
 
 
 def warn_of_other_packages(plan: Plan, journal: Journal, counts: Counts) -> None:
@@ -334,7 +334,7 @@ class Flow:
         journal: Journal,
         counts: Counts,
         passed_at_a_time: int = PASSED_AT_A_TIME,
-        results: KeptResults | None = None,
+        results: CachedResults | None = None,
     ) -> None:
         self._points, self._journal, self._counts, self._results = points, journal, counts, results
         self._passed_at_a_time = passed_at_a_time
@@ -435,7 +435,7 @@ def sweep(
         if retry_errors and not resume:
             raise InputError("retry_errors is for a sweep that goes on; expected resume, too")
         files = Files.for_call(output, "sweep", resume, overwrite, shard=part)
-    kept_results(plan, files)
+    cached_results(plan, files)
     chosen = choose_scheduler(plan, jobs, timeout, scheduler, client, worker_timeout=worker_timeout)
     if overwrite:
         files.drop()

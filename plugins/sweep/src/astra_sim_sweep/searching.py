@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 from astra_sim.files import check_output, guarded_inputs
 
+from astra_sim_sweep.cached_results import RESULT
 from astra_sim_sweep.goals import Front, Judgement
 from astra_sim_sweep.journal import Journal, Run
-from astra_sim_sweep.kept_results import RESULT
 from astra_sim_sweep.plan import Point
 from astra_sim_sweep.proposals import Proposals
 from astra_sim_sweep.running import (
@@ -24,9 +24,9 @@ from astra_sim_sweep.running import (
     Row,
     Rows,
     Scheduler,
+    cached_results,
     check_numbers,
     choose_scheduler,
-    kept_results,
     warn_of_other_packages,
 )
 from astra_sim_sweep.search_files import BEST, BROKEN, FEASIBLE, SearchPlan, read_search
@@ -75,7 +75,7 @@ class Search(Rows):
         self.counts = Counts(points=search.plan.points.count if proposals is None else search.options.trials)
         self._scheduler = scheduler
         self._proposals = proposals
-        self._results = kept_results(search.plan, files)
+        self._results = cached_results(search.plan, files)
 
     def finish(self) -> Found:
         """Run what is left, find the best, and write the table."""
@@ -88,11 +88,11 @@ class Search(Rows):
         with Journal(self._files.journal) as journal:
             others: list[Row] = []
 
-            def take_up() -> None:
+            def absorb() -> None:
                 others.extend(self._take_up(journal))
 
-            take_up()
-            points: Iterable[Point] = self.search.plan if self._proposals is None else self._proposals.points(take_up)
+            absorb()
+            points: Iterable[Point] = self.search.plan if self._proposals is None else self._proposals.points(absorb)
             # What is known is told to the sampler before it proposes again.
             warn_of_other_packages(self.search.plan, journal, self.counts)
             flow = Flow(points, journal, self.counts, 1 if self._proposals is not None else PASSED_AT_A_TIME, self._results)
@@ -108,7 +108,7 @@ class Search(Rows):
                             self._proposals.tell(point, run, judgement)
                         self.counts.failed -= bool(judgement.broken) and run.error is not None  # it does not fit, which is no failure
                         yield row
-            take_up()
+            absorb()
             yield from others
             self._conclude(journal)
 

@@ -14,7 +14,7 @@ from astra_sim.units import PS_PER_NS
 from astra_sim_systems.chunking import ChunkingSystem, Rules
 from astra_sim_systems.names import DEFAULT_IN_GROUPS
 from astra_sim_systems.options import ChunkingOptions
-from astra_sim_systems.queues import Lane, all_lanes
+from astra_sim_systems.queues import QueueSlot, all_lanes
 
 
 @attrs.frozen
@@ -101,7 +101,7 @@ def chunk_sizes(collective: Collective, size: int, splits: int, npus: int) -> li
     return [each] * -(-total // each)
 
 
-def halves(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[Lane]:
+def halves(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[QueueSlot]:
     """All queues; for an all-reduce the first half, and the second half for its all-gathers.
 
     A single queue belongs to both halves. There, these all-gathers run in direction -1, as in the second half.
@@ -110,7 +110,7 @@ def halves(collective: Collective, kind: Collective, directions: Sequence[int]) 
     if collective is not Collective.ALL_REDUCE:
         return lanes
     if len(lanes) == 1:
-        return [Lane(0, -1)] if kind is Collective.ALL_GATHER else lanes
+        return [QueueSlot(0, -1)] if kind is Collective.ALL_GATHER else lanes
     middle = len(lanes) // 2
     return lanes[middle:] if kind is Collective.ALL_GATHER else lanes[:middle]
 

@@ -29,7 +29,7 @@ from astra_sim.fabric import (
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
 from astra_sim.schedule import PeerRun
 
-from astra_sim_systems.loads import LinkLoad, Load, Loads, Way
+from astra_sim_systems.loads import LinkLoad, Load, Loads, PathTime
 from astra_sim_systems.rounds import Pairs
 from astra_sim_systems.uniform_loads import UniformLoads, pairs_of
 
@@ -92,24 +92,24 @@ class Wiring:
     def load(self, pattern: Pattern) -> Load:
         """What a pattern takes of the links, and last of the NPUs' own."""
         carried: dict[int, _Carried] = {}
-        ways = Counter[Way]()
+        paths = Counter[PathTime]()
         for number, members in enumerate(self.members):
             flows = self._flows(pattern, number)
             for target, sources in flows:
                 beside = sources.get(number, 0)
                 if beside:
-                    ways[self._beside(members[0])] += beside
+                    paths[self._beside(members[0])] += beside
                 over_npus = {each: self.routes.passes_npus(self.members[each][0], members[0]) for each in sources if each != number}
                 for through_npus in set(over_npus.values()):
                     part = {each: sources[each] for each, passes in over_npus.items() if passes == through_npus}
-                    for way, count in self._send(target, part, through_npus, carried):
-                        ways[way] += count
+                    for path, count in self._send(target, part, through_npus, carried):
+                        paths[path] += count
         inner = [self._of_link(self.graph.links[number], carried.get(number)) for number in self.links]
-        shortest, total = min(ways), sum(ways.values())
+        shortest, total = min(paths), sum(paths.values())
         own_ns = max(self._own_ns(pattern.most, npu) for npu in pattern.senders)
         own = LinkLoad(own_ns, shortest.latency_ns, shortest.ns_per_byte - shortest.slowest_ns_per_byte)
-        mean = Way(*(sum(way[place] * count for way, count in ways.items()) / total for place in range(3)))
-        return Load([*inner, own], max(ways), mean)
+        mean = PathTime(*(sum(path[place] * count for path, count in paths.items()) / total for place in range(3)))
+        return Load([*inner, own], max(paths), mean)
 
     def _flows(self, pattern: Pattern, number: int) -> Iterator[tuple[int, Mapping[int, int]]]:
         """What goes to the NPUs of a class: to each of them where routes are by destination, else to the first for all."""
@@ -122,12 +122,12 @@ class Wiring:
             together.update(sources)
         yield own[0][0], together
 
-    def _beside(self, npu: int) -> Way:
+    def _beside(self, npu: int) -> PathTime:
         """The way between NPUs of a class."""
         links = self.graph.links
         out = min((links[number] for number in self.graph.leaving[npu]), key=lambda link: link.latency_ns)
         into = min((links[number] for _, _, number in self.graph.entering[npu]), key=lambda link: link.latency_ns)
-        return Way(0.0, 0.0, 0.0).longer(into.latency_ns, 1 / into.bandwidth).longer(out.latency_ns, 1 / out.bandwidth)
+        return PathTime(0.0, 0.0, 0.0).longer(into.latency_ns, 1 / into.bandwidth).longer(out.latency_ns, 1 / out.bandwidth)
 
     def _own_ns(self, messages: int, npu: int) -> float:
         """The time for which an NPU's links are busy with so many messages of a byte, of which each takes one link."""
@@ -145,7 +145,9 @@ class Wiring:
         npus = len(self.class_of)
         return any(end < npus and len(self.members[self.class_of[end]]) > 1 for end in (link.source, link.target))
 
-    def _send(self, target: int, sources: Mapping[int, int], through_npus: bool, load: dict[int, _Carried]) -> Iterator[tuple[Way, int]]:
+    def _send(
+        self, target: int, sources: Mapping[int, int], through_npus: bool, load: dict[int, _Carried]
+    ) -> Iterator[tuple[PathTime, int]]:
         """Add what goes to an NPU to the links. Gives the way from each class, and how many messages take it.
 
         Raises InputError where there is no route.
@@ -164,25 +166,25 @@ class Wiring:
 
         for source, count in sources.items():
             add(self.members[source][0], float(count))
-        ways: dict[int, list[int]] = {}
+        next_links: dict[int, list[int]] = {}
         before = {self.members[source][0]: (0.0, 0.0) for source in sources}
         for steps in range(max(by_distance, default=0), 0, -1):
             for node in by_distance.get(steps, ()):
-                ways[node] = self._next_links(node, target, through_npus)
+                next_links[node] = self._next_links(node, target, through_npus)
                 latency, held = before[node]
-                for number in ways[node]:
+                for number in next_links[node]:
                     link = links[number]
-                    add(link.target, flow[node] / len(ways[node]))
+                    add(link.target, flow[node] / len(next_links[node]))
                     there = latency + link.latency_ns, held + 1 / link.bandwidth
                     before[link.target] = min(before.get(link.target, there), there)
-        found = {self.members[self.class_of[target]][0]: Way(0.0, 0.0, 0.0)}
-        for node in reversed(ways):
-            for number in ways[node]:
+        found = {self.members[self.class_of[target]][0]: PathTime(0.0, 0.0, 0.0)}
+        for node in reversed(next_links):
+            for number in next_links[node]:
                 link = links[number]
                 after = found[link.target]
                 carried = load.setdefault(number, _Carried())
-                carried.add(flow[node] / len(ways[node]), before[node], (after.latency_ns, after.ns_per_byte))
-            found[node] = max(_over(links[number], found) for number in ways[node])
+                carried.add(flow[node] / len(next_links[node]), before[node], (after.latency_ns, after.ns_per_byte))
+            found[node] = max(_over(links[number], found) for number in next_links[node])
         for source, count in sources.items():
             yield found[self.members[source][0]], count
 
@@ -195,7 +197,7 @@ class Wiring:
         return links if self.tie is None or len(links) < 2 else [links[self.tie(node, target, links)]]
 
 
-def _over(link: FabricLink, found: Mapping[int, Way]) -> Way:
+def _over(link: FabricLink, found: Mapping[int, PathTime]) -> PathTime:
     """The way over a link, from where it ends there is one."""
     return found[link.target].longer(link.latency_ns, 1 / link.bandwidth)
 
@@ -238,7 +240,7 @@ def _wiring_of_platform(platform: Platform, rules: RouteRules) -> Wiring | None:
     return _wiring(platform.npus, links, None, rules)
 
 
-def _wiring(size: int, links: Sequence[FabricLink], turns: Sequence[int] | None, rules: RouteRules) -> Wiring | None:
+def _wiring(size: int, links: Sequence[FabricLink], destination_order: Sequence[int] | None, rules: RouteRules) -> Wiring | None:
     """The graph of some links between so many NPUs, and switches; None where it is too large to look at."""
     if len(links) > MOST_LINKS:
         return None
@@ -263,11 +265,11 @@ def _wiring(size: int, links: Sequence[FabricLink], turns: Sequence[int] | None,
     kept = [number for number, link in enumerate(links) if all(end >= size or end in first for end in (link.source, link.target))]
     if len(classes) * len(kept) > MOST_WORK:
         return None
-    graph = DimensionGraph(size, max([size, *(max(link.source, link.target) + 1 for link in links)]), tuple(links), None, turns)
+    graph = DimensionGraph(size, max([size, *(max(link.source, link.target) + 1 for link in links)]), tuple(links), None, destination_order)
     order: NextLinkOrder = "listed" if rules.choice == "first" else "target"
     routes = Routes(graph, rules.forwarding, order, set(range(len(links))).difference(kept))
     tie: TieRule | None = tie_first if rules.choice == "first" else None
-    if rules.choice == "destination" and turns is not None:
+    if rules.choice == "destination" and destination_order is not None:
         tie = tie_by_destination(graph)
     return Wiring(graph, tuple(class_of), tuple(map(tuple, classes.values())), tuple(kept), routes, tie, out, into)
 

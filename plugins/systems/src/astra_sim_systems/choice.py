@@ -26,7 +26,7 @@ from astra_sim.schedule import Collective, PeerRun, Request, Schedule
 
 from astra_sim_systems import names
 from astra_sim_systems.busiest_link import are_switched, loads_of
-from astra_sim_systems.loads import Load, Loads, Way, busiest_ns
+from astra_sim_systems.loads import Load, Loads, PathTime, busiest_ns
 from astra_sim_systems.rounds import Round, rounds_of
 
 CLOSE = 1.05
@@ -35,7 +35,7 @@ FEW_MESSAGES = 63
 
 
 @attrs.frozen
-class Forecast:
+class CostEstimate:
     """What an algorithm takes for a request: its time, and what of it the busiest links need (ns); messages of a rank, and most at once."""
 
     spec: str
@@ -46,7 +46,7 @@ class Forecast:
 
 
 @attrs.frozen
-class Pick:
+class Selection:
     """An algorithm, and why: "" where it was asked for by name, else what was compared."""
 
     algorithm: Algorithm
@@ -54,7 +54,7 @@ class Pick:
 
 
 @attrs.define(eq=False)
-class Automatic(Algorithm):
+class AutoAlgorithm(Algorithm):
     """The algorithms among which `auto` chooses for each request.
 
     `held_bytes` is how much of a message the nodes of the network receive before they pass it on, `route_rules` how it routes.
@@ -66,29 +66,29 @@ class Automatic(Algorithm):
     held_bytes: float = 0.0
     route_rules: RouteRules = attrs.field(factory=RouteRules)
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
-    _picks: dict[tuple[Collective, int, int, LogicalDimension | Group], Pick] = attrs.field(factory=dict)
+    _picks: dict[tuple[Collective, int, int, LogicalDimension | Group], Selection] = attrs.field(factory=dict)
 
     @property
     def content(self) -> Hashable:
         """What its choices follow from."""
         return self.platform, self.step_ns, self.messages_wait, self.held_bytes, self.route_rules, *self.candidates.items()
 
-    def pick(self, request: Request, logical: LogicalDimension | Group) -> Pick:
+    def pick(self, request: Request, logical: LogicalDimension | Group) -> Selection:
         """The algorithm for a request of the ranks of a dimension, or group."""
         key = request.collective, request.ranks, request.bytes, logical
         if key not in self._picks:
             self._picks[key] = self._pick(request, logical)
         return self._picks[key]
 
-    def _pick(self, request: Request, logical: LogicalDimension | Group) -> Pick:
+    def _pick(self, request: Request, logical: LogicalDimension | Group) -> Selection:
         assert self.platform is not None
         loads = _loads(self.platform, logical, self.route_rules)
         forecasts = [] if loads is None else [*self._forecasts(request, loads)]
         if not forecasts:
             spec = self._without_forecast(request, logical)
-            return Pick(self.candidates[spec], "auto: the graph is too large to look at, or not known")
+            return Selection(self.candidates[spec], "auto: the graph is too large to look at, or not known")
         best = fastest(forecasts)
-        return Pick(self.candidates[best.spec], f"auto: {_reason(best, forecasts)}")
+        return Selection(self.candidates[best.spec], f"auto: {_reason(best, forecasts)}")
 
     def _without_forecast(self, request: Request, logical: LogicalDimension | Group) -> str:
         assert self.platform is not None
@@ -96,7 +96,7 @@ class Automatic(Algorithm):
         switched = number is None or are_switched(self.platform.physical or self.platform.dimensions[number])
         return names.without_forecast(request.collective, request.ranks, switched)
 
-    def _forecasts(self, request: Request, loads: Loads) -> Sequence[Forecast]:
+    def _forecasts(self, request: Request, loads: Loads) -> Sequence[CostEstimate]:
         """Of the algorithms that can carry out a request, and whose time can be foretold."""
         found = []
         for spec, algorithm in self.candidates.items():
@@ -111,14 +111,14 @@ class Automatic(Algorithm):
                 found.append(made)
         return found
 
-    def _is_believed(self, made: Forecast, request: Request, loads: Loads) -> bool:
+    def _is_believed(self, made: CostEstimate, request: Request, loads: Loads) -> bool:
         """Whether a network that ignores how messages wait for each other is off by less than a factor of two."""
         if self.messages_wait or made.at_once <= loads.links_of_npu or request.collective is Collective.ALL_TO_ALL:
             return True
         return made.busy_ns <= made.time_ns - made.busy_ns
 
 
-def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension: int | None = None) -> Automatic:
+def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension: int | None = None) -> AutoAlgorithm:
     """What `auto` stands for in a dimension of the platform, or across dimensions. Raises InputError where no plugin has the algorithms."""
     platform = context.platform
     own = platform.dimensions if dimension is None else platform.dimensions[dimension : dimension + 1]
@@ -126,7 +126,7 @@ def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension:
     for name, provider in context.plugins.components("collective").items():
         if isinstance(provider, CollectiveProvider) and provider.automatic and not any(provider.missing(each.topology) for each in own):
             candidates[name] = context.algorithm(name, kind.value)
-    return Automatic(
+    return AutoAlgorithm(
         "auto",
         False,
         1,
@@ -146,7 +146,7 @@ def _not_asked(request: Request) -> Schedule:
     raise request.unsupported("auto", "it stands for another algorithm")
 
 
-def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_bytes: float) -> Forecast | None:
+def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_bytes: float) -> CostEstimate | None:
     """What a schedule takes on some links; None where that is too much to look at.
 
     A message takes `step_ns` besides its latency, and nodes receive `held_bytes` of it before they pass it on.
@@ -163,7 +163,7 @@ def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_b
         took, busy = _round_ns(known, repeats, held_bytes)
         time_ns += took + repeats * step_ns
         busy_ns += busy
-    return Forecast(spec, time_ns, busy_ns, schedule.total_messages() // schedule.ranks, max(map(at_once, rounds), default=0))
+    return CostEstimate(spec, time_ns, busy_ns, schedule.total_messages() // schedule.ranks, max(map(at_once, rounds), default=0))
 
 
 def at_once(sends: Round) -> int:
@@ -178,7 +178,7 @@ def _round_ns(sends: Sequence[tuple[Load, int]], repeats: int, held_bytes: float
     for several, the longest way counts each time.
     """
 
-    def before_last(way: Way, size: int) -> float:
+    def before_last(way: PathTime, size: int) -> float:
         return way.latency_ns + min(size, held_bytes) * (way.ns_per_byte - way.slowest_ns_per_byte)
 
     if len(sends) > 1:
@@ -194,21 +194,21 @@ def _round_ns(sends: Sequence[tuple[Load, int]], repeats: int, held_bytes: float
     return max((repeats - 1) * busy + once, repeats * mean), repeats * busy
 
 
-def fastest(forecasts: Sequence[Forecast]) -> Forecast:
+def fastest(forecasts: Sequence[CostEstimate]) -> CostEstimate:
     """The algorithm that takes the least time; of those within a twentieth the one with the fewest messages."""
     fair = [each for each in forecasts if _is_worth(each, [other for other in forecasts if other is not each])]
     best = min(each.time_ns for each in fair)
     return min((each for each in fair if each.time_ns <= CLOSE * best), key=lambda each: (each.messages, each.time_ns))
 
 
-def _is_worth(own: Forecast, others: Sequence[Forecast]) -> bool:
+def _is_worth(own: CostEstimate, others: Sequence[CostEstimate]) -> bool:
     """Whether an algorithm has few messages, no more than others, or relieves the busiest link."""
     if own.at_once <= FEW_MESSAGES or not others:
         return True
     return own.messages <= min(each.messages for each in others) or CLOSE * own.busy_ns < min(each.busy_ns for each in others)
 
 
-def _reason(best: Forecast, forecasts: Sequence[Forecast]) -> str:
+def _reason(best: CostEstimate, forecasts: Sequence[CostEstimate]) -> str:
     """The times that were compared, the chosen one first."""
     ordered = sorted(forecasts, key=lambda each: each is not best)
     return ", ".join(f"{each.spec} {each.time_ns / 1000:.4g} us in {each.messages} messages" for each in ordered)

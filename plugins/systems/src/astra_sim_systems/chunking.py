@@ -21,7 +21,7 @@ from astra_sim.units import PS_PER_NS, scaled_float32
 
 from astra_sim_systems.algorithms import TooFewAlgorithms, algorithm_across, algorithms_of
 from astra_sim_systems.bus import bus_of
-from astra_sim_systems.choice import Automatic, Pick
+from astra_sim_systems.choice import AutoAlgorithm, Selection
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.overheads import overhead_of
 from astra_sim_systems.plan_cache import CachedPlan, PhasesKey, PlanCache, PlanKey, plan_cache
@@ -38,9 +38,9 @@ class Stage:
     logical: LogicalDimension | Group
     algorithm: Algorithm
 
-    def pick(self, request: Request) -> Pick:
+    def pick(self, request: Request) -> Selection:
         """The algorithm of a phase here, and why."""
-        return self.algorithm.pick(request, self.logical) if isinstance(self.algorithm, Automatic) else Pick(self.algorithm, "")
+        return self.algorithm.pick(request, self.logical) if isinstance(self.algorithm, AutoAlgorithm) else Selection(self.algorithm, "")
 
     def schedule(self, algorithm: Algorithm, request: Request) -> Schedule:
         """The schedule of a phase here. Raises ScheduleError naming the dimension or group."""
@@ -66,7 +66,7 @@ def _check_whole_platform(stage: Stage, dimensions: Sequence[int]) -> None:
 
 def _content(algorithm: Algorithm) -> Hashable:
     """What an algorithm stands for: itself, or what its choices follow from."""
-    return algorithm.content if isinstance(algorithm, Automatic) else algorithm
+    return algorithm.content if isinstance(algorithm, AutoAlgorithm) else algorithm
 
 
 @attrs.frozen
@@ -264,7 +264,7 @@ class Session(SystemSession):
         usable = [stage.dimension in operation.dimensions and stage.logical.size > 1 for stage in stages]
         sizes = self._chunk_sizes(operation, self._platform.npus, stages)
         self._order.begin(operation.collective, now_ps)
-        turns = any(self._takes_turns(stage) for stage, involved in zip(stages, usable, strict=True) if involved)
+        round_robin = any(self._is_round_robin(stage) for stage, involved in zip(stages, usable, strict=True) if involved)
         alike: dict[tuple[int, tuple[int, ...]], ChunkPlan] = {}
         chunks: list[ChunkPlan] = []
         size, rest = sizes[0], sum(sizes)
@@ -279,7 +279,7 @@ class Session(SystemSession):
                 if not used:
                     return []
                 chunk = ChunkPlan(priority, self._phases(operation.collective, taken, used))
-                if not turns:
+                if not round_robin:
                     alike[key] = chunk
             chunks.append(chunk)
             rest -= taken
@@ -302,17 +302,17 @@ class Session(SystemSession):
         self._check(operation)
         group = self._part_of_platform(operation)
         if operation.algorithm or group is not None:
-            return not self._takes_turns(self._only_stage(operation, group))
+            return not self._is_round_robin(self._only_stage(operation, group))
         return self._repeats_over_dimensions(operation)
 
     def _repeats_over_dimensions(self, operation: Communicate) -> bool:
         key = operation.collective, operation.dimensions
         if key not in self._repeats:
             stages = [stage for stage in self._stages[operation.collective] if stage.dimension in operation.dimensions]
-            self._repeats[key] = not self._order.has_memory and not any(map(self._takes_turns, stages))
+            self._repeats[key] = not self._order.has_memory and not any(map(self._is_round_robin, stages))
         return self._repeats[key]
 
-    def _takes_turns(self, stage: Stage) -> bool:
+    def _is_round_robin(self, stage: Stage) -> bool:
         return self._queues.take_turns(stage.dimension) or stage.algorithm.variants > 1
 
     def _part_of_platform(self, operation: Communicate) -> Group | None:
@@ -343,7 +343,7 @@ class Session(SystemSession):
 
     def _phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
         """The phases of a chunk. Where nothing takes turns, equal chunks have the same ones."""
-        if any(map(self._takes_turns, stages)):
+        if any(map(self._is_round_robin, stages)):
             return self._make_phases(collective, size, stages)
         key = collective, size, tuple(stage.dimension for stage in stages)
         if key not in self._known:

@@ -12,16 +12,16 @@ from astra_sim.schedule import PeerRun
 from astra_sim_systems.rounds import Pairs
 
 
-class Way(NamedTuple):
+class PathTime(NamedTuple):
     """What a message takes on its way, besides the links: latencies (ns), and ns that each byte needs on all links, and on the slowest."""
 
     latency_ns: float
     ns_per_byte: float
     slowest_ns_per_byte: float
 
-    def longer(self, latency_ns: float, ns_per_byte: float) -> Way:
+    def longer(self, latency_ns: float, ns_per_byte: float) -> PathTime:
         """The way with another link before it."""
-        return Way(self.latency_ns + latency_ns, self.ns_per_byte + ns_per_byte, max(self.slowest_ns_per_byte, ns_per_byte))
+        return PathTime(self.latency_ns + latency_ns, self.ns_per_byte + ns_per_byte, max(self.slowest_ns_per_byte, ns_per_byte))
 
 
 class LinkLoad(NamedTuple):
@@ -41,8 +41,8 @@ class Load:
     """What messages of a byte each take: of each link, and the longest and the mean way. Links that carry none are `None`."""
 
     links: Sequence[LinkLoad | None]
-    longest: Way
-    mean: Way
+    longest: PathTime
+    mean: PathTime
 
     @functools.cached_property
     def different(self) -> frozenset[LinkLoad]:

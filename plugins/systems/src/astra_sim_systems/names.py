@@ -51,9 +51,9 @@ def algorithm(text: str) -> str:
     return f"{plugin}?window={window}" if window else plugin
 
 
-ANY_NUMBER, POWERS_OF_TWO, ALL_AT_ONCE = "ring", "halving_doubling", "direct"
+RING, HALVING_DOUBLING, DIRECT = "ring", "halving_doubling", "direct"
 BOTH_DIRECTIONS = "ring?directions=2"
-CANDIDATES = (ANY_NUMBER, BOTH_DIRECTIONS, POWERS_OF_TWO, ALL_AT_ONCE)
+CANDIDATES = (RING, BOTH_DIRECTIONS, HALVING_DOUBLING, DIRECT)
 """The algorithms among which `auto` chooses, with those of other plugins that are `automatic`."""
 MOST_RANKS_IN_STEPS = 256
 """Of an all-to-all in both directions, which is a list of ranks * ranks steps."""
@@ -67,8 +67,8 @@ def has_few_steps(spec: str, kind: Collective, ranks: int) -> bool:
 def without_forecast(kind: Collective, ranks: int, switched: bool) -> str:
     """What is taken of the candidates where there is no forecast: that of a switch where switches join the NPUs, else that of a ring."""
     if kind is Collective.ALL_TO_ALL:
-        return ALL_AT_ONCE
-    return POWERS_OF_TWO if switched and is_power_of_two(ranks) else ANY_NUMBER
+        return DIRECT
+    return HALVING_DOUBLING if switched and is_power_of_two(ranks) else RING
 
 
 DEFAULT_IN_GROUPS = "ring"

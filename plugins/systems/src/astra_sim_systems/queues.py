@@ -10,23 +10,23 @@ from astra_sim.platform import Group, LogicalDimension, Platform
 from astra_sim.schedule import Collective
 
 
-class Lane(NamedTuple):
+class QueueSlot(NamedTuple):
     """A queue of a dimension (counted there from 0) and the direction of what passes through it: 1, or -1 for the opposite one."""
 
     place: int
     direction: int
 
 
-LaneRule = Callable[[Collective, Collective, Sequence[int]], Sequence[Lane]]
+LaneRule = Callable[[Collective, Collective, Sequence[int]], Sequence[QueueSlot]]
 """The queues that a phase may use, in turn, given the collective, the collective of the phase itself, and the directions of the queues."""
 
 
-def all_lanes(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[Lane]:
+def all_lanes(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[QueueSlot]:
     """Every queue, each in its own direction."""
-    return [Lane(place, direction) for place, direction in enumerate(directions)]
+    return [QueueSlot(place, direction) for place, direction in enumerate(directions)]
 
 
-class _Turns:
+class _RoundRobin:
     """How many phases each NPU has put into some queues, which take turns."""
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class Queues:
         self.directions = [_directions(logical, platform, per_dimension) for logical in dimensions]
         self._first = [sum(map(len, self.directions[:index])) for index in range(len(dimensions))]
         self._rule = rule
-        self._lanes: dict[tuple[Collective, Collective, int], tuple[Lane, ...]] = {}
-        self._turns: dict[tuple[int, tuple[Lane, ...]], _Turns] = {}
+        self._lanes: dict[tuple[Collective, Collective, int], tuple[QueueSlot, ...]] = {}
+        self._round_robins: dict[tuple[int, tuple[QueueSlot, ...]], _RoundRobin] = {}
 
     def take(self, collective: Collective, kind: Collective, dimension: int, logical: LogicalDimension | Group) -> tuple[int, int]:
         """The number of the queue whose turn it is for a phase that does `kind` of a collective, and the phase's direction."""
@@ -59,8 +59,8 @@ class Queues:
         if key not in self._lanes:
             self._lanes[key] = tuple(self._rule(collective, kind, self.directions[dimension]))
         lanes = self._lanes[key]
-        turns = self._turns.setdefault((dimension, lanes), _Turns())
-        lane = lanes[turns.take(logical) % len(lanes)]
+        round_robin = self._round_robins.setdefault((dimension, lanes), _RoundRobin())
+        lane = lanes[round_robin.take(logical) % len(lanes)]
         return self._first[dimension] + lane.place, lane.direction
 
     def take_turns(self, dimension: int) -> bool:

@@ -11,7 +11,7 @@ from astra_sim.fabric import UniformLinks, stripes_over_directions
 from astra_sim.platform import Dimension, is_power_of_two
 from astra_sim.schedule import PeerRun
 
-from astra_sim_systems.loads import LinkLoad, Load, Way
+from astra_sim_systems.loads import LinkLoad, Load, PathTime
 from astra_sim_systems.rounds import Pairs
 
 
@@ -42,17 +42,17 @@ class UniformLoads:
         ns_per_byte = 1 / (self.dimension.link_bandwidth * self.links.width)
         latency = self.dimension.link_latency_ns
         if self.links.pattern == "fully_connected":
-            return Load(self._between(pattern, ns_per_byte, latency), way := Way(latency, ns_per_byte, ns_per_byte), way)
+            return Load(self._between(pattern, ns_per_byte, latency), path := PathTime(latency, ns_per_byte, ns_per_byte), path)
         if self.links.pattern == "switch":
-            way = Way(2 * latency + self.dimension.router_latency_ns, 2 * ns_per_byte, ns_per_byte)
-            return Load([LinkLoad(most_of_a_rank(pattern) * ns_per_byte, way.latency_ns, ns_per_byte)], way, way)
+            path = PathTime(2 * latency + self.dimension.router_latency_ns, 2 * ns_per_byte, ns_per_byte)
+            return Load([LinkLoad(most_of_a_rank(pattern) * ns_per_byte, path.latency_ns, ns_per_byte)], path, path)
         if stripes_over_directions(self.dimension):
             ns_per_byte /= 2
         right, left, longest, mean = self._around(pattern)
         carried = [right + left] if stripes_over_directions(self.dimension) else [right, left]
         busy = [LinkLoad(messages * ns_per_byte, latency, 0.0) if messages else None for messages in carried]
-        ways = (Way(hops * latency, hops * ns_per_byte, ns_per_byte) for hops in (longest, mean))
-        return Load(busy, *ways)
+        paths = (PathTime(hops * latency, hops * ns_per_byte, ns_per_byte) for hops in (longest, mean))
+        return Load(busy, *paths)
 
     def _between(self, pattern: PeerRun | Pairs, ns_per_byte: float, latency: float) -> list[LinkLoad | None]:
         """Of the links from an NPU to each other one, or from each to each, those that are used."""

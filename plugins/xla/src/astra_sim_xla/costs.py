@@ -24,7 +24,7 @@ _TRANSCENDENTAL = frozenset(
     """atan2 acos acosh asin asinh atanh cbrt cosine cosh erf exponential exponential-minus-one log log-plus-one logistic power rsqrt sine
     sinh sqrt tan tanh""".split()
 )
-FREE = frozenset(
+FIRE_AND_FORGET = frozenset(
     """after-all add-dependency bitcast constant domain get-tuple-element iota opt-barrier optimization-barrier parameter partition-id
     replica-id reshape tuple get-dimension-size""".split()
 )

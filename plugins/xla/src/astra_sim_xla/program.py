@@ -9,7 +9,7 @@ from astra_sim import InputError
 from astra_sim.graph import Communicate, Compute, Operation, Pass, Receive, Send, Wait
 from astra_sim.schedule import Collective, Peer
 
-from astra_sim_xla.costs import FREE, FUSIBLE, Cost, Costs
+from astra_sim_xla.costs import FIRE_AND_FORGET, FUSIBLE, Cost, Costs
 from astra_sim_xla.hlo_text import Computation, Instruction, Module
 from astra_sim_xla.loops import trip_count
 
@@ -171,7 +171,7 @@ class DeviceProgram:
             return Value(self._control)
         if is_communication(opcode):
             return self._communicate(instruction, computation, joined(operands))
-        if opcode in FREE or opcode == "copy-start":
+        if opcode in FIRE_AND_FORGET or opcode == "copy-start":
             inherited = [carried.pop(name) for name in instruction.operands if name in carried]
             if inherited:
                 carried[instruction.name] = _sum(inherited)
@@ -285,7 +285,7 @@ class DeviceProgram:
         nested = [self._module.computation(each.callee("body"), each) for each in rows if each.opcode == "while"]
         inner = [self._weight(each) for each in nested]
         flops = sum(self._costs.flops(each, computation) for each in rows)
-        return flops + sum(each[0] for each in inner), sum(each.shape.bytes for each in rows if each.opcode not in FREE)
+        return flops + sum(each[0] for each in inner), sum(each.shape.bytes for each in rows if each.opcode not in FIRE_AND_FORGET)
 
     def _wrapped(self, instruction: Instruction, operands: list[Value]) -> Value:
         """An async pair around a computation, which runs where it starts; its communication is waited for where it is done."""

@@ -96,7 +96,7 @@ class Chunks:
         ]
         return PhaseStepRecords(*zip(*records, strict=True)) if records else PhaseStepRecords(*[()] * len(PhaseStepRecord._fields))
 
-    def stuck(self) -> list[RankState]:
+    def blocked_ranks(self) -> list[RankState]:
         """The ranks of phases that have begun and not ended, by task, chunk, place and NPU."""
         steps = [step for own in self._steps.values() for step in own if step.rank and step.started_at >= 0 > step.ended_at]
         return [

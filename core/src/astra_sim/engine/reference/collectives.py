@@ -103,7 +103,7 @@ class Collectives:
 
     def _phase_of(self, collective: Collective, chunk: int, place: int, step: PhaseStep) -> Phase:
         if (chunk, place) not in collective.phases:
-            collective.phases[chunk, place] = self._phases.happen(step.phase)
+            collective.phases[chunk, place] = self._phases.start_phase(step.phase)
         return collective.phases[chunk, place]
 
     def _issued_as(self, task: TaskRun) -> Collective:

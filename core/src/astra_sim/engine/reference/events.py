@@ -126,7 +126,7 @@ class StepEnd(NamedTuple):
     step: StepRun
 
 
-Happening = (
+EventPayload = (
     MessageArrival
     | RequestArrival
     | TokenReady
@@ -171,7 +171,7 @@ class Event(NamedTuple):
     precedence: int
     order: int
     npu: int
-    what: Happening
+    what: EventPayload
     history: History
 
 
@@ -196,7 +196,7 @@ class Events:
         self._orders: dict[int, int] = {}
         self._end_orders: dict[int, int] = {}
 
-    def push(self, time: int, npu: int, what: Happening, via: History = ()) -> None:
+    def push(self, time: int, npu: int, what: EventPayload, via: History = ()) -> None:
         """Let something happen that `npu` schedules, now or (`via`, latest first) at times to come before it happens."""
         key = history = self.next_history()
         if via:
@@ -205,7 +205,7 @@ class Events:
             key = key if via[0] == time else history
         self.push_with(time, npu, what, history, key)
 
-    def push_with(self, time: int, npu: int, what: Happening, history: History, key: History) -> None:
+    def push_with(self, time: int, npu: int, what: EventPayload, history: History, key: History) -> None:
         """Let something happen with a history; in this instant, a level after what happens now, or in the next round after an end."""
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)

@@ -14,8 +14,8 @@ from astra_sim.engine.reference.collectives import Collectives
 from astra_sim.engine.reference.events import (
     BusCall,
     Departure,
+    EventPayload,
     Events,
-    Happening,
     Landing,
     Meeting,
     MessageArrival,
@@ -200,9 +200,9 @@ class ReferenceEngine:
         """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
         return self._point_to_point.unreceived()
 
-    def stuck(self) -> list[RankState]:
+    def blocked_ranks(self) -> list[RankState]:
         """The ranks of phases that have begun and not ended, by task, chunk, place and NPU."""
-        return self._chunks.stuck()
+        return self._chunks.blocked_ranks()
 
     def critical_path(self) -> list[Link]:
         """The links that lead to what happened last; none where causes are not kept."""
@@ -231,7 +231,7 @@ class ReferenceEngine:
                     queue.label(event, self._label(event.what))
                 handlers[type(event.what)](*event.what)
 
-    def _handle(self, what: Happening) -> None:
+    def _handle(self, what: EventPayload) -> None:
         """Give what happens to the part that it belongs to."""
         self._handlers[type(what)](*what)
 
@@ -241,7 +241,7 @@ class ReferenceEngine:
         if arrival is not None:
             self._handle(arrival)
 
-    def _label(self, what: Happening) -> Label:
+    def _label(self, what: EventPayload) -> Label:
         """What an event is."""
         match what:
             case MessageArrival(rank) | RequestArrival(rank) | TokenReady(rank) | Meeting(rank):

@@ -193,7 +193,7 @@ class Phases:
 
     # -- a phase begins ------------------------------------------------------------------------------------------------
 
-    def happen(self, number: int) -> Phase:
+    def start_phase(self, number: int) -> Phase:
         """A phase that happens now, on all its NPUs."""
         kind = self._kinds[number]
         programs, groups = self._schedules[kind.schedule]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from astra_sim.engine.interface import History
-from astra_sim.engine.reference.events import Departure, Events, Happening, Landing, Reception
+from astra_sim.engine.reference.events import Departure, EventPayload, Events, Landing, Reception
 from astra_sim.engine.reference.processors import Processors
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork, advance, inject, not_under_way
 
@@ -23,10 +23,10 @@ class HandledMessage(NamedTuple):
     source: int
     destination: int
     bytes: int
-    arrival: Happening
+    arrival: EventPayload
     flow: int
     queue: int
-    sent: Happening | None
+    sent: EventPayload | None
 
 
 class Transport:
@@ -40,8 +40,8 @@ class Transport:
         self._network = network if isinstance(network, EventNetwork) else None
         # Messages that the network has not seen, and those that it has not delivered, with what their arrival brings about.
         self._outbox: list[Message] = []
-        self._under_way: dict[int, tuple[int, Happening, History]] = {}
-        self._unconfirmed: dict[int, tuple[int, Happening, History]] = {}
+        self._under_way: dict[int, tuple[int, EventPayload, History]] = {}
+        self._unconfirmed: dict[int, tuple[int, EventPayload, History]] = {}
         self._flows = 0
         self._class_without_queue = -1
         self._class_of_queue: Sequence[int] = ()
@@ -71,7 +71,7 @@ class Transport:
         return self._flows
 
     def transmit(
-        self, source: int, destination: int, size: int, arrival: Happening, flow: int, queue: int = -1, sent: Happening | None = None
+        self, source: int, destination: int, size: int, arrival: EventPayload, flow: int, queue: int = -1, sent: EventPayload | None = None
     ) -> None:
         """Send a message now; `arrival` happens when it is there. It bears its `flow`, and the `queue` of the system layer.
 
@@ -95,7 +95,7 @@ class Transport:
         self._hand_over(*ends, Landing(message), message.flow, message.queue)
         self._await_sent(*ends, message.sent)
 
-    def on_landing(self, message: HandledMessage) -> Happening | None:
+    def on_landing(self, message: HandledMessage) -> EventPayload | None:
         """A message has reached its destination. Returns what happens with it now; None: its receiver has to spend time on it first."""
         end = self._processors.handle(message.destination, self._events.now, message.bytes, receives=True)
         if end == self._events.now:
@@ -104,7 +104,7 @@ class Transport:
         self._carry(message.destination, message.bytes)
         return None
 
-    def on_reception(self, message: HandledMessage) -> Happening:
+    def on_reception(self, message: HandledMessage) -> EventPayload:
         """The processor of its destination has received a message. Returns what happens with it."""
         return message.arrival
 
@@ -136,7 +136,7 @@ class Transport:
                 if number in self._unconfirmed:
                     self._happen(since, -number, self._unconfirmed.pop(number))
 
-    def _hand_over(self, source: int, destination: int, size: int, arrival: Happening, flow: int, queue: int) -> None:
+    def _hand_over(self, source: int, destination: int, size: int, arrival: EventPayload, flow: int, queue: int) -> None:
         """Give a message to the network."""
         self.messages += 1
         if self._message_delay is not None:
@@ -149,7 +149,7 @@ class Transport:
             self._outbox.append(Message(self.messages, source, destination, size, queue, flow, self._class_of(queue)))
             self._under_way[self.messages] = source, arrival, self._events.next_history()
 
-    def _await_sent(self, source: int, destination: int, size: int, sent: Happening | None) -> None:
+    def _await_sent(self, source: int, destination: int, size: int, sent: EventPayload | None) -> None:
         """The message handed over last may have a sender that waits: `sent` happens when it knows that the message has arrived."""
         if sent is None:
             return
@@ -167,7 +167,7 @@ class Transport:
             return self._class_without_queue
         return self._class_of_queue[queue] if queue < len(self._class_of_queue) else -1
 
-    def _happen(self, time: int, cause: int, message: tuple[int, Happening, History]) -> None:
+    def _happen(self, time: int, cause: int, message: tuple[int, EventPayload, History]) -> None:
         """A message brings about what it does at a time, after those that the network delivered before it at this time."""
         source, what, history = message
         latest_at, latest = self._latest

@@ -7,6 +7,6 @@ schedules        whether one rank of a phase can stand for all
 
 from astra_sim.run.symmetry.representatives import NpuClass, is_closed
 from astra_sim.run.symmetry.schedules import ScheduleSymmetry
-from astra_sim.run.symmetry.scope import Choice, Scope, choose, every_npu, suits
+from astra_sim.run.symmetry.scope import Scope, ScopeSelection, choose, every_npu, is_exact
 
-__all__ = ["Choice", "NpuClass", "ScheduleSymmetry", "Scope", "choose", "every_npu", "is_closed", "suits"]
+__all__ = ["NpuClass", "ScheduleSymmetry", "Scope", "ScopeSelection", "choose", "every_npu", "is_closed", "is_exact"]

@@ -31,7 +31,7 @@ class Scope(enum.Enum):
 
 
 @attrs.frozen
-class Choice:
+class ScopeSelection:
     """A scope, with the classes of `CLASSES`, and the reason why no NPU can stand for others in `ALL_NPUS`."""
 
     scope: Scope
@@ -73,12 +73,12 @@ class Choice:
         return planned
 
 
-def every_npu(reason: str) -> Choice:
+def every_npu(reason: str) -> ScopeSelection:
     """Every NPU and every message, for a reason that the result names."""
-    return Choice(Scope.ALL_NPUS, reason=reason)
+    return ScopeSelection(Scope.ALL_NPUS, reason=reason)
 
 
-def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> Choice:
+def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> ScopeSelection:
     """The least that gives the same answer as all NPUs.
 
     One NPU can stand for others on a network without contention, where nobody waits for memory, computing takes the same everywhere, and
@@ -86,12 +86,12 @@ def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> Choice:
     The collectives are looked at, too: one of each kind is planned, in a session of its own.
     """
     choice = _by_programs(inputs)
-    if choice.scope is not Scope.ALL_NPUS and not all(suits(choice.scope, inputs, schedules, *stage) for stage in _stages(inputs)):
+    if choice.scope is not Scope.ALL_NPUS and not all(is_exact(choice.scope, inputs, schedules, *stage) for stage in _stages(inputs)):
         return every_npu("a collective does not treat all ranks alike")
     return choice
 
 
-def suits(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
+def is_exact(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
     """Whether a phase on all groups of `logical` has the same answer in a scope as with every NPU."""
     if scope is Scope.ALL_NPUS:
         return True
@@ -104,7 +104,7 @@ def suits(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, schedule
     return schedules.is_symmetric(schedule, logical) or (together and schedules.groups_are_alike(logical))
 
 
-def _by_programs(inputs: RunInputs) -> Choice:
+def _by_programs(inputs: RunInputs) -> ScopeSelection:
     """The choice where only the programs of NPUs and their messages count."""
     network = inputs.network
     if not isinstance(network, RouteDelayNetwork):
@@ -114,11 +114,11 @@ def _by_programs(inputs: RunInputs) -> Choice:
         return every_npu(reason)
     if cached_for(inputs.graph, "NPUs are alike", partial(_npus_are_alike, inputs.graph)):
         # Phases that run at the same time disturb each other on a shared bus.
-        return Choice(Scope.PHASES if inputs.system.bus is None else Scope.ONE_NPU)
+        return ScopeSelection(Scope.PHASES if inputs.system.bus is None else Scope.ONE_NPU)
     classes = find_classes(inputs.graph, network, inputs.system.rendezvous)
     if classes is None:
         return every_npu("NPUs do not form classes of one size whose members keep in step")
-    return Choice(Scope.CLASSES, tuple(classes))
+    return ScopeSelection(Scope.CLASSES, tuple(classes))
 
 
 def _against_symmetry(inputs: RunInputs, network: RouteDelayNetwork) -> str:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import attrs
 
-from astra_sim_chakra.doctor.between_ranks import Matched, collectives_of, deadlock, match, whole
+from astra_sim_chakra.doctor.cross_rank_checks import Matched, collectives_of, deadlock, match, whole
 from astra_sim_chakra.doctor.findings import Finding, Severity, merged
-from astra_sim_chakra.doctor.in_rank import Examined, examine
-from astra_sim_chakra.doctor.opened import Opened
 from astra_sim_chakra.doctor.order_in_time import held_up, open_orders
+from astra_sim_chakra.doctor.rank_checks import Examined, examine
+from astra_sim_chakra.doctor.trace_set import TraceSet
 
 
 @attrs.frozen(eq=False)
 class Checked:
     """Traces that were looked at, one by one and against each other."""
 
-    opened: Opened
+    trace_set: TraceSet
     examined: dict[int, Examined]
     matched: Matched
     findings: list[Finding]
@@ -31,24 +31,24 @@ class Checked:
         return {str(severity): sum(finding.severity == severity for finding in self.findings) for severity in Severity}
 
 
-def check(opened: Opened) -> Checked:
+def check(trace_set: TraceSet) -> Checked:
     """Look for all that `findings.KINDS` names."""
     examined: dict[int, Examined] = {}
     kept: dict[int, Examined] = {}  # by the nodes, which equal files share
-    for rank, trace in opened.traces.items():
+    for rank, trace in trace_set.traces.items():
         shared = kept.get(id(trace.nodes))
         if shared is None:
             shared = kept[id(trace.nodes)] = examine(trace)
         examined[rank] = shared
-    matched = match(opened, examined)
+    matched = match(trace_set, examined)
     findings = [attrs.evolve(finding, ranks=(rank,)) for rank, each in examined.items() for finding in each.findings]
-    findings += opened.missing
+    findings += trace_set.missing
     findings += matched.findings
     circles = {"cycle", "control_cycle"} & {finding.kind for finding in findings}
     if len(examined) > 1 and not circles:
         joined = whole(examined, matched)
         found = deadlock(joined, examined)
-        groups, _ = collectives_of(opened, examined)
+        groups, _ = collectives_of(trace_set, examined)
         findings += [found] if found is not None else held_up(joined, matched, examined)
         findings += open_orders(groups, examined)
-    return Checked(opened, examined, matched, merged(findings))
+    return Checked(trace_set, examined, matched, merged(findings))

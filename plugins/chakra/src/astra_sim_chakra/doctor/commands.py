@@ -16,9 +16,9 @@ from astra_sim.files import FileSet
 from astra_sim_chakra.doctor.checking import Checked, check
 from astra_sim_chakra.doctor.figures import Figures, figures
 from astra_sim_chakra.doctor.findings import Finding, Severity, spans
-from astra_sim_chakra.doctor.opened import Opened, open_traces
 from astra_sim_chakra.doctor.repairing import Repair, repair
 from astra_sim_chakra.doctor.scaling import Scaling
+from astra_sim_chakra.doctor.trace_set import TraceSet, open_traces
 from astra_sim_chakra.embedded import NODES, WORKLOAD
 from astra_sim_chakra.ranks import load_ranks, rank_path
 from astra_sim_chakra.trace import Metadata
@@ -82,21 +82,21 @@ def repair_command(
     What was done is said, and so is what is left. --times ns divides all durations of compute by 1000; where the text in a trace of
     Chakra's text converter proves that they are nanoseconds, this is done without asking.
     """
-    opened = open_traces(trace, groups, platform)
-    before = check(opened)
-    _refuse_in_place(opened, output)
-    repairs = {rank: repair(each, times == "ns") for rank, each in opened.traces.items()}
-    prefix = os.path.join(output, os.path.basename(opened.prefix))
+    trace_set = open_traces(trace, groups, platform)
+    before = check(trace_set)
+    _refuse_in_place(trace_set, output)
+    repairs = {rank: repair(each, times == "ns") for rank, each in trace_set.traces.items()}
+    prefix = os.path.join(output, os.path.basename(trace_set.prefix))
     unread = [rank for rank, each in before.examined.items() if any(f.kind in _LOSSY for f in each.findings)]
     with FileSet() as files:
         files.make_folder(output)
         for rank, repaired in repairs.items():
             if rank not in unread:
-                metadata = opened.traces[rank].metadata
+                metadata = trace_set.traces[rank].metadata
                 write_encoded(rank_path(prefix, rank), [encode_nodes(repaired.nodes)], metadata, files=files)
-        if opened.groups_file is not None:
-            files.write(f"{prefix}.groups.json", [json.dumps({name: list(ranks) for name, ranks in opened.groups.items()}) + "\n"])
-    after = check(_repaired(opened, repairs, unread))
+        if trace_set.groups_file is not None:
+            files.write(f"{prefix}.groups.json", [json.dumps({name: list(ranks) for name, ranks in trace_set.groups.items()}) + "\n"])
+    after = check(_repaired(trace_set, repairs, unread))
     if as_json:
         done = {str(rank): repaired.done for rank, repaired in repairs.items() if repaired.done and rank not in unread}
         say_json({"done": done, "files": files.names, "not_written": unread, "left": _table(after)})
@@ -169,13 +169,13 @@ def scale_command(
     those of neighbours (0-3 of 8) stay as they are, and there are more of them. All-reduce, reduce-scatter and all-to-all keep their
     bytes, which are those of a rank's whole buffer; an all-gather that grows has the same whole, so each rank brings less.
     """
-    opened = open_traces(trace, groups)
-    if opened.single:
-        raise InputError(f"{trace} is one rank of several; expected the prefix of all, such as {opened.prefix}")
-    traces = load_ranks(opened.prefix, keep=True)
-    scaling = Scaling(traces, npus, opened.groups, copies=copies, grow=grow, keep_shards=keep_shards)
-    prefix = os.path.join(output, os.path.basename(opened.prefix))
-    _refuse_in_place(opened, output)
+    trace_set = open_traces(trace, groups)
+    if trace_set.single:
+        raise InputError(f"{trace} is one rank of several; expected the prefix of all, such as {trace_set.prefix}")
+    traces = load_ranks(trace_set.prefix, keep=True)
+    scaling = Scaling(traces, npus, trace_set.groups, copies=copies, grow=grow, keep_shards=keep_shards)
+    prefix = os.path.join(output, os.path.basename(trace_set.prefix))
+    _refuse_in_place(trace_set, output)
     with Progress(enabled=not quiet and not as_json) as progress, FileSet() as files:
         progress.stage("writing traces", simulates=False)
         files.make_folder(output)
@@ -206,7 +206,7 @@ def _checked(trace: str, groups: str | None, platform: str | None, quiet: bool) 
 
 
 def _table(checked: Checked) -> dict[str, object]:
-    about = {"trace": checked.opened.name, "ranks": checked.opened.ranks, "nodes": checked.nodes, "counts": checked.counts}
+    about = {"trace": checked.trace_set.name, "ranks": checked.trace_set.ranks, "nodes": checked.nodes, "counts": checked.counts}
     return {**about, "findings": [finding.table() for finding in checked.findings]}
 
 
@@ -215,18 +215,18 @@ def _stop_on_errors(checked: Checked) -> None:
         sys.exit(1)
 
 
-def _refuse_in_place(opened: Opened, output: str) -> None:
-    folder = os.path.realpath(os.path.dirname(opened.prefix) or ".")
+def _refuse_in_place(trace_set: TraceSet, output: str) -> None:
+    folder = os.path.realpath(os.path.dirname(trace_set.prefix) or ".")
     if os.path.realpath(output) == folder:
         raise InputError(f"--output {output} is the folder of the traces; expected another one, for they are not changed in place")
 
 
-def _repaired(opened: Opened, repairs: dict[int, Repair], unread: Sequence[int]) -> Opened:
+def _repaired(trace_set: TraceSet, repairs: dict[int, Repair], unread: Sequence[int]) -> TraceSet:
     traces = {
         rank: each if rank in unread else attrs.evolve(each, nodes=repairs[rank].nodes, findings=(), refused="")
-        for rank, each in opened.traces.items()
+        for rank, each in trace_set.traces.items()
     }
-    return attrs.evolve(opened, traces=traces)
+    return attrs.evolve(trace_set, traces=traces)
 
 
 def _without_workload(metadata: Metadata) -> Metadata:
@@ -252,7 +252,7 @@ def _print_findings(checked: Checked, screen: Screen) -> None:
         screen.text("")
     ranks = f"{len(checked.examined)} rank{'s' if len(checked.examined) > 1 else ''}"
     counts = ", ".join(_counted(count, severity) for severity, count in checked.counts.items())
-    alone = " (one file: nothing was compared between ranks)" if checked.opened.single else ""
+    alone = " (one file: nothing was compared between ranks)" if checked.trace_set.single else ""
     screen.text(f"{ranks}, {checked.nodes} nodes: {counts}{alone}", prose=True)
 
 

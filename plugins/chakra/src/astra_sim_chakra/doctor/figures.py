@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
-from astra_sim_chakra.doctor.between_ranks import Place, collectives_of, whole
 from astra_sim_chakra.doctor.checking import Checked
-from astra_sim_chakra.doctor.loose import label_of
+from astra_sim_chakra.doctor.cross_rank_checks import Place, collectives_of, whole
+from astra_sim_chakra.doctor.lenient import label_of
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Node
 
@@ -115,7 +115,7 @@ def figures(checked: Checked) -> Figures:
         weights = [compute_ns(_node(checked, place)) for place in joined.places]
         chain_ns, path = joined.graph.longest(weights)
     steps = [(joined.places[at].rank, label_of(_node(checked, joined.places[at])), weights[at]) for at in path if weights[at]]
-    keeps_order = all(trace.keeps_order for trace in checked.opened.traces.values())
+    keeps_order = all(trace.keeps_order for trace in checked.trace_set.traces.values())
     return Figures(sorted(kinds.values(), key=lambda kind: kind.kind), list(_groups(checked)), ranks, chain_ns, steps, keeps_order)
 
 
@@ -178,7 +178,7 @@ def _rank(rank: int, nodes: Sequence[Node], weights: Sequence[int], chain: int) 
 
 
 def _groups(checked: Checked) -> Iterator[GroupFigures]:
-    groups, _ = collectives_of(checked.opened, checked.examined)
+    groups, _ = collectives_of(checked.trace_set, checked.examined)
     for group, issued in groups.items():
         rank, numbers = next(iter(issued.items()))
         nodes = checked.examined[rank].trace.nodes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from astra_sim_chakra.doctor.between_ranks import Group, Matched, Whole
+from astra_sim_chakra.doctor.cross_rank_checks import Group, Matched, Whole
 from astra_sim_chakra.doctor.findings import Finding
 from astra_sim_chakra.doctor.graph import latest
-from astra_sim_chakra.doctor.in_rank import Examined, unordered
-from astra_sim_chakra.doctor.loose import label_of
+from astra_sim_chakra.doctor.lenient import label_of
+from astra_sim_chakra.doctor.rank_checks import Examined, unordered
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 import attrs
 
 from astra_sim_chakra.doctor.graph import dependencies, graph_of
-from astra_sim_chakra.doctor.loose import LooseTrace
+from astra_sim_chakra.doctor.lenient import LenientTrace
 from astra_sim_chakra.doctor.text_source import is_none_collective, slipped
 from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
@@ -32,7 +32,7 @@ class Repair:
             self.done[what] = self.done.get(what, 0) + count
 
 
-def repair(trace: LooseTrace, times_ns: bool = False) -> Repair:
+def repair(trace: LenientTrace, times_ns: bool = False) -> Repair:
     """Mend a trace. `times_ns`: all durations of compute are nanoseconds, as the user knows."""
     repaired = Repair(list(trace.nodes))
     _doubled(repaired)
@@ -160,7 +160,7 @@ def _components(after: Sequence[Sequence[int]], places: set[int]) -> dict[int, i
     return component
 
 
-def _slipped(repaired: Repair, trace: LooseTrace, times_ns: bool) -> None:
+def _slipped(repaired: Repair, trace: LenientTrace, times_ns: bool) -> None:
     proved = {node.id for node in slipped(trace)}
     wrong = {node.id for node in repaired.nodes if node.type == NodeType.COMP_NODE and node.duration_ns} if times_ns else proved
     repaired.nodes = [

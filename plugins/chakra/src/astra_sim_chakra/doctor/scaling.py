@@ -13,7 +13,7 @@ import attrs
 from astra_sim import InputError
 
 from astra_sim_chakra.doctor.findings import spans
-from astra_sim_chakra.doctor.opened import EVERYBODY
+from astra_sim_chakra.doctor.trace_set import EVERYBODY
 from astra_sim_chakra.ranks import RankTraces
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Node

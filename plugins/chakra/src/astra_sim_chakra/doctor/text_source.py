@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from astra_sim_chakra.doctor.loose import LooseTrace
+from astra_sim_chakra.doctor.lenient import LenientTrace
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Node
 
@@ -17,7 +17,7 @@ _COLUMN = {"FWD": 2, "BWD_IG": 5, "BWD_WG": 8}
 """Where in a line of the text the compute time of a pass stands."""
 
 
-def slipped(trace: LooseTrace) -> list[Node]:
+def slipped(trace: LenientTrace) -> list[Node]:
     """The nodes whose microseconds are the nanoseconds of the text; none if the trace does not hold its text, or one differs from it."""
     times = _times(trace.metadata.get("input_file"))
     found = []

@@ -384,7 +384,10 @@ class Graph:
             engine.add_program(in_columns(tasks, random) if self.columns else tasks, npus, issuer(number), agreement)
         while engine.run(50):
             pass
-        states = [tuple(state._replace(program=None, posted=tuple(state.posted), members=tuple(state.members))) for state in engine.stuck()]  # type: ignore[arg-type]
+        states = [
+            tuple(state._replace(program=None, posted=tuple(state.posted), members=tuple(state.members)))  # type: ignore[arg-type]
+            for state in engine.blocked_ranks()
+        ]
         return [
             engine.now,
             engine.events,

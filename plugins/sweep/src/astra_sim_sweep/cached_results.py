@@ -9,10 +9,10 @@ from astra_sim.commands import invocation, write_document
 
 from astra_sim_sweep.plan import RESULT
 
-__all__ = ["RESULT", "KeptResults"]
+__all__ = ["RESULT", "CachedResults"]
 
 
-class KeptResults:
+class CachedResults:
     """The results in a folder. `table` is that of the sweep, beside which the folder is."""
 
     def __init__(self, folder: str, table: str) -> None:

@@ -14,7 +14,7 @@ from astra_sim.commands import Experiment, build_platform, check_groups, read_gr
 from astra_sim.files import note_input
 
 from astra_sim_chakra.doctor.findings import Finding
-from astra_sim_chakra.doctor.loose import LooseTrace, read_loosely
+from astra_sim_chakra.doctor.lenient import LenientTrace, read_loosely
 from astra_sim_chakra.ranks import EXTENSIONS, PROTOBUF, extension_of, find_ranks, rank_path
 from astra_sim_chakra.trace_files import is_json
 
@@ -22,13 +22,13 @@ _ONE_FILE = re.compile(r"(.*)\.(0|[1-9][0-9]{0,8})(\.(?:et|json)(?:\.gz)?)")
 
 
 @attrs.frozen(eq=False)
-class Opened:
+class TraceSet:
     """The traces of ranks as their files have them. `ranks` is how many there should be; of a `single` file, nobody knows."""
 
     name: str
     prefix: str
     extension: str
-    traces: Mapping[int, LooseTrace]
+    traces: Mapping[int, LenientTrace]
     ranks: int
     single: bool = False
     groups: Mapping[str, tuple[int, ...]] = {}
@@ -51,7 +51,7 @@ EVERYBODY = ("", "0")
 """Names of the process group of all ranks."""
 
 
-def open_traces(name: str, groups: str | None = None, platform: str | None = None) -> Opened:
+def open_traces(name: str, groups: str | None = None, platform: str | None = None) -> TraceSet:
     """Open TRACE: a prefix with or without its extension, or one file. Raises InputError where there is no such trace.
 
     `groups`: the file of process groups (None: `PREFIX.groups.json`, if it is there); `platform`: what `involved_dim` is about.
@@ -67,14 +67,14 @@ def open_traces(name: str, groups: str | None = None, platform: str | None = Non
         paths, single = {rank: rank_path(prefix, rank, extension) for rank in sorted(find_ranks(prefix, extension))}, False
     if not paths:
         raise InputError(f"{name}: there is no such trace; expected a file, or a prefix with {rank_path(prefix, 0)} and so on")
-    kept: dict[bytes, LooseTrace] = {}
+    kept: dict[bytes, LenientTrace] = {}
     traces = {rank: _shared(path, kept) for rank, path in paths.items()}
     file = groups or (f"{prefix}.groups.json" if os.path.exists(f"{prefix}.groups.json") and not single else None)
     table = read_groups(file) if file is not None else {}
     ranks = 1 + max([*paths, *_ranks_of(table)])
     named = check_groups(table, ranks, str(file))
     sizes = None if platform is None else _sizes(platform, ranks, single)
-    return Opened(
+    return TraceSet(
         name=name,
         prefix=prefix,
         extension=extension,
@@ -115,7 +115,7 @@ def _ranks_of(table: Mapping[str, Any]) -> Iterator[int]:
 _MOST_RANKS = 1 << 24
 
 
-def _shared(path: str, kept: dict[bytes, LooseTrace]) -> LooseTrace:
+def _shared(path: str, kept: dict[bytes, LenientTrace]) -> LenientTrace:
     """The trace in a file; files with equal bytes share their nodes."""
     try:
         with open(path, "rb") as file:

@@ -22,7 +22,7 @@ from astra_sim_chakra.wire import Broken, read_varint
 
 
 @attrs.frozen(eq=False)
-class LooseTrace:
+class LenientTrace:
     """The nodes of a file in its order. Ids may be there twice, dependencies may lead nowhere; `findings` say what could not be read.
 
     `refused`: what the strict reader says, "" where it reads the file.
@@ -45,7 +45,7 @@ class LooseTrace:
         return self.metadata.get("schema") is not None and self.metadata.get("pid") is not None
 
 
-def read_loosely(path: str) -> LooseTrace:
+def read_loosely(path: str) -> LenientTrace:
     """The trace in a file. A file that cannot be read at all has no nodes and a finding."""
     refused = ""
     try:
@@ -56,7 +56,7 @@ def read_loosely(path: str) -> LooseTrace:
         if len(trace) > MAX_CHECKED_NODES:
             raise _too_many(path)
         if not trace.left_out:
-            return LooseTrace(path, trace.metadata, list(trace.nodes()))
+            return LenientTrace(path, trace.metadata, list(trace.nodes()))
     findings: list[Finding] = []
     nodes: list[Node] = []
     metadata = Metadata()
@@ -68,7 +68,7 @@ def read_loosely(path: str) -> LooseTrace:
             _read(data, nodes, findings)
     except (InputError, Broken) as error:
         findings.append(Finding("unreadable", str(error).removeprefix(f"{path}: ")))
-    return LooseTrace(path, metadata, nodes, tuple(findings), refused)
+    return LenientTrace(path, metadata, nodes, tuple(findings), refused)
 
 
 def _too_many(path: str) -> InputError:

@@ -1,23 +1,23 @@
-#include "timing/call_order.hpp"
+#include "timing/garnet_event_order.hpp"
 
 namespace astra::packet {
 
-CallOrder::CallOrder(const Shape& shape) : shape_(shape) {
-  if (!shape.rules.credit_parts) return;
+GarnetEventOrder::GarnetEventOrder(const Shape& shape) : shape_(shape) {
+  if (!shape.rules.serialized_credits) return;
   for (const ChannelSpec& spec : shape.channel) matters_ = matters_ || spec.flit_time.cycles > 1;
   if (!matters_) return;
   calls_.resize(shape.router.size());
   ready_.resize(shape.router.size());
 }
 
-void CallOrder::call(int router, int channel, Cycle cycle) {
+void GarnetEventOrder::call(int router, int channel, Cycle cycle) {
   const Link& link = at(shape_->link, channel);
   at(calls_, router).ask(cycle, link.delay < 0 ? at(shape_->channel, channel).serializer : link.delay);
 }
 
-void CallOrder::enter_pipeline(int router, Cycle leaves) { at(ready_, router).push(leaves); }
+void GarnetEventOrder::enter_pipeline(int router, Cycle leaves) { at(ready_, router).push(leaves); }
 
-void CallOrder::settle(int router, Cycle now) {
+void GarnetEventOrder::settle(int router, Cycle now) {
   RingBuffer<Cycle>& ready = at(ready_, router);
   for (; !ready.empty() && ready.front() <= now; ready.pop()) at(calls_, router).ask(ready.front(), shape_->rules.router_latency - 1);
 }
@@ -25,7 +25,7 @@ void CallOrder::settle(int router, Cycle now) {
 // Both ask for themselves a cycle ahead as long as they have work, and their order then changes from cycle to cycle; it is settled anew
 // where another asks earlier: for the wires the serializer, for the router whoever sends it something. Where two ask in the same cycle the
 // router has asked later; Garnet's order then depends on units further away.
-bool CallOrder::wires_come_first(int router, int channel, Cycle pushed, Cycle now) const {
+bool GarnetEventOrder::wires_come_first(int router, int channel, Cycle pushed, Cycle now) const {
   const Call& call = at(calls_, router);
   const int serializer = at(shape_->channel, channel).serializer;
   const Cycle wires = pushed + serializer;
@@ -35,7 +35,7 @@ bool CallOrder::wires_come_first(int router, int channel, Cycle pushed, Cycle no
   return (router_ahead > wires_ahead) == ((now - since) % 2 == 0);
 }
 
-void CallOrder::snapshot(Snapshot& snapshot, int router) {
+void GarnetEventOrder::snapshot(Snapshot& snapshot, int router) {
   settle(router, snapshot.now());
   snapshot.time(at(calls_, router).at);
   snapshot.put(at(calls_, router).ahead);
@@ -44,7 +44,7 @@ void CallOrder::snapshot(Snapshot& snapshot, int router) {
   for (std::uint32_t i = 0; i < ready.size(); ++i) snapshot.time(ready[i]);
 }
 
-void CallOrder::shift(Cycle later) {
+void GarnetEventOrder::shift(Cycle later) {
   for (Call& call : calls_) call.at += later;
   for (RingBuffer<Cycle>& ready : ready_) {
     for (std::uint32_t i = 0; i < ready.size(); ++i) ready[i] += later;

@@ -1,4 +1,4 @@
-#include "timing/team.hpp"
+#include "timing/thread_team.hpp"
 
 #include <utility>
 
@@ -40,7 +40,7 @@ long this_process() {
 
 }  // namespace
 
-Team::Team(int threads) : process_(this_process()) {
+ThreadTeam::ThreadTeam(int threads) : process_(this_process()) {
   try {
     for (int thread = 1; thread < threads; ++thread) threads_.emplace_back([this, thread] { wait_for_jobs(thread); });
   } catch (...) {
@@ -49,9 +49,9 @@ Team::Team(int threads) : process_(this_process()) {
   }
 }
 
-Team::~Team() { end(); }
+ThreadTeam::~ThreadTeam() { end(); }
 
-void Team::end() {
+void ThreadTeam::end() {
   if (process_ != this_process()) {
     // A fork of the process that made the team has none of the threads, and has given back their stacks: to join or detach one is a
     // segmentation fault, so they are left alone.
@@ -63,18 +63,18 @@ void Team::end() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Team::start() {
+void ThreadTeam::start() {
   busy_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
   jobs_.fetch_add(1, std::memory_order_release);
   jobs_.notify_all();
 }
 
-void Team::finish() {
+void ThreadTeam::finish() {
   for (int busy = busy_.load(std::memory_order_acquire); busy > 0; busy = busy_.load(std::memory_order_acquire)) wait_while(busy_, busy);
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
-void Team::work(int thread) noexcept {
+void ThreadTeam::work(int thread) noexcept {
   try {
     call_(job_, thread);
   } catch (...) {
@@ -83,7 +83,7 @@ void Team::work(int thread) noexcept {
   }
 }
 
-void Team::wait_for_jobs(int thread) {
+void ThreadTeam::wait_for_jobs(int thread) {
   for (std::uint32_t done = 0;; ++done) {
     while (jobs_.load(std::memory_order_acquire) == done) wait_while(jobs_, done);
     if (ends_) return;

@@ -19,9 +19,9 @@
 
 namespace astra::packet {
 
-class CreditParts {
+class SerializedCredits {
  public:
-  CreditParts(int parts, int vcs) : parts_(parts), tracks_(index(vcs)) {}
+  SerializedCredits(int parts, int vcs) : parts_(parts), tracks_(index(vcs)) {}
 
   // A credit comes to the serializer in cycle `now`; its parts can leave from `time` on.
   void push(Cycle now, Cycle time, std::uint16_t vc, bool frees) {

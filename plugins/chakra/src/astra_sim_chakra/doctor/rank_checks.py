@@ -8,7 +8,7 @@ import attrs
 
 from astra_sim_chakra.doctor.findings import Finding, Severity, about
 from astra_sim_chakra.doctor.graph import Graph, dependencies, graph_of, latest
-from astra_sim_chakra.doctor.loose import LooseTrace, label_of
+from astra_sim_chakra.doctor.lenient import LenientTrace, label_of
 from astra_sim_chakra.doctor.text_source import is_none_collective, slipped
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Node
@@ -35,12 +35,12 @@ _SHOWN = 10
 class Examined:
     """A trace, what is wrong in it, and its graph."""
 
-    trace: LooseTrace
+    trace: LenientTrace
     findings: Sequence[Finding]
     graph: Graph
 
 
-def examine(trace: LooseTrace) -> Examined:
+def examine(trace: LenientTrace) -> Examined:
     """Look at a trace by itself; what depends on its rank or on others is not looked at."""
     graph = graph_of(dependencies(trace.nodes), [node.id for node in trace.nodes])
     findings = [*trace.findings]
@@ -87,7 +87,7 @@ def labelled(nodes: Sequence[Node]) -> list[tuple[int, str]]:
     return [(node.id, label_of(node)) for node in nodes]
 
 
-def _ids(trace: LooseTrace) -> Iterator[Finding]:
+def _ids(trace: LenientTrace) -> Iterator[Finding]:
     """Ids that are there twice, and dependencies on nodes that are not there."""
     by_id: dict[int, list[Node]] = {}
     for node in trace.nodes:
@@ -106,7 +106,7 @@ def _ids(trace: LooseTrace) -> Iterator[Finding]:
             yield about(kind, f"{field} dependency {lost[0][1][0]} is no node of the file", labelled([node for node, _ in lost]))
 
 
-def _circles(trace: LooseTrace, graph: Graph) -> Iterator[Finding]:
+def _circles(trace: LenientTrace, graph: Graph) -> Iterator[Finding]:
     """Nodes that wait for each other; of dependencies of control alone it is another kind."""
     circle = graph.circle()
     if not circle:
@@ -159,7 +159,7 @@ def _is_of(node: Node, collective: CollectiveType) -> bool:
     return node.type == NodeType.COMM_COLL_NODE and node.comm_type == collective
 
 
-def _times(trace: LooseTrace) -> Iterator[Finding]:
+def _times(trace: LenientTrace) -> Iterator[Finding]:
     """Nodes without time or work, and times that seem to be in another unit."""
     computing = [node for node in trace.nodes if node.type == NodeType.COMP_NODE]
     idle = [node for node in computing if not node.duration_ns and not node.num_ops]

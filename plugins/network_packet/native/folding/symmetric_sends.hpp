@@ -22,9 +22,9 @@ struct Sent {
 // Whether translations take messages, of one cycle and in any order, to themselves.
 bool are_kept(const std::vector<Sent>& messages, const Translations& by);
 
-class UniformBatch {
+class SymmetricSends {
  public:
-  UniformBatch(const Shape& shape, const Translations& translations)
+  SymmetricSends(const Shape& shape, const Translations& translations)
       : shape_(shape), translations_(translations), starts_(index(translations.npus()) + 1) {}
 
   // Takes the messages that are sent in a cycle, in order. Returns whether each NPU sends, in each of its lanes, translates of the messages

@@ -10,9 +10,9 @@ import attrs
 
 from astra_sim_chakra.doctor.findings import Finding, about, spans
 from astra_sim_chakra.doctor.graph import Graph, graph_of
-from astra_sim_chakra.doctor.in_rank import Examined, is_collective, unordered
-from astra_sim_chakra.doctor.loose import label_of
-from astra_sim_chakra.doctor.opened import EVERYBODY, Opened
+from astra_sim_chakra.doctor.lenient import label_of
+from astra_sim_chakra.doctor.rank_checks import Examined, is_collective, unordered
+from astra_sim_chakra.doctor.trace_set import EVERYBODY, TraceSet
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Node
 
@@ -45,14 +45,14 @@ class Matched:
     findings: list[Finding] = attrs.field(factory=list)
 
 
-def match(opened: Opened, examined: Mapping[int, Examined]) -> Matched:
+def match(trace_set: TraceSet, examined: Mapping[int, Examined]) -> Matched:
     """Hold the ranks against each other. Of a single file nothing is compared."""
     matched = Matched()
     for rank, each in examined.items():
-        matched.findings += [attrs.evolve(finding, ranks=(rank,)) for finding in _peers(opened, rank, each)]
-    if not opened.single:
-        _messages(opened, examined, matched)
-        _collectives(opened, examined, matched)
+        matched.findings += [attrs.evolve(finding, ranks=(rank,)) for finding in _peers(trace_set, rank, each)]
+    if not trace_set.single:
+        _messages(trace_set, examined, matched)
+        _collectives(trace_set, examined, matched)
     return matched
 
 
@@ -62,21 +62,21 @@ _Boxes = dict[tuple[object, ...], list[Place]]
 # -- Messages ----------------------------------------------------------------------------------------------------------
 
 
-def _peers(opened: Opened, rank: int, examined: Examined) -> Iterator[Finding]:
+def _peers(trace_set: TraceSet, rank: int, examined: Examined) -> Iterator[Finding]:
     """Messages to the rank itself, and to ranks that are not there."""
     for attribute in ("comm_dst", "comm_src"):
         kind = NodeType.COMM_SEND_NODE if attribute == "comm_dst" else NodeType.COMM_RECV_NODE
-        named = [node for node in examined.trace.nodes if getattr(node, attribute) is not None and not opened.single]
+        named = [node for node in examined.trace.nodes if getattr(node, attribute) is not None and not trace_set.single]
         selves = [node for node in named if node.type == kind and getattr(node, attribute) == rank]
-        far = [node for node in named if getattr(node, attribute) >= opened.ranks]
+        far = [node for node in named if getattr(node, attribute) >= trace_set.ranks]
         if selves:
             yield about("message_to_itself", f"{attribute} is the rank itself", [(node.id, label_of(node)) for node in selves])
         if far:
-            text = f"{attribute} is {getattr(far[0], attribute)}; expected 0 to {opened.ranks - 1}"
+            text = f"{attribute} is {getattr(far[0], attribute)}; expected 0 to {trace_set.ranks - 1}"
             yield about("peer_out_of_range", text, [(node.id, label_of(node)) for node in far])
 
 
-def _messages(opened: Opened, examined: Mapping[int, Examined], matched: Matched) -> None:
+def _messages(trace_set: TraceSet, examined: Mapping[int, Examined], matched: Matched) -> None:
     """Match the n-th send of a kind with the n-th receive: kinds differ in source, destination, tag and bytes, as in a run."""
     boxes: tuple[_Boxes, _Boxes] = ({}, {})
     for rank, each in examined.items():
@@ -86,7 +86,7 @@ def _messages(opened: Opened, examined: Mapping[int, Examined], matched: Matched
                 continue
             sends = node.type == NodeType.COMM_SEND_NODE
             peer = node.comm_dst if sends else node.comm_src
-            if peer is None or peer == rank or not 0 <= peer < opened.ranks:
+            if peer is None or peer == rank or not 0 <= peer < trace_set.ranks:
                 continue
             ends = (rank, peer) if sends else (peer, rank)
             boxes[not sends].setdefault((*ends, node.comm_tag, node.comm_size), []).append(Place(rank, number))
@@ -118,33 +118,33 @@ def _unmatched(kind: str, key: tuple[object, ...], left: Sequence[Place], others
 # -- Collectives -------------------------------------------------------------------------------------------------------
 
 
-def group_of(opened: Opened, rank: int, node: Node) -> Group | None:
+def group_of(trace_set: TraceSet, rank: int, node: Node) -> Group | None:
     """The ranks of a collective; None where that cannot be told. A group that no file names is known by its name alone.
 
     As in a run, process groups of the same ranks are one group, whatever their names are.
     """
     involved = node.involved_dim
     if node.pg_name not in (None, *EVERYBODY):
-        members = opened.members(str(node.pg_name)) or ()
-        if len(members) < opened.ranks:
+        members = trace_set.members(str(node.pg_name)) or ()
+        if len(members) < trace_set.ranks:
             return Group(spans(sorted(members)) if members else f"group {node.pg_name}", members)
         involved = None
     if involved is None or all(involved):
-        return Group(ALL_RANKS, tuple(range(opened.ranks)))
-    if opened.sizes is None:
+        return Group(ALL_RANKS, tuple(range(trace_set.ranks)))
+    if trace_set.sizes is None:
         return None
-    used = [place for place, size in enumerate(opened.sizes) if place < len(involved) and involved[place] and size > 1]
-    if len(used) == sum(size > 1 for size in opened.sizes):
-        return Group(ALL_RANKS, tuple(range(opened.ranks)))
-    strides = [math.prod(opened.sizes[:place]) for place in range(len(opened.sizes))]
-    joined = {rank - sum(rank // strides[d] % opened.sizes[d] * strides[d] for d in used)}
+    used = [place for place, size in enumerate(trace_set.sizes) if place < len(involved) and involved[place] and size > 1]
+    if len(used) == sum(size > 1 for size in trace_set.sizes):
+        return Group(ALL_RANKS, tuple(range(trace_set.ranks)))
+    strides = [math.prod(trace_set.sizes[:place]) for place in range(len(trace_set.sizes))]
+    joined = {rank - sum(rank // strides[d] % trace_set.sizes[d] * strides[d] for d in used)}
     for d in used:
-        joined = {member + step * strides[d] for member in joined for step in range(opened.sizes[d])}
+        joined = {member + step * strides[d] for member in joined for step in range(trace_set.sizes[d])}
     ranks = tuple(sorted(joined))
     return Group(f"dimensions {', '.join(map(str, used))} ({spans(ranks)})", ranks)
 
 
-def collectives_of(opened: Opened, examined: Mapping[int, Examined]) -> tuple[dict[Group, dict[int, list[int]]], list[Finding]]:
+def collectives_of(trace_set: TraceSet, examined: Mapping[int, Examined]) -> tuple[dict[Group, dict[int, list[int]]], list[Finding]]:
     """For each group and rank the collectives in the order in which a run would issue them; and what is wrong with their groups."""
     found: dict[tuple[str, tuple[int, ...]], dict[int, list[int]]] = {}
     findings = []
@@ -157,7 +157,7 @@ def collectives_of(opened: Opened, examined: Mapping[int, Examined]) -> tuple[di
                 continue
             key = node.pg_name, node.involved_dim
             if key not in kept:
-                kept[key] = group_of(opened, rank, node)
+                kept[key] = group_of(trace_set, rank, node)
             group = kept[key]
             if group is None:
                 apart.append(node)
@@ -167,10 +167,14 @@ def collectives_of(opened: Opened, examined: Mapping[int, Examined]) -> tuple[di
             if group.ranks and rank not in group.ranks:
                 strangers.append(node)
             found.setdefault((group.name, group.ranks), {}).setdefault(rank, []).append(number)
-        lost = "groups_not_given" if opened.groups_file is None else "unknown_group"
+        lost = "groups_not_given" if trace_set.groups_file is None else "unknown_group"
         for kind, nodes, text in (
-            (lost, unknown, "no file says its ranks" if opened.groups_file is None else f"{opened.groups_file} has no such process group"),
-            ("not_a_member", strangers, f"{opened.groups_file} has the process group without this rank"),
+            (
+                lost,
+                unknown,
+                "no file says its ranks" if trace_set.groups_file is None else f"{trace_set.groups_file} has no such process group",
+            ),
+            ("not_a_member", strangers, f"{trace_set.groups_file} has the process group without this rank"),
             ("not_compared", apart, "it runs over some dimensions only; --platform says which ranks these join"),
         ):
             if nodes:
@@ -180,9 +184,9 @@ def collectives_of(opened: Opened, examined: Mapping[int, Examined]) -> tuple[di
     return groups, findings
 
 
-def _collectives(opened: Opened, examined: Mapping[int, Examined], matched: Matched) -> None:
+def _collectives(trace_set: TraceSet, examined: Mapping[int, Examined], matched: Matched) -> None:
     """Match the collectives of each group, in the order of issue, or by kind where only timing decides the order."""
-    groups, findings = collectives_of(opened, examined)
+    groups, findings = collectives_of(trace_set, examined)
     matched.findings += findings
     for group, issued in groups.items():
         members = [rank for rank in group.ranks if rank in examined]

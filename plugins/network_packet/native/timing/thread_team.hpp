@@ -10,14 +10,14 @@
 
 namespace astra::packet {
 
-class Team {
+class ThreadTeam {
  public:
   // With so many threads. Thread 0 is the one that calls `run`; the others wait for jobs until the team ends. Throws std::system_error
   // where the system gives no more.
-  explicit Team(int threads);
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
-  ~Team();
+  explicit ThreadTeam(int threads);
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+  ~ThreadTeam();
 
   // Calls job(thread) for each thread at the same time, and returns when all have come back. Throws what one of them threw.
   template <class Job>

@@ -1,4 +1,4 @@
-#include "folding/uniform_batch.hpp"
+#include "folding/symmetric_sends.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -29,7 +29,7 @@ bool are_kept(const std::vector<Sent>& messages, const Translations& by) {
   return true;
 }
 
-bool UniformBatch::take(const std::vector<Sent>& messages) {
+bool SymmetricSends::take(const std::vector<Sent>& messages) {
   messages_.clear();
   numbers_.clear();
   const int places = translations_.count();
@@ -56,7 +56,7 @@ bool UniformBatch::take(const std::vector<Sent>& messages) {
   return true;
 }
 
-void UniformBatch::sort(const std::vector<Sent>& messages) {
+void SymmetricSends::sort(const std::vector<Sent>& messages) {
   std::fill(starts_.begin(), starts_.end(), 0);
   for (const Sent& each : messages) ++starts_[index(each.source) + 1];
   for (std::size_t npu = 1; npu < starts_.size(); ++npu) starts_[npu] += starts_[npu - 1];
@@ -67,7 +67,7 @@ void UniformBatch::sort(const std::vector<Sent>& messages) {
 }
 
 // Lanes share nothing, so that the order of messages in different ones says nothing: they come by lane.
-void UniformBatch::list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& found) const {
+void SymmetricSends::list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& found) const {
   found.clear();
   const int node = translations_.node(npu);
   for (std::uint32_t i = starts_[index(npu)]; i < starts_[index(npu) + 1]; ++i) {

@@ -1,7 +1,7 @@
 // In which order Garnet handles what happens in one cycle, where that decides which part of a credit goes first on a narrow link.
 //
 // Garnet handles what was asked for last first. So each router remembers the last cycle in which others called it, and how many cycles
-// before they asked for that. Nothing of this is kept in networks without credits in parts (see credit_parts.hpp).
+// before they asked for that. Nothing of this is kept in networks without credits in parts (see serialized_credits.hpp).
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 namespace astra::packet {
 
-class CallOrder {
+class GarnetEventOrder {
  public:
-  explicit CallOrder(const Shape& shape);
+  explicit GarnetEventOrder(const Shape& shape);
 
   // Credits have parts on a channel at least.
   bool matters() const { return matters_; }
