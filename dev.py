@@ -114,9 +114,9 @@ def test(arguments: Sequence[str]) -> int:
     """Run the tests."""
     OURS.install(tools=True)
     os.chdir(ROOT)
-    given = ["-pdevtools.slow_tests" if argument == "--slow" else argument for argument in arguments]
-    chosen = suite.chosen(given)
-    alone = chosen == given and _names_tests(arguments)  # a package has many tests, as all have
+    result = ["-pdevtools.slow_tests" if argument == "--slow" else argument for argument in arguments]
+    chosen = suite.chosen(result)
+    alone = chosen == result and _names_tests(arguments)  # a package has many tests, as all have
     OURS.become(OURS.python, "-m", "pytest", *([] if alone else IN_PARALLEL), *chosen)
 
 
@@ -306,8 +306,8 @@ def _test_under(
     environment = Environment(ROOT / f".venv-{name}", (f"-Ccmake.define.ASTRA_SANITIZE={sanitizers}", f"-Cbuild-dir=build/{name}"))
     environment.install(tools=True)
     compiler = os.environ.get("CXX", "c++")
-    found = [subprocess.check_output([compiler, f"-print-file-name=lib{library}.so"], text=True).strip() for library in libraries]
-    os.environ["LD_PRELOAD"] = " ".join(found)
+    result = [subprocess.check_output([compiler, f"-print-file-name=lib{library}.so"], text=True).strip() for library in libraries]
+    os.environ["LD_PRELOAD"] = " ".join(result)
     os.chdir(ROOT)
     # What a sanitizer says before it ends the process is not for pytest to keep.
     pytest: tuple[str | Path, ...] = (

@@ -107,12 +107,12 @@ def choices(fabric: str, collective: str) -> list[tuple[str, ...]]:
 @functools.cache
 def ratios(fabric: str, network: str) -> dict[str, float]:
     """The time with `auto` over the shortest time of each case that runs."""
-    found = {}
+    result = {}
     for collective, size in itertools.product(COLLECTIVES, SIZES):
         best = min(finish_ns(fabric, collective, size, network, algorithm) for algorithm in choices(fabric, collective))
         if best < math.inf:
-            found[f"{collective} of {size >> 10} KiB"] = finish_ns(fabric, collective, size, network, "auto") / best
-    return found
+            result[f"{collective} of {size >> 10} KiB"] = finish_ns(fabric, collective, size, network, "auto") / best
+    return result
 
 
 def _cells(found: dict[str, float]) -> list[str] | None:

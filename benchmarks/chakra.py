@@ -88,11 +88,11 @@ def nodes(count: int, each: int, alike: bool = True) -> Iterator[Node]:
 
 def measured(script: str, *arguments: object, runs: int = 1) -> list[float]:
     """What a script prints, each number the least of some processes."""
-    found = []
+    result = []
     for _ in range(runs):
         done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], check=True, capture_output=True, text=True)
-        found.append(json.loads(done.stdout))
-    return [min(numbers) for numbers in zip(*found, strict=True)]
+        result.append(json.loads(done.stdout))
+    return [min(numbers) for numbers in zip(*result, strict=True)]
 
 
 COUNT = 1_000_000
@@ -102,9 +102,9 @@ COUNT = 1_000_000
 @functools.cache
 def place() -> Path:
     """A folder for traces, which goes at the end of the process."""
-    made = tempfile.mkdtemp(prefix="astra-bench-")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return Path(made)
+    mkdtemp = tempfile.mkdtemp(prefix="astra-bench-")
+    atexit.register(shutil.rmtree, mkdtemp, ignore_errors=True)
+    return Path(mkdtemp)
 
 
 @functools.cache

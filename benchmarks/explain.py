@@ -44,12 +44,12 @@ CASES: dict[str, Callable[[], object]] = {
 def cpu_seconds(action: Callable[[], object], runs: int = 10) -> float:
     """The least CPU time of some runs, after one that does not count."""
     action()
-    found = []
+    result = []
     for _ in range(runs):
         begin = time.process_time()
         action()
-        found.append(time.process_time() - begin)
-    return min(found)
+        result.append(time.process_time() - begin)
+    return min(result)
 
 
 def main() -> None:

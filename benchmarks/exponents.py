@@ -187,10 +187,10 @@ failed: list[str] = []
 def _row(case: Case) -> list[str]:
     figures = [measured(case, size) for size in case.sizes]
     seconds = [each for each, _ in figures]
-    found = exponent([case.work(size) for size in case.sizes], seconds)
-    if found > LIMIT:
+    result = exponent([case.work(size) for size in case.sizes], seconds)
+    if result > LIMIT:
         failed.append(case.name)
-    return [f"{seconds[0]:.3f} to {seconds[-1]:.3f}", f"{figures[-1][1]:.0f}", f"{found:.2f}"]
+    return [f"{seconds[0]:.3f} to {seconds[-1]:.3f}", f"{figures[-1][1]:.0f}", f"{result:.2f}"]
 
 
 GROWTH = FigureTable(

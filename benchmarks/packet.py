@@ -61,9 +61,9 @@ def in_threads(threads: int) -> dict[str, Any]:
 
 def random_traffic(platform: str, rate: float, threads: int = 1) -> float:
     """Flit hops of uniform traffic."""
-    made = read_platform(platform)
-    load = sweep(made, PacketOptions(preset="booksim", **in_threads(threads)), "uniform", [rate], Measurement(periods=6))[0]
-    return load.flit_hops + load.accepted_rate * made.npus * load.cycles
+    result = read_platform(platform)
+    load = sweep(result, PacketOptions(preset="booksim", **in_threads(threads)), "uniform", [rate], Measurement(periods=6))[0]
+    return load.flit_hops + load.accepted_rate * result.npus * load.cycles
 
 
 def rings(size: int) -> float:

@@ -85,11 +85,11 @@ def taken() -> dict[str, list[float]]:
     """What each process takes in each round, in milliseconds."""
     for name in PROCESSES:
         run(name)
-    found: dict[str, list[float]] = {name: [] for name in PROCESSES}
+    result: dict[str, list[float]] = {name: [] for name in PROCESSES}
     for _ in range(ROUNDS):
-        for name, figures in found.items():
+        for name, figures in result.items():
             figures.append(cpu_ms(name))
-    return found
+    return result
 
 
 def _row(name: str) -> list[str]:

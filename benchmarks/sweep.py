@@ -63,8 +63,8 @@ def measure(what: str, points: int) -> None:
             counts = sweep(tables(points), table).finish()
             ran, failed = counts.rows, counts.failed
         else:
-            found = search(search_tables(points if what == "search by tpe" else 0), table).finish()
-            ran, failed = found.run, found.failed
+            result = search(search_tables(points if what == "search by tpe" else 0), table).finish()
+            ran, failed = result.run, result.failed
         seconds = time.perf_counter() - began
     assert (ran, failed) == (points, 0)
     own, workers = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -25,13 +25,13 @@ def shipped(plugins: Plugins) -> set[tuple[str, str, str]]:
     """Package, kind and name of each component of this checkout's packages; of a package that offers nothing now, those that it had."""
     ours = {toml_of(folder)["project"]["name"] for folder in (*members(), *separate())}
     package_of = {info.name: info.distribution for info in plugins.infos()}
-    found = {
+    result = {
         (package, kind, component.name)
         for kind, component in plugins.every_component()
         if kind != _FOUND_BY_CONTENT and (package := package_of[plugins.owner(kind, component.name)]) in ours
     }
-    silent = ours - {package for package, _, _ in found}  # one that is built only where another program is
-    return found | {entry for entry in known_components() if entry[0] in silent}
+    silent = ours - {package for package, _, _ in result}  # one that is built only where another program is
+    return result | {entry for entry in known_components() if entry[0] in silent}
 
 
 def text_of(components: Iterable[tuple[str, str, str]]) -> str:

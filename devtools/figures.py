@@ -59,11 +59,11 @@ class FigureTable:
 
     def measured(self) -> list[MeasuredRow]:
         """What each row is about, and its figures, None where a program is not there."""
-        found = []
+        measured_rows = []
         for row in self.rows:
             figures = row.measure()
-            found.append((list(row.labels), None if figures is None else list(figures)))
-        return found
+            measured_rows.append((list(row.labels), None if figures is None else list(figures)))
+        return measured_rows
 
 
 def main(tables: Sequence[FigureTable]) -> int:
@@ -93,12 +93,12 @@ def _print(table: FigureTable, rows: Iterable[MeasuredRow]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    made = Table(title=table.name, title_justify="left")
+    result = Table(title=table.name, title_justify="left")
     for place, heading in enumerate(table.headings):
-        made.add_column(heading, justify="left" if place < table.labels else "right")
+        result.add_column(heading, justify="left" if place < table.labels else "right")
     for labels, figures in rows:
-        made.add_row(*labels, *(["not measured"] if figures is None else figures))
-    Console(width=160).print(made)
+        result.add_row(*labels, *(["not measured"] if figures is None else figures))
+    Console(width=160).print(result)
 
 
 def machine() -> str:
@@ -152,8 +152,8 @@ def with_table(text: str, place: str, headings: Cells, rows: Sequence[MeasuredRo
     cells = [[*labels, *(before.get(tuple(labels), nothing) if figures is None else figures)] for labels, figures in rows]
     lines = [f"| {' | '.join(each)} |" for each in (headings, *cells)]
     lines.insert(1, f"|{'|'.join('---' if column < columns else '---:' for column in range(len(headings)))}|")
-    kept = sum(figures is None for _, figures in rows)
-    note = f" Not measured then, so as before: {kept} of {len(rows)} rows." if kept else ""
+    total = sum(figures is None for _, figures in rows)
+    note = f" Not measured then, so as before: {total} of {len(rows)} rows." if total else ""
     return text[: match.start(3)] + "\n".join(lines) + f"\n\nMeasured {stamp}{note}\n" + text[match.end(3) :]
 
 

@@ -23,8 +23,8 @@ LINKS = {"Homepage": "", "Source": "", "Issues": "/issues", "Changelog": "/blob/
 
 def version(root: Path = ROOT) -> str:
     """The version of all packages, as the workspace's pyproject.toml has it."""
-    found: str = toml_of(root)["tool"]["astra"]["version"]
-    return found
+    result: str = toml_of(root)["tool"]["astra"]["version"]
+    return result
 
 
 def distributions(root: Path = ROOT) -> list[Path]:
@@ -91,15 +91,15 @@ def releasable(tag: str, root: Path = ROOT) -> str:
     if address(root) is None:
         problems.append("the project has no address; python3 dev.py address URL writes one into all packages")
     problems += [
-        f"{(folder / 'pyproject.toml').relative_to(root)} has version {found}; expected {current}"
+        f"{(folder / 'pyproject.toml').relative_to(root)} has version {match}; expected {current}"
         for folder in distributions(root)
-        if (found := toml_of(folder)["project"]["version"]) != current
+        if (match := toml_of(folder)["project"]["version"]) != current
     ]
     if f"\nversion: {current}\n" not in (root / CITATION).read_text():
         problems.append(f"{CITATION} has another version; expected {current}")
     heading = rf"^## {re.escape(current)} - .*\n" if FINAL.fullmatch(current) else f"^{UNRELEASED}"
-    found = re.search(rf"{heading}((?:(?!## ).*\n)*)", (root / CHANGELOG).read_text(), re.MULTILINE)
-    notes = found[1].strip() if found else ""
+    match = re.search(rf"{heading}((?:(?!## ).*\n)*)", (root / CHANGELOG).read_text(), re.MULTILINE)
+    notes = match[1].strip() if match else ""
     if not notes:
         problems.append(f"{CHANGELOG} says nothing of {current}")
     if problems:
@@ -116,8 +116,8 @@ def _today() -> str:
 
 def address(root: Path = ROOT) -> str | None:
     """Where the project lies, as the workspace's pyproject.toml has it; None where it has no public place."""
-    found: str | None = toml_of(root)["tool"]["astra"].get("address")
-    return found
+    value: str | None = toml_of(root)["tool"]["astra"].get("address")
+    return value
 
 
 def write_address(new: str, root: Path = ROOT) -> list[Path]:

@@ -173,8 +173,8 @@ def on_config(config: Any) -> Any:
             if isinstance(value, list):
                 result.append({title: expanded(value)})
             elif "*" in value:
-                found = [page for page in pages if fnmatch(page, value)]
-                result += found if title is None else [{title: found}]
+                results = [page for page in pages if fnmatch(page, value)]
+                result += results if title is None else [{title: results}]
             else:
                 result.append(entry)
         return result

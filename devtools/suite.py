@@ -58,9 +58,9 @@ OF_PACKAGES = {
 def tests_of(part: str) -> list[str]:
     """The folders and modules with the tests of a package, or of another part of the tests, from the project's folder on."""
     folders = part, f"{part}s", f"py{part}"  # tests/sweeps is of the package sweep; a folder torch would hide that of PyTorch
-    found = [TESTS / each for each in folders if (TESTS / each).is_dir()]
-    found += [path for each in OF_PACKAGES.get(part, "").split() if (path := TESTS / f"test_{each}.py").is_file()]
-    return [str(path.relative_to(ROOT)) for path in found]
+    result = [TESTS / each for each in folders if (TESTS / each).is_dir()]
+    result += [path for each in OF_PACKAGES.get(part, "").split() if (path := TESTS / f"test_{each}.py").is_file()]
+    return [str(path.relative_to(ROOT)) for path in result]
 
 
 def parts() -> set[str]:
@@ -76,7 +76,7 @@ def loose() -> set[str]:
 def chosen(arguments: Sequence[str]) -> list[str]:
     """Arguments of pytest, where the names of parts stand for their tests; not behind an option that takes a word."""
     known = parts()
-    found: list[str] = []
+    result: list[str] = []
     for before, argument in zip(["", *arguments], arguments, strict=False):
-        found += tests_of(argument) if argument in known and before not in TAKE_A_WORD else [argument]
-    return found
+        result += tests_of(argument) if argument in known and before not in TAKE_A_WORD else [argument]
+    return result

@@ -64,16 +64,16 @@ def test_who_comes_first_decides_and_the_others_wait(engine: str) -> None:
         return [[PhaseStep(Job(task, "all_reduce", 10, 0), 0, -1, 100)]]
 
     for agreement, ends in ((-1, [205, 105]), (0, [205, 305])):
-        made = find_engine(engine)(2)
-        made.add_queues([(1, lambda jobs, started, job: started)])
+        result = find_engine(engine)(2)
+        result.add_queues([(1, lambda jobs, started, job: started)])
         for npu, delays in enumerate([(0, 5), (105, 5)]):
-            made.observe(npu)
+            result.observe(npu)
             tasks = [Task(1, delays[0]), Task(1, delays[1]), Task(COLLECTIVE, 0, (0,)), Task(COLLECTIVE, 0, (1,))]
-            made.add_program(tasks, [npu], issue, agreement)
-        assert not made.run()
+            result.add_program(tasks, [npu], issue, agreement)
+        assert not result.run()
         # NPU 0 begins task 2 at 0, and task 3 at 100. NPU 1 has task 3 from 5 on, and task 2 from 105 on.
-        assert list(made.times(0)[1][2:]) == [100, 200]
-        assert list(made.times(1)[1][2:]) == ends
+        assert list(result.times(0)[1][2:]) == [100, 200]
+        assert list(result.times(1)[1][2:]) == ends
 
 
 @pytest.mark.parametrize("times", ["alike", "own"])
@@ -83,8 +83,8 @@ def test_npus_that_compute_for_different_times_have_one_order(times: str) -> Non
 
     def program(npu: int) -> list[Operation]:
         late = 1_000_000 * (1 + (npu if times == "own" else 0))
-        made: list[Operation] = [Compute((), 1000), Compute((0,), late), Compute((1,), 1000)]
-        return made + [Communicate((after,), Collective.ALL_REDUCE, 100_000, (0,), -1, Pass.FORWARD) for after in (0, 0, 1, 2)]
+        operations: list[Operation] = [Compute((), 1000), Compute((0,), late), Compute((1,), 1000)]
+        return operations + [Communicate((after,), Collective.ALL_REDUCE, 100_000, (0,), -1, Pass.FORWARD) for after in (0, 0, 1, 2)]
 
     others = tuple(NpuProgram(program(npu), (npu,)) for npu in range(1, 4))
     graph = ExecutionGraph(program(0), dimensions, (), None, others)

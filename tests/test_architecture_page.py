@@ -68,8 +68,8 @@ def circle(within_functions: bool, left_out: str = " ") -> list[str]:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        found: list[str] = error.args[1]
-        return found
+        result: list[str] = error.args[1]
+        return result
     return []
 
 

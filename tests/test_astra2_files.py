@@ -105,12 +105,12 @@ def test_what_follows_an_algorithm_of_the_whole_platform_has_no_effect(names: li
 @pytest.mark.parametrize("change", [{"inter": "baseline"}, {"inter": "roundRobin"}, {"intra": "RG"}, {"intra": "FIFO", "inter": "themis"}])
 def test_no_release_reads_orders_of_queues_and_dimensions(change: dict[str, str], tmp_path: Path) -> None:
     keys = {f"{name}-dimension-scheduling": value for name, value in change.items()}
-    with pytest.warns(astra_sim.InputWarning) as said:
+    with pytest.warns(astra_sim.InputWarning) as results:
         result = run(tmp_path, {**SYSTEM, **keys})
     for key in keys:
         option = key.replace("-", "_")
         assert any(
-            f"{key} has no effect: no release of ASTRA-sim 2.x reads it (--set system.{option}=" in str(each.message) for each in said
+            f"{key} has no effect: no release of ASTRA-sim 2.x reads it (--set system.{option}=" in str(each.message) for each in results
         )
     assert result.finish_ns == run(tmp_path, SYSTEM).finish_ns
 

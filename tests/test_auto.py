@@ -50,15 +50,15 @@ def forecasts_of(
     loads = loads_of(platform, platform.logical_dimensions()[number])
     assert loads is not None
     context = components_of(platform=platform, workload="plugin:collective?bytes=1024").system.context  # type: ignore[attr-defined]
-    found = {}
+    cost_estimates = {}
     for spec in names.CANDIDATES:
         try:
-            made = forecast(spec, context.algorithm(spec, "test").schedule(request), loads, step_ns, held_bytes)
+            result = forecast(spec, context.algorithm(spec, "test").schedule(request), loads, step_ns, held_bytes)
         except ScheduleError:
             continue
-        if made is not None:
-            found[spec] = made
-    return found
+        if result is not None:
+            cost_estimates[spec] = result
+    return cost_estimates
 
 
 # -- What the busiest link carries --------------------------------------------------------------------------------------
@@ -87,10 +87,10 @@ def forecasts_of(
 def test_the_bytes_of_the_busiest_link(spec: str, around: float, halving: float | None, at_once: float | None) -> None:
     platform = platform_of(f"{spec}&{LINK}")
     request = Request(Collective.REDUCE_SCATTER, platform.npus, platform.npus << 20)
-    found = {name: each.busy_ns * 50 / request.bytes for name, each in forecasts_of(platform, 0, request).items()}
-    found.pop(names.BOTH_DIRECTIONS)
+    result = {name: each.busy_ns * 50 / request.bytes for name, each in forecasts_of(platform, 0, request).items()}
+    result.pop(names.BOTH_DIRECTIONS)
     expected = {names.RING: around, names.HALVING_DOUBLING: halving, names.DIRECT: at_once}
-    assert found == pytest.approx({name: value for name, value in expected.items() if value is not None})
+    assert result == pytest.approx({name: value for name, value in expected.items() if value is not None})
 
 
 def test_npus_at_one_leaf_are_one_class() -> None:
@@ -110,8 +110,8 @@ def test_the_busiest_link_is_that_of_the_congestion_aware_network() -> None:
     ):
         platform = platform_of(f"{spec}&{LINK}")
         foretold = forecasts_of(platform, 0, Request(Collective.ALL_REDUCE, platform.npus, size))[algorithm]
-        found = run(spec, size, "analytical?congestion=aware&switching=cut_through", all_reduce=algorithm).finish_ns
-        assert found == pytest.approx(foretold.time_ns, rel=0.02)
+        result = run(spec, size, "analytical?congestion=aware&switching=cut_through", all_reduce=algorithm).finish_ns
+        assert result == pytest.approx(foretold.time_ns, rel=0.02)
 
 
 # -- What is taken ------------------------------------------------------------------------------------------------------
@@ -179,19 +179,19 @@ def test_auto_goes_by_the_routes_of_the_network() -> None:
 
 def test_all_that_choices_follow_from_is_their_content() -> None:
     """Plans are kept by it from run to run."""
-    made = AutoAlgorithm("auto", False, 1, True, False, lambda request: Schedule.shared(request, []))
+    auto_algorithm = AutoAlgorithm("auto", False, 1, True, False, lambda request: Schedule.shared(request, []))
     others: dict[str, Any] = {
         "platform": platform_of(f"switch?size=8&{LINK}"),
         "step_ns": 1.0,
         "messages_wait": False,
         "held_bytes": 1.0,
         "route_rules": RouteRules("never"),
-        "candidates": {"x": made},
+        "candidates": {"x": auto_algorithm},
     }
     own = {field.name for field in attrs.fields(AutoAlgorithm)} - {field.name for field in attrs.fields(Algorithm)}
     assert {name for name in own if not name.startswith("_")} == others.keys()
     for name, value in others.items():
-        assert attrs.evolve(made, **{name: value}).content != made.content
+        assert attrs.evolve(auto_algorithm, **{name: value}).content != auto_algorithm.content
 
 
 @pytest.mark.parametrize(
@@ -300,9 +300,9 @@ def test_groups_across_dimensions_are_looked_at_on_the_links_of_all() -> None:
     """Those of a diagonal of a torus are two links from each other, one in each dimension."""
     loads = loads_of(platform_of(f"torus?sizes=4,4&{LINK}"), Group((0, 5, 10, 15)))
     assert loads is not None
-    found = forecast("x", Schedule.shared(Request(Collective.ALL_GATHER, 4, 1000), [exchange(shift(1), 1000)]), loads, 0.0, math.inf)
-    assert found is not None
-    assert found.time_ns == pytest.approx(1000 + 2 * 20)
+    result = forecast("x", Schedule.shared(Request(Collective.ALL_GATHER, 4, 1000), [exchange(shift(1), 1000)]), loads, 0.0, math.inf)
+    assert result is not None
+    assert result.time_ns == pytest.approx(1000 + 2 * 20)
 
 
 def test_many_messages_at_once_must_relieve_the_links() -> None:
@@ -386,14 +386,14 @@ def with_others(automatic: bool) -> Plugins:
 @pytest.mark.parametrize("automatic", [True, False])
 def test_an_algorithm_of_others_may_be_taken_where_it_says_so(automatic: bool) -> None:
     def chosen(collective: str) -> str:
-        (found,) = astra_sim.simulate(
+        (result,) = astra_sim.simulate(
             workload=f"plugin:collective?collective={collective}&bytes=65536",
             platform=f"plugin:mesh?sizes=64&{LINK}",
             network=f"plugin:{AWARE}",
             plugins=with_others(automatic),
         ).algorithms
-        assert ("swing" in found.reason) == (automatic and collective == "all_gather")
-        return found.algorithm
+        assert ("swing" in result.reason) == (automatic and collective == "all_gather")
+        return result.algorithm
 
     assert chosen("all_reduce") != "swing"
     chosen("all_gather")

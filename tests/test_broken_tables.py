@@ -65,10 +65,10 @@ class Broken(native.TableNetwork):
 
     def make_table(self) -> object:
         parts = Parts()
-        given: dict[str, Any] = {"inject": parts.inject, "advance": parts.advance, "next_event": parts.next_event, **self._functions}
+        result: dict[str, Any] = {"inject": parts.inject, "advance": parts.advance, "next_event": parts.next_event, **self._functions}
         types: dict[str, Any] = dict(native._Table._fields_)
         self.made = native._Table(native.VERSION, ctypes.sizeof(native._Table))
-        for name, function in given.items():
+        for name, function in result.items():
             if function is not None:
                 setattr(self.made, name, types[name](function))
         return capsule_of(self.made)
@@ -124,10 +124,10 @@ def test_messages_without_their_numbers_are_an_error(engine: str) -> None:
 
 @ENGINES
 def test_a_delivery_in_the_past_is_an_error(engine: str) -> None:
-    kept = (ctypes.c_uint64 * 1)(1)
+    result = (ctypes.c_uint64 * 1)(1)
 
     def advance(state: Any, until: int, time: Any, numbers: Any, count: Any) -> int:
-        time[0], numbers[0], count[0] = -5, ctypes.cast(kept, native._NUMBERS), 1
+        time[0], numbers[0], count[0] = -5, ctypes.cast(result, native._NUMBERS), 1
         return 0
 
     assert "network Broken: advance returned the time -5; " in refused(engine, advance=advance)
@@ -207,13 +207,13 @@ class Odd(type(network(PLATFORM))):  # type: ignore[misc]
 
 def odd(function: Any) -> str:
     """The error of a network without contention whose table has this `delay`."""
-    made = network(PLATFORM)
-    assert isinstance(made, RouteDelayNetwork)
-    made.__class__ = Odd
-    made.delay_function = function  # type: ignore[attr-defined]
+    result = network(PLATFORM)
+    assert isinstance(result, RouteDelayNetwork)
+    result.__class__ = Odd
+    result.delay_function = function  # type: ignore[attr-defined]
     with pytest.raises(PluginError) as caught:
         astra_sim.simulate(
-            network=made, engine="compiled", symmetry=False, workload=CHOICES["workload"], set=["system.all_reduce=double_binary_tree"]
+            network=result, engine="compiled", symmetry=False, workload=CHOICES["workload"], set=["system.all_reduce=double_binary_tree"]
         )
     return str(caught.value)
 

@@ -76,57 +76,57 @@ def experiment(kind: str, provider: Provider, options: dict[str, Any]) -> dict[s
     """A run with a component, on two dimensions."""
     name, spec = provider.name, "?".join([provider.name, *["&".join(f"{key}={value}" for key, value in options.items())][: len(options)]])
     computing = {"gemm": {"m": 64, "n": 64, "k": 64}} if kind == "compute" and name != "recorded" else {"compute_ns": 300}
-    made: dict[str, Any] = {"workload": {"plugin": "layers", "loop": "data", "layers": [layer(each, computing) for each in "abc"]}}
-    made["platform"] = PLATFORM
+    result: dict[str, Any] = {"workload": {"plugin": "layers", "loop": "data", "layers": [layer(each, computing) for each in "abc"]}}
+    result["platform"] = PLATFORM
     match kind:
         case "workload":
             if name != "layers":  # whose example needs a compute model that it does not have
-                made["workload"] = {"plugin": name, **options}
+                result["workload"] = {"plugin": name, **options}
             if name == "llm":
-                made["compute"] = {"plugin": "roofline", "peak_tera_ops_per_s": 50, "memory_bandwidth_gb_per_s": 100}
+                result["compute"] = {"plugin": "roofline", "peak_tera_ops_per_s": 50, "memory_bandwidth_gb_per_s": 100}
             if name in ("hlo", "torch_capture"):
-                made["platform"] = {"dimensions": [RING, {**MESH, "sizes": [2]}]}
-                made["compute"] = {"plugin": "gpu", "device": "h100"}
+                result["platform"] = {"dimensions": [RING, {**MESH, "sizes": [2]}]}
+                result["compute"] = {"plugin": "gpu", "device": "h100"}
             if name == "chakra":
-                made["platform"] = {"dimensions": [RING, {**MESH, "sizes": [2]}]}
-                made["memory"] = {"plugin": "remote", "bandwidth_gb_per_s": 10}
+                result["platform"] = {"dimensions": [RING, {**MESH, "sizes": [2]}]}
+                result["memory"] = {"plugin": "remote", "bandwidth_gb_per_s": 10}
         case "training_loop":
-            made["workload"] |= {"loop": name, "loop_options": options}
+            result["workload"] |= {"loop": name, "loop_options": options}
         case "collective":
-            made["system"] = {"plugin": "astra1", "all_gather" if name == "msccl" else "all_reduce": spec}
+            result["system"] = {"plugin": "astra1", "all_gather" if name == "msccl" else "all_reduce": spec}
             if name == "in_network":
-                made["platform"] = {"dimensions": [{"topology": "switch", "size": 4, "in_network_reduction": True, **LINKS}]}
+                result["platform"] = {"dimensions": [{"topology": "switch", "size": 4, "in_network_reduction": True, **LINKS}]}
             if name == "one_chakra":
-                made["platform"] = {"dimensions": [RING]}
+                result["platform"] = {"dimensions": [RING]}
             if name == "synthesized":  # whose cost grows fast with the NPUs
-                made["platform"] = {"dimensions": [{**RING, "size": 2}, {**MESH, "sizes": [2]}]}
+                result["platform"] = {"dimensions": [{**RING, "size": 2}, {**MESH, "sizes": [2]}]}
         case "scheduler":
             which = "intra" if provider.orders == "queue" else "inter"  # type: ignore[attr-defined]
-            made["system"] = {"plugin": "astra1", "splits": 4, f"{which}_dimension_scheduling": spec}
+            result["system"] = {"plugin": "astra1", "splits": 4, f"{which}_dimension_scheduling": spec}
         case "platform" if "file" in options:
-            made["platform"] = {"dimensions": [{"topology": name, **options}]}
-            made["network"] = {"plugin": "analytical", "congestion": "aware"}
+            result["platform"] = {"dimensions": [{"topology": name, **options}]}
+            result["network"] = {"plugin": "analytical", "congestion": "aware"}
         case "engine":
-            made[kind] = name
+            result[kind] = name
         case "variation":
-            made["experiment"] = astra_sim.Experiment(plugin_sections={name: options})
+            result["experiment"] = astra_sim.Experiment(plugin_sections={name: options})
         case _:
-            made[kind] = {"plugin": name, **options}
-    return made
+            result[kind] = {"plugin": name, **options}
+    return result
 
 
 def changed(kind: str, provider: Provider, options: dict[str, Any], first: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The run of a component with each of its options changed, and for the first of its examples with each other thing."""
     name = provider.name
-    made = experiment(kind, provider, options)
+    result = experiment(kind, provider, options)
     for key, value in changes(provider.load_options(), options):
         if kind in ("training_loop", "collective", "scheduler") or "file" in options:
             yield experiment(kind, provider, {**options, key: value})
         else:
-            yield {**made, "set": [f"{name if kind == 'variation' else kind}.{key}={value}"]}
+            yield {**result, "set": [f"{name if kind == 'variation' else kind}.{key}={value}"]}
     if kind in ("workload", "training_loop", "system", "collective") and options == first:
-        yield from ({**made, key: value} for key, value in changes(RunOptions, {}))
-        yield from ({**made, "set": [text]} for text in ELSEWHERE)
+        yield from ({**result, key: value} for key, value in changes(RunOptions, {}))
+        yield from ({**result, "set": [text]} for text in ELSEWHERE)
 
 
 def outcome(given: dict[str, Any]) -> str:
@@ -151,9 +151,9 @@ def test_a_run_says_what_it_says_where_nothing_is_kept(kind: str, name: str, tmp
         for each in runs:
             outcome(experiment(kind, provider, options))
             after_others.append(outcome(each))
-        for each, found in zip(runs, after_others, strict=True):
+        for each, result in zip(runs, after_others, strict=True):
             clear_caches()
-            assert outcome(each) == found, each
+            assert outcome(each) == result, each
 
 
 OPERATIONS = [
@@ -224,18 +224,18 @@ def planned(session: Any) -> list[Any]:
             [(program.starts, program.cycle, program.runs) for program in lower(plan.schedule)],
         )
 
-    found: list[Any] = []
+    result: list[Any] = []
     for operation in OPERATIONS:
         try:
-            found.append([(chunk.priority, [phase(each) for each in chunk.phases]) for chunk in session.issue(operation, 0)])
+            result.append([(chunk.priority, [phase(each) for each in chunk.phases]) for chunk in session.issue(operation, 0)])
         except AstraError as error:
-            found.append(str(error))
-    return found
+            result.append(str(error))
+    return result
 
 
 def test_all_that_a_context_says_is_changed() -> None:
-    said = {field.name for field in attrs.fields(Context) if not field.name.startswith("_")}
-    assert said == {*RUN_BY_CONTEXT, *LEFT_OUT}
+    result = {field.name for field in attrs.fields(Context) if not field.name.startswith("_")}
+    assert result == {*RUN_BY_CONTEXT, *LEFT_OUT}
 
 
 @pytest.mark.parametrize("table", [PLATFORM, MESHES], ids=["ring and mesh", "meshes"])
@@ -278,11 +278,11 @@ def test_what_auto_picks_follows_from_its_content(table: dict[str, Any]) -> None
             for dimension in range(len(context.platform.dimensions)):
                 automatic_ = automatic(kind, endpoint_ns, context, dimension)
                 logical = LogicalDimension(4, context.platform.strides[dimension], dimension)
-                found = [
+                result = [
                     f"{pick.algorithm.name} {pick.reason}"
                     for pick in (automatic_.pick(each, logical) for each in requests if each.collective is kind)
                 ]
-                assert picks.setdefault((kind, logical, automatic_.content), found) == found
+                assert picks.setdefault((kind, logical, automatic_.content), result) == result
     assert len({tuple(each) for each in picks.values()}) > 5
 
 

@@ -90,9 +90,9 @@ def test_a_wrong_value_that_equals_a_right_one_is_still_wrong() -> None:
 
 
 def test_options_stay_as_they_were_typed() -> None:
-    for latency, kept in (("1", 1), ("1.0", 1.0)):
+    for latency, result in (("1", 1), ("1.0", 1.0)):
         experiment = astra_sim.simulate(workload=COLLECTIVE, platform=RING.format(latency)).experiment
-        assert repr(experiment["platform"]["link_latency_ns"]) == repr(kept)
+        assert repr(experiment["platform"]["link_latency_ns"]) == repr(result)
 
 
 class _Slowed:

@@ -89,10 +89,10 @@ small = st.integers(-(2**31), 2**31 - 1)
 def node_lists(draw: st.DrawFn) -> list[Node]:
     ids = draw(st.lists(st.integers(0, 40) | st.integers(0, 2**64 - 1), unique=True, max_size=8))
     order = draw(st.permutations(ids))
-    made = {}
+    result = {}
     for place, id in enumerate(order):
         earlier = st.lists(st.sampled_from(order[:place]), max_size=3).map(tuple) if place else st.just(())
-        made[id] = Node(
+        result[id] = Node(
             id=id,
             name=draw(st.text(max_size=8)),
             type=draw(st.sampled_from(NodeType)),
@@ -111,7 +111,7 @@ def node_lists(draw: st.DrawFn) -> list[Node]:
             pg_name=draw(st.none() | st.text(max_size=4)),
             involved_dim=draw(st.none() | st.lists(st.booleans(), max_size=4).map(tuple)),
         )
-    return [made[id] for id in ids]
+    return [result[id] for id in ids]
 
 
 @settings(max_examples=60, deadline=None)
@@ -137,34 +137,37 @@ def test_programs(nodes: list[Node], repeated: bool, computing: set[NodeType]) -
     nodes = nodes + [each for each in again if repeated and each.id > last]
     trace = trace_of(nodes)
     does = bytes(kind in computing for kind in trace.type)
-    made, compiled = program_columns(trace, does, compiled=False), program_columns(trace, does)
+    result, compiled = program_columns(trace, does, compiled=False), program_columns(trace, does)
     for name in ("rows", "kinds", "kind_of", "works", "work_of"):
-        assert list(getattr(made, name)) == list(getattr(compiled, name))
-    after = [list(made.after[place]) for place in range(len(nodes))]
+        assert list(getattr(result, name)) == list(getattr(compiled, name))
+    after = [list(result.after[place]) for place in range(len(nodes))]
     assert after == [list(compiled.after[place]) for place in range(len(nodes))]
-    assert sorted(made.rows) == list(range(len(nodes)))
+    assert sorted(result.rows) == list(range(len(nodes)))
     assert all(other < place for place, waits in enumerate(after) for other in waits)
-    assert [[made.rows[other] for other in waits] for waits in after] == [trace.dependencies(row) for row in made.rows]
+    assert [[result.rows[other] for other in waits] for waits in after] == [trace.dependencies(row) for row in result.rows]
     nothing: dict[str, Any] = {"id": 0, "name": "", "control": (), "data": (), "comm_priority": 0}
     seen: dict[str, tuple[int, int]] = {}
-    for place, row in enumerate(made.rows):
+    for place, row in enumerate(result.rows):
         each = trace.node(row)
         if each.type in computing:
             like = repr((each.type, each.is_cpu_op))
             work = repr((each.type, each.is_cpu_op, each.duration_ns, each.num_ops, each.tensor_size))
-            assert seen.setdefault(f"work {work}", (made.work_of[place], row)) == (made.work_of[place], made.works[made.work_of[place]])
+            assert seen.setdefault(f"work {work}", (result.work_of[place], row)) == (
+                result.work_of[place],
+                result.works[result.work_of[place]],
+            )
         else:
             like = repr(evolve(each, duration_ns=0, num_ops=0, **nothing))
-            assert made.work_of[place] == len(made.works)
-        assert seen.setdefault(like, (made.kind_of[place], row)) == (made.kind_of[place], made.kinds[made.kind_of[place]])
-    assert len(seen) == len(made.kinds) + len(made.works)
+            assert result.work_of[place] == len(result.works)
+        assert seen.setdefault(like, (result.kind_of[place], row)) == (result.kind_of[place], result.kinds[result.kind_of[place]])
+    assert len(seen) == len(result.kinds) + len(result.works)
     by_id = sorted(range(len(nodes)), key=lambda row: nodes[row].id)
     in_order = all(nodes[other].id < nodes[row].id for row in by_id for other in trace.dependencies(row))
-    assert (made.priorities is None) == (compiled.priorities is None) == in_order
-    if made.priorities is None or compiled.priorities is None:
-        assert list(made.rows) == by_id
+    assert (result.priorities is None) == (compiled.priorities is None) == in_order
+    if result.priorities is None or compiled.priorities is None:
+        assert list(result.rows) == by_id
     else:
-        assert list(made.priorities) == list(compiled.priorities) == [by_id.index(row) for row in made.rows]
+        assert list(result.priorities) == list(compiled.priorities) == [by_id.index(row) for row in result.rows]
 
 
 @pytest.mark.parametrize("kind", [SEND, RECV])
@@ -198,9 +201,9 @@ def test_every_member_of_an_attribute_is_kept(member: str) -> None:
 def test_fields_without_a_column_are_kept_when_asked(tmp_path: Path) -> None:
     others = number_field(6, 77) + bytes_field(8, bytes_field(1, b"[1]")) + bytes_field(10, attribute("stream", "int64_val", 7))
     write_nodes(tmp_path / "a.et", [node(0, others=others), node(1, 0)])
-    kept = load_trace(tmp_path / "a.et", keep=True)
-    assert [kept.others(row) for row in (0, 1)] == [others, b""]
-    write_trace(tmp_path / "b.et", kept)
+    trace = load_trace(tmp_path / "a.et", keep=True)
+    assert [trace.others(row) for row in (0, 1)] == [others, b""]
+    write_trace(tmp_path / "b.et", trace)
     assert (tmp_path / "b.et").read_bytes() == (tmp_path / "a.et").read_bytes()
     assert load_trace(tmp_path / "a.et").node(0).others == b""
 
@@ -296,18 +299,18 @@ def test_what_is_wrong_is_named(name: str, compiled: bool) -> None:
     data, message = BROKEN[name]
     if not compiled and name in DAMAGED:
         message = f"byte 8: node of {len(data) - 9} bytes: protobuf cannot read it: "
-    found = outcome(data, compiled)
-    assert isinstance(found, str)
-    assert found.startswith("t.et: ")
-    assert message in found
+    result = outcome(data, compiled)
+    assert isinstance(result, str)
+    assert result.startswith("t.et: ")
+    assert message in result
 
 
 @pytest.mark.parametrize("compiled", READERS)
 def test_a_circle_is_named(compiled: bool) -> None:
     nodes = [node(0, name="start"), node(1, 0, 3, name="a"), node(2, 1, name="b"), node(3, 2, name="c"), node(4, 3, name="after")]
-    found = outcome(file_of(*map(encode_node, nodes)), compiled)
+    result = outcome(file_of(*map(encode_node, nodes)), compiled)
     assert (
-        found
+        result
         == "t.et: dependencies in a circle: node 1 'a', which waits for node 3 'c', which waits for node 2 'b', which waits for the first"
     )
     ring = [node(i, (i + 1) % 100) for i in range(100)]
@@ -348,7 +351,7 @@ def agree(data: bytes) -> None:
     Where a message cannot be read, the compiled reader says more, or passes over damage in a field that has no column.
     """
     python, compiled = outcome(data, False), outcome(data, has_compiled())
-    damage, also = (DAMAGE.match(found) if isinstance(found, str) else None for found in (python, compiled))
+    damage, also = (DAMAGE.match(result) if isinstance(result, str) else None for result in (python, compiled))
     if damage is None:
         assert plain(compiled) == plain(python)
     elif also is not None:
@@ -541,10 +544,10 @@ def test_what_is_written_here_is_what_protobuf_writes(nodes: list[Node]) -> None
         message = classes.Node.FromString(encode_node(each))
         assert (message.id, message.name, message.type) == (each.id, each.name, each.type)
         assert (tuple(message.ctrl_deps), tuple(message.data_deps)) == (each.control, each.data)
-        for found in message.attr:
-            assert found.WhichOneof("value") == ATTRIBUTES[found.name]
-            if found.name not in ("involved_dim", "astra_duration_rest_ns"):
-                assert getattr(found, ATTRIBUTES[found.name]) == getattr(each, found.name)
+        for result in message.attr:
+            assert result.WhichOneof("value") == ATTRIBUTES[result.name]
+            if result.name not in ("involved_dim", "astra_duration_rest_ns"):
+                assert getattr(result, ATTRIBUTES[result.name]) == getattr(each, result.name)
         again = message.SerializeToString()
         assert outcome(file_of(again), False) == outcome(file_of(encode_node(each)), False) or each.data or each.control
 
@@ -580,8 +583,8 @@ def test_metadata_is_what_protobuf_writes() -> None:
 
 
 def test_a_trace_made_of_nodes_is_checked() -> None:
-    made = trace_of([node(0), node(1, 0)], name="mine")
-    assert isinstance(made, Trace)
-    assert encode_nodes(made.nodes()) == encode_nodes([node(0), node(1, 0)])
+    trace = trace_of([node(0), node(1, 0)], name="mine")
+    assert isinstance(trace, Trace)
+    assert encode_nodes(trace.nodes()) == encode_nodes([node(0), node(1, 0)])
     with pytest.raises(InputError, match="mine: node 1 '': data dependency 5"):
         trace_of([node(1, 5)], name="mine")

@@ -223,9 +223,9 @@ def _experiment() -> astra_sim.Experiment:
 def test_memory_urgency_and_collectives_over_nothing() -> None:
     urgent = Communicate((0,), Collective.ALL_TO_ALL, 64, (0, 1), 0, Pass.FORWARD, urgent=True)
     nothing = Communicate((1,), Collective.ALL_REDUCE, 64, (), 0, Pass.FORWARD, update_ps=5000)
-    (made,), groups = graph_nodes(*graph_of(MemoryAccess((), 128, write=True), urgent, nothing, MemoryAccess((2,), 64, layer=0)))
+    (result,), groups = graph_nodes(*graph_of(MemoryAccess((), 128, write=True), urgent, nothing, MemoryAccess((2,), 64, layer=0)))
     assert not groups
-    store, exchange, load = made.nodes
+    store, exchange, load = result.nodes
     assert (store.type, store.tensor_size, store.name) == (NodeType.MEM_STORE_NODE, 128, "store")
     assert (exchange.comm_type, exchange.comm_priority, exchange.involved_dim, exchange.data) == (6, 1, (True, True), (0,))
     assert (load.type, load.data, load.name) == (NodeType.MEM_LOAD_NODE, (1,), "a load")

@@ -80,23 +80,23 @@ tables = st.dictionaries(names, values | st.lists(attributes, max_size=2), max_s
 @given(st.lists(tables | values, max_size=2), st.dictionaries(st.sampled_from(["version", "attr"]), values | st.lists(attributes)) | values)
 def test_any_json_is_a_trace_or_an_error(nodes: list[Any], metadata: Any) -> None:
     try:
-        made = from_json({"nodes": nodes, "metadata": metadata}, "x.json")
+        results = from_json({"nodes": nodes, "metadata": metadata}, "x.json")
     except InputError as error:
-        found = str(error)
+        result = str(error)
     else:
-        found = "x.json: " + "".join(to_json(made))
-    assert found.startswith("x.json: ")
+        result = "x.json: " + "".join(to_json(results))
+    assert result.startswith("x.json: ")
 
 
 def test_lists_and_bytes_come_back_from_json() -> None:
     metadata = Metadata(
         "1.0", (Attribute("l", "int64_list", (1, 2**62)), Attribute("b", "bytes_val", b"\xff\x00"), Attribute("e", None, None))
     )
-    made = trace_of([Node(id=2**63, type=NodeType.COMP_NODE, name="ä")], metadata)
-    text = "".join(to_json(made))
+    trace = trace_of([Node(id=2**63, type=NodeType.COMP_NODE, name="ä")], metadata)
+    text = "".join(to_json(trace))
     assert json.loads(text)["metadata"]["attr"][0] == {"name": "l", "int64List": {"values": [1, 2**62]}}
     back = from_json(json.loads(text), "x.json")
-    assert (back.metadata, list(back.nodes())) == (made.metadata, list(made.nodes()))
+    assert (back.metadata, list(back.nodes())) == (trace.metadata, list(trace.nodes()))
     assert encode_metadata(back.metadata) == encode_metadata(metadata)
 
 

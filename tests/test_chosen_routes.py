@@ -99,8 +99,8 @@ def test_networks_take_the_routes_that_a_topology_names(network: str, switched: 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_collectives_run_on_named_routes(network: str) -> None:
     for topology in (Rotary(True), Rotary(True, switched=False)):
-        made = Platform((Dimension(topology, 6, 1, 12.5, 100.0), Dimension(topology, 6, 1, 12.5, 100.0)))
-        result = astra_sim.simulate(workload="plugin:collective?bytes=36000", platform=made, network=network, system="plugin:astra2")
+        results = Platform((Dimension(topology, 6, 1, 12.5, 100.0), Dimension(topology, 6, 1, 12.5, 100.0)))
+        result = astra_sim.simulate(workload="plugin:collective?bytes=36000", platform=results, network=network, system="plugin:astra2")
         assert result.finish_ns > 0
 
 
@@ -142,10 +142,10 @@ def throughput(network: str, routing: str, pairs: Sequence[tuple[int, int]], siz
     links: dict[str, Any] = {"link_bandwidth_gb_per_s": 12.5, "link_latency_ns": 100.0}
     if where is None:
         where = Platform(tuple(dragonfly(DragonflyOptions(routers=A, npus=P, global_links=H, **links))))
-    made: Any = FlowNetwork(FlowOptions(routing=routing), where) if network == "flow" else None
-    if made is None:
-        made = roce(where, load_balancing=routing, payload_bytes=4096)
-    times = run_flows(made, [Flow(source, target, size) for source, target in pairs])
+    flow_network: Any = FlowNetwork(FlowOptions(routing=routing), where) if network == "flow" else None
+    if flow_network is None:
+        flow_network = roce(where, load_balancing=routing, payload_bytes=4096)
+    times = run_flows(flow_network, [Flow(source, target, size) for source, target in pairs])
     sent = sum(source == pairs[0][0] for source, _ in pairs) * size
     return sent / 12.5 / max(each.received for each in times) * 1000
 

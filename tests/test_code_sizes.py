@@ -120,5 +120,5 @@ def test_missing_docstrings_are_found(docstring: str, found: list[str]) -> None:
 
 
 def test_long_private_functions_have_a_docstring() -> None:
-    found = [where for path in sources(".py") for where in undocumented(path.read_text(), str(path.relative_to(ROOT)), MOST_LINES)]
-    assert found == []
+    result = [where for path in sources(".py") for where in undocumented(path.read_text(), str(path.relative_to(ROOT)), MOST_LINES)]
+    assert result == []

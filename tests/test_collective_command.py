@@ -70,10 +70,10 @@ def test_it_prints_what_nccl_tests_prints() -> None:
 @pytest.mark.parametrize("name", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
 @pytest.mark.parametrize("network", ["plugin:analytical", "plugin:analytical?congestion=aware", NCCL])
 def test_any_network_and_collective(name: str, network: str) -> None:
-    made = json.loads(astra("collective", "--platform", SWITCH, "--network", network, "--op", name, "--sizes", "64KiB,1M", "--json"))
-    assert [row["bytes"] for row in made["rows"]] == [65536, 1 << 20]
-    assert 0 < made["rows"][0]["microseconds"] < made["rows"][1]["microseconds"]
-    assert "mean_error" not in made
+    result = json.loads(astra("collective", "--platform", SWITCH, "--network", network, "--op", name, "--sizes", "64KiB,1M", "--json"))
+    assert [row["bytes"] for row in result["rows"]] == [65536, 1 << 20]
+    assert 0 < result["rows"][0]["microseconds"] < result["rows"][1]["microseconds"]
+    assert "mean_error" not in result
 
 
 def test_it_compares_with_what_was_measured(tmp_path: Path) -> None:
@@ -82,10 +82,10 @@ def test_it_compares_with_what_was_measured(tmp_path: Path) -> None:
     table = tmp_path / "measured.csv"
     table.write_text(f"operation,ranks,bytes,microseconds\n{rows}all_gather,4,4096,9\n")
     arguments = "collective", "--platform", SWITCH, "--network", NCCL, "--ranks", "4", "--measured", str(table)
-    made = json.loads(astra(*arguments, "--json"))
-    assert [row["bytes"] for row in made["rows"]] == [4096, 1 << 20]
-    assert [row["error"] for row in made["rows"]] == pytest.approx([1 / 1.1 - 1] * 2, abs=1e-6)
-    assert made["mean_error"] == pytest.approx(1 - 1 / 1.1, abs=1e-6)
+    result = json.loads(astra(*arguments, "--json"))
+    assert [row["bytes"] for row in result["rows"]] == [4096, 1 << 20]
+    assert [row["error"] for row in result["rows"]] == pytest.approx([1 / 1.1 - 1] * 2, abs=1e-6)
+    assert result["mean_error"] == pytest.approx(1 - 1 / 1.1, abs=1e-6)
     printed = astra(*arguments, "--sizes", "4KiB..8KiB")
     assert printed.splitlines()[3].split()[-1] == "-9.1"
     assert printed.splitlines()[4].split()[-2:] == ["-", "-"]
@@ -225,12 +225,12 @@ def offering(**commands: click.Command) -> object:
 
 
 def test_several_plugins_add_to_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: Any = Plugins(load_entry_points=False)
-    found.register(offering(piano=click.Command("piano", callback=lambda: click.echo("la"))), "one")
+    plugins: Any = Plugins(load_entry_points=False)
+    plugins.register(offering(piano=click.Command("piano", callback=lambda: click.echo("la"))), "one")
     assert "tune" not in astra("--help")
-    monkeypatch.setattr("astra_sim.setup.plugins.shared_plugins", lambda: found)
+    monkeypatch.setattr("astra_sim.setup.plugins.shared_plugins", lambda: plugins)
     assert astra("tune", "piano") == "la\n"
-    found.register(offering(harp=click.Command("harp", callback=lambda: click.echo("do"))), "two")
+    plugins.register(offering(harp=click.Command("harp", callback=lambda: click.echo("do"))), "two")
     assert astra("tune", "harp") == "do\n"
     assert "Commands: harp, piano" in astra("--help")
     assert "Tune piano." in astra("tune", "--help")

@@ -19,11 +19,11 @@ def seconds(nodes: int, network: str = "plugin:analytical", **stack: float) -> f
     """An iteration of 8B parameters on nodes of eight H100, of which each has a replica."""
     workload = {"plugin": "llm", "model": "llama3-8b", "global_batch": 32, "detail": "pass", "check_memory": False}
     compute = {"plugin": "gpu", "device": "h100", "stack": stack}
-    found = simulate(
+    figures = simulate(
         platform=f"plugin:dgx_h100?nodes={nodes}", network=network, system="plugin:astra2", compute=compute, workload=workload
     ).figures
-    assert found is not None
-    return float(found["iteration_s"])
+    assert figures is not None
+    return float(figures["iteration_s"])
 
 
 @pytest.mark.parametrize("network", ["plugin:analytical", "plugin:analytical?model=nccl"])

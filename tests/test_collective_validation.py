@@ -32,14 +32,14 @@ COLLECTIVES = validation()
 @pytest.fixture(scope="module")
 def comparisons() -> list[Any]:
     """The errors of all named tables."""
-    found: list[Any] = COLLECTIVES.comparisons()
-    return found
+    result: list[Any] = COLLECTIVES.comparisons()
+    return result
 
 
 def test_files_are_what_the_fit_makes() -> None:
     table = COLLECTIVES.TABLES[0]
-    made = COLLECTIVES.files_of(table)
-    assert tuple(tomli.loads((folder / "a100-2.27.3.toml").read_text()) for folder in (COLLECTIVES.DEVICES, COLLECTIVES.HALVES)) == made
+    files = COLLECTIVES.files_of(table)
+    assert tuple(tomli.loads((folder / "a100-2.27.3.toml").read_text()) for folder in (COLLECTIVES.DEVICES, COLLECTIVES.HALVES)) == files
 
 
 def test_each_named_table_has_its_files() -> None:
@@ -87,6 +87,6 @@ def uses(each: Any) -> list[Any]:
 
 @pytest.mark.parametrize(("device", "most"), [("a100-2.27.3", 0.05), ("h100-2.29.2", 0.05)])
 def test_all_reduces_of_eight(comparisons: list[Any], device: str, most: float) -> None:
-    found = [each for each in comparisons if (each.device, each.operation, each.ranks) == (device, Collective.ALL_REDUCE, 8)]
-    assert [each.held_out_large.mean < most for each in found] == [True]
-    assert found[0].held_out_large.rows >= 3
+    result = [each for each in comparisons if (each.device, each.operation, each.ranks) == (device, Collective.ALL_REDUCE, 8)]
+    assert [each.held_out_large.mean < most for each in result] == [True]
+    assert result[0].held_out_large.rows >= 3

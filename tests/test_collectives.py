@@ -105,15 +105,15 @@ def _lowered(schedule: Schedule) -> list[tuple[object, ...]]:
     def number(peer: Peer | None, index: int) -> int | None:
         return peer and peer.of(index, schedule.ranks)
 
-    found: list[tuple[object, ...]] = []
+    result: list[tuple[object, ...]] = []
     for index, program in enumerate(lower(schedule)):
         actions = [
             action._replace(send_to=number(action.send_to, index), receive_from=number(action.receive_from, index))  # type: ignore[arg-type]
             for action in program.actions
         ]
         handling = program.memory_bytes, program.compute_ps
-        found.append((actions, program.starts, program.tokens, *handling, program.carriages, program.in_turn))
-    return found
+        result.append((actions, program.starts, program.tokens, *handling, program.carriages, program.in_turn))
+    return result
 
 
 @pytest.mark.parametrize("instance", [0, 1])

@@ -39,14 +39,14 @@ def rows(*members: tuple[str, tuple[int, ...]]) -> Rows[str]:
 
 
 def test_rows_are_a_sequence() -> None:
-    made = rows(("b", ()), ("a", (0,)), ("b", (0, 1)))
-    assert list(made) == ["b 0 after []", "a 1 after [0]", "b 2 after [0, 1]"]
-    assert made[-1] == made[2]
-    assert made[1:] == list(made)[1:]
-    assert kinds_of(made) == ["a", "b"]
+    result = rows(("b", ()), ("a", (0,)), ("b", (0, 1)))
+    assert list(result) == ["b 0 after []", "a 1 after [0]", "b 2 after [0, 1]"]
+    assert result[-1] == result[2]
+    assert result[1:] == list(result)[1:]
+    assert kinds_of(result) == ["a", "b"]
     assert kinds_of(["x", "x"]) == ["x", "x"]
     with pytest.raises(IndexError, match="row 3 of 3"):
-        made[3]
+        result[3]
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ times = st.integers(0, 60)
 def test_computing(tasks: list[tuple[int, int, int]], durations: list[int], timed: bool) -> None:
     ended = [end + 20 for _, end, _ in tasks]
     own = column([time for _, _, time in tasks], "q") if timed else None
-    made = Rows[str](
+    result = Rows[str](
         "abc", column([kind for kind, _, _ in tasks], "I"), Dependencies.of([()] * len(tasks)), lambda kind, row, after: kind, own
     )
-    answer, again = (engine.computing(made, durations, ended) for engine in ENGINES)
+    answer, again = (engine.computing(result, durations, ended) for engine in ENGINES)
     assert again == answer
     taken = [0 if durations[kind] < 0 else time if timed and time >= 0 else durations[kind] for kind, _, time in tasks]
     covered = {moment for time, end in zip(taken, ended, strict=True) for moment in range(end - time, end)}
@@ -208,8 +208,8 @@ def test_repeated(members: list[tuple[int, int]]) -> None:
 
 @given(st.lists(st.tuples(times, times).map(sorted).map(tuple)))
 def test_union(spans: list[tuple[int, int]]) -> None:
-    made = union(spans)
-    pairs = list(zip(made.begins, made.ends, strict=True))
+    result = union(spans)
+    pairs = list(zip(result.begins, result.ends, strict=True))
     assert all(before[1] < after[0] for before, after in pairwise(pairs))
     assert {t for begin, end in pairs for t in range(begin, end)} == {t for begin, end in spans for t in range(begin, end)}
-    assert made.covered == len({t for begin, end in spans for t in range(begin, end)})
+    assert result.covered == len({t for begin, end in spans for t in range(begin, end)})

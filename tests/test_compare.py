@@ -41,10 +41,10 @@ def test_one_network_against_another_on_the_same_experiment() -> None:
 
 
 def test_experiments_are_choices_too() -> None:
-    made = choices([VGG16, "other.toml"], {"network": ["a", "b"]}, ["run.passes=2"])
-    assert [label for label, _ in made] == [f"{e} {n}" for e in ("vgg16_tpu_v2", "other") for n in ("a", "b")]
-    assert [choice.parameters for _, choice in made[:2]] == [{"experiment": VGG16, "network": "a"}, {"experiment": VGG16, "network": "b"}]
-    assert all([(change.key, change.value) for change in choice.changes][1:] == [("run.passes", "2")] for _, choice in made)
+    result = choices([VGG16, "other.toml"], {"network": ["a", "b"]}, ["run.passes=2"])
+    assert [label for label, _ in result] == [f"{e} {n}" for e in ("vgg16_tpu_v2", "other") for n in ("a", "b")]
+    assert [choice.parameters for _, choice in result[:2]] == [{"experiment": VGG16, "network": "a"}, {"experiment": VGG16, "network": "b"}]
+    assert all([(change.key, change.value) for change in choice.changes][1:] == [("run.passes", "2")] for _, choice in result)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_experiments_are_choices_too() -> None:
     ],
 )
 def test_names_of_runs_are_short_and_tell_them_apart(given: list[str], components: dict[str, list[str]], labels: list[str]) -> None:
-    made = [label for label, _ in choices([], components, given)]
-    assert made[: len(labels)] == labels
-    assert len(set(made)) == len(made)
+    result = [label for label, _ in choices([], components, given)]
+    assert result[: len(labels)] == labels
+    assert len(set(result)) == len(result)
 
 
 def test_parameters_are_numbers_where_they_read_as_some_and_stand_apart_from_figures() -> None:

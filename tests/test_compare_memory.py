@@ -85,12 +85,12 @@ def test_results_in_a_folder_are_read_one_by_one(tmp_path: Path) -> None:
 def test_timelines_of_every_program_pass_through_the_file(tmp_path: Path) -> None:
     workload = "plugin:llm?model=llama3-8b&pipeline_parallel=4&global_batch=4&check_memory=false"
     result = astra_sim.simulate(workload=workload, platform=RING, compute="plugin:gpu?device=h100", timelines=True)
-    kept = [(own.npu, own.npus, list(own)) for own in result.timelines()]
-    assert [npu for npu, _, _ in kept] == [0, 1, 2, 3]
+    results = [(own.npu, own.npus, list(own)) for own in result.timelines()]
+    assert [npu for npu, _, _ in results] == [0, 1, 2, 3]
     spooled = result.spooled(str(tmp_path / "spool"))
     for again in (spooled, pickle.loads(pickle.dumps(spooled)), copy.deepcopy(spooled)):
-        assert [(own.npu, own.npus, list(own)) for own in again.timelines()] == kept
-        assert list(again.timeline()) == kept[0][2]
+        assert [(own.npu, own.npus, list(own)) for own in again.timelines()] == results
+        assert list(again.timeline()) == results[0][2]
 
 
 def test_without_timelines_a_workload_with_figures_keeps_that_of_npu_0() -> None:

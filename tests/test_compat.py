@@ -125,14 +125,14 @@ def test_every_npu_of_2x_reports_in_the_format_of_its_log(programs: Path, astra2
     assert (ended.status, ended.errors) == (0, "")
     lines = [LINE.match(line) for line in ended.output.splitlines()]
     assert all(lines)
-    said = [match.groups() for match in lines if match]
+    result = [match.groups() for match in lines if match]
     finish = int(re.findall(r"sys\[0\] finished, (\d+)", ended.output)[0])
     ring = "ring of node 0, id: 0 dimension: local total nodes in ring: 4 index in ring: 0 offset: 1 total nodes in ring: 4"
-    assert said[:4] == [("system::topology::RingTopology", "info", ring)] * 4
-    assert said[-1] == ("system", "warning", "Exiting")
-    assert {level for _, level, _ in said[:-1]} == {"info"}
-    said = [(part, text) for part, _, text in said[4:-1]]
-    assert said[:7] == [
+    assert result[:4] == [("system::topology::RingTopology", "info", ring)] * 4
+    assert result[-1] == ("system", "warning", "Exiting")
+    assert {level for _, level, _ in result[:-1]} == {"info"}
+    result = [(part, text) for part, _, text in result[4:-1]]
+    assert result[:7] == [
         ("workload", f"sys[0] finished, {finish} cycles, exposed communication {finish - 5000} cycles."),
         ("statistics", "sys[0]. Post statistics processing start."),
         ("statistics", "sys[0]. Post statistics processing end."),
@@ -141,7 +141,7 @@ def test_every_npu_of_2x_reports_in_the_format_of_its_log(programs: Path, astra2
         ("statistics", f"sys[0], Comm time: {finish}"),
         ("statistics", "sys[0], Total compute-communication overlap: 5000"),
     ]
-    assert len(said) == 28
+    assert len(result) == 28
 
 
 def test_the_log_is_added_to_and_errors_stand_in_both_files(programs: Path, astra2: Path) -> None:

@@ -188,14 +188,14 @@ def test_times_of_operations_are_those_of_every_npu_with_what_traces_say(folder:
     with pytest.raises(InputError, match="npu_times=True"):
         astra_sim.simulate(**files).operation_times()
     for symmetry in (True, False):
-        found = astra_sim.simulate(**files, npu_times=True, symmetry=symmetry).operation_times()
-        assert sorted(npu for times in found for npu in times.npus) == [0, 1]
-        for times in found:
+        operation_times = astra_sim.simulate(**files, npu_times=True, symmetry=symmetry).operation_times()
+        assert sorted(npu for times in operation_times for npu in times.npus) == [0, 1]
+        for times in operation_times:
             assert times.source is not None
             for npu in times.npus:
-                told = list(times.source(npu))
-                assert [told[place]["id"] for place in times.operations] == [7, 8, 9, 3]
-                assert told[times.operations[0]]["outputs"] == ("a", str((1 + npu) * MIB))
+                result = list(times.source(npu))
+                assert [result[place]["id"] for place in times.operations] == [7, 8, 9, 3]
+                assert result[times.operations[0]]["outputs"] == ("a", str((1 + npu) * MIB))
             assert list(times.begin_ns) == [0, 2000, 2500, 3500]
 
 

@@ -108,9 +108,9 @@ def test_commands_are_completed_and_experiment_files_and_options_of_run(folder: 
     ],
 )
 def test_values_are_completed(line: str, expected: dict[str, str], folder: Path) -> None:
-    found = values(line)
-    assert expected.items() <= found.items()
-    assert bool(found) == bool(expected)
+    result = values(line)
+    assert expected.items() <= result.items()
+    assert bool(result) == bool(expected)
 
 
 def test_help_stands_beside_the_candidates() -> None:

@@ -42,8 +42,8 @@ def graph(*operations: Operation, layers: tuple[str, ...] = ()) -> ExecutionGrap
 
 
 def run(workload: ExecutionGraph, **options: Any) -> Any:
-    given: dict[str, Any] = {"platform": PLATFORM, "system": "plugin:astra2", "npu_times": True, "explain": "path"}
-    return astra_sim.simulate(workload=workload, **given | options)
+    result: dict[str, Any] = {"platform": PLATFORM, "system": "plugin:astra2", "npu_times": True, "explain": "path"}
+    return astra_sim.simulate(workload=workload, **result | options)
 
 
 def parted() -> ExecutionGraph:
@@ -59,10 +59,10 @@ def told(result: Any) -> dict[str, Any]:
     tables = {name: sorted(rows, key=repr) for name, rows in result.npu_tables().items()}
     tables.pop("links", None)  # loads are those of messages that the network itself has carried
     path = sorted(map(repr, result.explanation.path))
-    found = figures(result)
-    found["network"].pop("dimensions", None)
-    found.pop("links", None)
-    return found | tables | {"explanation": path, "sensitivities": result.explanation.sensitivities}
+    results = figures(result)
+    results["network"].pop("dimensions", None)
+    results.pop("links", None)
+    return results | tables | {"explanation": path, "sensitivities": result.explanation.sensitivities}
 
 
 @pytest.mark.parametrize("options", [{}, {"symmetry": False}, {"engine": "python"}, {"network": "plugin:analytical?congestion=aware"}])
@@ -82,11 +82,11 @@ def test_operations_count_for_their_layers() -> None:
 def test_the_program_goes_on_when_a_composite_ends() -> None:
     composite = Composite((), tuple(ROWS))
     after: list[Operation] = [compute((0,), 500_000, "after"), attrs.evolve(composite, after=(1,))]
-    found = run(graph(composite, *after))
+    result = run(graph(composite, *after))
     once = run(graph(*ROWS))
-    assert found.finish_ns == pytest.approx(2 * once.finish_ns + 500)
-    assert found.messages == 2 * once.messages
-    assert sum(row.ps for row in found.explanation.path) == found.explanation.finish_ps
+    assert result.finish_ns == pytest.approx(2 * once.finish_ns + 500)
+    assert result.messages == 2 * once.messages
+    assert sum(row.ps for row in result.explanation.path) == result.explanation.finish_ps
 
 
 def test_compute_within_composites_can_be_scaled() -> None:

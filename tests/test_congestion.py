@@ -40,16 +40,16 @@ def ring(size: int, **more: Any) -> Dimension:
 
 def network(*dimensions: Dimension, compiled: bool = False, **options: Any) -> EventNetwork:
     links = LinkMap(Platform(dimensions))
-    made = AnalyticalOptions(congestion="aware", link_figures=True, **options)
-    return CompiledFifoNetwork(made, links) if compiled else FifoNetwork(made, links)
+    analytical_options = AnalyticalOptions(congestion="aware", link_figures=True, **options)
+    return CompiledFifoNetwork(analytical_options, links) if compiled else FifoNetwork(analytical_options, links)
 
 
 def arrivals(made: EventNetwork) -> list[tuple[int, int]]:
     """(Nanoseconds, number) of all messages still to come, in order."""
-    found = []
+    result = []
     while (delivery := made.advance(None)) is not None:
-        found += [(delivery[0] // 1000, number) for number in delivery[1]]
-    return found
+        result += [(delivery[0] // 1000, number) for number in delivery[1]]
+    return result
 
 
 def send(made: EventNetwork, *messages: tuple[int, int, int]) -> dict[int, int]:
@@ -107,9 +107,9 @@ def test_cut_through_is_as_slow_as_the_slowest_link_so_far(compiled: bool) -> No
 @both
 @pytest.mark.parametrize(("destination", "first"), [(1, "NPU 1"), (2, "NPU 1"), (3, "NPU 3")])
 def test_a_ring_is_gone_round_the_shorter_way_and_upwards_in_case_of_doubt(compiled: bool, destination: int, first: str) -> None:
-    made = network(ring(4), compiled=compiled)
-    send(made, (0, destination, 8))
-    assert made.statistics()["links"][0]["to"] == first  # type: ignore[index]
+    result = network(ring(4), compiled=compiled)
+    send(result, (0, destination, 8))
+    assert result.statistics()["links"][0]["to"] == first  # type: ignore[index]
 
 
 @both
@@ -122,9 +122,9 @@ def test_a_switch_has_a_link_to_and_from_every_npu(compiled: bool) -> None:
 
 @both
 def test_dimensions_are_gone_through_in_ascending_order(compiled: bool) -> None:
-    made = network(ring(2), dimension(Switch(2, 1), bandwidth=10.0, latency=5.0), compiled=compiled)
-    assert send(made, (0, 3, 1000)) == {0: 1100 + 2 * 105}
-    ends = [(link["from"], link["to"]) for link in made.statistics()["links"]]  # type: ignore[attr-defined]
+    result = network(ring(2), dimension(Switch(2, 1), bandwidth=10.0, latency=5.0), compiled=compiled)
+    assert send(result, (0, 3, 1000)) == {0: 1100 + 2 * 105}
+    ends = [(link["from"], link["to"]) for link in result.statistics()["links"]]  # type: ignore[attr-defined]
     assert ends == [
         ("NPU 0", "NPU 1"),
         ("NPU 1", "switch 1"),
@@ -150,28 +150,28 @@ def test_interfaces_and_routers_add_latency_but_take_no_time_of_the_link(compile
 )
 def test_roundings(compiled: bool, rounding: str, expected: list[Any]) -> None:
     # Latency 0.6 ns, and 0.9 ns and 1.3 ns for 9 and 13 bytes. Times for which a link is busy are rounded too.
-    made = network(dimension(FullyConnected(2, 1), 10.0, 0.6), compiled=compiled, rounding=rounding)
-    made.inject(0, [Message(0, 0, 1, 9), Message(1, 0, 1, 13)])
-    assert [made.advance(None) for _ in expected] == expected
-    assert made.advance(None) is None
+    result = network(dimension(FullyConnected(2, 1), 10.0, 0.6), compiled=compiled, rounding=rounding)
+    result.inject(0, [Message(0, 0, 1, 9), Message(1, 0, 1, 13)])
+    assert [result.advance(None) for _ in expected] == expected
+    assert result.advance(None) is None
 
 
 @both
 def test_of_what_comes_at_once_the_hop_goes_before_what_is_sent(compiled: bool) -> None:
-    made = network(ring(6), compiled=compiled)
-    made.inject(0, [Message(0, 0, 2, 1000)])
-    assert made.advance(1_100_000) is None
-    made.inject(1_100_000, [Message(1, 1, 2, 1000)])
-    assert arrivals(made) == [(2200, 0), (3200, 1)]
+    result = network(ring(6), compiled=compiled)
+    result.inject(0, [Message(0, 0, 2, 1000)])
+    assert result.advance(1_100_000) is None
+    result.inject(1_100_000, [Message(1, 1, 2, 1000)])
+    assert arrivals(result) == [(2200, 0), (3200, 1)]
 
 
 @both
 def test_what_is_sent_together_goes_in_order(compiled: bool) -> None:
-    made = network(ring(4), compiled=compiled)
-    made.inject(0, [Message(5, 0, 1, 1000), Message(6, 0, 1, 0), Message(7, 0, 1, 0)])
-    assert made.advance(1_099_999) is None
-    assert made.advance(1_100_000) == (1_100_000, [5, 6, 7])
-    assert made.advance(None) is None
+    result = network(ring(4), compiled=compiled)
+    result.inject(0, [Message(5, 0, 1, 1000), Message(6, 0, 1, 0), Message(7, 0, 1, 0)])
+    assert result.advance(1_099_999) is None
+    assert result.advance(1_100_000) == (1_100_000, [5, 6, 7])
+    assert result.advance(None) is None
 
 
 @both
@@ -218,14 +218,14 @@ figure = st.one_of(st.just(0.0), st.integers(1, 50).map(float), st.floats(1e-2, 
 
 @st.composite
 def dimensions(draw: st.DrawFn) -> list[Dimension]:
-    made = []
+    result = []
     for _ in range(draw(st.integers(1, 3))):
         size = draw(st.integers(2, 5))
         topology = draw(st.sampled_from([Ring(size, 2), Ring(size, 4), FullyConnected(size, size - 1), Switch(size, 3), Star(size)]))
         bandwidth = draw(st.one_of(st.sampled_from([1.0, 10.0]), st.floats(0.1, 100)))
         extra = {"nic_latency_ns": draw(figure), "router_latency_ns": draw(figure)} if draw(st.booleans()) else {}
-        made.append(dimension(topology, bandwidth, draw(figure), **extra))
-    return made
+        result.append(dimension(topology, bandwidth, draw(figure), **extra))
+    return result
 
 
 @settings(max_examples=250, deadline=None)
@@ -248,8 +248,8 @@ def test_cpp_and_python_are_one_network_in_which_nothing_is_lost(
         ends = [data.draw(pair) for _ in range(data.draw(st.integers(1, 12)))]
         batch = [Message(number + k, source, target, data.draw(size)) for k, (source, target) in enumerate(ends)]
         number += len(batch)
-        for made in (python, compiled):
-            made.inject(now, batch)
+        for result in (python, compiled):
+            result.inject(now, batch)
         until = now + data.draw(st.integers(0, 2000)) * 1000
         while True:
             got = python.advance(until)
@@ -334,19 +334,19 @@ def test_a_ring_on_a_ring_never_waits() -> None:
 
 
 def test_statistics_say_what_the_links_did() -> None:
-    made = network(ring(4))
-    send(made, (0, 1, 1000), (0, 1, 500), (0, 2, 500))
-    found: dict[str, Any] = made.statistics()
-    assert found["links"] == [
+    result = network(ring(4))
+    send(result, (0, 1, 1000), (0, 1, 500), (0, 2, 500))
+    statistics: dict[str, Any] = result.statistics()
+    assert statistics["links"] == [
         {"dimension": 0, "from": "NPU 0", "to": "NPU 1", "messages": 3, "bytes": 2000, "busy_ns": 2000, "largest_queue": 2},
         {"dimension": 0, "from": "NPU 1", "to": "NPU 2", "messages": 1, "bytes": 500, "busy_ns": 500, "largest_queue": 0},
     ]
     # The last message arrives at 2100 + 600; there are eight links.
-    assert found["dimensions"] == [
+    assert statistics["dimensions"] == [
         {"links": 8, "bytes": 2500, "busy_ns": 2500, "largest_queue": 2, "utilisation": pytest.approx(2500 / 8 / 2700)}
     ]
-    made.begin()
-    assert made.statistics() == {"dimensions": [{**dict.fromkeys(found["dimensions"][0], 0), "links": 8}], "links": []}
+    result.begin()
+    assert result.statistics() == {"dimensions": [{**dict.fromkeys(statistics["dimensions"][0], 0), "links": 8}], "links": []}
     assert network(dimension(FullyConnected(5, 4))).statistics()["dimensions"][0]["links"] == 20  # type: ignore[index]
 
 
@@ -406,13 +406,13 @@ def test_memory_behind_the_links_is_an_error() -> None:
 @given(parts=dimensions(), rounding=st.sampled_from(ROUNDINGS), data=st.data())
 def test_a_message_may_be_charged_for_its_lowest_dimension(parts: list[Dimension], rounding: str, data: st.DataObject) -> None:
     platform = Platform(tuple(parts))
-    made = analytical(AnalyticalOptions(rounding=rounding, charged_dimension="lowest"), platform)
-    assert isinstance(made, RouteDelayNetwork)
-    table = FunctionTable(made.function_table())
+    result = analytical(AnalyticalOptions(rounding=rounding, charged_dimension="lowest"), platform)
+    assert isinstance(result, RouteDelayNetwork)
+    table = FunctionTable(result.function_table())
     source, destination = data.draw(st.lists(st.integers(0, platform.npus - 1), min_size=2, max_size=2, unique=True))
     lowest = min(d for d in range(len(parts)) if platform.coordinate(source, d) != platform.coordinate(destination, d))
     hops = parts[lowest].topology.hops(platform.coordinate(source, lowest), platform.coordinate(destination, lowest))
-    assert made.message_delay(source, destination, 999) == made.route_delay(lowest, hops, 999) == table.delay(source, destination, 999)
+    assert result.message_delay(source, destination, 999) == result.route_delay(lowest, hops, 999) == table.delay(source, destination, 999)
 
 
 @pytest.mark.parametrize("engine", ["python", "compiled"])

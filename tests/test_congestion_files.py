@@ -49,14 +49,14 @@ latency_ns = 5
 
 def read(folder: Path, text: str, name: str = "graph.csv") -> Graph:
     (folder / name).write_text(text)
-    (made,) = graph(GraphOptions(file=str(folder / name)))
-    assert isinstance(made.topology, Graph)
-    return made.topology
+    (result,) = graph(GraphOptions(file=str(folder / name)))
+    assert isinstance(result.topology, Graph)
+    return result.topology
 
 
 def test_every_link_has_its_own_figures(tmp_path: Path) -> None:
-    made = read(tmp_path, TWO_SPEEDS)
-    assert (made.size, made.hops(0, 1), made.hops(0, 3), len(made.links())) == (4, 2, 3, 10)
+    result = read(tmp_path, TWO_SPEEDS)
+    assert (result.size, result.hops(0, 1), result.hops(0, 3), len(result.links())) == (4, 2, 3, 10)
     platform = Platform(tuple(graph(GraphOptions(file=str(tmp_path / "graph.csv")))))
     network: Any = analytical(AnalyticalOptions(congestion="aware"), platform)
     network.inject(0, [Message(0, 0, 1, 1000), Message(1, 0, 3, 1000), Message(2, 3, 2, 1000)])

@@ -73,8 +73,8 @@ def test_damaged_gzip_is_named(read: Callable[[str], Any], damage: str, tmp_path
 
 @pytest.mark.parametrize("size", [10, 100, -1])
 def test_a_damaged_timeline_is_named(size: int, tmp_path: Path) -> None:
-    made = astra_sim.simulate(workload=COLLECTIVE, platform=RING)
-    (name,) = [path for path in astra_sim.write_reports(made, tmp_path, reports=["timeline"]) if str(path).endswith(".gz")]
+    results = astra_sim.simulate(workload=COLLECTIVE, platform=RING)
+    (name,) = [path for path in astra_sim.write_reports(results, tmp_path, reports=["timeline"]) if str(path).endswith(".gz")]
     whole = Path(name).read_bytes()
     Path(name).write_bytes(whole[:size] + b"\xff" * 30 if size > 0 else whole[:-20])
     with pytest.raises(InputError, match=r"\.gz: (the gzip file (is damaged|was cut off)|not a timeline of astra)"):
@@ -278,8 +278,8 @@ def test_a_row_of_a_journal_that_cannot_be_read_is_told(figures: str | bytes, tm
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("result")
-    made = astra_sim.simulate(ROOT / "examples" / "vgg16_dgx2_pod.toml")
-    astra_sim.write_reports(made, folder, reports=())
+    results = astra_sim.simulate(ROOT / "examples" / "vgg16_dgx2_pod.toml")
+    astra_sim.write_reports(results, folder, reports=())
     table: dict[str, Any] = json.loads((folder / "result.json").read_text())
     return table
 
@@ -316,8 +316,8 @@ def test_a_changed_value_of_a_result_is_named(
 
 
 def test_names_between_dollar_signs_are_drawn_as_they_are(tmp_path: Path, astra: Astra) -> None:
-    made = astra_sim.simulate(workload=COLLECTIVE, platform=RING, run_name="$a_{b$")
-    astra_sim.write_reports(made, tmp_path / "r", reports=())
+    results = astra_sim.simulate(workload=COLLECTIVE, platform=RING, run_name="$a_{b$")
+    astra_sim.write_reports(results, tmp_path / "r", reports=())
     done = astra("plot", str(tmp_path / "r"), "breakdown", "-o", str(tmp_path / "p.svg"), "--title", r"$\x^$")
     assert (done.status, done.error) == (0, "")
 

@@ -36,13 +36,13 @@ def routes(topology: Any) -> dict[tuple[int, int], list[int]]:
     size, ends = topology.size, [(link.source, link.target) for link in links]
     graph = DimensionGraph(size, max(map(max, ends)) + 1, tuple(links), None, destination_order_of(topology))
     table = first_links(graph, "here")
-    found: dict[tuple[int, int], list[int]] = {}
+    result: dict[tuple[int, int], list[int]] = {}
     for pair in itertools.permutations(range(size), 2):
-        node, found[pair] = pair[0], []
+        node, result[pair] = pair[0], []
         while node != pair[1]:
-            found[pair].append(table[node * size + pair[1]])
-            node = ends[found[pair][-1]][1]
-    return found
+            result[pair].append(table[node * size + pair[1]])
+            node = ends[result[pair][-1]][1]
+    return result
 
 
 def check_messages_between_leaves(topology: Clos, random: Random) -> None:
@@ -115,7 +115,7 @@ def test_all_links_of_a_level_carry_the_same(topology: Clos) -> None:
         if min(wire.source, wire.target) >= topology.size:
             to_core = height(topology, max(wire.source, wire.target)) == 3
             loads.setdefault((wire.source < wire.target, to_core), set()).add(carried[number])
-    assert all(len(found) == 1 and min(found) > 0 for found in loads.values()), loads
+    assert all(len(result) == 1 and min(result) > 0 for result in loads.values()), loads
 
 
 def height(topology: Clos, switch: int) -> int:

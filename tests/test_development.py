@@ -250,10 +250,10 @@ def test_the_changelog_has_versions_the_newest_first_and_each_with_its_day() -> 
 def test_a_tag_can_be_released_when_everything_says_its_version(checkout: Path) -> None:
     with pytest.raises(Failure) as raised:
         release.releasable("v7.8.9", checkout)
-    told = str(raised.value).splitlines()
-    assert f"dev.py: the tag is v7.8.9, and the version {release.version()}; expected v{release.version()}" in told
-    assert any("is a version in development" in line for line in told)
-    assert any("the project has no address" in line for line in told)
+    result = str(raised.value).splitlines()
+    assert f"dev.py: the tag is v7.8.9, and the version {release.version()}; expected v{release.version()}" in result
+    assert any("is a version in development" in line for line in result)
+    assert any("the project has no address" in line for line in result)
     release.write_address("https://host.example/group/astra", checkout)
     release.write_version("7.8.9rc1", checkout)
     unreleased = release.releasable("v7.8.9rc1", checkout)
@@ -401,14 +401,14 @@ def test_the_first_experiment_waits_for_what_it_needs(
         install=lambda later=(): done.append("install later" if later == list(names["LATER"]) else "install all"),
         become=lambda *command: done.append("become"),
     )
-    told = names["astra"].__globals__
-    monkeypatch.setitem(told, "OURS", ours)
+    globals__ = names["astra"].__globals__
+    monkeypatch.setitem(globals__, "OURS", ours)
 
     def run_first(program: Path, arguments: Sequence[str]) -> tuple[int, str]:
         done.append("run")
         return status, "said\n"
 
-    monkeypatch.setitem(told, "_run_first", run_first)
+    monkeypatch.setitem(globals__, "_run_first", run_first)
     assert names["astra"](arguments) == (status if "become" not in calls else None)
     assert done == calls
     assert ("the next command that starts with dev.py compiles these" in capsys.readouterr().err) == ("become" not in calls)
@@ -494,10 +494,10 @@ def test_every_module_of_tests_is_of_one_package() -> None:
 
 
 def test_a_package_stands_for_its_tests() -> None:
-    found = suite.chosen(["-q", "engine", "-k", "engine", "tests/llm"])
-    assert found[0] == "-q"
-    assert found[-3:] == ["-k", "engine", "tests/llm"]
-    assert found[1:-3] == suite.tests_of("engine")
+    chosen = suite.chosen(["-q", "engine", "-k", "engine", "tests/llm"])
+    assert chosen[0] == "-q"
+    assert chosen[-3:] == ["-k", "engine", "tests/llm"]
+    assert chosen[1:-3] == suite.tests_of("engine")
     assert all((ROOT / each).exists() for part in suite.parts() for each in suite.tests_of(part))
     assert all(suite.tests_of(part) for part in suite.parts())
 
@@ -514,6 +514,6 @@ def test_slow(): subprocess.run([sys.executable, "-c", {burn!r}], check=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "devtools.slow_tests", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir"]
     for parallel in ([], ["-n", "2"]):
         done = subprocess.run([*command, tmp_path, tmp_path, *parallel], cwd=ROOT, capture_output=True, text=True, check=False)
-        found = re.findall(r"^ +([\d.]+) s  test_two.py(?:::(\w+)| \(2\))$", done.stdout, re.MULTILINE)
-        assert [name for _, name in found] == ["test_slow", "test_quick", ""], done.stdout + done.stderr
-        assert float(found[0][0]) > 0.35 > float(found[1][0])
+        matches = re.findall(r"^ +([\d.]+) s  test_two.py(?:::(\w+)| \(2\))$", done.stdout, re.MULTILINE)
+        assert [name for _, name in matches] == ["test_slow", "test_quick", ""], done.stdout + done.stderr
+        assert float(matches[0][0]) > 0.35 > float(matches[1][0])

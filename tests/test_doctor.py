@@ -26,12 +26,12 @@ def doctor(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
 
 def test_nothing_is_broken_here() -> None:
     done = doctor("--json")
-    found = json.loads(done.stdout)
-    assert (done.returncode, done.stderr, found["problems"]) == (0, "", [])
-    assert found["engine"] in ("compiled", "python")
-    assert set(found["packages"]) | set(found["missing"]) == {*BUILT_IN, "astra-sim-core"}
-    assert found["executable"] == sys.executable
-    assert "astra-sim-sweep[dask]" in {extra["extra"] for extra in found["extras"]}
+    result = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, result["problems"]) == (0, "", [])
+    assert result["engine"] in ("compiled", "python")
+    assert set(result["packages"]) | set(result["missing"]) == {*BUILT_IN, "astra-sim-core"}
+    assert result["executable"] == sys.executable
+    assert "astra-sim-sweep[dask]" in {extra["extra"] for extra in result["extras"]}
 
 
 def test_the_engine_in_python_is_told() -> None:
@@ -50,8 +50,8 @@ def test_a_plugin_that_cannot_be_imported_is_broken(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "BROKEN: plugin mine of somebodys: " in done.stdout
     assert "nosuchmodule" in done.stdout
-    found = json.loads(doctor("--json", PYTHONPATH=str(tmp_path)).stdout)
-    assert [info["name"] for info in found["broken"]] == ["mine"]
+    result = json.loads(doctor("--json", PYTHONPATH=str(tmp_path)).stdout)
+    assert [info["name"] for info in result["broken"]] == ["mine"]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_a_plugin_that_needs_another_kernel_says_which(bounds: str, told: str | 
     (information / "entry_points.txt").write_text("[astra_sim]\nmine = mine\n")
     (tmp_path / "mine.py").write_text("")
     done = doctor("--json", PYTHONPATH=str(tmp_path))
-    found = json.loads(done.stdout)
-    assert found["problems"] == ([] if told is None else ["somebodys " + told.format(found["packages"]["astra-sim-core"])])
+    result = json.loads(done.stdout)
+    assert result["problems"] == ([] if told is None else ["somebodys " + told.format(result["packages"]["astra-sim-core"])])
     assert done.returncode == (told is not None)
 
 
@@ -101,8 +101,8 @@ def test_a_package_goes_with_a_kernel_of_its_series_that_is_not_older(version: s
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n")
     problems = json.loads(doctor("--json", PYTHONPATH=str(tmp_path)).stdout)["problems"]
     series = ".".join(kernel.split(".")[:2])
-    told = f"astra-sim-memory has version {version}, and astra-sim-core {kernel}; expected {series}, and none that is newer"
-    assert (told not in problems) is goes
+    text = f"astra-sim-memory has version {version}, and astra-sim-core {kernel}; expected {series}, and none that is newer"
+    assert (text not in problems) is goes
 
 
 def test_a_cache_folder_that_is_a_file_is_broken(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_the_list_of_components_is_what_the_packages_offer() -> None:
 
 
 def test_a_package_that_is_not_built_keeps_its_components(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [each for each in entry_points.entry_points() if each.distribution != "astra-sim-network-ns3"]
-    monkeypatch.setattr(plugins_module, "entry_points", lambda: found)
+    result = [each for each in entry_points.entry_points() if each.distribution != "astra-sim-network-ns3"]
+    monkeypatch.setattr(plugins_module, "entry_points", lambda: result)
     assert ("astra-sim-network-ns3", "network", "ns3") in components.shipped(Plugins())
 
 

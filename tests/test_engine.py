@@ -54,15 +54,15 @@ def test_a_task_starts_when_all_it_waits_for_has_ended(make: Make) -> None:
 
 def test_a_join_ends_at_once_and_a_collective_is_told_the_time(make: Make) -> None:
     engine = make(1)
-    told: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
 
     def issue(task: int, now: int) -> list[list[PhaseStep]]:
-        told.append((task, now))
+        result.append((task, now))
         return []
 
     engine.add_program([Task(TIMER, 3), Task(COLLECTIVE, 99, (0,)), Task(JOIN, 0, (1,))], [0], issue)
     engine.run()
-    assert told == [(1, 3)]
+    assert result == [(1, 3)]
     assert engine.times(0)[1][2] == 3
 
 

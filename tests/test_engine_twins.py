@@ -79,24 +79,24 @@ def header(part: str) -> str:
 
 def without_blocks(text: str) -> str:
     """A text without what stands in braces."""
-    kept, depth = [], 0
+    result, depth = [], 0
     for each in text:
         depth -= each == "}"
         if not depth:
-            kept.append(each)
+            result.append(each)
         depth += each == "{"
-    return "".join(kept)
+    return "".join(result)
 
 
 def cpp_class(part: str, name: str) -> str:
     """What a class declares, without the bodies of its functions and its nested types."""
-    found = re.search(rf"\b(?:class|struct) {name}\b[^;{{]*{{", header(part))
-    assert found, f"{part}.hpp declares no {name}"
-    depth, end = 1, found.end()
+    match = re.search(rf"\b(?:class|struct) {name}\b[^;{{]*{{", header(part))
+    assert match, f"{part}.hpp declares no {name}"
+    depth, end = 1, match.end()
     while depth:
         depth += {"{": 1, "}": -1}.get(header(part)[end], 0)
         end += 1
-    return without_blocks(header(part)[found.end() : end - 1])
+    return without_blocks(header(part)[match.end() : end - 1])
 
 
 def cpp_methods(declared: str) -> list[str]:

@@ -69,13 +69,13 @@ def test_what_cannot_finish_is_the_same_error() -> None:
     experiment.use("platform", RING, shared_plugins())
     experiment.use("workload", "plugin:collective?bytes=1", shared_plugins())
     inner: Any = build(experiment, shared_plugins()).network
-    said = []
+    result = []
     for name in ("python", "compiled"):
         with pytest.raises(astra_sim.DeadlockError) as caught:
             astra_sim.simulate(workload="plugin:collective?bytes=64000", network=Lossy(inner), engine=name)
-        said.append((str(caught.value), caught.value.waiting))
-    assert said[0] == said[1]
-    assert "waits for a message of" in said[0][0]
+        result.append((str(caught.value), caught.value.waiting))
+    assert result[0] == result[1]
+    assert "waits for a message of" in result[0][0]
 
 
 def test_three_runs_give_the_same_bytes(tmp_path: Path) -> None:

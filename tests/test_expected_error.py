@@ -32,9 +32,9 @@ WORKLOAD = "plugin:llm?model=llama3-8b&global_batch=32&tensor_parallel=4&detail=
 
 
 def known(stack: str = "bridge-h100", npus: int = 256, **given: Any) -> ExpectedError:
-    found = model.expected_error(stack, model.configuration_of("h100", npus, BASE | given))
-    assert found is not None
-    return found
+    result = model.expected_error(stack, model.configuration_of("h100", npus, BASE | given))
+    assert result is not None
+    return result
 
 
 def test_it_is_a_weighted_quantile() -> None:

@@ -142,8 +142,8 @@ def test_messages_on_an_empty_network_leave_no_trace(network: str) -> None:
 def test_both_engines_explain_alike() -> None:
     inputs: dict[str, Any] = {"workload": ALL_TO_ALL, "platform": RING, "system": "plugin:astra1?splits=4", "rendezvous": True}
     for symmetry in (True, False):
-        found = [astra_sim.simulate(**inputs, engine=engine, symmetry=symmetry, explain=True) for engine in ("python", "compiled")]
-        assert found[0].explanation == found[1].explanation
+        result = [astra_sim.simulate(**inputs, engine=engine, symmetry=symmetry, explain=True) for engine in ("python", "compiled")]
+        assert result[0].explanation == result[1].explanation
 
 
 def test_queueing_is_what_an_empty_network_does_not_take() -> None:
@@ -170,9 +170,9 @@ def test_queueing_is_what_an_empty_network_does_not_take() -> None:
 def test_chunks_that_are_cut_by_bandwidth_run_again() -> None:
     """The chunks of Themis are as large as bandwidths make them: links are re-runs, what is not links is told by the path."""
     torus, flex = "plugin:torus?sizes=4,4&link_bandwidth_gib_per_s=50", ["system.inter_dimension_scheduling=offline_greedy_flex"]
-    found = astra_sim.simulate(workload=ALL_REDUCE, platform=torus, set=flex, explain=True).explanation
-    assert found is not None
-    methods = {each.parameter: each.method.split(",")[0] for each in found.sensitivities}
+    explanation = astra_sim.simulate(workload=ALL_REDUCE, platform=torus, set=flex, explain=True).explanation
+    assert explanation is not None
+    methods = {each.parameter: each.method.split(",")[0] for each in explanation.sensitivities}
     assert methods == {"compute speed": "path", "endpoint delay": "path", "bandwidth": "re-runs", "latency": "re-runs"}
 
 
@@ -191,9 +191,9 @@ def test_re_runs_are_left_out_on_request() -> None:
 def test_a_network_that_is_never_contended_has_no_queueing() -> None:
     platform = components_of(workload=ALL_REDUCE, platform=RING).platform
     network = Replayed(components_of(workload=ALL_REDUCE, platform=RING).network)  # type: ignore[arg-type]
-    found = astra_sim.simulate(workload=ALL_REDUCE, platform=platform, network=network, explain=True).explanation
-    assert found is not None
-    assert "queueing" not in found.totals()["kind"]
+    explanation = astra_sim.simulate(workload=ALL_REDUCE, platform=platform, network=network, explain=True).explanation
+    assert explanation is not None
+    assert "queueing" not in explanation.totals()["kind"]
 
 
 class Slow(RouteDelayNetwork):
@@ -206,20 +206,20 @@ class Slow(RouteDelayNetwork):
 
 def test_a_network_without_parts_is_split_by_a_message_of_no_bytes() -> None:
     platform = components_of(workload=ALL_REDUCE, platform=RING).platform
-    found = astra_sim.simulate(workload=ALL_REDUCE, network=Slow(platform), explain=True).explanation
-    assert found is not None
-    kinds = found.totals()["kind"]
+    explanation = astra_sim.simulate(workload=ALL_REDUCE, network=Slow(platform), explain=True).explanation
+    assert explanation is not None
+    kinds = explanation.totals()["kind"]
     messages = kinds["latency"] / 1000
     assert kinds["bandwidth"] == messages * 2 * 1048576 / 8 / 2 / 1000  # half of a block goes round each way
-    assert not [each for each in found.sensitivities if each.parameter in ("bandwidth", "latency")]
+    assert not [each for each in explanation.sensitivities if each.parameter in ("bandwidth", "latency")]
 
 
 def test_priced_collectives_are_one_part_and_run_again() -> None:
     network = "plugin:analytical?model=nccl&device=h100"
-    found = astra_sim.simulate(workload=ALL_REDUCE, platform="plugin:dgx_h100?nodes=2", network=network, explain=True).explanation
-    assert found is not None
-    assert list(found.totals()["kind"]) == ["collective"]
-    methods = {each.parameter: each.method for each in found.sensitivities}
+    explanation = astra_sim.simulate(workload=ALL_REDUCE, platform="plugin:dgx_h100?nodes=2", network=network, explain=True).explanation
+    assert explanation is not None
+    assert list(explanation.totals()["kind"]) == ["collective"]
+    methods = {each.parameter: each.method for each in explanation.sensitivities}
     assert methods == {"compute speed": "path", "endpoint delay": "path", "bandwidth": "re-runs", "latency": "re-runs"}
 
 
@@ -227,9 +227,9 @@ def test_recorded_and_remote_time_have_kinds() -> None:
     def run(*operations: Any) -> dict[str, Any]:
         platform = components_of(workload=ALL_REDUCE, platform=RING).platform
         graph = ExecutionGraph(operations, platform.logical_dimensions(), ())
-        found = astra_sim.simulate(workload=graph, platform=platform, explain=True).explanation
-        assert found is not None
-        kinds: dict[str, Any] = found.totals()["kind"]
+        explanation = astra_sim.simulate(workload=graph, platform=platform, explain=True).explanation
+        assert explanation is not None
+        kinds: dict[str, Any] = explanation.totals()["kind"]
         return kinds
 
     recorded = Compute((0,), 2000, unit=Unit.COMMUNICATION)
@@ -259,9 +259,9 @@ def test_parts_of_a_message_by_hand(rendezvous: bool) -> None:
     sender = (Compute((), 7000, name="begin"), Send((0,), shift(1), 1000, name="activations"))
     receiver = NpuProgram((Receive((), shift(-1), 1000),), (1,))
     graph = ExecutionGraph(sender, platform.logical_dimensions(), (), None, (receiver,))
-    found = astra_sim.simulate(workload=graph, platform=platform, rendezvous=rendezvous, explain=True).explanation
-    assert found is not None
-    rows = {(row.kind, row.layer, row.collective, row.dimension, row.group): row.ns for row in found.path}
+    explanation = astra_sim.simulate(workload=graph, platform=platform, rendezvous=rendezvous, explain=True).explanation
+    assert explanation is not None
+    rows = {(row.kind, row.layer, row.collective, row.dimension, row.group): row.ns for row in explanation.path}
     # The request is on its way for longer than the sender computes.
     before = ("rendezvous", "activations", "send", 0, "point-to-point") if rendezvous else ("compute", "begin", "", None, "")
     assert rows == {
@@ -269,7 +269,7 @@ def test_parts_of_a_message_by_hand(rendezvous: bool) -> None:
         ("latency", "activations", "send", 0, "point-to-point"): 500,
         before: 8692 if rendezvous else 7,
     }
-    derivatives = {each.parameter: each.derivative_ns for each in found.sensitivities if each.dimension == 0}
+    derivatives = {each.parameter: each.derivative_ns for each in explanation.sensitivities if each.dimension == 0}
     assert derivatives == {"bandwidth": -9192 if rendezvous else -1000, "latency": 1000 if rendezvous else 500}
 
 
@@ -328,19 +328,19 @@ def test_links_of_a_graph_scale_and_those_of_garnet_do_not(tmp_path: Path) -> No
 def test_a_run_that_takes_no_time_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     platform: Platform = components_of(workload=ALL_REDUCE, platform=RING).platform
     graph = ExecutionGraph((), platform.logical_dimensions(), ())
-    found = astra_sim.simulate(workload=graph, platform=platform, explain=True).explanation
-    assert found is not None
-    print_explanation(found, Screen())
+    explanation = astra_sim.simulate(workload=graph, platform=platform, explain=True).explanation
+    assert explanation is not None
+    print_explanation(explanation, Screen())
     assert capsys.readouterr().out.splitlines()[:2] == ["run: 0.000 ns on 8 NPUs. On its critical path:", "  nothing takes time."]
-    assert all(not rows for rows in difference(found, found).values())
+    assert all(not rows for rows in difference(explanation, explanation).values())
 
 
 def test_an_explained_result_is_written(tmp_path: Path) -> None:
     done = CliRunner().invoke(astra, ["explain", GPT3, "--no-reruns", "-o", str(tmp_path / "one")])
     assert done.exit_code == 0, done.output
     result = json.loads((tmp_path / "one" / "result.json").read_text())
-    said = json.loads(CliRunner().invoke(astra, ["explain", GPT3, "--no-reruns", "--json"]).stdout)
-    assert result["explanation"] == said
+    results = json.loads(CliRunner().invoke(astra, ["explain", GPT3, "--no-reruns", "--json"]).stdout)
+    assert result["explanation"] == results
     assert (tmp_path / "one" / f"{result['run_name']}_timeline.pftrace.gz").is_file()
     done = CliRunner().invoke(astra, ["explain", GPT3, GPT3, "--no-reruns", "--quiet", "-o", str(tmp_path / "two")])
     assert done.exit_code == 0, done.output

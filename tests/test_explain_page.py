@@ -19,7 +19,7 @@ BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8")
 
 def printed(command: str) -> str:
     """What a command prints, in the current folder."""
-    command, _, found = command.partition(" | grep -A ")
+    command, _, result = command.partition(" | grep -A ")
     words, _, lines = command.partition(" | head -")
     program, *arguments = shlex.split(words)
     if program == "python":
@@ -27,8 +27,8 @@ def printed(command: str) -> str:
         return ""
     done = CliRunner().invoke(astra, arguments, catch_exceptions=False)
     shown = done.stdout.splitlines(keepends=True)
-    if found:
-        lines, text = shlex.split(found)
+    if result:
+        lines, text = shlex.split(result)
         first = next(number for number, line in enumerate(shown) if text in line)
         return "".join(shown[first : first + int(lines) + 1])
     return "".join(shown[: int(lines)] if lines else shown)
@@ -40,5 +40,5 @@ def test_commands_print_what_the_page_says(block: str, tmp_path: Path, monkeypat
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
     commands = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
-    said = "".join(line for line in block.splitlines(keepends=True) if not line.startswith("$ "))
-    assert "".join(map(printed, commands)) == said
+    text = "".join(line for line in block.splitlines(keepends=True) if not line.startswith("$ "))
+    assert "".join(map(printed, commands)) == text

@@ -75,14 +75,14 @@ def test_engines_and_symmetry_explain_alike(first: int, tmp_path: Path) -> None:
         folder = tmp_path / str(seed)
         folder.mkdir()
         options = Experiment(seed, folder).options
-        found = []
+        result = []
         for engine, symmetry in (("python", True), ("compiled", True), ("compiled", False)):
             with contextlib.suppress(AstraError):
                 components = components_of(options, engine, symmetry)
-                found.append(explain(run_of(components, explained(components)), ()))
-        for each in found:
-            assert (each.path, each.bounds) == (found[0].path, found[0].bounds), f"seed {seed}"
-            derivatives = [sensitivity.derivative_ns for sensitivity in found[0].sensitivities]
+                result.append(explain(run_of(components, explained(components)), ()))
+        for each in result:
+            assert (each.path, each.bounds) == (result[0].path, result[0].bounds), f"seed {seed}"
+            derivatives = [sensitivity.derivative_ns for sensitivity in result[0].sensitivities]
             assert [sensitivity.derivative_ns for sensitivity in each.sensitivities] == pytest.approx(derivatives), f"seed {seed}"
 
 
@@ -155,9 +155,9 @@ def told(components: Components, record: RunRecord, change: Change) -> float:
     """d time / d ln parameter in picoseconds, as the path tells it; what is not on the path changes nothing."""
     assert record.path is not None
     which = change.parameter, change.dimension, change.layer
-    found = {(each.parameter, each.dimension, each.layer): each for each in of_path(run_of(components, record))}
-    assert {each.method for each in found.values()} == {"path"}
-    return found[which].derivative_ns * 1000 if which in found or change.layer is None else 0.0
+    result = {(each.parameter, each.dimension, each.layer): each for each in of_path(run_of(components, record))}
+    assert {each.method for each in result.values()} == {"path"}
+    return result[which].derivative_ns * 1000 if which in result or change.layer is None else 0.0
 
 
 def finite_difference(change: Change, record: RunRecord, derivative: float, error_ps: float) -> float | None:
@@ -206,7 +206,7 @@ def test_sensitivities_are_finite_differences(seed: int) -> None:
         error_ps = 0.5 * len(record.path.segments) / STEP
         for change in changes(options, components, record.path.cut_by_bandwidth):
             derivative = told(components, record, change)
-            found = finite_difference(change, record, derivative, error_ps)
-            event("kink" if found is None else change.parameter)
-            if found is not None:
-                assert derivative == pytest.approx(found, rel=0.01, abs=error_ps), (change.parameter, change.dimension, change.layer)
+            result = finite_difference(change, record, derivative, error_ps)
+            event("kink" if result is None else change.parameter)
+            if result is not None:
+                assert derivative == pytest.approx(result, rel=0.01, abs=error_ps), (change.parameter, change.dimension, change.layer)

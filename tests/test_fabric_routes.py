@@ -82,13 +82,13 @@ def ends(graph: DimensionGraph, links: list[int]) -> Links:
 
 def allowed(routes: Routes, source: int, destination: int) -> set[tuple[int, int]]:
     """All links of all routes of least cost between two positions."""
-    found, waiting = set(), [source]
+    result, waiting = set(), [source]
     for node in waiting:
         for number in routes.next_links(node, destination, source):
-            found.add(routes.graph.ends[number])
+            result.add(routes.graph.ends[number])
             waiting.append(routes.graph.ends[number][1])
         assert len(waiting) < 10_000
-    return found
+    return result
 
 
 def carry(network: EventNetwork, pair: tuple[int, int], number: int, size: int = 1) -> None:
@@ -101,10 +101,10 @@ def flow_links(platform: Platform, pair: tuple[int, int], **options: Any) -> dic
     """The ends of the links that a message takes on the flow network, with its part on each (in bytes, acknowledgements left out)."""
     network = FlowNetwork(FlowOptions(**options), platform)
     carry(network, pair, 0, 1_000_000)
-    found: Counter[tuple[int, int]] = Counter()
+    result: Counter[tuple[int, int]] = Counter()
     for load in network.links():
-        found[numbered(load, platform)] += load.bytes / 1_000_000  # type: ignore[assignment]
-    return {each: part for each, part in found.items() if part > 0.01}
+        result[numbered(load, platform)] += load.bytes / 1_000_000  # type: ignore[assignment]
+    return {each: part for each, part in result.items() if part > 0.01}
 
 
 def walked(links: Links, source: int, destination: int) -> Links:

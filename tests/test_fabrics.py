@@ -84,9 +84,9 @@ def test_npus_that_share_a_nic_meet_at_the_switch_of_their_server(network: str) 
     for neighbour in (1, 2):
         experiment = Experiment()
         experiment.use("network", f"plugin:{network}", shared_plugins(), where="--network")
-        made = make_network(experiment, shared_plugins(), platform_of("dgx_2?nodes=2"))
-        assert made is not None
-        times += [each.received for each in run_flows(made, [Flow(0, neighbour, 1 << 20)])]
+        result = make_network(experiment, shared_plugins(), platform_of("dgx_2?nodes=2"))
+        assert result is not None
+        times += [each.received for each in run_flows(result, [Flow(0, neighbour, 1 << 20)])]
     assert times[0] == times[1]
 
 
@@ -220,13 +220,13 @@ def test_any_clos_is_whole_or_refused(data: st.DataObject) -> None:
 
 def test_destinations_are_spread_over_the_spines() -> None:
     """An all-to-all on the congestion-aware network loads all links up to the spines alike."""
-    found = astra_sim.simulate(
+    result = astra_sim.simulate(
         workload="plugin:collective?collective=all_to_all&bytes=64000",
         platform=f"plugin:clos?npus=64&ports=16&levels=3&leaf_npus=4&{LINK}",
         network="plugin:analytical?congestion=aware&link_figures=true",
         system="plugin:astra1?all_to_all=direct",
     )
-    up = [link["bytes"] for link in found.network["links"] if link["from"].startswith("switch") and link["to"].startswith("switch")]
+    up = [link["bytes"] for link in result.network["links"] if link["from"].startswith("switch") and link["to"].startswith("switch")]
     assert max(up) <= 2 * min(up)
 
 

@@ -56,7 +56,7 @@ def test_the_page_has_figures_of_every_fabric() -> None:
 def test_runs_give_the_figures_of_the_page(row: tuple[str, ...]) -> None:
     spec, *figures = row
     link = "" if spec.startswith(("rail_optimized", "dgx")) else f"&{LINK}"
-    found = [
+    result = [
         astra_sim.simulate(
             workload=f"plugin:collective?collective={collective}&bytes=1048576",
             platform=f"plugin:{spec}{link}",
@@ -65,7 +65,7 @@ def test_runs_give_the_figures_of_the_page(row: tuple[str, ...]) -> None:
         for collective in ("all_reduce", "all_to_all")
         for network in NETWORKS
     ]
-    assert [f"{time / 1000:.1f}" for time in found] == figures
+    assert [f"{time / 1000:.1f}" for time in result] == figures
 
 
 def test_the_thousand_gpus_of_the_page() -> None:

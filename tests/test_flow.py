@@ -68,11 +68,11 @@ def test_a_message_alone_takes_what_the_formula_says(topologies: list[Any], data
     """In one dimension: over several the formula charges one of them."""
     bandwidth, latency = data.draw(st.sampled_from([3.0, 6.25, 25.0])), data.draw(st.sampled_from([0.0, 30.5, 500.0]))
     platform = Platform(tuple(Dimension(t, t.size, t.ports, bandwidth, latency, 7.0, 9.0) for t in topologies))
-    made, formula = network(platform), AnalyticalNetwork(AnalyticalOptions(rounding="picosecond"), platform)
+    result, formula = network(platform), AnalyticalNetwork(AnalyticalOptions(rounding="picosecond"), platform)
     size = data.draw(st.integers(0, 10**9))
     for dimension, (topology, stride) in enumerate(zip(topologies, platform.strides, strict=True)):
         for place in range(1, topology.size):
-            assert abs(arrivals(made, (0, 0, place * stride, size))[0] - formula.message_delay(0, place * stride, size)) <= 1, dimension
+            assert abs(arrivals(result, (0, 0, place * stride, size))[0] - formula.message_delay(0, place * stride, size)) <= 1, dimension
 
 
 @pytest.mark.parametrize("size", [1000, 1 << 20, 10**9])
@@ -107,8 +107,8 @@ def test_what_a_slow_link_leaves_goes_to_others() -> None:
 
 
 def test_a_message_of_no_bytes_takes_the_latency_and_a_late_one_its_share() -> None:
-    made = network(graph(2, (0, 1, 10.0, 100.0)))
-    assert arrivals(made, (0, 0, 1, 0), (0, 0, 1, 3000), (200_000, 0, 1, 500)) == [100_000, 450_000, 400_000]
+    result = network(graph(2, (0, 1, 10.0, 100.0)))
+    assert arrivals(result, (0, 0, 1, 0), (0, 0, 1, 3000), (200_000, 0, 1, 500)) == [100_000, 450_000, 400_000]
 
 
 # -- Rules of TCP ------------------------------------------------------------------------------------------------------
@@ -160,8 +160,8 @@ def test_a_round_trip_of_no_time_has_no_weight() -> None:
 
 def test_with_a_tolerance_others_wait_for_their_share_a_little() -> None:
     # The short message takes 200 ns, so the other goes on with 5 bytes/ns for 20 ns.
-    made = network(graph(2, (0, 1, 10.0, 0.0)), tolerance=0.1)
-    assert arrivals(made, (0, 0, 1, 1000), (0, 0, 1, 3000)) == [200_000, 200_000 + 20_000 + 190_000]
+    result = network(graph(2, (0, 1, 10.0, 0.0)), tolerance=0.1)
+    assert arrivals(result, (0, 0, 1, 1000), (0, 0, 1, 3000)) == [200_000, 200_000 + 20_000 + 190_000]
     sections: dict[str, Any] = {"workload": "plugin:collective?collective=all_to_all&bytes=1048576", "platform": FAT_TREE, "system": DIRECT}
     exact = astra_sim.simulate(**sections, network="plugin:flow?routing=hash&tolerance=0")
     near = astra_sim.simulate(**sections, network="plugin:flow?routing=hash&tolerance=0.01")
@@ -177,9 +177,9 @@ TREE = Platform(tuple(fat_tree(FatTreeOptions(arity=4, levels=2, link_bandwidth_
 
 def middle_loads(routing: str, **options: Any) -> dict[str, float]:
     """Bytes of the links up to the spine, where NPUs 0 to 3 send to 4 NPUs of the next leaf."""
-    made = network(TREE, routing=routing, **options)
-    arrivals(made, *((0, npu, 4 + npu, 1000) for npu in range(4)))
-    return {load.target: load.bytes for load in made.links() if load.source == "switch 0" and load.target.startswith("switch")}
+    result = network(TREE, routing=routing, **options)
+    arrivals(result, *((0, npu, 4 + npu, 1000) for npu in range(4)))
+    return {load.target: load.bytes for load in result.links() if load.source == "switch 0" and load.target.startswith("switch")}
 
 
 def test_the_first_way_is_that_of_all() -> None:
@@ -192,9 +192,9 @@ def test_digits_of_the_destination_spread_messages_evenly() -> None:
 
 def test_split_messages_go_over_all_ways_in_equal_parts() -> None:
     assert list(middle_loads("split").values()) == [1000] * 4
-    made = network(TREE, routing="split")
+    result = network(TREE, routing="split")
     # Four ways of 25 bytes/ns, but the NPU has one link.
-    assert arrivals(made, (0, 0, 4, 25_000)) == [1_000_000 + 4 * 500_000]
+    assert arrivals(result, (0, 0, 4, 25_000)) == [1_000_000 + 4 * 500_000]
 
 
 def test_a_split_message_has_the_rate_of_all_its_links_together() -> None:
@@ -293,9 +293,9 @@ def test_figures_of_links_add_up() -> None:
 
 
 def test_the_file_of_links_is_what_charts_read(tmp_path: Path) -> None:
-    made = network(TREE, routing="split")
-    arrivals(made, (0, 0, 4, 1000), (0, 1, 2, 500))
-    (tmp_path / "links.csv").write_text(network_files(made)["links.csv"])
+    result = network(TREE, routing="split")
+    arrivals(result, (0, 0, 4, 1000), (0, 1, 2, 500))
+    (tmp_path / "links.csv").write_text(network_files(result)["links.csv"])
     rows = list(csv.DictReader((tmp_path / "links.csv").read_text().splitlines()))
     assert [(row["source"], row["target"], row["transfers"], row["most_waiting"], row["bytes"]) for row in rows[:2]] == [
         ("NPU 0", "switch 0", "1", "1", "1000"),

@@ -39,25 +39,25 @@ def answer(astra: Astra, *arguments: str) -> Any:
 
 
 def test_flows_start_when_those_before_them_have_ended(astra: Astra, flows: str) -> None:
-    told = answer(astra, *ROCE, "--flows", flows)
-    first, second, third = told["flows"]
-    assert [flow["id"] for flow in told["flows"]] == [0, "b", 2]
+    result = answer(astra, *ROCE, "--flows", flows)
+    first, second, third = result["flows"]
+    assert [flow["id"] for flow in result["flows"]] == [0, "b", 2]
     assert first["start_ns"] == 0
     assert second["start_ns"] == first["end_ns"] + 250
     assert third["start_ns"] == second["end_ns"]
     assert set(first) == {"id", "start_ns", "received_ns", "end_ns", "packets", "acks", "nacks", "marked_acks"}
     assert (first["packets"], first["acks"], first["nacks"], first["marked_acks"]) == (1, 1, 0, 0)
-    assert {key: told[key] for key in ("drops", "pfc_frames", "finish_ns")} == {"drops": 0, "pfc_frames": 0, "finish_ns": third["end_ns"]}
+    assert {key: result[key] for key in ("drops", "pfc_frames", "finish_ns")} == {"drops": 0, "pfc_frames": 0, "finish_ns": third["end_ns"]}
 
 
 @pytest.mark.parametrize("network", ["analytical", "analytical?congestion=aware", "packet"])
 def test_fields_that_a_network_does_not_have_are_null(network: str, astra: Astra, flows: str) -> None:
-    told = answer(astra, *STAR, "--network", f"plugin:{network}", "--flows", flows)
-    first, second, _ = told["flows"]
+    result = answer(astra, *STAR, "--network", f"plugin:{network}", "--flows", flows)
+    first, second, _ = result["flows"]
     assert first["received_ns"] == first["end_ns"] > 1000
     assert second["start_ns"] == first["end_ns"] + 250
     assert [first[key] for key in ("packets", "acks", "nacks", "marked_acks")] == [None] * 4
-    assert (told["drops"], told["pfc_frames"]) == (None, None)
+    assert (result["drops"], result["pfc_frames"]) == (None, None)
 
 
 def test_json_lines_are_the_same_as_csv(astra: Astra, flows: str, tmp_path: Path) -> None:

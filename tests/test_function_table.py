@@ -46,20 +46,20 @@ def platforms(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=200, deadline=None)
 @given(platform=platforms(), rounding=st.sampled_from(["nanosecond", "picosecond"]), data=st.data())
 def test_the_analytical_table_is_the_formula(platform: dict[str, Any], rounding: str, data: st.DataObject) -> None:
-    made = network(platform, f"?rounding={rounding}")
-    functions = table(made)
+    result = network(platform, f"?rounding={rounding}")
+    functions = table(result)
     for _ in range(5):
-        source, destination = data.draw(st.lists(st.integers(0, made.platform.npus - 1), min_size=2, max_size=2, unique=True))
+        source, destination = data.draw(st.lists(st.integers(0, result.platform.npus - 1), min_size=2, max_size=2, unique=True))
         size = data.draw(st.integers(0, 2**36))
-        assert functions.delay(source, destination, size) == made.message_delay(source, destination, size)
+        assert functions.delay(source, destination, size) == result.message_delay(source, destination, size)
 
 
 def test_what_is_injected_arrives_in_order_of_time() -> None:
-    made = network("plugin:ring?size=8&links=2&" + LINKS.format(50, 500))
-    functions = table(made)
+    result = network("plugin:ring?size=8&links=2&" + LINKS.format(50, 500))
+    functions = table(result)
     assert functions.next_event() is None
     functions.inject(1000, [Message(1, 0, 3, 1000), Message(2, 0, 1, 1000), Message(3, 4, 5, 1000)])
-    near, far = (1000 + made.message_delay(0, npu, 1000) for npu in (1, 3))
+    near, far = (1000 + result.message_delay(0, npu, 1000) for npu in (1, 3))
     assert functions.next_event() == near
     assert functions.advance(near - 1) is None
     assert functions.advance(None) == (near, [2, 3])
@@ -102,10 +102,10 @@ def test_where_ranks_differ_the_compiled_engine_uses_the_table() -> None:
         def function_table(self) -> object:
             return network("plugin:ring?size=8&links=2&" + LINKS.format(500, 50)).function_table()
 
-    made = network("plugin:ring?size=8&links=2&" + LINKS.format(50, 500))
-    made.__class__ = Faster
+    result = network("plugin:ring?size=8&links=2&" + LINKS.format(50, 500))
+    result.__class__ = Faster
     choices: dict[str, Any] = {"workload": WORKLOAD, "symmetry": False, "set": ["system.all_reduce=double_binary_tree"]}
-    slow, fast = (astra_sim.simulate(network=made, engine=engine, **choices).finish_ns for engine in ("python", "compiled"))
+    slow, fast = (astra_sim.simulate(network=result, engine=engine, **choices).finish_ns for engine in ("python", "compiled"))
     assert fast < slow / 2
 
 
@@ -142,9 +142,9 @@ def test_both_versions_of_the_table_run() -> None:
     from support.roce import STAR
     from support.roce import network as roce
 
-    made = roce(STAR.format(2))
-    made.begin()
-    second = FunctionTable(made.function_table())
+    result = roce(STAR.format(2))
+    result.begin()
+    second = FunctionTable(result.function_table())
     second.require("events")
     second.inject(0, [Message(1, 0, 1, 1000, -1, 7, 4)])
     answer = second.advance(None)

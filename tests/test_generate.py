@@ -42,9 +42,9 @@ def test_the_rules_of_each_parallelisation_by_hand() -> None:
     machine, shape = Machine(8, 2), Gemm(m=64, n=32, k=16)
 
     def share(policy: str) -> tuple[Any, ...]:
-        found = share_of("layer", shape, True, policy, machine, 2)
-        gemms = [gemm for gemm in found[:3] if isinstance(gemm, Gemm)]
-        return tuple((gemm.m, gemm.n, gemm.k) for gemm in gemms), found.exchanges
+        result = share_of("layer", shape, True, policy, machine, 2)
+        gemms = [gemm for gemm in result[:3] if isinstance(gemm, Gemm)]
+        return tuple((gemm.m, gemm.n, gemm.k) for gemm in gemms), result.exchanges
 
     gathered, scattered = Exchange("ALLGATHER", 64 * 32 * 2 // 8), "REDUCESCATTER"
     assert share("DATA") == (((8, 32, 16), (8, 16, 32), (16, 32, 8)), (NOTHING, NOTHING, Exchange("ALLREDUCE", 16 * 32 * 2)))

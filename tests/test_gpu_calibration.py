@@ -42,14 +42,14 @@ def gemm_table(path: Path, rows: Sequence[Gemm], microseconds: Callable[[Gemm], 
 def test_a_fit_finds_the_device_that_made_the_table(tmp_path: Path) -> None:
     """Times of a device that differs from the one the fit starts from: it comes back with its errors near nothing, and its times."""
     source = Gpu(GpuOptions(device="h200"))
-    made = gemm_table(tmp_path / "gemm.csv", shapes(60), lambda shape: source.duration_ns(Work(shape=shape)) / 1000)
+    results = gemm_table(tmp_path / "gemm.csv", shapes(60), lambda shape: source.duration_ns(Work(shape=shape)) / 1000)
     # H100 has H200's peaks and other efficiencies; the memory bandwidth hardly matters to such products.
     output = str(tmp_path / "mine.toml")
-    printed = calibrate("gemm", made, "--device", "h100", "--output", output)
+    printed = calibrate("gemm", results, "--device", "h100", "--output", output)
     assert "error of held-out shapes  0." in printed
-    found, right = read_device(output).gemm_fit("bf16"), source.profile.gemm_fit("bf16")
-    assert found.k0 == pytest.approx(right.k0, rel=0.15)
-    assert found.small == pytest.approx(right.small, rel=0.03)
+    result, right = read_device(output).gemm_fit("bf16"), source.profile.gemm_fit("bf16")
+    assert result.k0 == pytest.approx(right.k0, rel=0.15)
+    assert result.small == pytest.approx(right.small, rel=0.03)
     model = Gpu(GpuOptions(device=output))
     for shape in shapes(80)[60:]:
         assert model.duration_ns(Work(shape=shape)) == pytest.approx(source.duration_ns(Work(shape=shape)), rel=0.03)
@@ -72,10 +72,10 @@ def test_attention_is_fitted_too(tmp_path: Path) -> None:
         )
     )
     calibrate("attention", str(table), "--device", str(base), "--output", output)
-    found, right = read_device(output).attention, source.profile.attention
-    assert found.peak_tera_ops_per_s == pytest.approx(right.peak_tera_ops_per_s, rel=0.03)
-    assert found.half_length == pytest.approx(right.half_length, rel=0.1)
-    assert (found.small_head, found.backward) == (right.small_head, right.backward)
+    result, right = read_device(output).attention, source.profile.attention
+    assert result.peak_tera_ops_per_s == pytest.approx(right.peak_tera_ops_per_s, rel=0.03)
+    assert result.half_length == pytest.approx(right.half_length, rel=0.1)
+    assert (result.small_head, result.backward) == (right.small_head, right.backward)
 
 
 def _device_text(name: str) -> str:
@@ -85,12 +85,12 @@ def _device_text(name: str) -> str:
 
 
 def test_a_fitted_file_says_where_its_numbers_come_from(tmp_path: Path) -> None:
-    made = gemm_table(tmp_path / "gemm.csv", shapes(12), lambda shape: shape.operations / 400e6)
+    result = gemm_table(tmp_path / "gemm.csv", shapes(12), lambda shape: shape.operations / 400e6)
     output = tmp_path / "mine.toml"
-    calibrate("gemm", made, "--device", "mi300x", "--output", str(output))
+    calibrate("gemm", result, "--device", "mi300x", "--output", str(output))
     table = tomli.loads(output.read_text())
     assert table["calibrated"] is True
-    assert made in table["sources"]["gemm.bf16"]
+    assert result in table["sources"]["gemm.bf16"]
     assert table["attention"] == tomli.loads(_device_text("mi300x"))["attention"]
 
 
@@ -104,10 +104,10 @@ def test_a_cast_in_the_times_is_fitted_apart(tmp_path: Path) -> None:
     table, output = tmp_path / "fp8.csv", str(tmp_path / "mine.toml")
     table.write_text("\n".join(lines))
     calibrate("gemm", str(table), "--device", "h100", "--output", output)
-    found = read_device(output)
-    assert found.cast.start_us == pytest.approx(20, rel=0.15)
-    assert found.cast.efficiency == pytest.approx(0.3, rel=0.2)
-    assert found.gemm_fit("bf16") == device.gemm_fit("bf16")
+    result = read_device(output)
+    assert result.cast.start_us == pytest.approx(20, rel=0.15)
+    assert result.cast.efficiency == pytest.approx(0.3, rel=0.2)
+    assert result.gemm_fit("bf16") == device.gemm_fit("bf16")
 
 
 def test_half_of_the_shapes_is_held_out_whatever_the_order() -> None:

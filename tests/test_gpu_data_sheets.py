@@ -27,8 +27,8 @@ def test_numbers_of_data_sheets_name_a_page(name: str) -> None:
 
 
 def test_the_page_shows_what_is_unverified() -> None:
-    found = {name: [key for key, source in sources(name).items() if source.startswith(UNVERIFIED)] for name in DEVICES}
-    rows = [f"| `{name}` | {', '.join(f'`{key}`' for key in keys)} |" for name, keys in found.items() if keys]
+    result = {name: [key for key, source in sources(name).items() if source.startswith(UNVERIFIED)] for name in DEVICES}
+    rows = [f"| `{name}` | {', '.join(f'`{key}`' for key in keys)} |" for name, keys in result.items() if keys]
     table = PAGE.split("| device | unverified |\n|---|---|\n")[1].split("\n\n")[0]
     assert table.splitlines() == rows
 
@@ -39,15 +39,15 @@ def test_the_table_of_devices_has_the_numbers_of_the_files(name: str) -> None:
     row = next(line for line in PAGE.splitlines() if line.startswith("| `") and f"`{name}`" in line.split("|")[1] and line.count("|") == 7)
     names, units, peaks, bandwidth, memory = (cell.strip() for cell in row.split("|")[1:6])
     position = re.findall(r"`([^`]+)`", names).index(name)
-    found = device.read_device(name)
+    result = device.read_device(name)
 
     def cell(text: str) -> str:
         parts = text.split(", ")
         return parts[position] if len(parts) > 1 else parts[0]
 
-    assert cell(units) == str(found.multiprocessors)
-    assert cell(bandwidth) == f"{found.memory_bandwidth_gb_per_s:g}"
-    assert cell(memory) == f"{found.memory_gib:.0f}"
-    rates = {key: f"{rate:.0f}" for key, rate in found.peak_tera_ops_per_s.items()}
+    assert cell(units) == str(result.multiprocessors)
+    assert cell(bandwidth) == f"{result.memory_bandwidth_gb_per_s:g}"
+    assert cell(memory) == f"{result.memory_gib:.0f}"
+    rates = {key: f"{rate:.0f}" for key, rate in result.peak_tera_ops_per_s.items()}
     shown = rates["bf16"] if "bf16" in rates else f"fp16 {rates['fp16']}"
     assert cell(peaks) == shown + (f" ({rates['fp8']})" if "fp8" in rates else "")

@@ -211,12 +211,12 @@ def test_systolic_runs_products_one_after_another_and_refuses_the_rest(shape: Ke
 
 
 def _numbers(table: dict[str, Any], path: str = "") -> list[str]:
-    found = []
+    result = []
     for key, value in table.items():
         if key != "sources":
             where = f"{path}.{key}" if path else key
-            found += _numbers(value, where) if isinstance(value, dict) else [where] if type(value) in (int, float) else []
-    return found
+            result += _numbers(value, where) if isinstance(value, dict) else [where] if type(value) in (int, float) else []
+    return result
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -240,11 +240,11 @@ def test_every_device_runs_and_says_whether_it_is_calibrated(name: str) -> None:
 
 @pytest.mark.parametrize("name", DEVICES)
 def test_no_device_exceeds_its_peak(name: str) -> None:
-    found = device.read_device(name)
-    for element_type in found.peak_tera_ops_per_s:
-        fit = found.gemm_fit(element_type)
+    result = device.read_device(name)
+    for element_type in result.peak_tera_ops_per_s:
+        fit = result.gemm_fit(element_type)
         assert max(fit.large, fit.medium, fit.small) < 1
-    assert found.attention.peak_tera_ops_per_s < next(iter(found.peak_tera_ops_per_s.values()))
+    assert result.attention.peak_tera_ops_per_s < next(iter(result.peak_tera_ops_per_s.values()))
 
 
 def test_the_devices_that_are_promised_are_there() -> None:

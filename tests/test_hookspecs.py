@@ -152,9 +152,9 @@ class Recorded:
 
 @pytest.fixture(scope="module", params=[Options, None], ids=["options", "no options"])
 def recorded(request: pytest.FixtureRequest) -> Recorded:
-    made = Recorded(request.param)
-    made.run()
-    return made
+    result = Recorded(request.param)
+    result.run()
+    return result
 
 
 def specification(hook: str) -> str:
@@ -180,19 +180,19 @@ def hook_of(kind: str) -> str:
 def test_factories_are_called_as_their_hook_says(recorded: Recorded, kind: str) -> None:
     offered = signatures(hook_of(kind))
     signature = offered[kind == "dimension scheduler"]
-    given = recorded.calls[kind]
-    with_options = any(isinstance(argument, Options) for argument in given)
+    result = recorded.calls[kind]
+    with_options = any(isinstance(argument, Options) for argument in result)
     assert "options" in signature
-    assert [type(argument) for argument in given] == arguments_of(signature, with_options)
+    assert [type(argument) for argument in result] == arguments_of(signature, with_options)
 
 
 def test_options_are_given_where_there_are_some_and_left_out_where_there_are_none() -> None:
     for options in (Options, None):
-        made = Recorded(options)
-        made.run()
-        assert set(made.calls) == set(MAKERS)
-        for given in made.calls.values():
-            assert [argument for argument in given if isinstance(argument, Options)] == ([] if options is None else [Options()])
+        result = Recorded(options)
+        result.run()
+        assert set(result.calls) == set(MAKERS)
+        for results in result.calls.values():
+            assert [argument for argument in results if isinstance(argument, Options)] == ([] if options is None else [Options()])
 
 
 def test_every_hook_with_a_factory_is_tried_here() -> None:
@@ -219,12 +219,12 @@ def test_formats_are_called_as_their_hook_says() -> None:
         calls.append(("read", arguments))
         return {}
 
-    made = FileFormat("probe", "test", ("workload",), recognises, read)
-    made.is_of("the text")
-    made.tables("the text", "the path")
-    given = {"text": "the text", "path": "the path"}
-    said = re.findall(r"(recognises|read)\(([^)]*)\)", specification("astra_formats"))
-    assert calls == [(name, tuple(given[argument] for argument in names.split(", "))) for name, names in said]
+    file_format = FileFormat("probe", "test", ("workload",), recognises, read)
+    file_format.is_of("the text")
+    file_format.tables("the text", "the path")
+    result = {"text": "the text", "path": "the path"}
+    matches = re.findall(r"(recognises|read)\(([^)]*)\)", specification("astra_formats"))
+    assert calls == [(name, tuple(result[argument] for argument in names.split(", "))) for name, names in matches]
 
 
 def test_the_factory_of_a_command_is_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,14 +84,14 @@ def test_links_have_the_figures_of_their_tier_and_switches_their_latency() -> No
 
 
 def test_a_file_is_a_platform_by_its_content(tmp_path: Path) -> None:
-    (given,) = write_example(tmp_path)
+    (results,) = write_example(tmp_path)
     result = astra_sim.simulate(
-        platform=str(given["file"]), workload="plugin:collective?collective=all_to_all&bytes=8388608", network="plugin:flow?routing=split"
+        platform=str(results["file"]), workload="plugin:collective?collective=all_to_all&bytes=8388608", network="plugin:flow?routing=split"
     )
     assert result.npus == 8
     # Four of the seven other NPUs are in the other pod, and 100 Gbit/s of each NPU's 200 would be too few: the cores have two links each.
     assert result.finish_ns == pytest.approx(7 * 1048576 / 25, rel=0.05)
-    (dimension,) = htsim_topology(HtsimTopologyOptions(file=str(given["file"])))
+    (dimension,) = htsim_topology(HtsimTopologyOptions(file=str(results["file"])))
     assert (dimension.size, dimension.links) == (8, 1)
 
 

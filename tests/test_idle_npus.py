@@ -53,8 +53,8 @@ def test_symmetry_and_engines_agree_beside_idle_npus(network: str) -> None:
     """Translations of the whole switch take working NPUs to idle ones: nothing may be folded by them."""
     pytest.importorskip(f"astra_sim_network_{network.partition('?')[0]}")
     kinds = itertools.product((True, False), ("auto", "python"))
-    found = {finish_ns(network, f"switch?size=8&{LINK}", "all_reduce", symmetry, engine) for symmetry, engine in kinds}
-    assert len(found) == 1
+    result = {finish_ns(network, f"switch?size=8&{LINK}", "all_reduce", symmetry, engine) for symmetry, engine in kinds}
+    assert len(result) == 1
 
 
 @pytest.mark.parametrize(("npus", "hops"), [(8, 3), (5, 2)])

@@ -98,9 +98,9 @@ def test_a_sweep_that_gets_sigterm_says_that_it_goes_on(tmp_path: Path) -> None:
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
+        _, result = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "--resume goes on" in said
+    assert "--resume goes on" in result
     assert not list(tmp_path.glob(".astra-*"))
 
 

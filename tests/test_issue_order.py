@@ -39,11 +39,11 @@ def test_remote_memory_keeps_the_cpu_or_the_communication_unit(engine: str, tmp_
         return Node(id=id_, name=f"load {id_}", type=NodeType.MEM_LOAD_NODE, tensor_size=10_000, is_cpu_op=is_cpu_op)
 
     takes = 100 + 1000
-    found = {
+    result = {
         cpus: finish_ns(tmp_path, [load(id_, is_cpu_op) for id_, is_cpu_op in enumerate(cpus)], memory=POOL, engine=engine)
         for cpus in itertools.product((False, True), repeat=2)
     }
-    assert found == {(False, False): 2 * takes, (False, True): takes, (True, False): takes, (True, True): 2 * takes}
+    assert result == {(False, False): 2 * takes, (False, True): takes, (True, False): takes, (True, True): 2 * takes}
     beside_compute = [load(0, True), compute(1, 5000, is_cpu_op=True)]
     assert finish_ns(tmp_path, beside_compute, memory=POOL, engine=engine) == takes + 5000
 

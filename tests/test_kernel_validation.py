@@ -55,9 +55,9 @@ def test_the_page_shows_what_the_script_prints() -> None:
 def test_the_fit_to_the_recorded_half_gives_the_numbers_of_the_device_file() -> None:
     (table,) = (table for table in kernels.TABLES if table.title == "H100, bf16")
     device = read_device("h100")
-    found = fit_gemm(device, "bf16", [kernels.measurement_of(line) for line in LINES if table.has(line)])
-    assert {name: getattr(device.gemm_fit("bf16"), name) for name in found.values} == pytest.approx(found.values, rel=1e-3)
-    assert (found.fitted.mean, found.held_out.mean) == pytest.approx((ROWS[table.title].fitted.mean, ROWS[table.title].held_out.mean))
+    result = fit_gemm(device, "bf16", [kernels.measurement_of(line) for line in LINES if table.has(line)])
+    assert {name: getattr(device.gemm_fit("bf16"), name) for name in result.values} == pytest.approx(result.values, rel=1e-3)
+    assert (result.fitted.mean, result.held_out.mean) == pytest.approx((ROWS[table.title].fitted.mean, ROWS[table.title].held_out.mean))
 
 
 # -- The halves ---------------------------------------------------------------------------------------------------------
@@ -90,11 +90,11 @@ def test_lines_that_come_later_change_no_half() -> None:
 
     known = line(64, half=kernels.HELD_OUT)
     new = [line(64), *(line(64 * count) for count in range(2, 34))]
-    found = kernels.assign_halves([known, *new])
-    assert found[0] == known
-    assert found[1]["half"] == kernels.HELD_OUT  # its shape is held out already
-    assert {half["half"] for half in found[2:]} == {kernels.FIT, kernels.HELD_OUT}
-    assert kernels.assign_halves([known, *new[:5]]) == found[:6]
+    assign_halves = kernels.assign_halves([known, *new])
+    assert assign_halves[0] == known
+    assert assign_halves[1]["half"] == kernels.HELD_OUT  # its shape is held out already
+    assert {half["half"] for half in assign_halves[2:]} == {kernels.FIT, kernels.HELD_OUT}
+    assert kernels.assign_halves([known, *new[:5]]) == assign_halves[:6]
     assert kernels.assign_halves([{**line(64), "gpu": "Gaudi 2"}])[0]["half"] == kernels.NONE
 
 

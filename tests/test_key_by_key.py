@@ -21,14 +21,14 @@ def table(heading: str) -> dict[str, tuple[str, str]]:
     """The rows of the table below a heading: by key the option and the remark."""
     page = (ROOT / "docs" / "from-astra-sim.md").read_text()
     section = re.split(r"\n##+ ", page.partition(f"\n### {heading}\n")[2])[0]
-    found: dict[str, tuple[str, str]] = {}
+    result: dict[str, tuple[str, str]] = {}
     for line in section.splitlines():
         if line.startswith("| `"):
             keys, option, remark = (cell.strip() for cell in line.strip("|").split("|", 2))
             for key in re.findall(r"`([^`]+)`", keys):
-                assert key not in found
-                found[key] = option.strip("`"), remark
-    return found
+                assert key not in result
+                result[key] = option.strip("`"), remark
+    return result
 
 
 def options(rows: dict[str, tuple[str, str]]) -> dict[str, str]:
@@ -72,9 +72,9 @@ def test_the_system_file_of_2() -> None:
 
 def test_the_network_file_of_2() -> None:
     dimension: dict[str, Any] = network2_file._dimension("Ring", 3, 5.0, 7.0, "network.yml")
-    found = options(table("Network file of 2.x"))
-    assert list(found) == list(network2_file._KEYS)
-    assert [dimension[option] for option in found.values()] == ["ring", 3, 5.0, 7.0]
+    result = options(table("Network file of 2.x"))
+    assert list(result) == list(network2_file._KEYS)
+    assert [dimension[option] for option in result.values()] == ["ring", 3, 5.0, 7.0]
 
 
 def test_the_memory_file_of_2() -> None:
@@ -97,15 +97,15 @@ VALUES = [
 @pytest.mark.parametrize(("heading", "key", "values"), VALUES, ids=lambda value: str(value) if isinstance(value, str) else None)
 def test_values_and_what_they_become(heading: str, key: str, values: dict[str, str]) -> None:
     _, remark = table(heading)[key]
-    said: dict[str, str] = {}
+    result: dict[str, str] = {}
     for part in re.split("[;|]", remark):
-        found = re.findall(r"`([^`]+)`", part)
+        matches = re.findall(r"`([^`]+)`", part)
         if ":" in re.sub(r"`[^`]+`", "", part):
-            said.update(dict.fromkeys(found[:-1], found[-1]))
+            result.update(dict.fromkeys(matches[:-1], matches[-1]))
         else:
-            said.update({name: name for name in found})
+            result.update({name: name for name in matches})
     for name, value in values.items():
-        assert said.get(name) == value, name
+        assert result.get(name) == value, name
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.x"])

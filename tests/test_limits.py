@@ -105,10 +105,10 @@ YAML = {
 @pytest.mark.parametrize(("text", "words"), YAML.values(), ids=YAML)
 def test_a_small_file_of_yaml_does_not_become_large(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "n.yml").write_text(text)
-    said = refused(tmp_path, *COLLECTIVE, "--network", "n.yml")
-    assert "n.yml" in said
-    assert words in said
-    assert len(said) < 300
+    result = refused(tmp_path, *COLLECTIVE, "--network", "n.yml")
+    assert "n.yml" in result
+    assert words in result
+    assert len(result) < 300
 
 
 def test_aliases_have_their_use(tmp_path: Path) -> None:

@@ -30,15 +30,15 @@ def links(text: str) -> list[str]:
 
 def anchors(text: str) -> set[str]:
     """What headings are called in links: lower case, words joined by dashes, no other signs; a second one of a name has -1."""
-    found: set[str] = set()
+    result: set[str] = set()
     for heading in re.findall(r"^#+ (.*)$", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE):
         words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
         plain = re.sub(r"[^\w\- ]", "", words.lower()).strip().replace(" ", "-")
         number = 0
-        while (name := f"{plain}-{number}" if number else plain) in found:
+        while (name := f"{plain}-{number}" if number else plain) in result:
             number += 1
-        found.add(name)
-    return found
+        result.add(name)
+    return result
 
 
 def is_generated(path: str) -> bool:
@@ -62,8 +62,8 @@ def dead(path: Path, text: str) -> list[str]:
 
 def test_links_of_all_pages_lead_somewhere() -> None:
     assert len(PAGES) > 20
-    found = {str(page.relative_to(ROOT)): dead(page, page.read_text(encoding="utf-8")) for page in PAGES}
-    assert {page: links for page, links in found.items() if links} == {}
+    result = {str(page.relative_to(ROOT)): dead(page, page.read_text(encoding="utf-8")) for page in PAGES}
+    assert {page: links for page, links in result.items() if links} == {}
 
 
 def test_a_dead_link_is_found(tmp_path: Path) -> None:

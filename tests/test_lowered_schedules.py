@@ -49,9 +49,9 @@ def programs(draw: st.DrawFn) -> Schedule:
 
 @given(schedule=programs())
 def test_the_short_way_is_the_long_one(schedule: Schedule) -> None:
-    found = outcome(schedule)
+    result = outcome(schedule)
     with mock.patch.object(schedules, "_only_exchanges", return_value=False):
-        assert outcome(schedule) == found
+        assert outcome(schedule) == result
 
 
 def accepted(schedule: Schedule) -> bool:

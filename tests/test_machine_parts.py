@@ -164,10 +164,10 @@ def test_what_a_model_s_file_leaves_out_is_said_once(tmp_path: Path) -> None:
     }
     (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}))
     for compute in ({}, {"stack": "kernels"}):
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as result:
             warnings.simplefilter("always")
             run(workload={"model": str(tmp_path)}, compute=compute)
-        assert sum("sliding_window = 256 has no effect" in str(each.message) for each in said) == 1
+        assert sum("sliding_window = 256 has no effect" in str(each.message) for each in result) == 1
 
 
 def test_each_device_has_one_newest_stack() -> None:
@@ -182,25 +182,25 @@ def test_numbers_that_a_fit_does_not_determine_are_said() -> None:
 
 
 def test_the_workload_takes_the_options_of_the_stack() -> None:
-    given: dict[str, Any] = {"compute": {"stack": "nemo-h100"}, "workload": {"precision": "fp8"}}
-    result = run(**given)
+    results: dict[str, Any] = {"compute": {"stack": "nemo-h100"}, "workload": {"precision": "fp8"}}
+    result = run(**results)
     assert result.compute["workload_options"] == {"gradients": "same", "overlap.dp": True, "overlap.contention": 0.5}
     explicit = {"precision": "fp8", "gradients": "same", "overlap": {"dp": True, "contention": 0.5}}
-    again = run(compute=given["compute"], workload=explicit)
+    again = run(compute=results["compute"], workload=explicit)
     assert again.finish_ns == result.finish_ns
     assert "workload_options" not in again.compute
 
 
 def test_what_the_workload_is_given_stays() -> None:
-    given = {"precision": "fp8", "gradients": "fp32", "overlap": {"contention": 0.0}}
-    result = run(compute={"stack": "nemo-h100"}, workload=given)
+    results = {"precision": "fp8", "gradients": "fp32", "overlap": {"contention": 0.0}}
+    result = run(compute={"stack": "nemo-h100"}, workload=results)
     assert result.compute["workload_options"] == {"overlap.dp": True}
 
 
 def test_options_without_effect_are_not_taken() -> None:
     """Contention where nothing runs beside compute would be refused, if it were given."""
-    given = {"precision": "fp8", "overlap": {"dp": False}}
-    assert run(compute={"stack": "nemo-h100"}, workload=given).compute["workload_options"] == {"gradients": "same"}
+    results = {"precision": "fp8", "overlap": {"dp": False}}
+    assert run(compute={"stack": "nemo-h100"}, workload=results).compute["workload_options"] == {"gradients": "same"}
     prefill = {key: value for key, value in WORKLOAD.items() if key != "zero"} | {"mode": "prefill", "precision": "fp8"}
     result = astra_sim.simulate(platform="plugin:dgx_h100", compute="plugin:gpu?stack=nemo-h100", workload=prefill)
     assert "workload_options" not in result.compute
@@ -208,8 +208,8 @@ def test_options_without_effect_are_not_taken() -> None:
 
 def test_the_experiment_of_a_result_has_what_was_given(tmp_path: Path) -> None:
     """Run again it takes the same options of the stack, and with another stack those of the other."""
-    given = {"precision": "fp8", "overlap": {"contention": 0.0}}
-    result = run(compute={"stack": "nemo-h100"}, workload=given)
+    results = {"precision": "fp8", "overlap": {"contention": 0.0}}
+    result = run(compute={"stack": "nemo-h100"}, workload=results)
     assert result.experiment["workload"]["overlap"] == {"contention": 0.0}
     assert "gradients" not in result.experiment["workload"]
     file = tmp_path / "result.json"
@@ -242,10 +242,10 @@ def test_the_summary_says_device_stack_and_error(tmp_path: Path) -> None:
 def test_a_device_may_be_based_on_another(tmp_path: Path) -> None:
     (tmp_path / "first.toml").write_text('based_on = "h100"\nmemory_bandwidth_gb_per_s = 5000\n')
     (tmp_path / "second.toml").write_text('based_on = "first.toml"\ncalibrated = true\n[gemm.bf16]\nlarge = 0.5\n')
-    made, h100 = device.read_device(str(tmp_path / "second.toml")), device.read_device("h100")
-    assert (made.memory_bandwidth_gb_per_s, made.gemm_fit("bf16").large) == (5000, 0.5)
-    assert made.gemm_fit("bf16").medium == h100.gemm_fit("bf16").medium
-    assert (made.based_on, made.calibrated, made.title) == ("h100", True, "second")
+    result, h100 = device.read_device(str(tmp_path / "second.toml")), device.read_device("h100")
+    assert (result.memory_bandwidth_gb_per_s, result.gemm_fit("bf16").large) == (5000, 0.5)
+    assert result.gemm_fit("bf16").medium == h100.gemm_fit("bf16").medium
+    assert (result.based_on, result.calibrated, result.title) == ("h100", True, "second")
     assert not device.read_device(str(tmp_path / "first.toml")).calibrated
 
 
@@ -255,9 +255,9 @@ def test_the_file_to_start_from_is_the_device(name: str, tmp_path: Path) -> None
     for whole in (False, True):
         file = tmp_path / f"{whole}.toml"
         file.write_text(template(name, whole))
-        made = device.read_device(str(file))
+        result = device.read_device(str(file))
         keys = ("multiprocessors", "memory_gib", "peak_tera_ops_per_s", "gemm", "attention", "elementwise", "cast", "block_scaling")
-        assert [getattr(made, key) for key in keys] == [getattr(own, key) for key in keys]
+        assert [getattr(result, key) for key in keys] == [getattr(own, key) for key in keys]
 
 
 def test_the_command_lists_devices_and_writes_a_file(tmp_path: Path) -> None:

@@ -101,29 +101,31 @@ def test_the_slowest_dimension_that_is_crossed_counts() -> None:
 
 
 def test_small_all_reduces_take_a_tree_and_others_a_ring() -> None:
-    given = BetweenNodes()
+    between_nodes = BetweenNodes()
     shape = GroupShape((256, 256, 1), 1)
-    assert between(shape, size=8) == pytest.approx(10 - 7 + 8 * given.level_us.ll, rel=0.01)
-    assert between(shape, AG, size=8) == pytest.approx(10 - 3.5 + 255 * given.step_alone_us.ll, rel=0.01)
+    assert between(shape, size=8) == pytest.approx(10 - 7 + 8 * between_nodes.level_us.ll, rel=0.01)
+    assert between(shape, AG, size=8) == pytest.approx(10 - 3.5 + 255 * between_nodes.step_alone_us.ll, rel=0.01)
 
 
 def test_a_ring_that_leaves_its_nodes_takes_at_least_its_posts() -> None:
     """128 ranks in 16 nodes: 127 steps, of which 15 are between nodes; 7 of the others are in the latency of 10 us, 0.5 us each."""
-    given = BetweenNodes()
+    between_nodes = BetweenNodes()
     shape = GroupShape((128, 16, 1), 8)
-    assert given.post_us.ll > 0.5
-    assert between(shape, AG, size=8) == pytest.approx(10 - 7 * 0.5 + 112 * given.post_us.ll + 15 * given.step_us.ll, rel=0.01)
+    assert between_nodes.post_us.ll > 0.5
+    assert between(shape, AG, size=8) == pytest.approx(
+        10 - 7 * 0.5 + 112 * between_nodes.post_us.ll + 15 * between_nodes.step_us.ll, rel=0.01
+    )
 
 
 def test_a_tree_of_two_nodes_sends_everything_once_and_of_more_twice() -> None:
     """With one rank in a node its NIC counts alone: 25 GB/s * EFFICIENCY * tree_share, where a ring takes 2 (N - 1) / N of the bytes."""
-    given = BetweenNodes()
-    rate = 25e3 * EFFICIENCY * given.share.simple
+    between_nodes = BetweenNodes()
+    rate = 25e3 * EFFICIENCY * between_nodes.share.simple
     alone, tree = (between(GroupShape((nodes, nodes, 1), 1), size=1e12) for nodes in (2, 4))
     assert alone == pytest.approx(1e12 / rate, rel=1e-3)
     assert tree == pytest.approx(1.5e12 / rate, rel=1e-3)
     small = between(GroupShape((2, 2, 1), 1), size=1e7)
-    assert small <= 10 - 7 + given.level_us.ll + 1e7 / (25e3 * EFFICIENCY * given.share.ll * given.tree_share)
+    assert small <= 10 - 7 + between_nodes.level_us.ll + 1e7 / (25e3 * EFFICIENCY * between_nodes.share.ll * between_nodes.tree_share)
 
 
 def test_a_fabric_has_its_latency_its_share_of_the_nics_and_its_protocols() -> None:
@@ -134,9 +136,9 @@ def test_a_fabric_has_its_latency_its_share_of_the_nics_and_its_protocols() -> N
         table = {"plugin": "analytical", "model": "nccl", "device": "h100"} | options
         dimensions = [{"topology": "switch", "size": size_, "link_bandwidth_gb_per_s": 50, "link_latency_ns": 1350} for size_ in (1, 16)]
         network = components_of(workload="plugin:collective?bytes=64", platform={"dimensions": dimensions}, network=table).network
-        found = network.collective_ps(AG, round(size / 16), shape)
-        assert found is not None
-        return found / 1e6
+        collective_ps = network.collective_ps(AG, round(size / 16), shape)
+        assert collective_ps is not None
+        return collective_ps / 1e6
 
     plain, later = times(1e12), times(1e12, fabric_latency="12.7")
     assert later - plain == pytest.approx(15 * 2 * 10, rel=1e-3)
@@ -161,8 +163,8 @@ def test_processors_of_a100_machines_post_more_slowly() -> None:
 
 
 def test_an_all_to_all_sends_by_the_nic_of_each_rank() -> None:
-    given = BetweenNodes()
-    expected = 120 / 128 * 8e9 / (25e3 * EFFICIENCY) + 120 * given.peer_us + given.step_us.ll + 10
+    between_nodes = BetweenNodes()
+    expected = 120 / 128 * 8e9 / (25e3 * EFFICIENCY) + 120 * between_nodes.peer_us + between_nodes.step_us.ll + 10
     assert between(GroupShape((128, 16, 1), 8), A2A) == pytest.approx(expected)
 
 

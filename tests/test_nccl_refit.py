@@ -31,16 +31,16 @@ def rows(operation: Collective, ranks: int, largest: int, latency: float = 10, g
 def test_for_use_are_all_rows_and_the_error_is_of_half() -> None:
     # Held-out times are twice the fitted ones: only what has seen them can be near them.
     measured = [row if is_fitted(row) else MeasuredCollective(AR, 8, row.bytes, 2 * row.microseconds) for row in rows(AR, 8, 512 * MIB)]
-    found = calibrated(measured, lambda part: tables_of(part, Node()))
-    assert [len(fit.bytes) for fit in found.fits] == [20]
-    assert [len(fit.bytes) for fit in found.half] == [10]
-    assert found.used(AR).rows == 20
-    assert found.fitted(AR).mean == pytest.approx(0)
-    assert 0.3 < found.held_out(AR).mean < 0.6
-    assert (found.held_out(AR).rows, found.held_out(AR, MIB).rows) == (10, 5)
-    assert found.used(AR).mean < found.held_out(AR).mean
-    assert found.source(AR).startswith("fitted to all 20 rows, error ")
-    assert "; fitted to the 10 of even logarithm the others err by " in found.source(AR)
+    result = calibrated(measured, lambda part: tables_of(part, Node()))
+    assert [len(fit.bytes) for fit in result.fits] == [20]
+    assert [len(fit.bytes) for fit in result.half] == [10]
+    assert result.used(AR).rows == 20
+    assert result.fitted(AR).mean == pytest.approx(0)
+    assert 0.3 < result.held_out(AR).mean < 0.6
+    assert (result.held_out(AR).rows, result.held_out(AR, MIB).rows) == (10, 5)
+    assert result.used(AR).mean < result.held_out(AR).mean
+    assert result.source(AR).startswith("fitted to all 20 rows, error ")
+    assert "; fitted to the 10 of even logarithm the others err by " in result.source(AR)
 
 
 def test_times_of_a_table_that_fall_are_levelled() -> None:
@@ -61,24 +61,24 @@ def test_a_size_of_a_table_that_stands_there_twice_is_an_error() -> None:
 
 def test_ratios_say_what_large_sizes_reach() -> None:
     # All-gathers gain half as much again from 2 to 4 ranks, so all-reduces do.
-    given = [*rows(AR, 2, 512 * MIB, 0, 100), *rows(AG, 2, 512 * MIB, 0, 80), *rows(AG, 4, 512 * MIB, 0, 120), *rows(AR, 4, 16 * MIB)]
-    assert bandwidth_beyond(AR, 4, given, Node()) == pytest.approx(150)
-    assert bandwidth_beyond(AR, 4, given, Node(nvlink_gb_per_s=110)) == pytest.approx(110)
-    assert bandwidth_beyond(AR, 4, given, Node(nvls=True, nvlink_gb_per_s=96)) == pytest.approx(1.5 * 96)
-    assert bandwidth_beyond(AG, 8, given, Node()) == pytest.approx((80 * 120) ** 0.5)
-    assert bandwidth_beyond(Collective.ALL_TO_ALL, 4, given, Node()) == pytest.approx(120)
+    result = [*rows(AR, 2, 512 * MIB, 0, 100), *rows(AG, 2, 512 * MIB, 0, 80), *rows(AG, 4, 512 * MIB, 0, 120), *rows(AR, 4, 16 * MIB)]
+    assert bandwidth_beyond(AR, 4, result, Node()) == pytest.approx(150)
+    assert bandwidth_beyond(AR, 4, result, Node(nvlink_gb_per_s=110)) == pytest.approx(110)
+    assert bandwidth_beyond(AR, 4, result, Node(nvls=True, nvlink_gb_per_s=96)) == pytest.approx(1.5 * 96)
+    assert bandwidth_beyond(AG, 8, result, Node()) == pytest.approx((80 * 120) ** 0.5)
+    assert bandwidth_beyond(Collective.ALL_TO_ALL, 4, result, Node()) == pytest.approx(120)
 
 
 def test_nvlink_says_it_where_nothing_else_does() -> None:
-    given = rows(AR, 4, 16 * MIB)
-    assert bandwidth_beyond(AR, 4, given, Node()) is None
-    assert bandwidth_beyond(AR, 4, given, Node(nvlink_gb_per_s=450)) == pytest.approx(0.8 * 450)
+    result = rows(AR, 4, 16 * MIB)
+    assert bandwidth_beyond(AR, 4, result, Node()) is None
+    assert bandwidth_beyond(AR, 4, result, Node(nvlink_gb_per_s=450)) == pytest.approx(0.8 * 450)
 
 
 @pytest.mark.parametrize("make", [fits_of, tables_of])
 def test_beyond_the_largest_size_the_bandwidth_is_that_of_others(make: object) -> None:
-    given = [*rows(AG, 8, 512 * MIB, 5, 300), *rows(AR, 8, 4 * MIB, 20, 30)]
-    fits = fits_of(given, Node()) if make is fits_of else tables_of(given, Node())
+    result = [*rows(AG, 8, 512 * MIB, 5, 300), *rows(AR, 8, 4 * MIB, 20, 30)]
+    fits = fits_of(result, Node()) if make is fits_of else tables_of(result, Node())
     fit = next(each for each in fits if each.operation == AR)
     assert fit.beyond is not None
     assert next(each for each in fits if each.operation == AG).beyond is None
@@ -92,8 +92,8 @@ def test_beyond_the_largest_size_the_bandwidth_is_that_of_others(make: object) -
 
 
 def test_large_sizes_speak_for_themselves() -> None:
-    given = [*rows(AG, 8, 512 * MIB, 5, 300), *rows(AR, 8, 64 * MIB, 20, 30)]
-    assert all(fit.beyond is None for fit in tables_of(given, Node(nvlink_gb_per_s=450)))
+    result = [*rows(AG, 8, 512 * MIB, 5, 300), *rows(AR, 8, 64 * MIB, 20, 30)]
+    assert all(fit.beyond is None for fit in tables_of(result, Node(nvlink_gb_per_s=450)))
 
 
 # -- NVLS on other numbers of ranks, and named tables -------------------------------------------------------------------

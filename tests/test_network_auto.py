@@ -46,8 +46,8 @@ def test_a_slice_ends_where_nothing_is_under_way() -> None:
         Compute((3,), 5),
         Compute((4,), 5),
     ]
-    found = [(part.begin, part.end) for part in slices_of(operations)]
-    assert found == [(0, 3), (3, 4), (4, 5), (5, 6)]
+    result = [(part.begin, part.end) for part in slices_of(operations)]
+    assert result == [(0, 3), (3, 4), (4, 5), (5, 6)]
 
 
 @pytest.mark.parametrize("platform", [RING, "plugin:switch?size=8&link_bandwidth_gb_per_s=50&link_latency_ns=500"])

@@ -62,15 +62,15 @@ def test_tables_add_up_and_are_the_same_however_they_are_simulated(first: int, t
     for seed in range(first, first + 10):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        found = []
+        results = []
         for engine, symmetry in (("compiled", True), ("compiled", False), ("python", True)):
             try:
-                found.append(tables_of_run(seed, folder, engine, symmetry))
+                results.append(tables_of_run(seed, folder, engine, symmetry))
             except AstraError:
                 break
-        for result, tables in found:
+        for result, tables in results:
             check_sums(result, tables)
-            assert tables == found[0][1], f"seed {seed}"
+            assert tables == results[0][1], f"seed {seed}"
             count += 1
     assert count > 10
 
@@ -107,10 +107,10 @@ def test_who_waits_for_a_message_that_is_not_on_its_way_is_idle(engine: str) -> 
 def test_operations_say_to_which_group_they_belong() -> None:
     tables = run(pair(3 * US, 2 * US)).npu_tables()
     names = "operation", "kind", "group", "npus", "total_ns", "exposed_ns"
-    found = [tuple(row[name] for name in names) for row in tables["operations"]]
-    assert ("result", "send", "pp", 1, 1000, 1000) in found
-    assert ("", "receive", "point-to-point", 1, 1000, 1000) in found
-    assert ("make", "compute", "", 1, 3000, 0) in found
+    result = [tuple(row[name] for name in names) for row in tables["operations"]]
+    assert ("result", "send", "pp", 1, 1000, 1000) in result
+    assert ("", "receive", "point-to-point", 1, 1000, 1000) in result
+    assert ("make", "compute", "", 1, 3000, 0) in result
     assert {row["group"]: row["bytes"] for row in tables["groups"]} == {"pp": 2000, "point-to-point": 0}
 
 

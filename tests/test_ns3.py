@@ -54,8 +54,8 @@ def network(platform: Platform, **options: Any) -> Ns3Network:
     from astra_sim_network_ns3.network import Ns3Network
     from astra_sim_network_ns3.options import Ns3Options
 
-    made: Ns3Options = structure(Ns3Options, options, "options")
-    return Ns3Network(made, platform)
+    ns3_options: Ns3Options = structure(Ns3Options, options, "options")
+    return Ns3Network(ns3_options, platform)
 
 
 def times(made: Ns3Network, *flows: tuple[int, int, int] | Flow) -> list[FlowTimes]:
@@ -122,10 +122,10 @@ def test_messages_of_a_pair_follow_each_other_or_have_connections_of_their_own()
     both = (0, 1, 1 << 20), (0, 1, 1 << 20)
     first, second = times(network(PAIR), *both)
     assert second.received / first.received == pytest.approx(2, rel=0.02)
-    made = network(PAIR, connections="message")
-    first, second = times(made, *both)
+    result = network(PAIR, connections="message")
+    first, second = times(result, *both)
     assert second.received / first.received < 1.7
-    assert made.statistics()["connections"] == 2
+    assert result.statistics()["connections"] == 2
     classes = network(PAIR)
     times(classes, Flow(0, 1, 1000, traffic_class=0), Flow(0, 1, 1000, traffic_class=1))
     assert classes.statistics()["connections"] == 2
@@ -161,30 +161,30 @@ def test_the_latency_of_switches_and_interfaces_counts() -> None:
 
 def queue(made: Ns3Network, link: str) -> Mapping[str, float]:
     """The figures of a link; of one that carried nothing all are 0."""
-    found = [each for each in made.links() if f"{each.source} to {each.target}" == link]
-    return {name: value for name, value in found[0]._asdict().items() if isinstance(value, (int, float))} if found else Counter()
+    result = [each for each in made.links() if f"{each.source} to {each.target}" == link]
+    return {name: value for name, value in result[0]._asdict().items() if isinstance(value, (int, float))} if result else Counter()
 
 
 @built
 @pytest.mark.parametrize("threshold", [40, 80, 160])
 def test_dctcp_keeps_the_queue_near_its_threshold(threshold: int) -> None:
-    made = network(STAR, congestion_control="dctcp", ecn_threshold_packets=threshold)
-    ends = times(made, (1, 0, 6_000_000), (2, 0, 6_000_000))
-    mean = queue(made, "switch 0 to NPU 0")["mean_queue_bytes"] / (SEGMENT + HEADERS)
+    result = network(STAR, congestion_control="dctcp", ecn_threshold_packets=threshold)
+    ends = times(result, (1, 0, 6_000_000), (2, 0, 6_000_000))
+    mean = queue(result, "switch 0 to NPU 0")["mean_queue_bytes"] / (SEGMENT + HEADERS)
     assert threshold / 2 < mean < 1.5 * threshold
-    assert made.statistics()["drops"] == 0
+    assert result.statistics()["drops"] == 0
     assert all(each.figures is not None and 0 < each.figures.marked_acks < each.figures.acks for each in ends)
 
 
 @built
 def test_cubic_fills_the_queue_until_it_drops_and_sends_again() -> None:
-    made = network(STAR, queue_packets=200)
+    result = network(STAR, queue_packets=200)
     flows = (1, 0, 3_000_000), (2, 0, 3_000_000)
-    ends = times(made, *flows)
+    ends = times(result, *flows)
     with pytest.warns(match="packets found a queue full and were dropped"):
-        figures = made.statistics()
+        figures = result.statistics()
     assert figures["drops"] == figures["retransmissions"] != 0
-    assert queue(made, "switch 0 to NPU 0")["highest_queue_bytes"] == 200 * 1502
+    assert queue(result, "switch 0 to NPU 0")["highest_queue_bytes"] == 200 * 1502
     assert sum(each.figures.packets for each in ends if each.figures) == 2 * -(-3_000_000 // SEGMENT) + int(str(figures["retransmissions"]))
     large = network(STAR)
     times(large, *flows)
@@ -196,10 +196,10 @@ def test_a_tail_that_is_lost_comes_after_the_timeout() -> None:
     """An incast of windows that the queue cannot hold: some connection has nothing more to send, and waits."""
     platform = graph(9, *((npu, 9, RATE, 500.0) for npu in range(9)))
     for timeout_ms in (5.0, 20.0):
-        made = network(platform, queue_packets=8, min_rto_ms=timeout_ms, initial_window=4)
-        ends = times(made, *((npu, 0, 4 * SEGMENT) for npu in range(1, 9)))
+        result = network(platform, queue_packets=8, min_rto_ms=timeout_ms, initial_window=4)
+        ends = times(result, *((npu, 0, 4 * SEGMENT) for npu in range(1, 9)))
         with pytest.warns(match="dropped"):
-            assert made.statistics()["drops"] != 0
+            assert result.statistics()["drops"] != 0
         assert timeout_ms <= max(each.received for each in ends) / 1e9 < 1.1 * timeout_ms
 
 
@@ -225,9 +225,9 @@ def test_connections_are_spread_over_equal_ways() -> None:
     flows = [(npu, npu + 4, 100_000) for npu in range(4)]
     used = set()
     for seed in range(1, 6):
-        made = network(platform, seed=seed)
-        times(made, *flows)
-        loads = [queue(made, f"switch 0 to switch {spine}")["bytes"] for spine in (2, 3)]
+        result = network(platform, seed=seed)
+        times(result, *flows)
+        loads = [queue(result, f"switch 0 to switch {spine}")["bytes"] for spine in (2, 3)]
         assert sum(loads) > 4 * 100_000
         used.add(tuple(load > 50_000 for load in loads))
         used.add(tuple(load > 250_000 for load in loads))
@@ -238,13 +238,13 @@ def test_connections_are_spread_over_equal_ways() -> None:
 @pytest.mark.parametrize("spec", ["fat_tree?arity=2&levels=3", "clos?npus=16&ports=8", "dragonfly?routers=3&npus=2&global_links=1"])
 def test_segments_and_what_answers_them_take_links_of_the_fabric_s_sets(spec: str) -> None:
     platform = platform_of(f"{spec}&{LINK}")
-    made = network(platform)
+    result = network(platform)
     routes = Routes(dimension_graph(platform.dimensions[0], "here"), "never")
     for pair in ((0, platform.npus - 1), (1, 2)):
         allowed = {end for ends in (pair, pair[::-1]) for end in links_of(routes, *ends)}
-        times(made, (*pair, 20_000))
-        taken = {(load.source, load.target) for load in made.links()}
-        assert taken <= {(made.fabric.name(source), made.fabric.name(target)) for source, target in allowed}
+        times(result, (*pair, 20_000))
+        taken = {(load.source, load.target) for load in result.links()}
+        assert taken <= {(result.fabric.name(source), result.fabric.name(target)) for source, target in allowed}
 
 
 def links_of(routes: Routes, source: int, destination: int) -> set[tuple[int, int]]:
@@ -327,28 +327,28 @@ def test_a_network_whose_run_another_has_ended_says_so() -> None:
 
 @built
 def test_it_goes_on_only_as_far_as_it_is_asked_to() -> None:
-    made = network(PAIR)
-    made.begin()
-    assert made.advance(1_000_000) is None
-    made.inject(2_000_000, [Message(0, 0, 1, 1000)])
-    assert made.advance(3_000_000) is None
-    answer = made.advance(None)
+    result = network(PAIR)
+    result.begin()
+    assert result.advance(1_000_000) is None
+    result.inject(2_000_000, [Message(0, 0, 1, 1000)])
+    assert result.advance(3_000_000) is None
+    answer = result.advance(None)
     assert answer is not None
     assert answer[0] > 2_000_000 + 3 * LATENCY
     assert answer[1] == [0]
-    answer = made.advance(None)
+    answer = result.advance(None)
     assert answer is not None
-    assert (answer[1], made.take_sent()) == ([], [0])
-    assert made.advance(None) is None
+    assert (answer[1], result.take_sent()) == ([], [0])
+    assert result.advance(None) is None
 
 
 @built
 @pytest.mark.parametrize("through_table", [False, True])
 def test_batches_arrive_whether_by_method_or_by_table(through_table: bool) -> None:
-    made = network(STAR)
-    made.begin()
+    result = network(STAR)
+    result.begin()
     batches = [Batch(time, [Message(time + npu, npu, 0, 5000) for npu in (1, 2)]) for time in (10, 20, 700_000)]
-    table: Any = astra_sim.function_table.FunctionTable(made.function_table()) if through_table else made
+    table: Any = astra_sim.function_table.FunctionTable(result.function_table()) if through_table else result
     assert set(deliver(table, batches)) == {message.number for batch in batches for message in batch.messages}
 
 
@@ -401,9 +401,9 @@ def test_a_connection_that_breaks_off_is_named() -> None:
     """Nine of ten packets are lost: it is made, and then a segment is not acknowledged often enough."""
     lost = []
     for seed in range(1, 12):
-        made = network(PAIR, error_rate=0.6, retries=3, min_rto_ms=1.0, connect_timeout_ms=1.0, seed=seed)
+        result = network(PAIR, error_rate=0.6, retries=3, min_rto_ms=1.0, connect_timeout_ms=1.0, seed=seed)
         with pytest.raises(DeadlockError) as caught:
-            times(made, (0, 1, 1_000_000))
+            times(result, (0, 1, 1_000_000))
         lost.append(str(caught.value))
     assert any(
         "the connection from NPU 0 to NPU 1 was given up: no answer to a segment, also when it was repeated (retries = 3)" in text
@@ -417,10 +417,10 @@ def test_a_connection_that_breaks_off_is_named() -> None:
     [(Message(0, 0, 0, 10), "NPU 0 to NPU 0"), (Message(0, 0, 7, 10), "to NPU 7"), (Message(0, 0, 1, -1), "a message of -1 bytes")],
 )
 def test_a_message_that_cannot_be_is_told(message: Message, what: str) -> None:
-    made = network(PAIR)
-    made.begin()
+    result = network(PAIR)
+    result.begin()
     with pytest.raises(InputError, match=what):
-        made.inject(0, [message])
+        result.inject(0, [message])
 
 
 @built

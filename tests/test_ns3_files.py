@@ -84,16 +84,16 @@ def test_output_files_ask_for_reports_or_are_told(config: Path) -> None:
 
 
 def test_a_topology_keeps_ids_rates_delays_and_losses() -> None:
-    made = ns3_topology.parse("4 1 3\n1\n0 1 10Gbps 2us 0\n2 1 400Gbps 0.0005ms 0.25\n3 1 1Mb/s 1s 0\n", "t.txt")
-    assert (made.size, made.switches, made.node_ids) == (3, 1, (0, 2, 3, 1))
-    assert made.links()[:3] == [(0, 3, 1.25, 2000.0, 0.0), (3, 0, 1.25, 2000.0, 0.0), (1, 3, 50.0, 500.0, 0.25)]
-    assert (made.hops(0, 2), made.links_per_npu()) == (2, 1)
+    parse = ns3_topology.parse("4 1 3\n1\n0 1 10Gbps 2us 0\n2 1 400Gbps 0.0005ms 0.25\n3 1 1Mb/s 1s 0\n", "t.txt")
+    assert (parse.size, parse.switches, parse.node_ids) == (3, 1, (0, 2, 3, 1))
+    assert parse.links()[:3] == [(0, 3, 1.25, 2000.0, 0.0), (3, 0, 1.25, 2000.0, 0.0), (1, 3, 50.0, 500.0, 0.25)]
+    assert (parse.hops(0, 2), parse.links_per_npu()) == (2, 1)
 
 
 def test_parallel_links_are_kept() -> None:
-    made = ns3_topology.parse("3 1 4\n2\n0 2 1Gbps 1us 0\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n", "t.txt")
-    assert len(made.links()) == 8
-    assert made.links_per_npu() == 2
+    parse = ns3_topology.parse("3 1 4\n2\n0 2 1Gbps 1us 0\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n", "t.txt")
+    assert len(parse.links()) == 8
+    assert parse.links_per_npu() == 2
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_the_files_of_simai_run_as_they_are(tmp_path: Path, capsys: pytest.Captu
     flows = [(1, 0), (2, 0), (3, 0), (4, 0)]
     (tmp_path / "flows.csv").write_text("\n".join(["src,dst,bytes", *(f"{a},{b},1000000" for a, b in flows)]) + "\n")
 
-    told = "no file for BW_MON_FILE, RATE_MON_FILE, CNP_MON_FILE, MON_START, MON_END, QP_MON_INTERVAL"
-    with pytest.warns(InputWarning, match=told):
+    result = "no file for BW_MON_FILE, RATE_MON_FILE, CNP_MON_FILE, MON_START, MON_END, QP_MON_INTERVAL"
+    with pytest.warns(InputWarning, match=result):
         ns3_config.read((tmp_path / "SimAI.conf").read_text(), "SimAI.conf")
 
     def run(leaf: str) -> Done:

@@ -231,12 +231,12 @@ def test_no_number_is_cut(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_json_is_all_that_is_printed_and_names_the_files_that_were_written(name: str) -> None:
     arguments = tuple(word.replace("programs", "programs of json") for word in COMMANDS[name])
-    found: Any = json.loads(printed((*arguments, "--json"), None))
-    assert isinstance(found, (dict, list))
+    result: Any = json.loads(printed((*arguments, "--json"), None))
+    assert isinstance(result, (dict, list))
     if name in WRITES:
-        assert isinstance(found, dict)
-        assert found["files"]
-        assert all(Path(path).is_file() for path in found["files"])
+        assert isinstance(result, dict)
+        assert result["files"]
+        assert all(Path(path).is_file() for path in result["files"])
 
 
 def test_every_command_is_looked_at() -> None:

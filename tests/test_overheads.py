@@ -60,11 +60,11 @@ def compute(ns: int, after: tuple[int, ...] = (), **fields: Any) -> Computing:
 def spent(result: astra_sim.Result) -> dict[str, float]:
     """What the critical path spends, by kind."""
     assert result.explanation is not None
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     for row in result.explanation.path:
-        found[row.kind] = found.get(row.kind, 0) + row.ns
-    assert sum(found.values()) == pytest.approx(result.finish_ns)
-    return found
+        results[row.kind] = results.get(row.kind, 0) + row.ns
+    assert sum(results.values()) == pytest.approx(result.finish_ns)
+    return results
 
 
 @pytest.fixture(params=ENGINES)

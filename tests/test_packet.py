@@ -47,19 +47,19 @@ def test_nothing_is_lost_and_extrapolation_changes_nothing(load: tuple[str, str,
 @given(loads(), st.integers(1, 50))
 def test_credits_are_conserved_at_any_time(load: tuple[str, str, list[tuple[int, int, int, int]]], stops: int) -> None:
     platform, options, messages = load
-    made = network(PLATFORMS[platform](), **OPTIONS[options])
+    result = network(PLATFORMS[platform](), **OPTIONS[options])
     for number, (time, *message) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
-        made.inject(time, [Message(number, *message)])
+        result.inject(time, [Message(number, *message)])
     for stop in range(stops):
-        made.advance(stop * 10_000)
-        made.check()
+        result.advance(stop * 10_000)
+        result.check()
 
 
 @st.composite
 def ring_loads(draw: st.DrawFn) -> list[tuple[int, int, int, int, int]]:
     """Messages (time, source, destination, bytes, queue) on a torus of 2 x 2 x 3: of one NPU, or the same of all, or of some."""
     strides = {0: (1, 2), 1: (2, 2), 2: (2, 2), 3: (4, 3), 4: (4, 3)}
-    found = []
+    result = []
     for _ in range(draw(st.integers(1, 6))):
         queue = draw(st.integers(0, 4))
         time, size = draw(st.integers(0, 50)) * 1000, draw(st.one_of(st.integers(1, 10_000), st.integers(1, 500_000)))
@@ -67,8 +67,8 @@ def ring_loads(draw: st.DrawFn) -> list[tuple[int, int, int, int, int]]:
         for npu in draw(st.one_of(st.just(range(12)), st.sets(st.integers(0, 11), min_size=1))):
             place = npu // stride % ring
             step = -1 if queue in {2, 4} else 1  # one hop, which cannot deadlock
-            found.append((time, npu, npu + (((place + step) % ring) - place) * stride, size, queue))
-    return found
+            result.append((time, npu, npu + (((place + step) % ring) - place) * stride, size, queue))
+    return result
 
 
 @settings(deadline=None, max_examples=100)
@@ -77,7 +77,7 @@ def test_one_ring_stands_for_those_that_do_the_same(load: list[tuple[int, int, i
     answers = []
     for quick in (True, False):
         dimensions = torus3d(Torus3dOptions(npus=12, packages=6, package_rows=3, tile_link_width_bits=width, package_link_width_bits=256))
-        made = network(
+        result = network(
             dimensions,
             preset="garnet",
             flit_bytes=256,
@@ -89,17 +89,17 @@ def test_one_ring_stands_for_those_that_do_the_same(load: list[tuple[int, int, i
         answer: list[Any] = []
         # What arrives brings a second message of the same, a little later, as a collective's steps do.
         for number, (time, source, destination, size, queue) in sorted(enumerate(load), key=lambda entry: entry[1][0]):
-            made.inject(time, [Message(number, source, destination, size, queue)])
+            result.inject(time, [Message(number, source, destination, size, queue)])
         again = True
-        while (delivery := made.advance(None)) is not None:
+        while (delivery := result.advance(None)) is not None:
             answer.append(delivery)
             if again:
                 again = delivery[0] < 60_000
                 for number in delivery[1]:
                     _, source, destination, size, queue = load[number % 1000]
-                    made.inject(delivery[0] + 10_000, [Message(number + 1000, source, destination, size, queue)])
-        made.check()
-        answers.append((answer, made.statistics(), made.links()))
+                    result.inject(delivery[0] + 10_000, [Message(number + 1000, source, destination, size, queue)])
+        result.check()
+        answers.append((answer, result.statistics(), result.links()))
     assert answers[0] == answers[1]
 
 
@@ -116,11 +116,11 @@ def test_an_idle_ring_takes_what_the_formula_says(hops: int, latency: int, local
         Torus3dOptions(npus=8, packages=8, tile_link_width_bits=2048 // parts, package_link_width_bits=2048 // parts,
                        local_link_latency_ns=local, package_link_latency_ns=latency)
     )  # fmt: skip
-    made = network(dimensions, preset="garnet", flit_bytes=256, packet_bytes=4096, vcs=8, buffers=5000, router_latency=depth)
-    made.inject(5_000, [Message(0, 1, 1 + hops, 4096 * packets, 1)])
+    result = network(dimensions, preset="garnet", flit_bytes=256, packet_bytes=4096, vcs=8, buffers=5000, router_latency=depth)
+    result.inject(5_000, [Message(0, 1, 1 + hops, 4096 * packets, 1)])
     serial = 0 if parts == 1 else 4 + parts - 1
     cycles = 2 + 2 * local + (hops + 1) * depth + hops * (latency + serial) + (16 * packets - 1) * parts
-    assert made.advance(None) == (5_000 + 1000 * cycles, [0])
+    assert result.advance(None) == (5_000 + 1000 * cycles, [0])
 
 
 @pytest.mark.parametrize("name", ["ring", "torus", "switch", "fully_connected", "hierarchy"])
@@ -128,7 +128,7 @@ def test_idle_analytical_and_packet_networks_agree_within_the_pipeline(name: str
     dimensions = PLATFORMS[name]()
     platform = Platform(tuple(dimensions))
     analytical = AnalyticalNetwork(AnalyticalOptions(rounding="picosecond"), platform)
-    made = network(dimensions)
+    result = network(dimensions)
     # A packet more on the wires at every hop (store and forward of flits), and a few cycles in every router and interface.
     for destination in range(1, platform.npus):
         for size in (1, 4096, 10**6):
@@ -139,54 +139,54 @@ def test_idle_analytical_and_packet_networks_agree_within_the_pipeline(name: str
             flit = 256 / dimensions[route.dimension].link_bandwidth * 1000
             expected = analytical.message_delay(0, destination, size)
             assert -flit <= delay - expected <= (route.hops + 1) * (flit + 4000) + 20_000, (destination, size)
-    assert made.statistics()["packets"] == 0
+    assert result.statistics()["packets"] == 0
 
 
 def test_one_way_rings_without_datelines_deadlock_and_say_which_links_wait() -> None:
-    made = network(torus3d(Torus3dOptions(npus=4, packages=4)), preset="garnet", vcs=1, buffers=1, packet_bytes=4096)
+    results = network(torus3d(Torus3dOptions(npus=4, packages=4)), preset="garnet", vcs=1, buffers=1, packet_bytes=4096)
     for npu in range(4):
-        made.inject(0, [Message(npu, npu, (npu + 2) % 4, 10**5, 1)])
-    with pytest.raises(DeadlockError, match="deadlocked: 4 messages") as found:
-        made.advance(None)
-    assert len(found.value.waiting) == 4
-    assert all("waits for router" in line for line in found.value.waiting)
+        results.inject(0, [Message(npu, npu, (npu + 2) % 4, 10**5, 1)])
+    with pytest.raises(DeadlockError, match="deadlocked: 4 messages") as result:
+        results.advance(None)
+    assert len(result.value.waiting) == 4
+    assert all("waits for router" in line for line in result.value.waiting)
 
 
 @pytest.mark.parametrize("freedom", ["dateline", "bubble"])
 def test_the_same_rings_with_freedom_from_deadlock_deliver(freedom: str) -> None:
-    made = network(
+    result = network(
         torus3d(Torus3dOptions(npus=4, packages=4)), preset="garnet", vcs=2, buffers=128, packet_bytes=4096, deadlock_freedom=freedom
     )
     for npu in range(4):
-        made.inject(0, [Message(npu, npu, (npu + 2) % 4, 10**5, 1)])
+        result.inject(0, [Message(npu, npu, (npu + 2) % 4, 10**5, 1)])
     arrived = []
-    while (delivery := made.advance(None)) is not None:
+    while (delivery := result.advance(None)) is not None:
         arrived += delivery[1]
     assert sorted(arrived) == [0, 1, 2, 3]
 
 
 def test_any_preset_runs_on_any_platform() -> None:
     for preset in ("default", "garnet", "booksim"):
-        made = network(torus3d(Torus3dOptions(npus=8, packages=4, package_rows=2)), preset=preset)
-        assert deliver(made, [(0, 0, 1, 10_000), (0, 0, 2, 10_000), (0, 0, 4, 10_000)]).keys() == {0, 1, 2}
+        result = network(torus3d(Torus3dOptions(npus=8, packages=4, package_rows=2)), preset=preset)
+        assert deliver(result, [(0, 0, 1, 10_000), (0, 0, 2, 10_000), (0, 0, 4, 10_000)]).keys() == {0, 1, 2}
         assert deliver(network(PLATFORMS["hierarchy"](), preset=preset), [(0, 0, 8, 10_000)]).keys() == {0}
 
 
 def test_a_long_message_costs_less_than_its_flits() -> None:
-    made = network(PLATFORMS["torus"]())
+    result = network(PLATFORMS["torus"]())
     size = 10**12
-    made.inject(0, [Message(0, 0, 1, size)])
-    time, _ = made.advance(None) or (0, [])
+    result.inject(0, [Message(0, 0, 1, size)])
+    time, _ = result.advance(None) or (0, [])
     assert time == pytest.approx(size / 32 * 1000, rel=1e-3)
-    made.check()
+    result.check()
 
 
 def test_what_takes_a_message_to_no_place_is_an_error() -> None:
-    made = network(torus3d(Torus3dOptions(npus=8, packages=4)), preset="garnet")
+    result = network(torus3d(Torus3dOptions(npus=8, packages=4)), preset="garnet")
     with pytest.raises(InputError, match="NPU 0 to NPU 3 in queue 0"):
-        made.inject(0, [Message(0, 0, 3, 100, 0)])
+        result.inject(0, [Message(0, 0, 3, 100, 0)])
     with pytest.raises(InputError, match="outside the platform of 8 NPUs"):
-        made.inject(0, [Message(0, 0, 8, 100, 0)])
+        result.inject(0, [Message(0, 0, 8, 100, 0)])
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ def network() -> PacketNetwork:
 def arrivals(packets: PacketNetwork) -> list[tuple[int, list[int]]]:
     """When messages from every NPU to the next one arrive."""
     packets.inject(0, [Message(npu, npu, (npu + 1) % 4, 10_000) for npu in range(4)])
-    found = []
+    result = []
     while (delivery := packets.advance(None)) is not None:
-        found.append(delivery)
-    return found
+        result.append(delivery)
+    return result
 
 
 def test_every_run_begins_anew() -> None:
@@ -37,11 +37,11 @@ def test_every_run_begins_anew() -> None:
 
 def test_the_first_run_takes_the_network_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
-    made = fabric.Builder.network
+    result = fabric.Builder.network
 
     def counted(builder: fabric.Builder) -> object:
         built.append(builder)
-        return made(builder)
+        return result(builder)
 
     monkeypatch.setattr(fabric.Builder, "network", counted)
     packets = network()

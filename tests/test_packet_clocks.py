@@ -41,9 +41,9 @@ def edge(time: int, clock: int) -> int:
 
 def routers_of(name: str) -> int:
     """Routers of one of the platforms, as the error for a wrong number of clocks says."""
-    with pytest.raises(InputError, match="routers; expected one for each") as found:
+    with pytest.raises(InputError, match="routers; expected one for each") as result:
         network(PLATFORMS[name](), router_clock_ps=(1000,) * 1000)
-    return int(str(found.value).split("the platform has ")[1].split()[0])
+    return int(str(result.value).split("the platform has ")[1].split()[0])
 
 
 ROUTERS = {name: routers_of(name) for name in PLATFORMS}
@@ -88,9 +88,9 @@ def test_an_example_by_hand() -> None:
 @pytest.mark.parametrize("clocks", [(1000, 3000, 1000), (3000, 1000, 1000), (1000, 1000, 3000), (1500, 2500, 3000), (2000, 2000, 3000)])
 def test_the_slowest_router_limits_the_throughput(options: dict[str, Any], clocks: tuple[int, ...]) -> None:
     flits = 10_000
-    made = network(line(3), **{**options, "packet_bytes": 4096, "vcs": 32, "buffers": 16}, router_clock_ps=clocks)
-    assert deliver(made, [(0, 0, 2, 256 * flits)])[0] == pytest.approx(flits * max(clocks), rel=0.01)
-    made.check()
+    result = network(line(3), **{**options, "packet_bytes": 4096, "vcs": 32, "buffers": 16}, router_clock_ps=clocks)
+    assert deliver(result, [(0, 0, 2, 256 * flits)])[0] == pytest.approx(flits * max(clocks), rel=0.01)
+    result.check()
 
 
 def test_a_slow_router_takes_less_traffic() -> None:
@@ -158,21 +158,21 @@ def test_nothing_is_lost_and_extrapolation_changes_nothing(load: tuple[str, str,
 def test_credits_are_conserved_at_any_time(load: tuple[str, str, Messages], stops: int, data: st.DataObject) -> None:
     platform, options, messages = load
     clocks = data.draw(st.lists(st.integers(1, 3).map(lambda k: k * 2000), min_size=ROUTERS[platform], max_size=ROUTERS[platform]))
-    made = network(PLATFORMS[platform](), **OPTIONS[options], router_clock_ps=tuple(clocks))
+    result = network(PLATFORMS[platform](), **OPTIONS[options], router_clock_ps=tuple(clocks))
     for number, (time, *message) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
-        made.inject(time, [Message(number, *message)])
+        result.inject(time, [Message(number, *message)])
     for stop in range(stops):
-        made.advance(stop * 10_000)
-        made.check()
+        result.advance(stop * 10_000)
+        result.check()
 
 
 @pytest.mark.parametrize("options", [COMBINED, STAGED], ids=["combined", "staged"])
 def test_a_long_message_costs_less_than_its_flits(options: dict[str, Any]) -> None:
     chosen = {**options, "packet_bytes": 4096, "vcs": 32, "buffers": 16}
     flits = 10**9
-    made = network(line(3), **chosen, router_clock_ps=(1000, 3000, 2000))
-    assert deliver(made, [(0, 0, 2, 256 * flits)])[0] == pytest.approx(flits * 3000, rel=1e-3)
-    made.check()
+    result = network(line(3), **chosen, router_clock_ps=(1000, 3000, 2000))
+    assert deliver(result, [(0, 0, 2, 256 * flits)])[0] == pytest.approx(flits * 3000, rel=1e-3)
+    result.check()
 
 
 @pytest.mark.parametrize(

@@ -96,24 +96,24 @@ def has_circle(dependencies: Iterable[tuple[VcRange, VcRange]]) -> bool:
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("platform", PLATFORMS | GARNET)
 def test_dependencies_form_no_circle(platform: str, options: str) -> None:
-    made = network(read_platform((PLATFORMS | GARNET)[platform]), **OPTIONS[options])
-    assert not has_circle(made.dependencies())
+    result = network(read_platform((PLATFORMS | GARNET)[platform]), **OPTIONS[options])
+    assert not has_circle(result.dependencies())
 
 
 @pytest.mark.parametrize("links", LINKS)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_routes_of_any_graph_form_no_circle(links: str, options: str, tmp_path: Path) -> None:
-    given = {**OPTIONS[options], "vcs": 7}
+    result = {**OPTIONS[options], "vcs": 7}
     platform = read_platform(graph(tmp_path, LINKS[links]))
-    assert not has_circle(network(platform, **given).dependencies())
-    if given.get("preset") != "garnet":
-        assert has_circle(network(platform, **{**given, "deadlock_freedom": "none"}).dependencies())
+    assert not has_circle(network(platform, **result).dependencies())
+    if result.get("preset") != "garnet":
+        assert has_circle(network(platform, **{**result, "deadlock_freedom": "none"}).dependencies())
 
 
 @pytest.mark.parametrize("platform", ["ring 6", "torus 5x2x4", "dragonfly 2", "Garnet torus"])
 def test_without_classes_there_is_a_circle(platform: str) -> None:
-    made = network(read_platform((PLATFORMS | GARNET)[platform]), deadlock_freedom="none", vcs=4)
-    assert has_circle(made.dependencies())
+    result = network(read_platform((PLATFORMS | GARNET)[platform]), deadlock_freedom="none", vcs=4)
+    assert has_circle(result.dependencies())
 
 
 @pytest.mark.parametrize("vcs", [2, 3, 5, 7])

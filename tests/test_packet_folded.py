@@ -95,20 +95,20 @@ def receiver(platform: Platform, source: int, by: int, how: str) -> int | None:
         return (source + by) % platform.npus if source == 0 else None
     if how in {"number", "some"}:
         return (source + by) % platform.npus if how == "number" or source % 3 else None
-    found = 0
+    results = 0
     for d, (dimension, stride) in enumerate(zip(platform.dimensions, platform.strides, strict=True)):
         here, distance = platform.coordinate(source, d), platform.coordinate(by, d)
         line = dimension.topology.name == "mesh"
         place = (here ^ distance if how == "exclusive or" else here + distance) % dimension.size
-        found += (distance if line else place) * stride
-    return found if found != source else None
+        results += (distance if line else place) * stride
+    return results if results != source else None
 
 
 def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequence[Wave]) -> tuple[PacketNetwork, list[Any]]:
     """What a network tells of messages, and of links. Every message that arrives brings another one of the same, a little later, once."""
-    made = network(dimensions, **options)
-    made.begin()
-    platform = made.platform
+    results = network(dimensions, **options)
+    results.begin()
+    platform = results.platform
     sent: dict[int, tuple[int, int, int]] = {}
     batches = []
     for time, messages, how, first in sorted(load, key=lambda wave: wave[0]):
@@ -122,22 +122,22 @@ def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequ
                     sent[len(sent)] = source, to, size
                     batch.append(Message(len(sent) - 1, source, to, size))
         batches.append((time, batch))
-    told: list[Any] = []
+    outcome: list[Any] = []
     for time, batch in batches:
-        while (delivery := made.advance(time - 1)) is not None:
-            told.append(delivery)
-        made.inject(time, batch)
+        while (delivery := results.advance(time - 1)) is not None:
+            outcome.append(delivery)
+        results.inject(time, batch)
     again = len(sent)
     try:
-        while (delivery := made.advance(None)) is not None:
-            told.append(delivery)
-            made.inject(delivery[0] + 5000, [Message(again + number, *sent[number]) for number in delivery[1] if number < again])
+        while (delivery := results.advance(None)) is not None:
+            outcome.append(delivery)
+            results.inject(delivery[0] + 5000, [Message(again + number, *sent[number]) for number in delivery[1] if number < again])
     except DeadlockError as error:
-        told.append(str(error))
-    made.check()
-    statistics = made.statistics()
+        outcome.append(str(error))
+    results.check()
+    statistics = results.statistics()
     del statistics["simulated_npus"]
-    return made, [told, statistics, made.links(), made.links(), made.reports()]
+    return results, [outcome, statistics, results.links(), results.links(), results.reports()]
 
 
 @settings(deadline=None, max_examples=300)
@@ -156,10 +156,10 @@ def test_every_figure_is_that_of_the_whole_network(load: tuple[str, str, list[Wa
 
 
 def simulated(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequence[Wave]) -> int:
-    made, _ = answers(dimensions, options, load)
-    found = made.statistics()["simulated_npus"]
-    assert isinstance(found, int)
-    return found
+    outcome, _ = answers(dimensions, options, load)
+    results = outcome.statistics()["simulated_npus"]
+    assert isinstance(results, int)
+    return results
 
 
 NEIGHBOURS: list[Wave] = [(0, [(1, 50_000), (4, 50_000)], "distance", 0)]
@@ -226,17 +226,17 @@ def test_messages_of_some_npus_are_those_of_the_whole_network(shape: str, sent: 
     """Whatever NPUs send, also where there are as many messages as there would be if all sent alike."""
 
     def told(**options: Any) -> list[Any]:
-        made = network(SHAPES[shape](), **options)
-        npus = made.platform.npus
-        made.begin()
+        outcome = network(SHAPES[shape](), **options)
+        npus = outcome.platform.npus
+        outcome.begin()
         for moment in range(4):
             ends = [(number, a % npus, b % npus, size) for number, (at, a, b, size) in enumerate(sent) if at == moment]
-            made.inject(moment * 20_000, [Message(number, a, b, size) for number, a, b, size in ends if a != b])
-        found: list[Any] = []
-        while (delivery := made.advance(None)) is not None:
-            found.append(delivery)
-        made.check()
-        return [found, made.links()]
+            outcome.inject(moment * 20_000, [Message(number, a, b, size) for number, a, b, size in ends if a != b])
+        results: list[Any] = []
+        while (delivery := outcome.advance(None)) is not None:
+            results.append(delivery)
+        outcome.check()
+        return [results, outcome.links()]
 
     assert told() == told(exact="every-npu")
 
@@ -263,17 +263,17 @@ def test_an_interrupt_while_the_whole_network_is_made_loses_nothing(monkeypatch:
         return whole(builder)
 
     monkeypatch.setattr(fabric.Builder, "whole", interrupted)
-    made = network(rings(5))
-    made.begin()
-    made.inject(0, messages)
-    made.inject(1000, [Message(5, 0, 2, 90_000)])
+    results = network(rings(5))
+    results.begin()
+    results.inject(0, messages)
+    results.inject(1000, [Message(5, 0, 2, 90_000)])
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            made.advance(None)
+            results.advance(None)
     monkeypatch.undo()
     other = network(rings(5), exact="every-npu")
     other.inject(0, messages)
     other.inject(1000, [Message(5, 0, 2, 90_000)])
     while (delivery := other.advance(None)) is not None:
-        assert made.advance(None) == delivery
-    assert made.advance(None) is None
+        assert results.advance(None) == delivery
+    assert results.advance(None) is None

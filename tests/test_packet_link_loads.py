@@ -28,15 +28,15 @@ BANDWIDTH: dict[str, Any] = {"link_bandwidth_gb_per_s": 32.0}
 def carried(spec: str, **options: Any) -> dict[tuple[int, int, int], int]:
     """A flit from every NPU to every other one: by dimension, source and sink, what the link carries."""
     platform = read_platform(f"{spec}{'&' if '?' in spec else '?'}{WIRES}" if "file=" not in spec else spec)
-    made = PacketNetwork(PacketOptions(**options), platform)
+    packet_network = PacketNetwork(PacketOptions(**options), platform)
     pairs = list(itertools.permutations(range(platform.npus), 2))
     for number, (source, destination) in enumerate(pairs):
-        made.inject(0, [Message(number, source, destination, 1)])
-    while made.advance(None) is not None:
+        packet_network.inject(0, [Message(number, source, destination, 1)])
+    while packet_network.advance(None) is not None:
         pass
     flits = {(link.dimension, link.source, link.target): 0 for link in platform.fabric().links}
-    for load in made.links():
-        flits[load.dimension, *numbered(load, platform)] = load.bytes // made.settings.flit_bytes
+    for load in packet_network.links():
+        flits[load.dimension, *numbered(load, platform)] = load.bytes // packet_network.settings.flit_bytes
     return flits
 
 
@@ -189,12 +189,12 @@ def test_lanes_of_the_presets() -> None:
         assert PacketOptions(preset=preset).settings().interface_lanes == lanes
     time = {}
     for lanes in (1, 2, 4, 0):
-        made = PacketNetwork(PacketOptions(interface_lanes=lanes), platform)
+        packet_network = PacketNetwork(PacketOptions(interface_lanes=lanes), platform)
         for destination in range(1, 5):
-            made.inject(0, [Message(destination, 0, destination, 1_000_000)])
-        while (delivery := made.advance(None)) is not None:
+            packet_network.inject(0, [Message(destination, 0, destination, 1_000_000)])
+        while (delivery := packet_network.advance(None)) is not None:
             time[lanes] = delivery[0]
-        made.check()
+        packet_network.check()
     assert time[0] == time[4]
     assert time[1] == pytest.approx(4 * time[0], rel=0.01)
     assert time[2] == pytest.approx(2 * time[0], rel=0.01)

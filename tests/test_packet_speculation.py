@@ -23,7 +23,7 @@ SEPARATE = {"speculative": True, "speculative_allocator": "separate"}
 
 def arrivals(messages: list[tuple[int, int, int]], options: dict[str, Any]) -> list[int]:
     """When messages (cycle, source, flits) have arrived, each of one packet."""
-    made = network(
+    result = network(
         mesh(MeshOptions(sizes=(3, 3), link_latency_ns=1.0, **BANDWIDTH)),
         preset="booksim",
         packet_bytes=LONG * FLIT,
@@ -31,7 +31,7 @@ def arrivals(messages: list[tuple[int, int, int]], options: dict[str, Any]) -> l
         buffers=32,
         **options,
     )
-    arrived = deliver(made, [(1000 * cycle, source, MIDDLE, flits * FLIT) for cycle, source, flits in messages])
+    arrived = deliver(result, [(1000 * cycle, source, MIDDLE, flits * FLIT) for cycle, source, flits in messages])
     return [arrived[number] // 1000 for number in range(len(messages))]
 
 

@@ -110,8 +110,8 @@ def test_it_delivers_as_the_python_side_does(network: PacketNetwork) -> None:
     assert advance(table) == (0, 0, [])
     figures = ctypes.POINTER(Statistic)()
     count = table.statistics(table.state, ctypes.byref(figures))
-    found = {figures[i].name.decode(): figures[i].value for i in range(count)}
-    assert found["packets"] == reference.statistics()["packets"]
+    result = {figures[i].name.decode(): figures[i].value for i in range(count)}
+    assert result["packets"] == reference.statistics()["packets"]
 
 
 def test_every_table_is_a_run_of_its_own(network: PacketNetwork) -> None:
@@ -166,23 +166,23 @@ def alarm_fixture() -> Iterator[Callable[[], None]]:
 
 def long_run() -> PacketNetwork:
     dimensions = torus(4, 4)
-    made = PacketNetwork(PacketOptions(exact="every-period"), Platform(tuple(dimensions)))
-    made.inject(0, [network_module.Message(npu, npu, (npu + 1) % 16, 10**10) for npu in range(16)])
-    return made
+    packet_network = PacketNetwork(PacketOptions(exact="every-period"), Platform(tuple(dimensions)))
+    packet_network.inject(0, [network_module.Message(npu, npu, (npu + 1) % 16, 10**10) for npu in range(16)])
+    return packet_network
 
 
 def test_a_signal_interrupts_a_long_run_which_can_go_on(alarm: Callable[[], None]) -> None:
-    made = long_run()
+    result = long_run()
     alarm()
     with pytest.raises(Impatient):
-        made.advance(None)
-    made.check()
-    assert made.advance(made.core.clock_ps) is None
+        result.advance(None)
+    result.check()
+    assert result.advance(result.core.clock_ps) is None
 
 
 def test_a_signal_interrupts_the_table_and_stays_set(alarm: Callable[[], None]) -> None:
-    made = long_run()
-    capsule = made.function_table()
+    result = long_run()
+    capsule = result.function_table()
     address = ctypes.cast(table_of(capsule).advance, ctypes.c_void_p).value
     # Foreign functions of this kind raise what is set.
     kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3)

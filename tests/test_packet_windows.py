@@ -59,29 +59,29 @@ def exactly(options: dict[str, Any], what: str) -> dict[str, Any]:
 @st.composite
 def sent(draw: st.DrawFn) -> list[tuple[int, int, int, int]]:
     """Messages (time, source, distance, bytes): of one NPU, of some, or the same of all."""
-    found = []
+    result = []
     for _ in range(draw(st.integers(1, 5))):
         time, size = draw(st.integers(0, 400)) * 1000, draw(st.one_of(st.integers(1, 3000), st.integers(1, 200_000)))
         distance = draw(st.integers(0, 7))
         sources = draw(st.one_of(st.just(range(36)), st.sets(st.integers(0, 35), min_size=1)))
-        found += [(time, source, distance, size) for source in sorted(sources)]
-    return found
+        result += [(time, source, distance, size) for source in sorted(sources)]
+    return result
 
 
 def answers(
     fabric: list[Dimension], options: dict[str, Any], messages: list[tuple[int, int, int, int]], waits: int, looks: int
 ) -> list[object]:
     """Arrivals, of which the first bring other messages `waits` later; checks and figures; with `looks` picoseconds at a time first."""
-    made = network(fabric, **exactly(options, "every-npu"))
-    npus = made.platform.npus
+    result = network(fabric, **exactly(options, "every-npu"))
+    npus = result.platform.npus
     pending = {}
     for number, (time, source, distance, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
         pending[number] = (source % npus, (source + distance) % npus, size)
-        made.inject(time, [Message(number, *pending[number])])
+        result.inject(time, [Message(number, *pending[number])])
     seen: list[object] = []
     until: int | None = looks
     while True:
-        delivery = made.advance(until)
+        delivery = result.advance(until)
         if delivery is None:
             if until is None:
                 break
@@ -95,9 +95,9 @@ def answers(
                 continue
             follower = (destination, source, max(1, size // 3))
             pending[number + 1000] = follower
-            made.inject(now + waits, [Message(number + 1000, *follower)])
-    made.check()
-    return [seen, made.statistics(), made.links()]
+            result.inject(now + waits, [Message(number + 1000, *follower)])
+    result.check()
+    return [seen, result.statistics(), result.links()]
 
 
 @settings(deadline=None, max_examples=80)
@@ -113,13 +113,13 @@ def answers(
 def test_windows_and_threads_change_no_figure(
     fabric: str, options: str, latency: float, messages: list[tuple[int, int, int, int]], waits: int, looks: int, threads: int
 ) -> None:
-    made = FABRICS[fabric](latency)
+    result = FABRICS[fabric](latency)
     try:
-        network(made, **exactly(CHOICES[options], "every-npu"))
+        network(result, **exactly(CHOICES[options], "every-npu"))
     except InputError:
         assume(False)  # bubbles are for rings
-    by_cycle = answers(made, exactly(CHOICES[options], "every-cycle"), messages, waits, looks)
-    assert answers(made, {**CHOICES[options], "threads": threads}, messages, waits, looks) == by_cycle
+    by_cycle = answers(result, exactly(CHOICES[options], "every-cycle"), messages, waits, looks)
+    assert answers(result, {**CHOICES[options], "threads": threads}, messages, waits, looks) == by_cycle
 
 
 @pytest.mark.parametrize("fabric", ["ring", "torus", "mesh", "switch", "fat_tree"])
@@ -128,16 +128,16 @@ def test_threads_share_windows(fabric: str, options: str) -> None:
     dimensions = FABRICS[fabric](60.0)
     seen = []
     for threads in (1, 2, 4):
-        made = network(dimensions, **exactly(CHOICES[options], "every-npu"), threads=threads)
-        npus = made.platform.npus
+        result = network(dimensions, **exactly(CHOICES[options], "every-npu"), threads=threads)
+        npus = result.platform.npus
         for distance in (1, 5, npus - 1):
-            made.inject(0, [Message(1000 * distance + npu, npu, (npu + distance) % npus, 70_000 + 100 * npu) for npu in range(npus)])
+            result.inject(0, [Message(1000 * distance + npu, npu, (npu + distance) % npus, 70_000 + 100 * npu) for npu in range(npus)])
         arrivals = []
-        while (delivery := made.advance(None)) is not None:
+        while (delivery := result.advance(None)) is not None:
             arrivals.append((delivery[0], sorted(delivery[1])))
-        made.check()
-        assert (made.core.shared_windows > 0) == (threads > 1)
-        seen.append((arrivals, made.statistics(), made.links()))
+        result.check()
+        assert (result.core.shared_windows > 0) == (threads > 1)
+        seen.append((arrivals, result.statistics(), result.links()))
     assert seen[1:] == seen[:1] * 2
 
 
@@ -163,14 +163,14 @@ def test_a_fork_can_give_up_networks_with_threads() -> None:
     """It has none of the threads. Where their stacks were given back, and there are many, to wait for one is a segmentation fault."""
     networks = []
     for _ in range(8):
-        made = network(FABRICS["torus"](60.0), exact="every-npu", threads=3)
+        result = network(FABRICS["torus"](60.0), exact="every-npu", threads=3)
         for distance in (1, 5):
-            made.inject(0, [Message(1000 * distance + npu, npu, (npu + distance) % 36, 70_000 + 100 * npu) for npu in range(36)])
-        while made.advance(None) is not None:
+            result.inject(0, [Message(1000 * distance + npu, npu, (npu + distance) % 36, 70_000 + 100 * npu) for npu in range(36)])
+        while result.advance(None) is not None:
             pass
-        assert made.core.shared_windows > 0
-        networks.append(made)
-    del made
+        assert result.core.shared_windows > 0
+        networks.append(result)
+    del result
     child = os.fork()
     if child == 0:
         signal.alarm(60)

@@ -54,10 +54,10 @@ def platform() -> Platform:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_figure_is_the_same_on_both_engines_and_as_messages_by_themselves(algorithm: str, rendezvous: bool) -> None:
     runs = [("python", True), ("python", False), ("compiled", True), ("compiled", False)]
-    found = [run(Pairs(platform()), algorithm, rendezvous=rendezvous, engine=engine, symmetry=on) for engine, on in runs]
-    first = figures(found[0])
-    assert all(figures(each) == first for each in found)
-    assert found[0].simulated_npus == 8
+    result = [run(Pairs(platform()), algorithm, rendezvous=rendezvous, engine=engine, symmetry=on) for engine, on in runs]
+    first = figures(result[0])
+    assert all(figures(each) == first for each in result)
+    assert result[0].simulated_npus == 8
     replayed = figures(run(Replayed(Pairs(platform())), algorithm, rendezvous=rendezvous))
     for name in ("network", "audit"):
         del first[name], replayed[name]

@@ -58,8 +58,8 @@ def test_the_answer_is_that_of_all_groups(data: Any) -> None:
     platform = Platform((Dimension(Topology("switch", 2), 2, 1, 1.0, 1.0), Dimension(Topology(name, size), size, 1, 1.0, 1.0)))
     logical = LogicalDimension(parts[1], 2 * parts[0], 1)
     peer = Peer("shift", data.draw(st.integers(1, parts[1] - 1), label="distance"))
-    found = ScheduleSymmetry(Network(platform), rendezvous=False)._peer_is_symmetric(logical, peer)
-    assert found == all_routes_are_one(platform, logical, peer)
+    peer_is_symmetric = ScheduleSymmetry(Network(platform), rendezvous=False)._peer_is_symmetric(logical, peer)
+    assert peer_is_symmetric == all_routes_are_one(platform, logical, peer)
 
 
 @pytest.mark.parametrize(("name", "answer"), [("switch", True), ("ring", False), ("line", False)])

@@ -36,8 +36,8 @@ def flows_of(astra: Astra, folder: Path, platform: str, *rows: str) -> dict[str,
     files = "--platform", platform, "--network", f"plugin:roce?{OPTIONS}", "--flows", str(folder / "flows.csv")
     done = astra("flows", *files, "--json", "--output", str(folder / "out"))
     assert done.status == 0, done.error
-    found: dict[str, Any] = json.loads(done.out)
-    return found
+    result: dict[str, Any] = json.loads(done.out)
+    return result
 
 
 def test_of_two_flows_over_a_link_one_is_paused_and_the_other_has_the_rest_of_it(narrow: str, tmp_path: Path, astra: Astra) -> None:

@@ -69,9 +69,9 @@ def test_a_long_run_makes_a_small_pickle() -> None:
 def test_errors_are_the_same_after_the_round_trip(way: Callable[[Any], Any], length: int) -> None:
     plain = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, AstraError)]
     plain = [cls for cls in plain if cls not in (CapacityError, DeadlockError)]
-    made = [cls("x" * length) for cls in (*plain, MissingWork)]
-    made += [DeadlockError("x" * length, ["NPU 0: waits", "NPU 1: waits"]), CapacityError("x" * length, 3.5, 2)]
-    for error in made:
+    result = [cls("x" * length) for cls in (*plain, MissingWork)]
+    result += [DeadlockError("x" * length, ["NPU 0: waits", "NPU 1: waits"]), CapacityError("x" * length, 3.5, 2)]
+    for error in result:
         error.add_note("a note")
         again = way(error)
         assert (type(again), str(again), again.args, vars(again)) == (type(error), str(error), error.args, vars(error))

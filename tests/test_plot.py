@@ -25,13 +25,13 @@ BEGINNINGS = {"svg": b"<?xml", "pdf": b"%PDF-", "png": b"\x89PNG"}
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Runs that differ in how fast they compute, and on how many NPUs they run."""
-    found = []
+    results = []
     for name, npus, scale in (("small", 4, 1.0), ("large", 16, 0.5), ("middle", 8, 0.25)):
         platform = f"plugin:ring?size={npus}&links=2&link_bandwidth_gib_per_s=100&link_latency_ns=500"
         result = astra_sim.simulate(EXAMPLE, platform=platform, compute_scale=scale, run_name=name, set=["system.splits=2"])
-        found.append(tmp_path_factory.mktemp(name))
-        astra_sim.write_reports(result, found[-1], reports=("astra1", "timeline"))
-    return list(map(str, found))
+        results.append(tmp_path_factory.mktemp(name))
+        astra_sim.write_reports(result, results[-1], reports=("astra1", "timeline"))
+    return list(map(str, results))
 
 
 @pytest.fixture(scope="module")

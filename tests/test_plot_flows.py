@@ -77,13 +77,13 @@ def test_the_command_draws_what_flows_have_written(capsys: pytest.CaptureFixture
     astra: Astra = command(capsys)
     star = "plugin:switch?size=4&link_bandwidth_gb_per_s=12.5&link_latency_ns=1000"
     network = "plugin:roce?qlen_interval_us=0.5"
-    made = str(tmp_path / "out")
-    done = astra("flows", "--platform", star, "--network", network, "--pattern", "incast", "--bytes", "50K", "--output", made, "--quiet")
+    text = str(tmp_path / "out")
+    done = astra("flows", "--platform", star, "--network", network, "--pattern", "incast", "--bytes", "50K", "--output", text, "--quiet")
     assert done.status == 0, done.error
     pictures = {}
     for kind in ("", *FLOW_KINDS):
         path = tmp_path / f"{kind or 'none'}.svg"
-        done = astra("plot", made, *([kind] if kind else []), "--output", str(path), "--label", "an incast", "--quiet")
+        done = astra("plot", text, *([kind] if kind else []), "--output", str(path), "--label", "an incast", "--quiet")
         assert done.status == 0, done.error
         pictures[kind] = path.read_bytes()
     assert pictures[""] == pictures["slowdown"] != pictures["fct"]

@@ -237,11 +237,11 @@ def test_a_page_draws_what_is_chosen(is_chosen: bool, csv_file: Path, tmp_path: 
     text = page([], [read_table(str(csv_file))])
     choices = [("table-0-x", "cost_usd", "value"), ("table-0-hue", "npus", "value"), ("table-0-more", [0, 1], "active")]
     if is_chosen:
-        told = " ".join(f"choose({', '.join(map(json.dumps, choice))});" for choice in choices)
-        text = with_script(text, CHOOSE.replace("CHOICES", told))
-    found, console = browse(text, tmp_path, after_ms=2000)
+        results = " ".join(f"choose({', '.join(map(json.dumps, choice))});" for choice in choices)
+        text = with_script(text, CHOOSE.replace("CHOICES", results))
+    result, console = browse(text, tmp_path, after_ms=2000)
     assert console == []
-    points, drawn, cells, ends = (found[f"table-0-{name}"] for name in ("points", "lines", "cells", "front"))
+    points, drawn, cells, ends = (result[f"table-0-{name}"] for name in ("points", "lines", "cells", "front"))
     along = 4 if is_chosen else 0
     assert points["x"] == [row[along] for row in ROWS]
     assert points["y"] == [row[3] for row in ROWS]

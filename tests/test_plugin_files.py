@@ -61,8 +61,8 @@ def astra(words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 def run(words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(astra(words).stdout)
-    return found
+    result: dict[str, Any] = json.loads(astra(words).stdout)
+    return result
 
 
 def test_a_run_uses_and_records_a_plugin_of_one_file(folder: Path) -> None:
@@ -152,8 +152,8 @@ def test_workers_of_sweeps_use_the_plugins_of_their_parent(folder: Path) -> None
 
 def test_a_kept_result_of_a_sweep_runs_again(folder: Path) -> None:
     astra("-p filed_plugin.py sweep sweep.toml --output rows.csv --keep --quiet")
-    (kept, *_) = sorted(folder.glob("rows*/**/*.json"))
-    assert "all figures are as recorded" in astra(f"-p filed_plugin.py rerun {kept}").stdout
+    (result, *_) = sorted(folder.glob("rows*/**/*.json"))
+    assert "all figures are as recorded" in astra(f"-p filed_plugin.py rerun {result}").stdout
 
 
 def test_workers_of_dask_elsewhere_are_sent_the_file(folder: Path) -> None:

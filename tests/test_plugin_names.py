@@ -37,10 +37,10 @@ class Leaving(BaseException):
 
 def offering(name: str = "mine", plugins: Plugins | None = None, **hooks: Callable[[], Any]) -> Plugins:
     """The installed plugins and one with these hooks."""
-    found = plugins or Plugins()
+    result = plugins or Plugins()
     functions = {f"astra_{hook}": staticmethod(hookimpl(function, specname=f"astra_{hook}")) for hook, function in hooks.items()}
-    found.register(type("Mine", (), functions)(), name)
-    return found
+    result.register(type("Mine", (), functions)(), name)
+    return result
 
 
 def leaves(error: BaseException) -> Callable[..., NoReturn]:

@@ -105,8 +105,8 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 def test_the_example_is_what_the_template_gives() -> None:
-    ours, given = texts(EXAMPLE), Package("network-cpp", "bus").files()
-    assert {**ours, "LICENSE": ""} == {**given, "LICENSE": ""}
+    ours, result = texts(EXAMPLE), Package("network-cpp", "bus").files()
+    assert {**ours, "LICENSE": ""} == {**result, "LICENSE": ""}
     assert ours["include/astra_sim/network.h"] == (ROOT / "core/src/astra_sim/include/astra_sim/network.h").read_text()
 
 

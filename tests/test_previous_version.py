@@ -163,9 +163,9 @@ def test_functions_that_a_table_needs_may_still_be_named_when_it_is_made() -> No
     assert isinstance(inner, RouteDelayNetwork)
     with pytest.warns(
         DeprecationWarning, match=r"^FunctionTable\(needed=\.\.\.\) is deprecated, and gone in astra 0\.3; use .*require"
-    ) as told:
+    ) as result:
         table = FunctionTable(inner.function_table(), needed=["delay", "inject"])
-    assert told[0].filename == __file__
+    assert result[0].filename == __file__
     assert table.delay(0, 1, 1000) == inner.message_delay(0, 1, 1000)
 
 

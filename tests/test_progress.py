@@ -49,19 +49,19 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], Screen]:
     monkeypatch.setenv("COLUMNS", "200")
 
     def make(terminal: bool) -> Screen:
-        made = Screen(terminal)
-        monkeypatch.setattr(sys, "stderr", made)
-        return made
+        result = Screen(terminal)
+        monkeypatch.setattr(sys, "stderr", result)
+        return result
 
     return make
 
 
 def run(on: Progress, lines: int, screen: Screen) -> None:
     """Be under way until so many lines are written, or it takes too long."""
-    with on as told:
-        told.stage("run 1 of 2 (a)")
+    with on as result:
+        result.stage("run 1 of 2 (a)")
         for _ in range(1000):
-            told.simulated(5_000_000, 12_345)
+            result.simulated(5_000_000, 12_345)
             if screen.getvalue().count("simulated") >= lines:
                 return
             time.sleep(0.01)
@@ -105,30 +105,30 @@ def test_a_variable_turns_it_off(screen: Callable[[bool], Screen], monkeypatch: 
 
 
 def test_what_is_not_simulated_yet_is_being_prepared() -> None:
-    told = Progress(unit="cycles")
-    told.stage("rate 0.1")
-    assert told.line() == "astra: rate 0.1: preparing, 0 s"
-    told.reached(2000)
-    assert re.fullmatch(r"astra: rate 0.1: 2,000 cycles simulated \([\d,.e+]+ cycles/s\), 0 s", told.line())
+    result = Progress(unit="cycles")
+    result.stage("rate 0.1")
+    assert result.line() == "astra: rate 0.1: preparing, 0 s"
+    result.reached(2000)
+    assert re.fullmatch(r"astra: rate 0.1: 2,000 cycles simulated \([\d,.e+]+ cycles/s\), 0 s", result.line())
 
 
 @pytest.mark.parametrize("engine", ["python", "compiled"])
 def test_the_packet_network_tells_how_far_it_is_between_two_arrivals(engine: str) -> None:
     # One message of a millisecond: there is nothing that the engine could come up for.
-    told: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     inputs: dict[str, Any] = {
         "workload": "plugin:collective?bytes=16777216&collective=all_gather",
         "platform": "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=32&link_latency_ns=10",
         "network": "plugin:packet?vcs=4&exact=every-npu,every-period",
         "engine": engine,
     }
-    result = astra_sim.simulate(**inputs, progress=lambda *reached: told.append(reached))
+    result = astra_sim.simulate(**inputs, progress=lambda *reached: results.append(reached))
     assert result.events < 100_000
-    times = [time for time, _ in told]
+    times = [time for time, _ in results]
     assert times
     assert times == sorted(times)
     assert 0 < times[0] <= times[-1] <= result.finish_ns * 1000
-    assert all(0 <= events <= result.events for _, events in told)
+    assert all(0 <= events <= result.events for _, events in results)
     assert astra_sim.simulate(**inputs).finish_ns == result.finish_ns
 
 
@@ -164,11 +164,11 @@ COMMANDS = {
 
 @pytest.mark.parametrize(("arguments", "line"), COMMANDS.values(), ids=COMMANDS)
 def test_commands_tell_on_standard_error_only(arguments: tuple[str, ...], line: str) -> None:
-    told = astra(*arguments, "--json")
-    assert told.returncode == 0, told.stderr
-    assert re.search(line, told.stderr)
-    assert told.stdout.startswith(("{", "["))
-    assert len(told.stdout.splitlines()) == 1
+    result = astra(*arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    assert re.search(line, result.stderr)
+    assert result.stdout.startswith(("{", "["))
+    assert len(result.stdout.splitlines()) == 1
     quiet = astra(*arguments, "--quiet")
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
 
@@ -176,34 +176,34 @@ def test_commands_tell_on_standard_error_only(arguments: tuple[str, ...], line: 
 def test_an_estimate_goes_by_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("astra_sim.command.progress.time.monotonic", lambda: now[0])
-    told = Progress()
-    told.stage("run 1 of 4 (a)", 0.0, 0.25)
+    result = Progress()
+    result.stage("run 1 of 4 (a)", 0.0, 0.25)
     now[0] = 10.0
-    told.ended(1, 1000)
-    told.simulated(5_000_000, 100)
-    assert told.line().endswith(", 10 s")  # too early
-    told.ended(400, 1000)
-    assert told.line().endswith(", 10 s, about 90 s left")
-    told.stage("run 4 of 4 (d)", 0.75, 0.25)
+    result.ended(1, 1000)
+    result.simulated(5_000_000, 100)
+    assert result.line().endswith(", 10 s")  # too early
+    result.ended(400, 1000)
+    assert result.line().endswith(", 10 s, about 90 s left")
+    result.stage("run 4 of 4 (d)", 0.75, 0.25)
     now[0] = 75.0
-    assert told.line() == "astra: run 4 of 4 (d): preparing, 75 s, about 25 s left"
-    told.stage("writing files", simulates=False)
-    assert told.line() == "astra: writing files, 75 s"
+    assert result.line() == "astra: run 4 of 4 (d): preparing, 75 s, about 25 s left"
+    result.stage("writing files", simulates=False)
+    assert result.line() == "astra: writing files, 75 s"
 
 
 def test_a_narrow_terminal_has_fewer_parts_and_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("astra_sim.command.progress.time.monotonic", lambda: now[0])
-    told = Progress()
-    told.stage("run 12 of 34 (system.splits=4)")
-    told.simulated(1_234_567_000_000, 7_654_321)
+    result = Progress()
+    result.stage("run 12 of 34 (system.splits=4)")
+    result.simulated(1_234_567_000_000, 7_654_321)
     now[0] = 100.0
-    lines = [told.line(width) for width in range(200, 9, -1)]
+    lines = [result.line(width) for width in range(200, 9, -1)]
     assert all(len(line) <= width for line, width in zip(lines, range(200, 9, -1), strict=True))
     assert lines[0].startswith("astra: run 12 of 34 (system.splits=4): 1,234,567 us simulated (12,34")
     numbers = set(re.findall(r"\d[\d,.e+]*\d|\d", lines[0]))
     assert all(set(re.findall(r"\d[\d,.e+]*\d|\d", line)) <= numbers for line in lines)
-    assert told.line(20) == "astra: 100 s"
+    assert result.line(20) == "astra: 100 s"
 
 
 @pytest.mark.parametrize("engine", ["python", "compiled"])
@@ -219,13 +219,13 @@ def test_engines_tell_how_many_tasks_have_ended(engine: str, monkeypatch: pytest
             self.tasks.append((count, of))
 
     monkeypatch.setattr("astra_sim.run.simulation.EVENTS_PER_REPORT", 50)
-    told = Told()
-    astra_sim.simulate(workload="plugin:collective?bytes=65536", platform=TORUS, passes=40, symmetry=False, engine=engine, progress=told)
-    counts = [count for count, _ in told.tasks]
+    result = Told()
+    astra_sim.simulate(workload="plugin:collective?bytes=65536", platform=TORUS, passes=40, symmetry=False, engine=engine, progress=result)
+    counts = [count for count, _ in result.tasks]
     assert counts == sorted(counts)
-    assert 0 <= counts[0] < counts[-1] <= told.tasks[0][1]
-    assert len({of for _, of in told.tasks}) == 1
-    assert told.tasks[0][1] % 64 == 0
+    assert 0 <= counts[0] < counts[-1] <= result.tasks[0][1]
+    assert len({of for _, of in result.tasks}) == 1
+    assert result.tasks[0][1] % 64 == 0
 
 
 def test_runs_for_an_explanation_are_told() -> None:
@@ -239,11 +239,11 @@ def test_runs_for_an_explanation_are_told() -> None:
         def stage(self, name: str) -> None:
             self.stages.append(name)
 
-    told = Told()
+    result = Told()
     aware = "plugin:analytical?congestion=aware"
-    astra_sim.simulate(workload="plugin:collective?bytes=65536", platform=TORUS, network=aware, explain=True, progress=told)
-    assert "runs with other compute speed" in told.stages
-    assert "runs with other bandwidth of dimension 0" in told.stages
+    astra_sim.simulate(workload="plugin:collective?bytes=65536", platform=TORUS, network=aware, explain=True, progress=result)
+    assert "runs with other compute speed" in result.stages
+    assert "runs with other bandwidth of dimension 0" in result.stages
 
 
 def test_all_commands_can_be_quiet() -> None:

@@ -39,8 +39,8 @@ class Counting(Replayed):
 
 
 def _run_counting(experiment: dict[str, Any]) -> tuple[astra_sim.Result, Counting]:
-    made = Experiment(sections={k: v for k, v in experiment.items() if isinstance(v, dict)})
-    inner = build(made, shared_plugins()).network
+    result = Experiment(sections={k: v for k, v in experiment.items() if isinstance(v, dict)})
+    inner = build(result, shared_plugins()).network
     assert isinstance(inner, RouteDelayNetwork)
     network = Counting(inner)
     arguments = {key: value for key, value in experiment.items() if key not in ("platform", "network")}

@@ -132,11 +132,11 @@ def test_random_experiments_run_again(seed: int, tmp_path: Path, monkeypatch: py
 
 
 def test_typed_options_have_their_types(tmp_path: Path) -> None:
-    given = ["workload.loop_options.model_parallel_npus=2", "system.splits=3", "system.all_reduce=direct"]
+    results = ["workload.loop_options.model_parallel_npus=2", "system.splits=3", "system.all_reduce=direct"]
     layer: dict[str, Any] = {"name": "one", **{name: {"compute_ns": 5} for name in ("forward", "input_gradient", "weight_gradient")}}
     layer["weight_gradient"] |= {"collective": "all_reduce", "collective_bytes": 4096}
     workload = {"loop": "hybrid_transformer", "layers": [layer]}
-    result = astra_sim.simulate(workload=workload, platform=RING, compute={"plugin": "recorded"}, set=given)
+    result = astra_sim.simulate(workload=workload, platform=RING, compute={"plugin": "recorded"}, set=results)
     experiment = result.experiment
     assert experiment["workload"]["loop_options"] == {"model_parallel_npus": 2}
     assert experiment["system"]["splits"] == 3

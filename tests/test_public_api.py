@@ -33,15 +33,15 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
 def beyond_the_door(source: str) -> list[str]:
     """What a source imports of the kernel that is not for plugins."""
     public = {f"astra_sim.{module}" for module in astra_sim.PUBLIC_MODULES}
-    found = []
+    result = []
     for module, name in imports(ast.parse(source)):
         if module == "astra_sim" and name is not None:
             allowed = name in astra_sim.__all__ or name in astra_sim.PUBLIC_MODULES
         else:
             allowed = module == "astra_sim" or module in public or module.partition(".")[0] != "astra_sim"
         if not allowed or (module in public and name is not None and name.startswith("_")):
-            found.append(module if name is None else f"{module}: {name}")
-    return found
+            result.append(module if name is None else f"{module}: {name}")
+    return result
 
 
 def modules_of(name: str) -> list[Path]:
@@ -158,8 +158,8 @@ def raisers(path: Path) -> Iterator[tuple[str, set[str], str]]:
             if not isinstance(node, ast.FunctionDef) or (node.name.startswith("_") and not is_constructor(node.name)):
                 continue
             described = parent if is_constructor(node.name) else node
-            made = [error.func for error in map(raised, ast.walk(node)) if isinstance(error, ast.Call)]
-            errors = {"InputError" if error.id == "located" else error.id for error in made if isinstance(error, ast.Name)}
+            result = [error.func for error in map(raised, ast.walk(node)) if isinstance(error, ast.Call)]
+            errors = {"InputError" if error.id == "located" else error.id for error in result if isinstance(error, ast.Name)}
             if errors and not getattr(parent, "name", "").startswith("_"):
                 yield f"{path.stem}.{getattr(parent, 'name', '')}.{node.name}", errors, ast.get_docstring(described) or ""
 

@@ -119,12 +119,12 @@ def test_a_queue_of_rules_finds_the_place_that_the_rules_mean(
 
 def run(engine: str, order: Order, jobs: Sequence[Job], slots: int = 1) -> list[PhaseStepRecord]:
     """Three collectives a while apart, each of these jobs, on an engine: when each phase step was queued, started and ended."""
-    made = find_engine(engine)(1)
-    made.add_queues([(slots, order)])
+    result = find_engine(engine)(1)
+    result.add_queues([(slots, order)])
     tasks = [Task(1, 0), Task(1, 35), Task(1, 900), *(Task(COLLECTIVE, 0, (number,)) for number in range(3))]
-    made.add_program(tasks, [0], lambda task, now: [[PhaseStep(job, 0, -1, 10 + job.bytes, (), 1)] for job in jobs])
-    assert not made.run()
-    return list(made.phase_steps(0))
+    result.add_program(tasks, [0], lambda task, now: [[PhaseStep(job, 0, -1, 10 + job.bytes, (), 1)] for job in jobs])
+    assert not result.run()
+    return list(result.phase_steps(0))
 
 
 @settings(max_examples=150, deadline=None)
@@ -210,11 +210,11 @@ def test_a_function_is_shown_a_sequence_of_jobs(engine: str) -> None:
 
 
 def test_the_jobs_are_gone_when_the_order_has_answered() -> None:
-    kept: list[Sequence[Job]] = []
+    result: list[Sequence[Job]] = []
 
     def curious(jobs: Sequence[Job], started: int, job: Job) -> int:
-        kept.append(jobs)
-        return len(kept[0]) if len(kept) > 1 else 0
+        result.append(jobs)
+        return len(result[0]) if len(result) > 1 else 0
 
     with pytest.raises(PluginError, match="while its order is asked, not later"):
         run("compiled", curious, [Job(0, "all_gather", 10, 0), Job(1, "all_gather", 10, 0)])

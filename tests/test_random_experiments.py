@@ -22,10 +22,10 @@ def test_what_must_hold_holds(first: int, tmp_path: Path) -> None:
 
 
 def test_experiments_are_of_all_kinds(tmp_path: Path) -> None:
-    made = [Experiment(seed, tmp_path) for seed in range(200)]
-    kinds = {(one.network, one.kind) for one in made}
+    result = [Experiment(seed, tmp_path) for seed in range(200)]
+    kinds = {(one.network, one.kind) for one in result}
     assert len(kinds) == 4 * 3  # networks, and collectives, layers or traces
-    assert sum(one.is_monotone() for one in made) >= 10
+    assert sum(one.is_monotone() for one in result) >= 10
 
 
 def test_differences_are_found() -> None:

@@ -53,17 +53,17 @@ def sdist(name: str, house: Path) -> Path:
 def texts(request: pytest.FixtureRequest) -> dict[str, bytes]:
     """The metadata of all wheels, or all source distributions, by name."""
     house: Path = request.getfixturevalue("wheel_house" if request.param == "wheel" else "sdist_house")
-    found = {}
+    result = {}
     for name in DISTRIBUTIONS:
         if request.param == "sdist":
             with tarfile.open(sdist(name, house)) as archive:
                 file = archive.extractfile(f"{stem(name)}/PKG-INFO")
                 assert file is not None
-                found[name] = file.read()
+                result[name] = file.read()
         elif name not in APART:
             (wheel,) = house.glob(f"{stem(name)}-*.whl")
-            found[name] = zipfile.Path(wheel, f"{stem(name)}.dist-info/METADATA").read_bytes()
-    return found
+            result[name] = zipfile.Path(wheel, f"{stem(name)}.dist-info/METADATA").read_bytes()
+    return result
 
 
 # -- Metadata ----------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_wheels_without_compiled_parts_work_on_any_machine(tmp_path: Path) -> No
     venv.create(tmp_path / "environment", symlinks=True)
     environment = Environment(tmp_path / "environment")
     environment.install(*(wheel for wheel in wheels if not wheel.name.startswith(f"{stem(BUNDLE)}-")))
-    found = json.loads(environment.run("astra", "doctor", "--json").stdout)
-    assert (found["engine"], found["problems"]) == ("python", [])
+    result = json.loads(environment.run("astra", "doctor", "--json").stdout)
+    assert (result["engine"], result["problems"]) == ("python", [])
     done = environment.run("astra", "plugins", "check")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

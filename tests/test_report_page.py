@@ -53,22 +53,22 @@ def table(folder: Path) -> dict[str, Any]:
 @in_a_browser
 def test_the_figures_of_a_page_are_those_of_result_json(vgg16: Path, packet: Path, tmp_path: Path) -> None:
     text = page(load_runs([str(vgg16), str(packet)]))
-    found, complaints = browse(text, tmp_path)
+    results, complaints = browse(text, tmp_path)
     assert complaints == []
-    assert found["figures"] == 1 + 3 + 4
+    assert results["figures"] == 1 + 3 + 4
     for number, folder in enumerate((vgg16, packet)):
         result = table(folder)
-        layers = found[f"layers-{number}"]
+        layers = results[f"layers-{number}"]
         assert layers["layer"] == [layer["name"] for layer in result["layers"]]
         for key in (*COMPUTE, *EXPOSED):
             training_pass, figure = re.fullmatch(r"(.*)_((?:compute|exposed_comm)_ns)", key).groups()  # type: ignore[union-attr]
             assert layers[key] == [layer[training_pass][figure] for layer in result["layers"]]
-        assert found["breakdown"]["exposed communication"][number] == result["exposed_comm_ns"]
-        assert found["breakdown"]["compute"][number] == result["finish_ns"] - result["exposed_comm_ns"]
+        assert results["breakdown"]["exposed communication"][number] == result["exposed_comm_ns"]
+        assert results["breakdown"]["compute"][number] == result["finish_ns"] - result["exposed_comm_ns"]
         for place, dimension in enumerate(result["dimensions"]):
-            percent = found[f"utilisation-{number}-{place}"]["percent"]
+            percent = results[f"utilisation-{number}-{place}"]["percent"]
             assert sum(percent) / (len(percent) - 1) == pytest.approx(100 * dimension["utilisation"], rel=1e-6)
-    timeline = [source for name, source in found.items() if name.startswith("timeline-0-")]
+    timeline = [source for name, source in results.items() if name.startswith("timeline-0-")]
     expected = list(astra_sim.simulate(EXAMPLES / "vgg16_dgx2_pod.toml").timeline())
     begins = {begin for source in timeline for begin in source["begin"]}
     assert begins <= {int(each.begin_ns) for each in expected}
@@ -77,7 +77,7 @@ def test_the_figures_of_a_page_are_those_of_result_json(vgg16: Path, packet: Pat
     npus = table(packet)["npus"]
     ends = [[node_number(name, npus) for name in row.split(",")[1:3]] for row in rows]
     loads = {tuple(pair): 100 * float(row.split(",")[4]) for pair, row in zip(ends, rows, strict=True)}
-    links = found["links-1"]
+    links = results["links-1"]
     drawn = dict(zip(zip(links["source"], links["target"], strict=True), links["percent"], strict=True))
     assert drawn == {link: load for link, load in loads.items() if load}
 
@@ -112,14 +112,14 @@ def changed(folder: Path, source: Path, **figures: Any) -> Path:
 def test_an_explanation_is_a_waterfall_whose_parts_follow_each_other(vgg16: Path, tmp_path: Path) -> None:
     explained = changed(tmp_path / "explained", vgg16, explanation=EXPLANATION)
     text = page(load_runs([str(explained)]))
-    found, complaints = browse(text, tmp_path)
+    result, complaints = browse(text, tmp_path)
     assert complaints == []
-    path = found["path-0"]
+    path = result["path-0"]
     assert path["part"] == ["compute", "bandwidth", "latency", "makespan"]
     assert path["ns"] == [710, 250, 40, 1000]
     assert path["begin"] == [0, 710, 960, 0]
     assert path["end"] == [710, 960, 1000, 1000]
-    assert dict(zip(found["path-layers-0"]["part"], found["path-layers-0"]["ns"], strict=True)) == {
+    assert dict(zip(result["path-layers-0"]["part"], result["path-layers-0"]["ns"], strict=True)) == {
         "one": 950,
         "two": 40,
         "no layer": 10,
@@ -143,10 +143,14 @@ def test_the_breakdown_of_a_workload_is_drawn_in_its_parts(vgg16: Path, tmp_path
     breakdown = {"compute": 0.5, "tp": 0.25, "pp": 0.0, "bubble": 0.125}
     model = changed(tmp_path / "model", vgg16, iteration_s=0.875, breakdown=breakdown, memory_bytes=3 * 2**30)
     text = page(load_runs([str(model)]))
-    found, complaints = browse(text, tmp_path)
+    result, complaints = browse(text, tmp_path)
     assert complaints == []
-    assert {part: found["breakdown"][part] for part in ("compute", "tp", "bubble")} == {"compute": [5e8], "tp": [2.5e8], "bubble": [1.25e8]}
-    assert "pp" not in found["breakdown"]
+    assert {part: result["breakdown"][part] for part in ("compute", "tp", "bubble")} == {
+        "compute": [5e8],
+        "tp": [2.5e8],
+        "bubble": [1.25e8],
+    }
+    assert "pp" not in result["breakdown"]
     assert "3.000 GiB" in text
 
 
@@ -187,16 +191,16 @@ def test_short_intervals_that_are_close_become_one() -> None:
     assert [each.members for each in clusters(begins, ends, 5)] == [[place] for place in range(1001)]  # none is as short as that
     first, long = clusters(begins, ends, 8)
     assert (len(first.members), first.begin_ns, first.end_ns, list(long.members)) == (1000, 0, 9998, [1000])
-    found, pixel = merged(begins, ends, 20_000, 100)
-    assert len(found) <= 100
-    assert sum(len(each.members) for each in found) == 1001
+    result, pixel = merged(begins, ends, 20_000, 100)
+    assert len(result) <= 100
+    assert sum(len(each.members) for each in result) == 1001
     assert 8 <= pixel <= 200
     assert merged(begins, ends, 20_000, 1001)[1] == 0
 
 
 def test_what_overlaps_in_a_row_is_one() -> None:
-    found = clusters([0, 5, 20], [10, 15, 30], -1, apart=True)
-    assert [(each.members, each.begin_ns, each.end_ns) for each in found] == [([0, 1], 0, 15), ([2], 20, 30)]
+    result = clusters([0, 5, 20], [10, 15, 30], -1, apart=True)
+    assert [(each.members, each.begin_ns, each.end_ns) for each in result] == [([0, 1], 0, 15), ([2], 20, 30)]
 
 
 def test_every_row_has_its_share() -> None:
@@ -243,9 +247,9 @@ def test_the_difference_of_two_explained_runs_is_a_waterfall(vgg16: Path, tmp_pa
     folders = [changed(tmp_path / "a", vgg16, run_name="a", explanation=EXPLANATION)]
     folders.append(changed(tmp_path / "b", vgg16, run_name="b", explanation=other))
     text = page(load_runs(list(map(str, folders))))
-    found, complaints = browse(text, tmp_path)
+    result, complaints = browse(text, tmp_path)
     assert complaints == []
-    change = found["difference-kind-1"]
+    change = result["difference-kind-1"]
     assert (change["part"], change["ns"]) == (["a", "bandwidth", "latency", "compute", "b"], [1000, -250, 60, -10, 800])
     assert (change["begin"], change["end"]) == ([0, 750, 750, 800, 0], [1000, 1000, 810, 810, 800])
     assert ">a and b</h2>" in text
@@ -259,11 +263,11 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(vgg16: Path, tmp_path:
 
 
 def test_the_runs_of_a_comparison_are_several(tmp_path: Path) -> None:
-    made = [
+    result = [
         astra_sim.simulate(EXAMPLES / "packet_torus.toml", network="plugin:packet", run_name=f"run {number}", comm_scale=0.001 * number)
         for number in (1, 2)
     ]
-    first, second = load_runs([str(output(tmp_path / "out", *made))])
+    first, second = load_runs([str(output(tmp_path / "out", *result))])
     assert (first.name, second.name) == ("run 1", "run 2")
     assert first.timeline is not None
     assert first.links
@@ -323,6 +327,6 @@ def test_a_run_that_takes_no_time_has_a_page(tmp_path: Path) -> None:
     platform = "plugin:ring?size=8&links=2&link_bandwidth_gib_per_s=50&link_latency_ns=500"
     result = astra_sim.simulate(workload=graph, platform=platform)
     assert result.finish_ns == 0
-    found, complaints = browse(page(load_runs([str(output(tmp_path / "out", result))])), tmp_path)
+    results, complaints = browse(page(load_runs([str(output(tmp_path / "out", result))])), tmp_path)
     assert complaints == []
-    assert found["figures"] == 1
+    assert results["figures"] == 1

@@ -82,10 +82,10 @@ def test_without_reports_there_is_the_result_alone(tmp_path: Path) -> None:
 
 
 def test_the_default_is_that_of_astra_sim_1(tmp_path: Path) -> None:
-    given = {path.name for path in write_reports(result(), tmp_path / "given", "astra1")}
-    assert given == names(tmp_path / "given")
+    results = {path.name for path in write_reports(result(), tmp_path / "given", "astra1")}
+    assert results == names(tmp_path / "given")
     write_reports(result(), tmp_path / "default")
-    assert names(tmp_path / "default") == given > {"result.json", "EndToEnd.csv", "run_dimension_utilization.csv"}
+    assert names(tmp_path / "default") == results > {"result.json", "EndToEnd.csv", "run_dimension_utilization.csv"}
 
 
 def test_the_command_writes_the_reports_that_it_is_told(installed: None, tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ def test_a_changed_trace_is_no_longer_silent(study: Path) -> None:
     write_trace(study / "traces", 6000)
     assert "workload.prefix: " in (warned := astra(study, "out", "--json").stderr)
     assert "files are not those of the result (changed: trace.0.et, " in warned
-    told = astra(study, "rerun", "out", status=1).stdout
-    assert "input: workload.prefix: " in told
-    assert "finish_ns" in told
+    stdout = astra(study, "rerun", "out", status=1).stdout
+    assert "input: workload.prefix: " in stdout
+    assert "finish_ns" in stdout
     document = json.loads(astra(study, "rerun", "out", "--json", status=1).stdout)
     assert document["same"] is False
     assert document["runs"][0]["figures"][0] == {"figure": "finish_ns", "recorded": 8742, "now": 9742}
@@ -78,8 +78,8 @@ def test_a_change_that_leaves_the_figures_is_told_too(study: Path) -> None:
     first, second = (study / "traces" / f"trace.{rank}.et" for rank in (0, 1))
     reduce = Node(id=1, type=NodeType.COMM_COLL_NODE, name="other", data=(0,), comm_type=CollectiveType.ALL_REDUCE, comm_size=4096)
     write_nodes(second, [Node(id=0, type=NodeType.COMP_NODE, duration_ns=5000), reduce])
-    told = astra(study, "rerun", "out", status=1).stdout
-    assert "(changed: trace.1.et)" in told
+    stdout = astra(study, "rerun", "out", status=1).stdout
+    assert "(changed: trace.1.et)" in stdout
     first.write_bytes(second.read_bytes())
     with pytest.warns(InputWarning, match=r"changed: trace\.0\.et, trace\.1\.et\)"):
         astra_sim.simulate(study / "out")
@@ -96,10 +96,10 @@ def test_one_run_of_a_comparison_runs_again(tmp_path: Path) -> None:
     runs[1]["finish_ns"] += 1
     (tmp_path / "both" / "result.json").write_text(json.dumps(runs))
     astra(tmp_path, "rerun", "both", "--run", "bytes=1024")
-    told = astra(tmp_path, "rerun", "both", status=1).stdout.splitlines()
-    assert told[0] == "bytes=1024: all figures are as recorded"
-    assert told[1] == "bytes=4096: figures that are not as recorded"
-    assert [line.split()[0] for line in told[2:]] == ["figure", "finish_ns"]
+    result = astra(tmp_path, "rerun", "both", status=1).stdout.splitlines()
+    assert result[0] == "bytes=1024: all figures are as recorded"
+    assert result[1] == "bytes=4096: figures that are not as recorded"
+    assert [line.split()[0] for line in result[2:]] == ["figure", "finish_ns"]
 
 
 def test_a_result_says_by_which_command_where_and_when_it_was_made(tmp_path: Path) -> None:
@@ -122,11 +122,11 @@ def test_other_versions_are_named_and_do_not_fail(study: Path) -> None:
     document["versions"]["plugins"]["astra-sim-llm"] = "0.0.1"
     document["versions"]["sources"]["astra-sim-chakra"] = "0" * 16
     (study / "out" / "result.json").write_text(json.dumps(document))
-    told = astra(study, "rerun", "out").stdout
-    assert "version: astra-sim-llm: 0.0.1 (recorded), " in told
-    assert "version: astra-sim-chakra " in told
-    assert "the source differs (0000000000000000 recorded, " in told
-    assert "all figures are as recorded" in told
+    stdout = astra(study, "rerun", "out").stdout
+    assert "version: astra-sim-llm: 0.0.1 (recorded), " in stdout
+    assert "version: astra-sim-chakra " in stdout
+    assert "the source differs (0000000000000000 recorded, " in stdout
+    assert "all figures are as recorded" in stdout
 
 
 def test_versions_differ_by_package() -> None:

@@ -58,14 +58,14 @@ def test_every_message_arrives_once_and_a_run_repeats(
     path = tmp_path_factory.mktemp("roce") / "clos.txt"
     path.write_text(clos(4, 3, 2))
     options: dict[str, Any] = {"congestion_control": algorithm, "load_balancing": balancing, "windows": windows, "seed": seed}
-    made = network(str(path), payload_bytes=payload, **options)
-    first = run(made, *flows)
-    assert made.statistics()["drops"] == 0
+    result = network(str(path), payload_bytes=payload, **options)
+    first = run(result, *flows)
+    assert result.statistics()["drops"] == 0
     for each, (_, _, size) in zip(first, flows, strict=True):
         assert each.figures is not None
         assert 0 <= each.started < each.received < each.ended
         assert each.figures.packets >= max(1, -(-size // payload))
-    assert run(made, *flows) == first
+    assert run(result, *flows) == first
     assert run(network(str(path), payload_bytes=payload, **options), *flows) == first
 
 
@@ -106,17 +106,17 @@ def test_a_higher_delay_of_switches_is_a_later_arrival() -> None:
 
 @pytest.mark.parametrize("balancing", BALANCING)
 def test_lost_packets_are_sent_again(balancing: str, fabric: str) -> None:
-    made = network(fabric, error_rate=0.02, load_balancing=balancing, rto_us=50.0)
-    times = run(made, (0, 7, 300_000), (2, 7, 300_000))
-    figures = made.statistics()
+    result = network(fabric, error_rate=0.02, load_balancing=balancing, rto_us=50.0)
+    times = run(result, (0, 7, 300_000), (2, 7, 300_000))
+    figures = result.statistics()
     assert figures["losses"] > 0  # type: ignore[operator]
     assert all(each.figures is not None and each.figures.packets > 300 for each in times)
 
 
 def test_without_a_timeout_a_lost_packet_is_named() -> None:
-    made = network(STAR.format(2), error_rate=1.0, rto_us=0.0)
+    result = network(STAR.format(2), error_rate=1.0, rto_us=0.0)
     with pytest.raises(DeadlockError, match=r"nothing moves after .* rto_us = 0 means .*\n  NPU 0 to NPU 1: 0 of 5"):
-        run(made, (0, 1, 5))
+        run(result, (0, 1, 5))
 
 
 def test_a_link_that_loses_everything_is_an_end_too() -> None:
@@ -138,10 +138,10 @@ def test_a_timeout_shorter_than_a_round_trip_is_named() -> None:
 
 def test_timers_of_messages_that_have_ended_are_no_end(tmp_path: Path) -> None:
     """One message waits for its timeout while those of thirty others, which have arrived, go off one after another."""
-    made = network(STAR.format(32), windows=False, buffer_mib=2, pfc=False, ecn=False, slow_restart=False)
-    times = run(made, *[(npu, 0, 400_000) for npu in range(1, 32)])
+    result = network(STAR.format(32), windows=False, buffer_mib=2, pfc=False, ecn=False, slow_restart=False)
+    times = run(result, *[(npu, 0, 400_000) for npu in range(1, 32)])
     with pytest.warns(astra_sim.InputWarning, match="switches dropped"):
-        figures = made.statistics()
+        figures = result.statistics()
     assert figures["timeouts"] > 0  # type: ignore[operator]
     assert figures["messages"] == 31
     assert all(each.received > 0 for each in times)
@@ -150,30 +150,30 @@ def test_timers_of_messages_that_have_ended_are_no_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [1, 999, 4000, 5001, 50_001])
 @pytest.mark.parametrize("error_rate", [0.0, 0.05])
 def test_messages_that_end_within_a_chunk_end(size: int, error_rate: float) -> None:
-    made = network(STAR.format(4), back_to_chunk=True, error_rate=error_rate)
-    times = run(made, (0, 1, size), (2, 1, size))
+    result = network(STAR.format(4), back_to_chunk=True, error_rate=error_rate)
+    times = run(result, (0, 1, size), (2, 1, size))
     assert all(each.ended >= each.received > 0 for each in times)
 
 
 @pytest.mark.parametrize("balancing", ["ecmp", "spray_random"])
 def test_packets_of_other_bounds_fill_what_is_missing(balancing: str) -> None:
     """Chunks are no multiples of packets: what is sent again begins elsewhere than what was lost."""
-    made = network(STAR.format(4), back_to_chunk=True, chunk_bytes=1500, error_rate=0.02, load_balancing=balancing, rto_us=50.0, seed=3)
-    times = run(made, (0, 1, 60_000), (2, 1, 60_000), (3, 0, 60_000))
-    assert made.statistics()["losses"] > 0  # type: ignore[operator]
+    result = network(STAR.format(4), back_to_chunk=True, chunk_bytes=1500, error_rate=0.02, load_balancing=balancing, rto_us=50.0, seed=3)
+    times = run(result, (0, 1, 60_000), (2, 1, 60_000), (3, 0, 60_000))
+    assert result.statistics()["losses"] > 0  # type: ignore[operator]
     assert all(each.ended >= each.received > 0 for each in times)
 
 
 def test_queues_are_sampled_where_they_change() -> None:
-    made = network(STAR.format(4), qlen_interval_us=1.0)
-    run(made, (1, 0, 100_000), (2, 0, 100_000), (1, 3, 1000))
-    heading, *rows = made.reports()["qlen.csv"].splitlines()
+    result = network(STAR.format(4), qlen_interval_us=1.0)
+    run(result, (1, 0, 100_000), (2, 0, 100_000), (1, 3, 1000))
+    heading, *rows = result.reports()["qlen.csv"].splitlines()
     assert heading == "time_ns,link,bytes"
     samples = [(int(time), link, int(size)) for time, link, size in (row.split(",") for row in rows)]
     assert {time % 1000 for time, _, _ in samples} == {0}
     to_0 = [size for _, link, size in samples if link == "switch 0 to NPU 0"]
     assert all(before != after for before, after in pairwise(to_0))
-    assert 0.95 * made.statistics()["highest_queue_bytes"] < max(to_0) <= made.statistics()["highest_queue_bytes"]  # type: ignore[operator]
+    assert 0.95 * result.statistics()["highest_queue_bytes"] < max(to_0) <= result.statistics()["highest_queue_bytes"]  # type: ignore[operator]
     assert "qlen.csv" not in network(STAR.format(4)).reports()
 
 
@@ -194,7 +194,7 @@ def test_pfc_prevents_drops() -> None:
 def test_congestion_control_needs_fewer_pauses(algorithm: str) -> None:
     frames = {}
     for chosen in ("none", algorithm):
-        made = network(
+        result = network(
             STAR.format(8),
             congestion_control=chosen,
             windows=False,
@@ -203,8 +203,8 @@ def test_congestion_control_needs_fewer_pauses(algorithm: str) -> None:
             timely_high_us=20.0,
             swift_base_us=8.0,
         )
-        run(made, *[(npu, 0, 2_000_000) for npu in range(1, 8)])
-        frames[chosen] = made.statistics()["pfc_frames"]
+        run(result, *[(npu, 0, 2_000_000) for npu in range(1, 8)])
+        frames[chosen] = result.statistics()["pfc_frames"]
     assert frames[algorithm] < frames["none"]  # type: ignore[operator]
 
 
@@ -213,10 +213,10 @@ def test_pauses_that_wait_for_each_other_are_named(tmp_path: Path) -> None:
     links = [(2 * switch + npu, 10 + switch) for switch in range(5) for npu in range(2)]
     path = tmp_path / "ring.txt"
     path.write_text(topology(10, 5, [*links, *((10 + switch, 10 + (switch + 1) % 5) for switch in range(5))]))
-    made = network(str(path), windows=False, buffer_mib=0.25)
+    result = network(str(path), windows=False, buffer_mib=0.25)
     flows = [(2 * switch + npu, (2 * switch + 4 + npu) % 10, 3_000_000) for switch in range(5) for npu in range(2)]
     with pytest.raises(DeadlockError, match=r"deadlocked at \d+ ns: links pause each other in a circle") as raised:
-        run(made, *flows)
+        run(result, *flows)
     lines = str(raised.value).split("\n")[1:]
     assert len(lines) == 5
     assert all("switch" in line and " waits for switch " in line for line in lines)
@@ -242,9 +242,9 @@ def test_an_npu_whose_last_link_fails_is_an_error(fabric: str) -> None:
 
 @pytest.mark.parametrize("balancing", BALANCING)
 def test_balancing_uses_the_ways_that_it_says(balancing: str, fabric: str) -> None:
-    made = network(fabric, load_balancing=balancing, flowlet_gap_ns=0.0)
-    run(made, (0, 7, 400_000))
-    loads = bytes_of_links(made)
+    result = network(fabric, load_balancing=balancing, flowlet_gap_ns=0.0)
+    run(result, (0, 7, 400_000))
+    loads = bytes_of_links(result)
     spread = [loads[f"switch 0 to switch {4 + spine}"] for spine in range(3)]
     if balancing == "ecmp":
         assert sum(load > 0 for load in spread) == 1
@@ -257,9 +257,9 @@ def test_balancing_uses_the_ways_that_it_says(balancing: str, fabric: str) -> No
 def test_several_interfaces_are_chosen_by_message(tmp_path: Path) -> None:
     path = tmp_path / "rails.txt"
     path.write_text(topology(2, 2, [(0, 2), (1, 2), (0, 3), (1, 3)]))
-    made = network(str(path), load_balancing="ecmp")
-    run(made, *[(0, 1, 1000)] * 40)
-    loads = bytes_of_links(made)
+    result = network(str(path), load_balancing="ecmp")
+    run(result, *[(0, 1, 1000)] * 40)
+    loads = bytes_of_links(result)
     assert loads["NPU 0 to switch 0"] > 5000
     assert loads["NPU 0 to switch 1"] > 5000
 
@@ -278,9 +278,9 @@ def test_npus_of_a_server_meet_over_its_own_switch(tmp_path: Path) -> None:
     lines = ["0 4 3600Gbps 0.000025ms 0", "1 4 3600Gbps 0.000025ms 0", "2 5 3600Gbps 0.000025ms 0", "3 5 3600Gbps 0.000025ms 0"]
     lines += [f"{npu} 6 100Gbps 0.001ms 0" for npu in range(4)]
     path.write_text("\n".join(["7 2 2 1 8 H100", "4 5 6", *lines]) + "\n")
-    made = network(str(path))
-    run(made, *[(0, 1, 1000)] * 20, *[(0, 3, 1000)] * 20)
-    loads = bytes_of_links(made)
+    result = network(str(path))
+    run(result, *[(0, 1, 1000)] * 20, *[(0, 3, 1000)] * 20)
+    loads = bytes_of_links(result)
     assert loads["NPU 0 to switch 0"] == loads["NPU 0 to switch 2"] == 20 * 1058
 
 
@@ -297,8 +297,8 @@ def test_a_send_ends_when_its_sender_knows() -> None:
     for engine in ("python", "compiled"):
         plain = network(STAR.format(2))
         plain.__class__ = InPython
-        for made in (network(STAR.format(2)), plain):
-            finishes.add(astra_sim.simulate(workload=graph, network=made, engine=engine).finish_ns)
+        for result in (network(STAR.format(2)), plain):
+            finishes.add(astra_sim.simulate(workload=graph, network=result, engine=engine).finish_ns)
     (ended,) = {each.ended for each in run(network(STAR.format(2)), (0, 1, 1000))}
     assert finishes == {ended / 1000}
 
@@ -316,9 +316,9 @@ def test_pauses_come_in_time_on_links_without_latency(where: str, payload: int) 
     options: dict[str, Any] = {"windows": False, "ecn": False, "buffer_mib": 4, "payload_bytes": payload}
     npus = platform(where).npus
     incast = [(npu, 0, 1_000_000) for npu in range(1, npus)]
-    made = network(where, **options)
-    run(made, *incast)
-    figures = made.statistics()
+    result = network(where, **options)
+    run(result, *incast)
+    figures = result.statistics()
     assert figures["drops"] == 0
     assert figures["pfc_frames"]
     if "latency_ns=100" not in where:
@@ -329,8 +329,8 @@ def test_pauses_come_in_time_on_links_without_latency(where: str, payload: int) 
 
 
 def test_flows_of_two_priority_groups_take_turns() -> None:
-    made = network(STAR.format(3), windows=False)
-    times = run(made, Flow(1, 0, 200_000, traffic_class=3), Flow(2, 0, 200_000, traffic_class=4))
+    result = network(STAR.format(3), windows=False)
+    times = run(result, Flow(1, 0, 200_000, traffic_class=3), Flow(2, 0, 200_000, traffic_class=4))
     assert abs(times[0].received - times[1].received) < 2 * (1000 + 78) * 80 + 1
 
 
@@ -386,11 +386,11 @@ def test_the_file_of_links_is_what_charts_read(tmp_path: Path) -> None:
 )
 def test_the_memory_of_switches_follows_the_platform(where: str) -> None:
     """Nothing is dropped in an incast, and the memory that is stated for such a platform is not enough."""
-    made = network(where, windows=False)
-    npus = made.platform.npus
-    times = run(made, *[(npu, 0, 2_000_000) for npu in range(1, min(npus, 64))])
+    result = network(where, windows=False)
+    npus = result.platform.npus
+    times = run(result, *[(npu, 0, 2_000_000) for npu in range(1, min(npus, 64))])
     assert all(each.received > 0 for each in times)
-    assert made.statistics()["drops"] == 0
+    assert result.statistics()["drops"] == 0
     with pytest.raises(
         astra_sim.InputError, match=r"buffer_mib is 1; .* reserve .* MiB \(headroom_factor\), expected more than that, such as"
     ):
@@ -410,10 +410,10 @@ def test_the_default_is_dcqcn_as_published() -> None:
     flows = [(npu, 0, 8_000_000) for npu in range(1, 9)]
 
     def last(**options: Any) -> float:
-        made = network(
+        result = network(
             STAR.format(9), windows=False, payload_bytes=options.pop("payload_bytes", 4096), congestion_control="dcqcn", **options
         )
-        return max(each.received for each in run(made, *flows)) / (8 * 8_000_000 * 80 + 2_000_000)
+        return max(each.received for each in run(result, *flows)) / (8 * 8_000_000 * 80 + 2_000_000)
 
     reference = {name: PRESETS["reference"][name] for name in PUBLISHED_DCQCN}
     assert last() == last(**PUBLISHED_DCQCN)
@@ -428,18 +428,18 @@ def test_the_default_is_dcqcn_as_published() -> None:
 def test_an_incast_without_pauses_and_windows_goes_on(senders: int, memory: float | None) -> None:
     """Senders in step lose the same packets again and again: 158 times as long as they need, unless they react to losses."""
     more = {} if memory is None else {"buffer_mib": memory}
-    made = network(STAR.format(senders + 1), windows=False, pfc=False, **more)
-    times = run(made, *[(npu, 0, 16_000_000 // senders) for npu in range(1, senders + 1)])
-    with pytest.warns(InputWarning, match="switches dropped") if made._core.statistics()["drops"] else contextlib.nullcontext():
-        made.statistics()
+    result = network(STAR.format(senders + 1), windows=False, pfc=False, **more)
+    times = run(result, *[(npu, 0, 16_000_000 // senders) for npu in range(1, senders + 1)])
+    with pytest.warns(InputWarning, match="switches dropped") if result._core.statistics()["drops"] else contextlib.nullcontext():
+        result.statistics()
     assert max(each.received for each in times) < 3 * 16_000_000 * 80
 
 
 def test_switches_in_a_circle_go_on_without_pauses(tmp_path: Path) -> None:
     path = tmp_path / "ring.txt"
     path.write_text(topology(5, 5, [(npu, 5 + npu) for npu in range(5)] + [(5 + at, 5 + (at + 1) % 5) for at in range(5)]))
-    made = network(str(path), windows=False, pfc=False, buffer_mib=1)
-    times = run(made, *[(npu, (npu + 2) % 5, 8_000_000) for npu in range(5)])
+    result = network(str(path), windows=False, pfc=False, buffer_mib=1)
+    times = run(result, *[(npu, (npu + 2) % 5, 8_000_000) for npu in range(5)])
     assert max(each.received for each in times) < 4 * 8_000_000 * 80
 
 
@@ -447,8 +447,8 @@ def test_timeouts_in_a_row_double_at_random(tmp_path: Path) -> None:
     """Two messages of a packet, of which most are lost: the network stays the same with a seed, and another has other times."""
 
     def last(seed: int) -> int:
-        made = network(STAR.format(3), windows=False, seed=seed, error_rate=0.5, payload_bytes=4096)
-        return max(each.received for each in run(made, (1, 0, 4000), (2, 0, 4000)))
+        result = network(STAR.format(3), windows=False, seed=seed, error_rate=0.5, payload_bytes=4096)
+        return max(each.received for each in run(result, (1, 0, 4000), (2, 0, 4000)))
 
     assert last(1) == last(1)
     assert len({last(seed) for seed in range(6)}) > 3

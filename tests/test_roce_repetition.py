@@ -142,8 +142,8 @@ def test_every_answer_and_figure_is_the_same(
     answers = []
     for exact in (None, "every-event"):
         try:
-            made = network(where, preset=preset, congestion_control=algorithm, pfc_log=True, exact=exact, **options)
-            answers.append(play(made, script))
+            results = network(where, preset=preset, congestion_control=algorithm, pfc_log=True, exact=exact, **options)
+            answers.append(play(results, script))
         except astra_sim.AstraError as error:
             answers.append([str(error)])
     assert answers[0] == answers[1]
@@ -171,19 +171,19 @@ EVERY_ROUND_TURNED = [
     ],
 )
 def test_rounds_of_a_ring_repeat_though_other_npus_come_first(options: dict[str, Any], gap: int, share: float) -> None:
-    made = network(STAR.format(NPUS), **options)
-    play(made, Script(EVERY_ROUND_TURNED, [gap] * len(EVERY_ROUND_TURNED), None, set()))
-    played = made._core.events_played_back / made.statistics()["events"]
+    results = network(STAR.format(NPUS), **options)
+    play(results, Script(EVERY_ROUND_TURNED, [gap] * len(EVERY_ROUND_TURNED), None, set()))
+    played = results._core.events_played_back / results.statistics()["events"]
     assert played >= share
     assert (played > 0) == (share > 0)
 
 
 def test_a_link_that_differs_is_no_repetition(tmp_path: Path) -> None:
     """Two messages in turn, of which one passes a slower link."""
-    made = network(PLATFORMS["unequal links"](tmp_path), preset="reference")
+    results = network(PLATFORMS["unequal links"](tmp_path), preset="reference")
     slow, quick = [Send(0, 1, 90_000, 0, 0)], [Send(2, 3, 90_000, 0, 0)]
-    play(made, Script([slow, slow, quick, slow, quick], [0] * 5, None, set()))
-    times = {number: each.received - each.started for number, each in made.message_figures().items()}
+    play(results, Script([slow, slow, quick, slow, quick], [0] * 5, None, set()))
+    times = {number: each.received - each.started for number, each in results.message_figures().items()}
     assert times[0] == times[1] == times[3] > times[2] == times[4]
 
 
@@ -195,13 +195,13 @@ def test_a_link_that_differs_is_no_repetition(tmp_path: Path) -> None:
 @pytest.mark.parametrize("preset", ["default", "reference"])
 def test_collectives_take_as_long(engine: str, collective: str, algorithm: str, preset: str) -> None:
     def result(*options: str) -> tuple[object, ...]:
-        made = astra_sim.simulate(
+        results = astra_sim.simulate(
             platform="plugin:switch?size=8&link_bandwidth_gb_per_s=12.5&link_latency_ns=1000",
             network=f"plugin:roce?preset={preset}",
             workload=f"plugin:collective?collective={collective}&bytes=1000000",
             set=[f"system.{collective}={algorithm}", *options],
             engine=engine,
         )
-        return made.finish_ns, made.network, made.layers
+        return results.finish_ns, results.network, results.layers
 
     assert result() == result("network.exact=every-event")

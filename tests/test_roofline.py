@@ -95,9 +95,9 @@ def test_the_rule_of_astra_sim_2_cuts_to_nanoseconds() -> None:
     ],
 )
 def test_the_rule_astra2_needs_both_rates_where_something_computes(options: dict[str, Any], message: str) -> None:
-    made = model(**options, rule="astra2")
+    result = model(**options, rule="astra2")
     with pytest.raises(MissingWork, match=message):
-        made.duration_ns(Work(None, 1, 1))
+        result.duration_ns(Work(None, 1, 1))
 
 
 @pytest.mark.parametrize(

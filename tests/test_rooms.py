@@ -43,6 +43,6 @@ def test_all_folders_with_tests_are_searched() -> None:
     assert all((ROOT / folder).is_dir() for folder in folders)
     packages = ROOT / "examples" / "plugins"  # their tests run where they are installed: tests/test_plugin_templates.py
     folders_with_code = ("core", "plugins", "tests", "examples")
-    found = {path for folder in folders_with_code for path in (ROOT / folder).rglob("test_*.py") if packages not in path.parents}
+    result = {path for folder in folders_with_code for path in (ROOT / folder).rglob("test_*.py") if packages not in path.parents}
     searched = {path for folder in folders for path in (ROOT / folder).rglob("test_*.py")}
-    assert found == searched
+    assert result == searched

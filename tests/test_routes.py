@@ -179,14 +179,14 @@ class Lying:
 @pytest.mark.parametrize("algorithm", ["ring", "direct"])
 def test_without_symmetry_every_route_is_asked_for(npus: int, algorithm: str) -> None:
     """300 NPUs have more routes under `direct` than an engine compares beforehand; then each message asks."""
-    made: dict[str, Any] = {
+    result: dict[str, Any] = {
         "workload": "plugin:collective?bytes=30000&collective=all_gather",
         "platform": Platform((Dimension(Lying(), npus, 1, 1.0, 1000.0),)),
         "set": [f"system.all_gather={algorithm}"],
     }
-    blind = astra_sim.simulate(**made)
+    blind = astra_sim.simulate(**result)
     runs = [
-        astra_sim.simulate(**made, engine=engine, symmetry=False) for engine in (("compiled", "python") if npus == 4 else ("compiled",))
+        astra_sim.simulate(**result, engine=engine, symmetry=False) for engine in (("compiled", "python") if npus == 4 else ("compiled",))
     ]
     assert all(run.finish_ns >= blind.finish_ns + 6000 for run in runs)
     assert all(figures(run) == figures(runs[0]) for run in runs)

@@ -46,10 +46,10 @@ def run_cases() -> list[Any]:
 
 
 def option_of(command: click.Command, name: str) -> click.Option:
-    found = [parameter for parameter in command.params if parameter.name == name]
-    assert len(found) == 1
-    assert isinstance(found[0], click.Option)
-    return found[0]
+    result = [parameter for parameter in command.params if parameter.name == name]
+    assert len(result) == 1
+    assert isinstance(result[0], click.Option)
+    return result[0]
 
 
 @pytest.mark.parametrize(("command", "name"), run_cases())
@@ -97,14 +97,14 @@ def test_every_option_is_tried_here() -> None:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
     """The options of runs, which end before they begin."""
-    found: list[RunOptions] = []
+    run_options: list[RunOptions] = []
 
     def build(experiment: Experiment, plugins: object) -> None:
-        found.append(experiment.run_options())
+        run_options.append(experiment.run_options())
         raise astra_sim.InputError("stop")
 
     monkeypatch.setattr("astra_sim.api.build", build)
-    return found
+    return run_options
 
 
 def with_option(name: str, value: Any) -> RunOptions:

@@ -35,13 +35,13 @@ def test_groups_and_bytes_are_those_of_simai(astra: Astra) -> None:
     """TP groups are neighbours, EP groups neighbouring TP groups; an all-gather of 4096 bytes over 2 has shards of 2048."""
     assert astra("convert", written(), "t.et", "--platform", SWITCH).status == 0
     groups = json.loads(Path("t.groups.json").read_text())
-    found = [
+    result = [
         (node.name.split(",")[0].split()[0], node.comm_size, groups[node.pg_name])
         for node in load_trace("t.3.et").nodes()
         if node.comm_size is not None and node.pg_name is not None
     ]
     tensor, expert, data, expert_data = [2, 3], [1, 3], [1, 3, 5, 7], [3, 7]
-    assert [(size, ranks) for _, size, ranks in found] == [
+    assert [(size, ranks) for _, size, ranks in result] == [
         (2048, tensor),
         (6144, expert),
         (1024, tensor),

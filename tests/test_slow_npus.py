@@ -146,8 +146,8 @@ class Varying(Compute):
         return work.recorded_ns or 0.0
 
     def npu_duration_ps(self, npu: int, start_ps: int, duration_ps: int) -> int:
-        found: int = self.function(npu, start_ps, duration_ps)
-        return found
+        result: int = self.function(npu, start_ps, duration_ps)
+        return result
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -53,14 +53,14 @@ def test_a_run_takes_what_the_plan_says() -> None:
 
 def test_the_file_is_read_by_msccl(tmp_path: Path) -> None:
     path = tmp_path / "plan.xml"
-    found = json.loads(printed("--platform", RING, "--bytes", "1MiB", "--output", str(path), "--json"))
+    results = json.loads(printed("--platform", RING, "--bytes", "1MiB", "--output", str(path), "--json"))
     run: dict[str, Any] = {
         "workload": "plugin:collective?collective=all_reduce&bytes=1MiB",
         "platform": RING,
         "network": "plugin:analytical?congestion=aware&switching=cut_through",
     }
     result = astra_sim.simulate(**run, system=f"plugin:astra1?all_reduce=msccl?file={path}")
-    assert result.finish_ns >= found["plans"][0]["bound_ns"]
+    assert result.finish_ns >= results["plans"][0]["bound_ns"]
 
 
 @pytest.mark.parametrize(

@@ -168,10 +168,10 @@ def test_wrong_options_are_errors(options: str, message: str, tmp_path: Path) ->
 
 
 def test_a_configuration_is_read() -> None:
-    found = read_configuration(CONFIGURATION, "a.cfg")
-    assert found.array == SystolicArray(4, 8, Dataflow.WEIGHT_STATIONARY)
-    assert found.srams == Srams(1024, 2048, 3072)
-    assert (found.name, found.bandwidth) == ("small", None)
+    configuration = read_configuration(CONFIGURATION, "a.cfg")
+    assert configuration.array == SystolicArray(4, 8, Dataflow.WEIGHT_STATIONARY)
+    assert configuration.srams == Srams(1024, 2048, 3072)
+    assert (configuration.name, configuration.bandwidth) == ("small", None)
     assert read_configuration(CONFIGURATION.replace("CALC", "USER"), "a.cfg").bandwidth == 10
 
 
@@ -253,9 +253,9 @@ def test_the_command_prints_a_table_and_writes_the_reports(systolic: Callable[..
 
 
 def test_json_is_one_object(systolic: Callable[..., str]) -> None:
-    found = json.loads(systolic("--json"))
-    assert found["total_cycles"] == sum(layer["total_cycles"] for layer in found["layers"])
-    first = found["layers"][0]
+    result = json.loads(systolic("--json"))
+    assert result["total_cycles"] == sum(layer["total_cycles"] for layer in result["layers"])
+    first = result["layers"][0]
     assert (first["name"], first["m"], first["n"], first["k"]) == ("Conv1", 48, 6, 24)
     assert first["stall_cycles"] == 0
     assert first["ofmap_sram_accesses"] == 48 * 6 * 6

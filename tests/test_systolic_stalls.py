@@ -98,11 +98,11 @@ class Layer:
     @staticmethod
     def diagonals(tiles: list[list[Row]]) -> Row:
         rows = [row for tile in tiles for row in tile]
-        found: dict[int, Row] = {}
+        result: dict[int, Row] = {}
         for number in reversed(range(len(rows))):
             for column, address in enumerate(rows[number]):
-                found.setdefault(number + column, []).append(address)
-        return [address for number in sorted(found) for address in found[number]]
+                result.setdefault(number + column, []).append(address)
+        return [address for number in sorted(result) for address in result[number]]
 
 
 class Reader:

@@ -56,7 +56,7 @@ def pipeline(**options: Any) -> Result:
 
 def expected(result: Result, digits: int | None = 0) -> set[Thing]:
     """The intervals of a result as a trace has them: in whole nanoseconds, or with all `digits` (None)."""
-    things = set()
+    results = set()
     sent = {each.message: each.sent_ns for own in result.timelines() for each in own if each.sent_ns is not None}
     for own in result.timelines():
         group = f"NPU {own.npu}" + (f", as {own.npus} NPUs with its program" if own.npus > 1 else "")
@@ -67,8 +67,8 @@ def expected(result: Result, digits: int | None = 0) -> set[Thing]:
             begin = each.begin_ns if each.kind != "receive" else sent[each.message]  # it is drawn while its message is on the way
             assert begin is not None
             times = (begin, each.end_ns) if digits is None else (int(begin), int(each.end_ns))
-            things.add(Thing(group, each.lane, name, each.kind, *times))
-    return things
+            results.add(Thing(group, each.lane, name, each.kind, *times))
+    return results
 
 
 def written(result: Result, path: Path) -> bytes:
@@ -99,7 +99,7 @@ def things_of(trace: Any) -> list[Thing]:
             assert packet.sequence_flags == TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
             named = (names[event.name_iid], categories[event.category_iids[0]]) if event.name_iid else ()
             events.append((packet.timestamp, event.type, event.track_uuid, named))
-    found = []
+    result = []
     began: dict[int, tuple[int, Any]] = {}
     for time, kind, track, named in sorted(events, key=lambda event: event[0]):  # a stable sort, as Perfetto's is
         if kind == TrackEvent.TYPE_SLICE_BEGIN:
@@ -108,9 +108,9 @@ def things_of(trace: Any) -> list[Thing]:
         else:
             assert kind == TrackEvent.TYPE_SLICE_END
             begin, named = began.pop(track)
-            found.append(Thing(*tracks[track], named[0], named[1], begin, time))
+            result.append(Thing(*tracks[track], named[0], named[1], begin, time))
     assert not began
-    return found
+    return result
 
 
 @pytest.mark.parametrize("experiment", ["vgg16", "pipeline"])
@@ -121,9 +121,9 @@ def test_a_trace_has_every_interval_by_the_schema_that_perfetto_publishes(experi
     assert trace.packet[0].sequence_flags == TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
     assert {packet.trusted_packet_sequence_id for packet in trace.packet} == {1}
     assert not any(len(UnknownFieldSet(packet)) for packet in trace.packet)
-    found = things_of(trace)
-    assert len(found) == sum(each.end_ns > each.begin_ns for own in result.timelines() for each in own)
-    assert set(found) == expected(result)
+    results = things_of(trace)
+    assert len(results) == sum(each.end_ns > each.begin_ns for own in result.timelines() for each in own)
+    assert set(results) == expected(result)
 
 
 @pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
@@ -132,12 +132,12 @@ def test_chromes_format_has_every_interval(name: str, tmp_path: Path) -> None:
     events = json.loads(written(result, tmp_path / name))["traceEvents"]
     groups = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    found = [
+    results = [
         Thing(groups[each["pid"]], tracks[each["tid"]], each["name"], each["cat"], 1000 * each["ts"], 1000 * (each["ts"] + each["dur"]))
         for each in events
         if each["ph"] == "X"
     ]
-    rounded = {each._replace(begin=round(each.begin, 3), end=round(each.end, 3)) for each in found}
+    rounded = {each._replace(begin=round(each.begin, 3), end=round(each.end, 3)) for each in results}
     assert rounded == {each._replace(begin=round(each.begin, 3), end=round(each.end, 3)) for each in expected(result, None)}
     by_track = defaultdict(list)
     for event in events:

@@ -123,13 +123,13 @@ def test_a_class_of_its_own_gets_the_defaults() -> None:
 
 
 def test_it_passes_for_the_object_itself() -> None:
-    made = Dimension(Line(4), 4, 2, 1.0, 1.0)
-    topology: Any = made.topology
+    dimension = Dimension(Line(4), 4, 2, 1.0, 1.0)
+    topology: Any = dimension.topology
     assert isinstance(topology, Line)
     assert isinstance(topology, Topology)
     assert topology == Line(4)
-    assert made == Dimension(Line(4), 4, 2, 1.0, 1.0) != Dimension(Line(5), 4, 2, 1.0, 1.0)
-    assert hash(made) == hash(Dimension(Line(4), 4, 2, 1.0, 1.0))
+    assert dimension == Dimension(Line(4), 4, 2, 1.0, 1.0) != Dimension(Line(5), 4, 2, 1.0, 1.0)
+    assert hash(dimension) == hash(Dimension(Line(4), 4, 2, 1.0, 1.0))
     assert repr(topology) == repr(Line(4))
     assert attrs.evolve(topology, name="other").name == "other"
     for again in (copy.copy(topology), copy.deepcopy(topology), pickle.loads(pickle.dumps(topology))):

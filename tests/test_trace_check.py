@@ -92,9 +92,9 @@ MEM = Node(id=1, type=NodeType.MEM_LOAD_NODE, tensor_size=1, data=(0,))
 )
 def test_what_is_wrong_in_a_rank_is_found_and_stops_a_run(nodes: list[Node], kind: str, text: str, tmp_path: Path) -> None:
     prefix = write_ranks(tmp_path / "t", [nodes] * 4)
-    (found,) = [finding for finding in check(open_traces(prefix)).findings if finding.kind == kind]
-    assert text in found.text
-    assert (found.severity, found.ranks) == (Severity.ERROR, (0, 1, 2, 3))
+    (result,) = [finding for finding in check(open_traces(prefix)).findings if finding.kind == kind]
+    assert text in result.text
+    assert (result.severity, result.ranks) == (Severity.ERROR, (0, 1, 2, 3))
     assert not runs(prefix)
 
 
@@ -211,9 +211,9 @@ def _crossed(first: int, second: int) -> list[Node]:
 )
 def test_what_differs_between_ranks_is_found_and_stops_a_run(ranks: Ranks, kind: str, text: str, tmp_path: Path) -> None:
     prefix = write_ranks(tmp_path / "t", ranks)
-    found = [finding for finding in check(open_traces(prefix)).findings if finding.kind == kind]
-    assert text in found[0].text
-    assert found[0].severity == Severity.ERROR
+    result = [finding for finding in check(open_traces(prefix)).findings if finding.kind == kind]
+    assert text in result[0].text
+    assert result[0].severity == Severity.ERROR
     assert not runs(prefix)
 
 
@@ -256,8 +256,8 @@ def test_collectives_over_some_dimensions_are_compared_where_the_platform_is_kno
 def test_missing_ranks_are_named(tmp_path: Path, astra: Astra) -> None:
     prefix = write_ranks(tmp_path / "t", data_parallel)
     (tmp_path / "t.2.et").unlink()
-    found = check(open_traces(prefix)).findings
-    assert f"{prefix}.2.et is missing; there are 3 files, up to rank 3" in found[0].text
+    findings = check(open_traces(prefix)).findings
+    assert f"{prefix}.2.et is missing; there are 3 files, up to rank 3" in findings[0].text
     assert not runs(prefix)
     assert "there is no such trace" in astra("trace", "check", str(tmp_path / "none")).error
 
@@ -310,8 +310,8 @@ def test_ranks_that_differ_in_ids_alone_are_told_together(tmp_path: Path) -> Non
     """Chakra's text converter counts ids through all ranks."""
     ranks = [[compute(10 * r, num_ops=None), collective(10 * r + 1, 64), collective(10 * r + 2, 128)] for r in range(4)]
     ranks = [[attrs.evolve(node, name="x") for node in nodes] for nodes in ranks]
-    (found,) = check(open_traces(write_ranks(tmp_path / "t", ranks))).findings
-    assert (found.kind, found.ranks, found.nodes) == ("no_work", (0, 1, 2, 3), (0,))
+    (result,) = check(open_traces(write_ranks(tmp_path / "t", ranks))).findings
+    assert (result.kind, result.ranks, result.nodes) == ("no_work", (0, 1, 2, 3), (0,))
 
 
 def test_orders_that_hang_on_time_are_a_warning(tmp_path: Path) -> None:
@@ -409,9 +409,9 @@ def test_times_are_divided_where_the_user_says_so(tmp_path: Path, astra: Astra) 
 def test_what_is_safe_is_mended_and_then_runs(nodes: list[Node], done: str, left: list[Node], tmp_path: Path, astra: Astra) -> None:
     prefix = write_ranks(tmp_path / "t", [nodes] * 4)
     before = (tmp_path / "t.0.et").read_bytes()
-    found = json.loads(astra("trace", "repair", prefix, "--output", str(tmp_path / "out"), "--json").out)
-    assert [done in what for what in found["done"]["2"]] == [True]
-    assert found["left"]["counts"]["error"] == 0
+    result = json.loads(astra("trace", "repair", prefix, "--output", str(tmp_path / "out"), "--json").out)
+    assert [done in what for what in result["done"]["2"]] == [True]
+    assert result["left"]["counts"]["error"] == 0
     assert list(load_trace(tmp_path / "out" / "t.2.et").nodes()) == left
     assert not runs(prefix)
     assert runs(str(tmp_path / "out" / "t"))
@@ -423,9 +423,9 @@ def test_what_cannot_be_mended_without_guessing_is_left_and_said(tmp_path: Path,
     prefix = write_ranks(tmp_path / "t", ranks)
     path = tmp_path / "t.3.et"
     path.write_bytes(path.read_bytes()[:-1])
-    told = astra("trace", "repair", prefix, "--output", str(tmp_path / "out"))
-    assert told.status == 1
-    words = " ".join(told.out.split())
+    result = astra("trace", "repair", prefix, "--output", str(tmp_path / "out"))
+    assert result.status == 1
+    words = " ".join(result.out.split())
     assert "done: nothing" in words
     assert "not written: rank 3, of which something could not be read and would be lost" in words
     for kind in ("unreadable", "missing_dependency", "duplicate_id", "cycle"):

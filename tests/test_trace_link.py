@@ -54,15 +54,15 @@ def named(result: Converted, name: str) -> Node:
 def before(result: Converted, node: Node) -> set[str]:
     """The names of the nodes that a node waits for, through latencies and time outside of operators."""
     by_id = {each.id: each for each in result.nodes}
-    found: set[str] = set()
+    results: set[str] = set()
     left = list(node.data)
     while left:
         each = by_id[left.pop()]
         if each.name in (LATENCY, OUTSIDE):
             left += each.data
         else:
-            found.add(each.name)
-    return found
+            results.add(each.name)
+    return results
 
 
 # -- What belongs together ---------------------------------------------------------------------------------------------
@@ -176,14 +176,14 @@ def test_one_step_of_several_is_selected(tmp_path: Path, astra: Astra) -> None:
 
 
 def test_a_step_is_selected_in_the_execution_trace_too(tmp_path: Path, astra: Astra) -> None:
-    made = Recorder()
-    threads = [made.thread(1), made.thread(2)]
+    recorder = Recorder()
+    threads = [recorder.thread(1), recorder.thread(2)]
     for number in (4, 5):
         begin = 1000.0 * number
-        within = made.step(number, threads[0], begin, begin + 900)
+        within = recorder.step(number, threads[0], begin, begin + 900)
         for tid, root in ((1, within), (2, threads[1])):
-            made.operator(f"aten::op{number}", tid, begin + 10, begin + 20, root)
-    host, kineto = made.write(tmp_path, 0)
+            recorder.operator(f"aten::op{number}", tid, begin + 10, begin + 20, root)
+    host, kineto = recorder.write(tmp_path, 0)
     done = astra("trace", "link", host, kineto, "--step", "4", "--output", str(tmp_path / "linked.json"))
     assert "2 operators matched (2 by the number of their call); 0 only in the execution trace, 0 only in" in " ".join(done.out.split())
     names = {node.name for node in read_host(str(tmp_path / "linked.json")).nodes.values()}
@@ -209,9 +209,9 @@ def test_operators_with_numbers_of_different_calls_are_not_matched_by_their_orde
 def test_kineto_alone_gives_the_same_nodes(tmp_path: Path, astra: Astra) -> None:
     host, kineto = training_step(tmp_path, 1)
     done = astra("trace", "link", kineto, "--output", str(tmp_path / "linked.json"))
-    said = " ".join(done.out.split())
-    assert (done.status, "0 only in the execution trace, 9 only in Kineto's" in said, "(+0.00%)" in said) == (0, True, True)
-    assert "5 kernels and copies on the GPU (5 with the call that launched them, 5 with their operator)" in said
+    text = " ".join(done.out.split())
+    assert (done.status, "0 only in the execution trace, 9 only in Kineto's" in text, "(+0.00%)" in text) == (0, True, True)
+    assert "5 kernels and copies on the GPU (5 with the call that launched them, 5 with their operator)" in text
     assert astra("convert", kineto, str(tmp_path / "alone.et"), "--from", "pytorch").status == 0
     assert astra("convert", host, str(tmp_path / "both.et"), "--from", "pytorch", "--kineto", kineto).status == 0
     alone, both = (load_trace(tmp_path / f"{name}.1.et") for name in ("alone", "both"))
@@ -229,8 +229,8 @@ def test_kineto_alone_is_refused_where_a_kernel_does_not_say_what_it_communicate
     assert astra("trace", "link", kineto, "--force").status == 0
     done = astra("trace", "link", kineto, "--force", "--rank", "0")
     assert done.status == 0
-    _, told = training_step(tmp_path, 1)
-    done = astra("trace", "link", told, "--rank", "0")
+    _, result = training_step(tmp_path, 1)
+    done = astra("trace", "link", result, "--rank", "0")
     assert (done.status, "Kineto recorded rank 1, and --rank is 0" in done.error) == (2, True)
     done = astra("trace", "link", host)
     assert (done.status, "expected a trace of Kineto, a table with traceEvents; this is an execution trace" in done.error) == (2, True)
@@ -276,10 +276,10 @@ def test_the_collective_is_one_of_its_process_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", VARIANTS)
 def test_a_replay_takes_as_long_as_the_run(options: dict[str, Any], tmp_path: Path) -> None:
     result = converted(tmp_path, **options)
-    found = replay(result)
-    assert (found.measured_ns, found.replayed_ns, found.most_off_ns) == (765_000, 765_000, 0)  # from 10 to 775
-    assert (found.kernel_ns, found.communication_ns) == (350_000, 300_000)
-    assert found.known_ns < found.replayed_ns
+    results = replay(result)
+    assert (results.measured_ns, results.replayed_ns, results.most_off_ns) == (765_000, 765_000, 0)  # from 10 to 775
+    assert (results.kernel_ns, results.communication_ns) == (350_000, 300_000)
+    assert results.known_ns < results.replayed_ns
 
 
 def test_the_simulator_replays_it_in_the_same_time(tmp_path: Path, astra: Astra) -> None:
@@ -334,30 +334,30 @@ def test_two_ranks_run_with_a_simulated_all_reduce(tmp_path: Path, astra: Astra)
 @given(data=st.data())
 def test_any_timeline_is_replayed_exactly(tmp_path: Path, data: st.DataObject) -> None:
     """Nested operators on two threads launch kernels on two streams that begin whenever they like after their launch."""
-    made = Recorder()
-    roots = {1: made.thread(1), 2: made.thread(2)}
+    recorder = Recorder()
+    roots = {1: recorder.thread(1), 2: recorder.thread(2)}
     free = {COMPUTE: 0.0, NCCL: 0.0}
     for tid in (1, 2):
         now = float(data.draw(st.integers(0, 300)))
         for _ in range(data.draw(st.integers(1, 5))):
             now += data.draw(st.integers(0, 250))
             length = data.draw(st.integers(4, 60))
-            outer = made.operator("outer", tid, now, now + length, roots[tid])
-            inner = made.operator("inner", tid, now + 1, now + length - data.draw(st.integers(0, 2)), outer)
-            call = made.call(data.draw(st.sampled_from(["cudaLaunchKernel", "cudaStreamWaitEvent"])), tid, now + 1, now + 3, inner)
+            outer = recorder.operator("outer", tid, now, now + length, roots[tid])
+            inner = recorder.operator("inner", tid, now + 1, now + length - data.draw(st.integers(0, 2)), outer)
+            call = recorder.call(data.draw(st.sampled_from(["cudaLaunchKernel", "cudaStreamWaitEvent"])), tid, now + 1, now + 3, inner)
             stream = data.draw(st.sampled_from([COMPUTE, NCCL]))
             begin = max(free[stream], now + 1 + data.draw(st.integers(0, 90)))
             free[stream] = begin + data.draw(st.integers(1, 200))
-            made.kernel("kernel", stream, begin, free[stream], call, inner)
+            recorder.kernel("kernel", stream, begin, free[stream], call, inner)
             now += length
             if data.draw(st.booleans()):
-                wait = made.operator("item", tid, now, now + 300, roots[tid])
-                made.call("cudaDeviceSynchronize", tid, now, now + 300, wait)
+                wait = recorder.operator("item", tid, now, now + 300, roots[tid])
+                recorder.call("cudaDeviceSynchronize", tid, now, now + 300, wait)
                 now += 300
-    host, kineto = made.write(tmp_path, 0)
-    found = replay(convert(host_of(link(read_host(host), read_kineto(kineto)).table, "linked")))
-    assert found.most_off_ns == 0
-    assert found.replayed_ns == found.measured_ns >= found.known_ns
+    host, kineto = recorder.write(tmp_path, 0)
+    result = replay(convert(host_of(link(read_host(host), read_kineto(kineto)).table, "linked")))
+    assert result.most_off_ns == 0
+    assert result.replayed_ns == result.measured_ns >= result.known_ns
 
 
 # -- What kernels communicate ------------------------------------------------------------------------------------------
@@ -465,9 +465,9 @@ def test_a_linked_trace_of_mlcommons_is_converted_too(tmp_path: Path, astra: Ast
     (tmp_path / "l.json").write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": nodes}))
     done = astra("convert", str(tmp_path / "l.json"), str(tmp_path / "a.et"), "--from", "pytorch", "--rank", "3")
     assert (done.status, done.error) == (0, "")
-    found = {node.name: node for node in load_trace(tmp_path / "a.3.et").nodes()}
-    assert (found[KERNEL].comm_type, found[KERNEL].comm_size, found[KERNEL].pg_name) == (CollectiveType.ALL_REDUCE, 1024, "4")
-    assert (found["gemm"].duration_ns, found["aten::mm"].is_cpu_op) == (50_000, True)
+    result = {node.name: node for node in load_trace(tmp_path / "a.3.et").nodes()}
+    assert (result[KERNEL].comm_type, result[KERNEL].comm_size, result[KERNEL].pg_name) == (CollectiveType.ALL_REDUCE, 1024, "4")
+    assert (result["gemm"].duration_ns, result["aten::mm"].is_cpu_op) == (50_000, True)
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def test_groups_of_neighbours_are_copied_and_groups_at_a_distance_grow(astra: As
     # An all-gather's size is the shard of a rank: 2 shards of 8192 bytes are 16 of 1024. A reduce-scatter's is the whole buffer.
     assert [node.comm_size for node in nodes] == [None, 4096, 1024, 8192]
     assert simulate(target, 64, groups=f"{target}.groups.json").finish_ns > 0
-    kept = load_ranks(scaled(astra, prefix, 64, "--keep-shards"), 64).trace(0)
-    assert kept.comm_size[2] == 8192
+    trace = load_ranks(scaled(astra, prefix, 64, "--keep-shards"), 64).trace(0)
+    assert trace.comm_size[2] == 8192
 
 
 def test_stages_that_differ_are_copied_only_on_request(astra: Astra, tmp_path: Path) -> None:
@@ -142,16 +142,16 @@ def test_groups_of_unknown_or_irregular_ranks_are_not_guessed(astra: Astra, tmp_
 
 def test_figures_are_those_of_the_nodes(tmp_path: Path) -> None:
     prefix = write_ranks(tmp_path / "t", data_parallel, 4)
-    found = figures(check(open_traces(prefix)))
-    kinds = {kind.kind: kind.table() for kind in found.kinds}
+    result = figures(check(open_traces(prefix)))
+    kinds = {kind.kind: kind.table() for kind in result.kinds}
     assert kinds["compute"]["nodes"] == 16
     assert kinds["compute"]["duration_ns"] == 4 * (5000 + 7000 + 9000 + 1000)
     assert kinds["all_reduce"]["bytes"] == 4 * ((1 << 20) + (1 << 16))
     assert kinds["all_reduce"]["size"] == {"least": 1 << 16, "median": 1 << 16, "most": 1 << 20}
-    assert [(group.group, group.ranks, group.collectives, group.bytes) for group in found.groups] == [
+    assert [(group.group, group.ranks, group.collectives, group.bytes) for group in result.groups] == [
         ("all ranks", (0, 1, 2, 3), 2, (1 << 20) + (1 << 16))
     ]
-    assert found.ranks[3].compute_ns == found.ranks[3].chain_ns == 22000
+    assert result.ranks[3].compute_ns == result.ranks[3].chain_ns == 22000
 
 
 def test_the_longest_chain_goes_through_messages_and_collectives(tmp_path: Path) -> None:
@@ -162,12 +162,12 @@ def test_the_longest_chain_goes_through_messages_and_collectives(tmp_path: Path)
         [collective(0, 64), compute(1, 1000, 0)],
     ]
     prefix = write_ranks(tmp_path / "t", ranks)
-    found = figures(check(open_traces(prefix)))
-    assert found.chain_ns == 1110
-    assert [(rank, duration) for rank, _, duration in found.chain] == [(1, 100), (0, 10), (2, 1000)]
+    result = figures(check(open_traces(prefix)))
+    assert result.chain_ns == 1110
+    assert [(rank, duration) for rank, _, duration in result.chain] == [(1, 100), (0, 10), (2, 1000)]
     fast = "plugin:switch?size=3&link_bandwidth_gb_per_s=1e9&link_latency_ns=0"
     run = astra_sim.simulate(workload=prefix, platform=fast, system="plugin:astra2?endpoint_delay_ns=1")
-    assert found.chain_ns <= run.finish_ns <= found.chain_ns + 50
+    assert result.chain_ns <= run.finish_ns <= result.chain_ns + 50
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -178,20 +178,20 @@ def test_no_run_is_shorter_than_the_longest_chain(seed: int, tmp_path: Path) -> 
     steps = [(chance.choice(["compute", "collective"]), chance.randrange(1, 9000)) for _ in range(12)]
 
     def nodes(rank: int) -> list[Node]:
-        made: list[Node] = []
+        results: list[Node] = []
         for id_, (what, size) in enumerate(steps):
             after = chance.sample(range(id_), min(id_, chance.randrange(3)))
             if what == "collective" and id_:
-                after = sorted({*after, max((n.id for n in made if n.type == NodeType.COMM_COLL_NODE), default=id_ - 1)})
-            made.append(compute(id_, size * (1 + rank % 2), *after) if what == "compute" else collective(id_, 64 * size, *after))
-        return made
+                after = sorted({*after, max((n.id for n in results if n.type == NodeType.COMM_COLL_NODE), default=id_ - 1)})
+            results.append(compute(id_, size * (1 + rank % 2), *after) if what == "compute" else collective(id_, 64 * size, *after))
+        return results
 
     prefix = write_ranks(tmp_path / "t", nodes)
-    found = figures(check(open_traces(prefix)))
-    assert found.chain_ns is not None
-    assert found.one_at_a_time_ns is not None
-    assert simulate(prefix, 4).finish_ns >= found.chain_ns
-    assert simulate(prefix, 4, system="plugin:astra2").finish_ns >= found.one_at_a_time_ns >= found.chain_ns
+    result = figures(check(open_traces(prefix)))
+    assert result.chain_ns is not None
+    assert result.one_at_a_time_ns is not None
+    assert simulate(prefix, 4).finish_ns >= result.chain_ns
+    assert simulate(prefix, 4, system="plugin:astra2").finish_ns >= result.one_at_a_time_ns >= result.chain_ns
 
 
 def test_the_bound_is_that_of_a_run_where_nodes_compute_one_at_a_time(astra: Astra, tmp_path: Path) -> None:

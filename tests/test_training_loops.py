@@ -23,8 +23,8 @@ def program(loop: str, count: int = 2, passes: int = 1, sizes: tuple[int, ...] =
     forward = {**all_reduce, "collective": "all_to_all"} if "dlrm" in loop else all_reduce
     layer = {"forward": forward, "input_gradient": all_reduce, "weight_gradient": all_reduce}
     layers = [{"name": f"l{n}", **layer} for n in range(count)]
-    for made, own in zip(layers, options.pop("loops", ()), strict=False):
-        made["loop"] = own
+    for result, own in zip(layers, options.pop("loops", ()), strict=False):
+        result["loop"] = own
     experiment = Experiment(
         sections={
             "workload": {"loop": loop, "loop_options": options, "layers": layers},

@@ -85,8 +85,8 @@ def written(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_files_are_written_although_nobody_reads(inputs: Path, name: str) -> None:
-    status, said = astra(inputs, *COMMANDS[name], out=unread())
-    assert (status, [line for line in said.splitlines() if "warning" not in line]) in ((0, []), (1, []))
+    status, result = astra(inputs, *COMMANDS[name], out=unread())
+    assert (status, [line for line in result.splitlines() if "warning" not in line]) in ((0, []), (1, []))
     assert written(inputs)  # all of them, since they are a set
 
 
@@ -105,8 +105,8 @@ def test_figures_and_the_error_are_said_where_files_cannot_be_written(inputs: Pa
     done = subprocess.run(command, cwd=inputs, capture_output=True, text=True, check=False)
     assert (done.returncode, "total" in done.stdout) == (1, True)
     assert done.stderr.startswith("astra: error: cannot write file/t.json")
-    status, said = astra(inputs, *command[3:], out=unread())
-    assert (status, said) == (1, done.stderr)
+    status, result = astra(inputs, *command[3:], out=unread())
+    assert (status, result) == (1, done.stderr)
 
 
 def test_a_sweep_goes_on_although_nobody_reads_how_far_it_is(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

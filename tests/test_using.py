@@ -274,7 +274,7 @@ OTHER_NAMES = {"mnk", "num_npus", "num-npus", "num_packages", "num-packages", "d
 
 def synopses() -> dict[str, set[str]]:
     """The options of each command as docs/using.md names them, of all its lines together."""
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for entry in SYNOPSIS[1:]:  # the first is of options in front of any command
         words = re.match(r"astra ((?:[a-z]+ ?)*)", entry.replace("[run]", "run").replace("[list]", "list"))
         assert words is not None
@@ -282,8 +282,8 @@ def synopses() -> dict[str, set[str]]:
         named = {option.removeprefix("[no-]") for option in re.findall(r"--((?:\[no-\])?[a-z_-]+)", entry)}
         for text, options in SHARED.items():
             named |= options if text in " ".join(entry.split()) else set()
-        found.setdefault(name, set()).update(named)
-    return found
+        result.setdefault(name, set()).update(named)
+    return result
 
 
 def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -293,9 +293,9 @@ def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, clic
         return
     context = click.Context(command)
     for each in command.list_commands(context):
-        found = command.get_command(context, each)
-        assert found is not None
-        yield from commands(found, f"{name} {each}".strip())
+        result = command.get_command(context, each)
+        assert result is not None
+        yield from commands(result, f"{name} {each}".strip())
 
 
 def test_the_synopsis_names_every_option_of_every_command() -> None:

@@ -73,15 +73,15 @@ def test_scaling_of_mlperf_is_within_a_tenth() -> None:
 
 @pytest.mark.parametrize("part", [unit.MEMORY, unit.ORDERS, unit.VOLUMES])
 def test_closed_forms_hold(part: str) -> None:
-    made = [check for check in unit.checks() if check.part == part]
-    assert len(made) >= 6
-    assert [check for check in made if not check.holds] == []
+    result = [check for check in unit.checks() if check.part == part]
+    assert len(result) >= 6
+    assert [check for check in result if not check.holds] == []
 
 
 def test_flops_of_published_rows_hold_but_for_three_that_contradict_themselves() -> None:
-    made = list(unit.flops())
-    assert len(made) > 100
-    assert sum(not check.holds for check in made) <= 3
+    result = list(unit.flops())
+    assert len(result) > 100
+    assert sum(not check.holds for check in result) <= 3
 
 
 @pytest.mark.parametrize("name", ["internevo", "nemo-h100", "megatron-2021"])
@@ -90,13 +90,13 @@ def test_a_stack_has_its_error_without_further_options(name: str) -> None:
     own = [line for line in LINES if (line["stack"], line["half"]) == (name, HELD_OUT)]
     errors = []
     for line in own:
-        made = experiment(line)
+        result = experiment(line)
         simulated = astra_sim.simulate(
-            platform=dict(made.platform),
-            network=dict(made.network),
+            platform=dict(result.platform),
+            network=dict(result.network),
             system="plugin:astra2",
-            compute={"plugin": "gpu", "device": made.device, "stack": name},
-            workload=profiles.without_software(made.workload),
+            compute={"plugin": "gpu", "device": result.device, "stack": name},
+            workload=profiles.without_software(result.workload),
         )
         errors.append(abs(simulated.iteration_s / float(line["iteration_s"]) - 1))
     assert sum(errors) / len(errors) == pytest.approx(RECORDED["stacks"][name]["fitted"][HELD_OUT]["mean"], rel=1e-3)
@@ -149,9 +149,9 @@ def test_what_must_not_be_in_a_fit_is_refused(choice: dict[str, Any]) -> None:
 def test_a_fit_finds_a_profile_that_is_better_than_none() -> None:
     own = [line for line in LINES if line["stack"] == "llm-foundry-h100" and line["half"] == FIT][:6]
     with Runs(workers=1) as runs:
-        found = fit(runs, own, STACKS["llm-foundry-h100"].numbers)
+        result = fit(runs, own, STACKS["llm-foundry-h100"].numbers)
         before = results.summary(points(runs, own))["mean"]
-        after = results.summary(points(runs, own, found))["mean"]
+        after = results.summary(points(runs, own, result))["mean"]
     assert before > 0.2
     assert after < 0.05
 
@@ -187,8 +187,8 @@ def test_the_file_of_residuals_has_the_recorded_errors() -> None:
 
 
 def test_expected_errors_cover_four_of_five_runs() -> None:
-    found = residuals.coverage()
-    assert found == RECORDED["expected_error"]
-    configuration_left_out = [each for each in found if each["left_out"] == "configuration"]
+    coverage = residuals.coverage()
+    assert coverage == RECORDED["expected_error"]
+    configuration_left_out = [each for each in coverage if each["left_out"] == "configuration"]
     assert len(configuration_left_out) == 2
     assert all(0.75 < each["covered"] < 0.9 for each in configuration_left_out)

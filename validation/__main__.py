@@ -19,18 +19,18 @@ def main() -> int:
     arguments = parser.parse_args()
     began = time.perf_counter()
     with Runs() as runs:
-        found = results.short(runs, results.read()) if arguments.short else results.whole(runs)
+        short = results.short(runs, results.read()) if arguments.short else results.whole(runs)
         if not arguments.short:
-            profiles.write(found)
-            residuals.write(runs, found)
-            found["expected_error"] = residuals.coverage()
+            profiles.write(short)
+            residuals.write(runs, short)
+            short["expected_error"] = residuals.coverage()
     if arguments.short:
-        different = results.differences(results.short_part(results.read()), found)
+        different = results.differences(results.short_part(results.read()), short)
         print("\n".join(different[:20]) or "all as recorded")
         status = bool(different)
     else:
-        results.write(found)
-        page.write(found)
+        results.write(short)
+        page.write(short)
         status = False
     print(f"{runs.made} iterations were simulated in {time.perf_counter() - began:.0f} s; docs/validation.md has the figures")
     return int(status)

@@ -142,8 +142,8 @@ def lines(path: Path = DATA) -> list[dict[str, Any]]:
 
 def rows_of(table: Table) -> list[MeasuredCollective]:
     """The measurements of a table."""
-    found = (line for line in lines() if (line["gpu"], line.get("nccl")) == (table.gpu, table.nccl))
-    return [MeasuredCollective(operation_of(each["op"], "data"), each["ranks"], each["bytes"], float(each["value"])) for each in found]
+    result = (line for line in lines() if (line["gpu"], line.get("nccl")) == (table.gpu, table.nccl))
+    return [MeasuredCollective(operation_of(each["op"], "data"), each["ranks"], each["bytes"], float(each["value"])) for each in result]
 
 
 def calibrate(table: Table) -> Calibration:
@@ -154,15 +154,15 @@ def calibrate(table: Table) -> Calibration:
 
 def files_of(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
     """The device file of a named table, made of all its rows; and that of half of the sizes, whose error is published."""
-    found = calibrate(table)
+    result = calibrate(table)
     source = next(line["source"] for line in lines() if (line["gpu"], line.get("nccl")) == (table.gpu, table.nccl))
     origin = f"{source['repo']}, {source['path']}, commit {source['commit']}; the sample in validation/data/collectives.jsonl"
-    sources = {operation.value: found.source(operation) for operation in Collective} | {"table": origin}
+    sources = {operation.value: result.source(operation) for operation in Collective} | {"table": origin}
     if table.channels is not None:
         sources["channels"] = "as NCCL logs them on such machines; not part of the table"
     own = table.between_nodes, table.nvlink_gb_per_s, table.nvls_channels
-    half = table_of(f"{table.title}, half of the sizes", found.half, {"table": origin}, table.channels, *own)
-    return table_of(table.title, found.fits, sources, table.channels, *own), half
+    half = table_of(f"{table.title}, half of the sizes", result.half, {"table": origin}, table.channels, *own)
+    return table_of(table.title, result.fits, sources, table.channels, *own), half
 
 
 def half_of(table: Table) -> Parameters:
@@ -266,8 +266,8 @@ def main() -> None:
             comment = "Parameters of NCCL in a node, fitted by validation/collectives.py --fit (docs/nccl.md)"
             (DEVICES / f"{table.name}.toml").write_text(to_toml(whole, comment))
             (HALVES / f"{table.name}.toml").write_text(to_toml(half, comment))
-    found = comparisons()
-    print(markdown(found), summary(found), between_nodes(), sep="\n\n")
+    result = comparisons()
+    print(markdown(result), summary(result), between_nodes(), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -273,10 +273,10 @@ _NEMO_VIRTUAL_STAGES = {"GPT3-175B": 6, "LLAMA2-13B": 10, "LLAMA2-70B": 20, "Nem
 
 
 def _virtual_stages(line: Line) -> int:
-    given = line["parallel"].get("vp")
-    if given is None and line["parallel"].get("pp", 1) > 1:
+    value = line["parallel"].get("vp")
+    if value is None and line["parallel"].get("pp", 1) > 1:
         return _NEMO_VIRTUAL_STAGES.get(line["model"]["name"], 1)
-    return given or 1
+    return value or 1
 
 
 _FAMILIES: dict[str, Table] = {

@@ -144,25 +144,25 @@ def simulated_us(device: str, measurement: Measurement) -> float:
 def points(lines: Iterable[dict[str, Any]] | None = None) -> list[Point]:
     """All kernels that are compared, table by table."""
     lines = read_lines() if lines is None else list(lines)
-    found = []
+    result = []
     for table in TABLES:
         for line in filter(table.has, lines):
             measurement = measurement_of(line)
-            found.append(Point(table, line["half"], measurement, simulated_us(table.device, measurement)))
-    return found
+            result.append(Point(table, line["half"], measurement, simulated_us(table.device, measurement)))
+    return result
 
 
 def summary(found: Sequence[Point] | None = None) -> list[Row]:
     """The errors of each table. Where it is in no fit, all its rows count as held out."""
     found = points() if found is None else found
-    made = []
+    rows = []
     for table in TABLES:
         of_table = [point for point in found if point.table == table]
         fitted = [point for point in of_table if point.half == FIT]
         others = [point for point in of_table if point.half != FIT]
         large = [point for point in others if point.measurement.shape.operations > LARGE_OPERATIONS]
-        made.append(Row(table, len(of_table), *(_error(table, part) for part in (fitted, others, large))))
-    return made
+        rows.append(Row(table, len(of_table), *(_error(table, part) for part in (fitted, others, large))))
+    return rows
 
 
 def _error(table: Table, found: Sequence[Point]) -> ErrorOf:
@@ -191,13 +191,13 @@ def assign_halves(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for table, line in zip(tables, lines, strict=True):
         if table is not None and "half" in line:
             halves[table, measurement_of(line).text] = line["half"]
-    made = []
+    result = []
     for table, line in zip(tables, lines, strict=True):
         if "half" not in line:
             text = "" if table is None else measurement_of(line).text
             line = {**line, "half": NONE if table is None else halves.setdefault((table, text), half_of(text))}
-        made.append(line)
-    return made
+        result.append(line)
+    return result
 
 
 def half_of(text: str) -> str:

@@ -38,8 +38,8 @@ _PEERS = """\
 
 def page(results: Results) -> str:
     """The text of the page."""
-    made = [*_begin(results), *_core8(results["core8"]), *_stacks(results["stacks"]), *_others(results), *_end()]
-    return "\n".join(_wrapped(made)) + "\n"
+    result = [*_begin(results), *_core8(results["core8"]), *_stacks(results["stacks"]), *_others(results), *_end()]
+    return "\n".join(_wrapped(result)) + "\n"
 
 
 def _wrapped(made: Sequence[str]) -> Iterator[str]:

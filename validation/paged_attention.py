@@ -37,32 +37,32 @@ class KernelLine:
 
 def attention_lines(lines: Iterable[Mapping[str, Any]], system: str, metric: str) -> list[KernelLine]:
     """Kernels of attention of a device: `generation_attention` (one query a sequence) or `context_attention`. Halves go by a hash."""
-    found = []
+    kernel_lines = []
     for line in lines:
-        given = line.get("config", {})
-        if line.get("metric") != metric or given.get("system") != system or given.get("window_size"):
+        value = line.get("config", {})
+        if line.get("metric") != metric or value.get("system") != system or value.get("window_size"):
             continue
-        sequences = given["batch_size"]
+        sequences = value["batch_size"]
         decodes = metric == "generation_attention"
         shape = Attention(
-            heads=given["num_heads"] * sequences,
-            query_length=1 if decodes else given["isl"],
-            key_length=given.get("step", 0) + (1 if decodes else given["isl"]),
-            head_size=given["head_dim"],
-            key_heads=given["num_key_value_heads"] * sequences,
+            heads=value["num_heads"] * sequences,
+            query_length=1 if decodes else value["isl"],
+            key_length=value.get("step", 0) + (1 if decodes else value["isl"]),
+            head_size=value["head_dim"],
+            key_heads=value["num_key_value_heads"] * sequences,
             causal=True,
             paged=True,
-            element_type="fp8" if given["kv_cache_dtype"] == "fp8" else "bf16",
+            element_type="fp8" if value["kv_cache_dtype"] == "fp8" else "bf16",
         )
-        digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).digest()
-        found.append(KernelLine(shape, line["value"] * 1e3, digest[-1] % 2 == 0))
-    return found
+        digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()
+        kernel_lines.append(KernelLine(shape, line["value"] * 1e3, digest[-1] % 2 == 0))
+    return kernel_lines
 
 
 def device_of(system: str) -> Gpu:
     """The compute model of a device."""
-    made: Gpu = component("compute", f"gpu?device={DEVICES[system]}", shared_plugins(), "validation")
-    return made
+    gpu: Gpu = component("compute", f"gpu?device={DEVICES[system]}", shared_plugins(), "validation")
+    return gpu
 
 
 def simulated_us(compute: Gpu, shape: Attention, fit: PagedAttentionFit) -> float:

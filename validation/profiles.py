@@ -55,25 +55,25 @@ a user says them."""
 def options_of(name: str) -> Table:
     """The options of the workload that are the same in all lines of a stack that read them, where they are not the workload's defaults."""
     workloads = [experiment(line).workload for line in lines() if line["stack"] == name]
-    found: Table = {}
+    result: Table = {}
     for option, is_read in SOFTWARE.items():
         first, _, second = option.partition(".")
         default = getattr(Overlap(), second) if second else attrs.fields_dict(LlmOptions)[first].default
         values = [_value(workload, option, default) for workload in workloads if is_read(workload)]
         if values and values[0] != default and all(value == values[0] for value in values):
-            place = found.setdefault(first, {}) if second else found
+            place = result.setdefault(first, {}) if second else result
             place[second or first] = values[0]
-    return found
+    return result
 
 
 def without_software(workload: Workload) -> Table:
     """A workload as a user writes it who says nothing of its software: without the options that a stack may have."""
-    made = {key: dict(value) if key == "overlap" else value for key, value in workload.items() if key not in SOFTWARE}
+    result = {key: dict(value) if key == "overlap" else value for key, value in workload.items() if key not in SOFTWARE}
     for option in SOFTWARE:
         first, _, second = option.partition(".")
         if second:
-            made.get(first, {}).pop(second, None)
-    return {key: value for key, value in made.items() if key != "overlap" or value}
+            result.get(first, {}).pop(second, None)
+    return {key: value for key, value in result.items() if key != "overlap" or value}
 
 
 def _value(workload: Workload, option: str, default: Any) -> Any:

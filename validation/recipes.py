@@ -81,13 +81,13 @@ _LAYERS_OF_DEEPSEEK = {8: [8] * 7 + [5], 16: [4] * 15 + [1], 32: [1, *[2] * 30, 
 
 def options_of(line: Line, slots: int, node: int) -> dict[str, Any]:
     """Options of the workload for a line with so many virtual stages, on nodes of so many GPUs."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "cuda_graphs": _graphs(line),
         "fused_experts": is_one_graph(line),
         "dispatch": "experts" if _has_all_to_all(line) else "ranks",
         "fp8_attention": is_one_graph(line) and (line["model"]["name"], _gpu(line)) != (_DEEPSEEK, "GB200"),
     }
     if line["model"]["name"] == _DEEPSEEK and slots in _LAYERS_OF_DEEPSEEK:
-        found["stages"] = _LAYERS_OF_DEEPSEEK[slots]
+        result["stages"] = _LAYERS_OF_DEEPSEEK[slots]
     limit = _nodes(line, node)
-    return found if limit is None else {**found, "node_limit": limit}
+    return result if limit is None else {**result, "node_limit": limit}

@@ -54,8 +54,8 @@ SCALINGS = (
 
 def whole(runs: Runs) -> Results:
     """All parts, profiles fitted anew."""
-    found = lines()
-    by_stack = {name: [line for line in found if line["stack"] == name] for name in STACKS}
+    result = lines()
+    by_stack = {name: [line for line in result if line["stack"] == name] for name in STACKS}
     profiles = {
         name: fit(runs, [line for line in by_stack[name] if line["half"] == FIT], stack.numbers, stack.ridge)
         for name, stack in STACKS.items()
@@ -68,7 +68,7 @@ def whole(runs: Runs) -> Results:
         "core8": _core8(points(runs, by_stack[CORE8])),
         "stacks": {name: _stack(runs, name, by_stack[name], profile) for name, profile in profiles.items()},
         "transfer": [_transfer(runs, by_stack, profiles, *each) for each in TRANSFERS],
-        "scaling": [_scaling(runs, {line["id"]: line for line in found}, profiles, *each) for each in SCALINGS],
+        "scaling": [_scaling(runs, {line["id"]: line for line in result}, profiles, *each) for each in SCALINGS],
     }
 
 
@@ -80,8 +80,8 @@ def short(runs: Runs, recorded: Results) -> Results:
             by_stack[line["stack"]].append(line)
     stacks = {}
     for name, stack in recorded["stacks"].items():
-        found = points(runs, by_stack[name], numbers(stack["profile"]))
-        stacks[name] = {"fitted": {HELD_OUT: summary(found)}, "points": [_point(point) for point in found]}
+        result = points(runs, by_stack[name], numbers(stack["profile"]))
+        stacks[name] = {"fitted": {HELD_OUT: summary(result)}, "points": [_point(point) for point in result]}
     return {"unit": _unit(), "core8": _core8(points(runs, by_stack[CORE8])), "stacks": stacks}
 
 
@@ -98,8 +98,8 @@ def short_part(results: Results) -> Results:
 
 
 def _unit() -> list[Results]:
-    made = unit.checks()
-    parts = ((part, [check for check in made if check.part == part]) for part in unit.PARTS)
+    checks = unit.checks()
+    parts = ((part, [check for check in checks if check.part == part]) for part in unit.PARTS)
     return [
         {
             "part": part,
@@ -222,8 +222,8 @@ def _rounded(value: float) -> float:
 
 def read() -> Results:
     """The recorded results."""
-    found: Results = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    results: Results = json.loads(FILE.read_text(encoding="utf-8"))
+    return results
 
 
 def write(results: Results) -> None:

@@ -31,15 +31,15 @@ def figures(experiment: Experiment, profile: Numbers = NO_PROFILE) -> Mapping[st
         workload.pop("cuda_graphs", None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # devices that are not calibrated: docs/compute.md says which
-        found = simulate(
+        result = simulate(
             platform=dict(experiment.platform),
             network=dict(experiment.network),
             system="plugin:astra2",
             compute={"plugin": "gpu", "device": experiment.device, "stack": dict(profile)},
             workload=workload,
         ).figures
-    assert found is not None
-    return found
+    assert result is not None
+    return result
 
 
 def _iteration_s(job: tuple[Experiment, Numbers]) -> float:
@@ -74,9 +74,9 @@ class Runs:
         new = {(experiment.key, profile): (experiment, profile) for experiment, profile in jobs}
         new = {key: job for key, job in new.items() if key not in self._known}
         if self._pool is not None and len(new) > 1:
-            found = list(self._pool.map(_iteration_s, new.values(), chunksize=4))
+            result = list(self._pool.map(_iteration_s, new.values(), chunksize=4))
         else:
-            found = [_iteration_s(job) for job in new.values()]
-        self._known.update(zip(new, found, strict=True))
+            result = [_iteration_s(job) for job in new.values()]
+        self._known.update(zip(new, result, strict=True))
         self.made += len(new)
         return [self._known[experiment.key, profile] for experiment, profile in jobs]

@@ -104,11 +104,11 @@ def fitted_host(lines: Sequence[Compared], iterations: Iterable[float], sequence
 
 def servers(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """The lines of servers on H100 whose load is known, by experiment."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    result: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
         if line["group"] == "blis-vllm" and "load" in line["config"]:
-            found.setdefault(line["experiment"], []).append(line)
-    return found
+            result.setdefault(line["experiment"], []).append(line)
+    return result
 
 
 def experiment_of(given: Mapping[str, Any], front_end_ms: float) -> dict[str, Any]:
@@ -148,27 +148,27 @@ _LONGEST_PREFILL = 2048
 
 def iterations(lines: Iterable[Line], gpu: str) -> list[Compared]:
     """Prefill and decode iterations of a GPU, in milliseconds. Each waits for the host, as those engines did."""
-    found = []
+    compareds = []
     for line in lines:
-        given = line.get("config", {})
-        if line.get("group") != "splitwise" or given["gpu"] != gpu:
+        value = line.get("config", {})
+        if line.get("group") != "splitwise" or value["gpu"] != gpu:
             continue
         prefill = "prefill" in line["metric"]
-        if prefill and given["batch"] * given["prompt"] > _LONGEST_PREFILL:
+        if prefill and value["batch"] * value["prompt"] > _LONGEST_PREFILL:
             continue
         answer = 1 if prefill else 2
         requests = {
             "arrival": "burst",
-            "count": given["batch"],
-            "input": given["prompt"] + (0 if prefill else given["output"] // 2),
+            "count": value["batch"],
+            "input": value["prompt"] + (0 if prefill else value["output"] // 2),
             "output": answer,
         }
         serving = {"kv_blocks": 100_000, "max_batched_tokens": 1_000_000, "prefix_caching": False, "requests": requests}
         device = "h100" if gpu.startswith("h100") else "a100-80"
-        document = serve(_experiment(_ITERATED[given["model"]], device, given["tp"], serving)).document()
+        document = serve(_experiment(_ITERATED[value["model"]], device, value["tp"], serving)).document()
         simulated = document["ttft_s" if prefill else "tpot_s"]["mean"] * 1e3
-        found.append(Compared(line["metric"], line["value"], simulated, _fits(given), lambda host, _: host / 1e3))
-    return found
+        compareds.append(Compared(line["metric"], line["value"], simulated, _fits(value), lambda host, _: host / 1e3))
+    return compareds
 
 
 # -- Throughput: TensorRT-LLM 1.0, all requests at once ------------------------------------------------------------------
@@ -179,15 +179,15 @@ _MOST_TOKENS = 2_000_000
 
 def throughputs(lines: Iterable[Line]) -> list[Compared]:
     """Tokens of answers a second of dense models in FP8 on H100 and H200. Nothing is fitted."""
-    found = []
+    compareds = []
     for line in lines:
-        given = line.get("config", {})
-        ranks = re.fullmatch(r"TP(\d+)", given.get("parallel", ""))
-        if line.get("group") != "tensorrt-llm" or not ranks or given["model"] not in _SERVED or given["gpu"] not in ("H100", "H200"):
+        value = line.get("config", {})
+        ranks = re.fullmatch(r"TP(\d+)", value.get("parallel", ""))
+        if line.get("group") != "tensorrt-llm" or not ranks or value["model"] not in _SERVED or value["gpu"] not in ("H100", "H200"):
             continue
-        if given["precision"] != "FP8" or "total" not in line["unit"]:
+        if value["precision"] != "FP8" or "total" not in line["unit"]:
             continue
-        length = given["input"] + given["output"]
+        length = value["input"] + value["output"]
         serving = {
             "engine": "trtllm?chunked_context=true",
             "max_sequences": 2048,
@@ -198,15 +198,15 @@ def throughputs(lines: Iterable[Line]) -> list[Compared]:
             "requests": {
                 "arrival": "burst",
                 "count": max(64, min(1500, _MOST_TOKENS // length)),
-                "input": given["input"],
-                "output": given["output"],
+                "input": value["input"],
+                "output": value["output"],
             },
         }
-        model = {"name": _SERVED[given["model"]], "precision": "fp8", "kv": "fp8"}
-        document = serve(_experiment(model, given["gpu"].lower(), int(ranks[1]), serving)).document()
-        what = f"{given['model']} {given['gpu']} x {ranks[1]}, {given['input']} / {given['output']}"
-        found.append(Compared(what, line["value"], document["throughput"]["output_tokens_s"]))
-    return found
+        model = {"name": _SERVED[value["model"]], "precision": "fp8", "kv": "fp8"}
+        document = serve(_experiment(model, value["gpu"].lower(), int(ranks[1]), serving)).document()
+        what = f"{value['model']} {value['gpu']} x {ranks[1]}, {value['input']} / {value['output']}"
+        compareds.append(Compared(what, line["value"], document["throughput"]["output_tokens_s"]))
+    return compareds
 
 
 # -- Static batches: vLLM and TensorRT-LLM of 2024 (LLM-Inference-Bench) --------------------------------------------------
@@ -228,14 +228,14 @@ ENGINES = [(hardware, framework) for hardware in _HARDWARE for framework in ("Te
 
 def static_batches(lines: Iterable[Line], hardware: str, framework: str) -> list[Compared]:
     """Latencies of batches in seconds. Each iteration waits for the host."""
-    found = []
+    compareds = []
     for line in lines:
-        given = line.get("config", {})
-        if line.get("group") != "llm-inference-bench" or (given["hardware"], given["framework"]) != (hardware, framework):
+        value = line.get("config", {})
+        if line.get("group") != "llm-inference-bench" or (value["hardware"], value["framework"]) != (hardware, framework):
             continue
-        if given["model"] not in _BATCHED or "input_output_length" not in given or (given["num_of_hardware"] > 1 and "GH200" in hardware):
+        if value["model"] not in _BATCHED or "input_output_length" not in value or (value["num_of_hardware"] > 1 and "GH200" in hardware):
             continue
-        length, batch = given["input_output_length"], given["batch_size"]
+        length, batch = value["input_output_length"], value["batch_size"]
         serving = {
             "max_sequences": 256,
             "max_batched_tokens": max(8192, length * batch),
@@ -245,13 +245,13 @@ def static_batches(lines: Iterable[Line], hardware: str, framework: str) -> list
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = serve(_experiment(_BATCHED[given["model"]], _HARDWARE[hardware], given["num_of_hardware"], serving))
+            result = serve(_experiment(_BATCHED[value["model"]], _HARDWARE[hardware], value["num_of_hardware"], serving))
 
         def host(an_iteration: float, a_sequence: float, length: int = length, batch: int = batch) -> float:
             return length * (an_iteration + a_sequence * batch) / 1e6
 
-        found.append(Compared(f"{given['model']} {length} {batch}", line["value"], result.makespan_s, _fits(given), host))
-    return found
+        compareds.append(Compared(f"{value['model']} {length} {batch}", line["value"], result.makespan_s, _fits(value), host))
+    return compareds
 
 
 HOSTS = range(0, 20_001, 250)
@@ -275,10 +275,10 @@ def main() -> None:
                 print(f"{name:50} {line['metric']:5} {line['value']:9.1f} {simulated:9.1f} ms {simulated / line['value'] - 1:+.1%}")
     for gpu in ("a100-80gb", "h100-80gb"):
         _print_halves(f"iterations {gpu}", iterations(lines, gpu), (0.0,))
-    found = throughputs(lines)
-    for each in found:
+    results = throughputs(lines)
+    for each in results:
         print(f"{each.what:40} {each.measured:9.0f} {each.simulated:9.0f} tokens/s {each.error():+.1%}")
-    print(f"throughput: {len(found)} lines, {mean_error(found):.1%}")
+    print(f"throughput: {len(results)} lines, {mean_error(results):.1%}")
     for hardware, framework in ENGINES:
         _print_halves(f"{hardware} {framework}", static_batches(lines, hardware, framework), SEQUENCES)
 

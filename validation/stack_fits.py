@@ -38,7 +38,7 @@ def undetermined(profile: Mapping[str, float]) -> list[str]:
 
     A collective_share of 1 is not one of them: collectives as fast as they are by themselves.
     """
-    found = []
+    result = []
     for name, value in profile.items():
         least, most = _BOUNDS.get(name, (_LOWEST, _HIGHEST))
         if name == "launch_us":
@@ -46,8 +46,8 @@ def undetermined(profile: Mapping[str, float]) -> list[str]:
         else:
             stays = value < least * (1 + _UNMOVED) or (value > most * (1 - _UNMOVED) and most > 1)
         if stays:
-            found.append(name)
-    return found
+            result.append(name)
+    return result
 
 
 def points(runs: Runs, lines: Sequence[Line], profile: Numbers = NO_PROFILE) -> list[Point]:
@@ -124,11 +124,11 @@ class _Search:
         return [times[first : first + count] for first in range(0, len(times), count)]
 
     def _inside(self, point: Sequence[float]) -> list[float]:
-        found = []
+        result = []
         for name, value in zip(self._names, point, strict=True):
             least, most = _BOUNDS.get(name, (_LOWEST, _HIGHEST))
-            found.append(min(max(value, math.log(least)), math.log(most)))
-        return found
+            result.append(min(max(value, math.log(least)), math.log(most)))
+        return result
 
     def _numbers(self, point: Sequence[float]) -> Numbers:
         shares = {name: math.exp(value) for name, value in zip(self._names, point, strict=True)}

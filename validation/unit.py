@@ -61,10 +61,10 @@ def flops() -> Iterator[Check]:
     for line in lines():
         if "model_tflops" in line and line["source"]["repo"].endswith("Megatron-Bridge"):
             value, rate = float(line["value"]), float(line["model_tflops"])
-            made: Model = structure(Model, experiment(line).workload["model"], "model")
+            model: Model = structure(Model, experiment(line).workload["model"], "model")
             if "w/o MTP" in (line["model"].get("variant") or ""):
-                made = attrs.evolve(made, mtp_layers=0)
-            counted = 3 * counts.forward_flops(made, line["model"]["seq"])
+                model = attrs.evolve(model, mtp_layers=0)
+            counted = 3 * counts.forward_flops(model, line["model"]["seq"])
             yield Check(FLOPS, _name(line), rate * 1e12 / value, counted, _FLOPS_TOLERANCE + 0.5 / rate + _rounded(value) / value)
 
 

@@ -350,9 +350,9 @@ class Change(NamedTuple):
 @st.composite
 def changes(draw: st.DrawFn) -> list[Change]:
     kinds = ("number", "number", "number", "word", "drop", "repeat", "swap", "flip", "cut", "zero", "crlf", "mark")
-    found = []
+    result = []
     for _ in range(draw(st.integers(1, 3))):
         kind = draw(st.sampled_from(kinds))
         word = draw(st.sampled_from(NUMBER_WORDS if kind == "number" else TEXT_WORDS))
-        found.append(Change(kind, draw(st.floats(0, 1, exclude_max=True)), word))
-    return found
+        result.append(Change(kind, draw(st.floats(0, 1, exclude_max=True)), word))
+    return result

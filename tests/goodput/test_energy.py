@@ -58,10 +58,10 @@ def test_states_take_their_power_for_their_time() -> None:
     (row,) = result.npu_tables()["npu_times"]
     hidden = row["communication_ns"] - row["exposed_ns"]
     assert 0 < hidden < row["compute_ns"]
-    found, ns = result.energy["npu"], 1e-9 * 4
-    assert found["idle"] == pytest.approx(100 * result.finish_ns * ns)
-    assert found["compute"] == pytest.approx(550 * row["compute_ns"] * ns)
-    assert found["communication"] == pytest.approx(200 * row["communication_ns"] * ns)
+    results, ns = result.energy["npu"], 1e-9 * 4
+    assert results["idle"] == pytest.approx(100 * result.finish_ns * ns)
+    assert results["compute"] == pytest.approx(550 * row["compute_ns"] * ns)
+    assert results["communication"] == pytest.approx(200 * row["communication_ns"] * ns)
     assert result.energy["peak_w"] == pytest.approx(4 * (100 + 550 + 200))
 
 

@@ -41,14 +41,14 @@ def agree(found: Goodput, slack: float = 0.0) -> None:
 
 
 def test_without_interruptions_only_writing_is_lost() -> None:
-    found = goodput(job([{"write_s": 20}], {"interval": 600}, rates={"gpu": 0.0}))
-    assert found.goodput == pytest.approx(1 / (1 + 20 / 600))
-    assert (found.mtti_h, found.failures.mean, found.shares["lost"]) == (None, 0.0, 0.0)
+    result = goodput(job([{"write_s": 20}], {"interval": 600}, rates={"gpu": 0.0}))
+    assert result.goodput == pytest.approx(1 / (1 + 20 / 600))
+    assert (result.mtti_h, result.failures.mean, result.shares["lost"]) == (None, 0.0, 0.0)
 
 
 def test_without_interruptions_the_best_interval_has_no_end() -> None:
-    found = goodput(job(rates={"gpu": 0.0}))
-    assert (found.goodput, found.interval_s) == (1.0, None)
+    result = goodput(job(rates={"gpu": 0.0}))
+    assert (result.goodput, result.interval_s) == (1.0, None)
 
 
 def test_rare_interruptions_cost_next_to_nothing() -> None:
@@ -56,11 +56,11 @@ def test_rare_interruptions_cost_next_to_nothing() -> None:
 
 
 def test_one_level_is_daly_s_model() -> None:
-    found = goodput(job())
-    assert found.closed_forms is not None
-    assert found.goodput == pytest.approx(found.closed_forms.daly, rel=1e-12)
-    assert found.interval_s == pytest.approx(found.closed_forms.daly_s)
-    assert sum(found.shares.values()) == pytest.approx(1)
+    result = goodput(job())
+    assert result.closed_forms is not None
+    assert result.goodput == pytest.approx(result.closed_forms.daly, rel=1e-12)
+    assert result.interval_s == pytest.approx(result.closed_forms.daly_s)
+    assert sum(result.shares.values()) == pytest.approx(1)
 
 
 @settings(deadline=None)
@@ -87,18 +87,18 @@ def test_shares_add_up(
     asynchronous = {"stall_s": 2, "drain_s": drain, "slowdown": slowdown}
     recovery = {} if spares is None else {"spares": spares, "repair_h": 48, "without_spare": "shrink" if shrinks else "wait"}
     try:
-        found = goodput(
+        result = goodput(
             job(levels, {"interval": interval, "asynchronous": asynchronous}, rates={"gpu": rate}, nodes=128, recovery=recovery)
         )
     except InputError as error:
         if "none is ever reached" not in str(error):
             raise
         reject()
-    assert list(found.shares) == list(PARTS)
-    assert all(0 <= share <= 1 for share in found.shares.values())
-    assert sum(found.shares.values()) == pytest.approx(1)
-    assert found.goodput == found.shares["useful"] == pytest.approx(found.work_days / found.days)
-    assert sum(found.failures.by_component.values()) == pytest.approx(found.failures.mean)
+    assert list(result.shares) == list(PARTS)
+    assert all(0 <= share <= 1 for share in result.shares.values())
+    assert sum(result.shares.values()) == pytest.approx(1)
+    assert result.goodput == result.shares["useful"] == pytest.approx(result.work_days / result.days)
+    assert sum(result.failures.by_component.values()) == pytest.approx(result.failures.mean)
 
 
 def test_several_levels_have_the_best_interval_of_all() -> None:
@@ -125,28 +125,28 @@ def test_a_write_takes_as_long_as_the_store_or_the_nodes() -> None:
 def test_waiting_is_erlang_s_loss() -> None:
     """One node in repair for as long as the mean time between interruptions, and no spare: the job waits half of the time."""
     mtti_h = 1 / (8 * 1e-3)
-    found = goodput(job(nodes=1, rates={"gpu": 1e-3}, recovery={"spares": 0, "repair_h": mtti_h}))
-    assert found.shares["waiting"] == pytest.approx(0.5)
+    result = goodput(job(nodes=1, rates={"gpu": 1e-3}, recovery={"spares": 0, "repair_h": mtti_h}))
+    assert result.shares["waiting"] == pytest.approx(0.5)
     assert goodput(job(recovery={"spares": 64, "repair_h": 48})).shares["waiting"] < 1e-9
 
 
 def test_days_to_the_end_and_what_they_cost() -> None:
-    found = goodput(job(tokens=15.6e12, tokens_per_step=16e6, step_s=4.0, cost={"gpu_hour_usd": 2.5}))
-    assert found.work_days == pytest.approx(15.6e12 / 16e6 * 4 / 86400)
-    assert found.days == pytest.approx(found.work_days / found.goodput)
-    assert found.tokens_per_s == pytest.approx(4e6 * found.goodput)
-    assert found.cost is not None
-    assert found.cost["usd"] == pytest.approx(2.5 * 16384 * 24 * found.days)
-    assert found.cost["usd_lost"] == pytest.approx(found.cost["usd"] * (1 - found.goodput))
+    result = goodput(job(tokens=15.6e12, tokens_per_step=16e6, step_s=4.0, cost={"gpu_hour_usd": 2.5}))
+    assert result.work_days == pytest.approx(15.6e12 / 16e6 * 4 / 86400)
+    assert result.days == pytest.approx(result.work_days / result.goodput)
+    assert result.tokens_per_s == pytest.approx(4e6 * result.goodput)
+    assert result.cost is not None
+    assert result.cost["usd"] == pytest.approx(2.5 * 16384 * 24 * result.days)
+    assert result.cost["usd_lost"] == pytest.approx(result.cost["usd"] * (1 - result.goodput))
     assert goodput(job()).cost is None
 
 
 def test_a_step_is_a_run_of_an_experiment() -> None:
     path = str(ROOT / "examples" / "vgg16_tpu_v2.toml")
-    found = goodput(job(steps=1e6, experiment=path))
-    assert found.step_s == astra_sim.simulate(path).finish_ns / 1e9
+    result = goodput(job(steps=1e6, experiment=path))
+    assert result.step_s == astra_sim.simulate(path).finish_ns / 1e9
     assert goodput(job(steps=1e6, experiment=path, checkpoint={"interval": "1000000 steps"})).interval_s == pytest.approx(
-        1e6 * found.step_s
+        1e6 * result.step_s
     )
 
 
@@ -155,11 +155,11 @@ def test_a_step_is_a_run_of_an_experiment() -> None:
 
 def test_llama_3() -> None:
     """3.09 h between 419 interruptions; more than 90 % effective where a checkpoint blocks for 20 s and a restart takes 300 s."""
-    found = goodput(ROOT / "examples" / "goodput" / "llama3_405b.toml")
-    assert found.mtti_h == pytest.approx(3.0930787589)
-    assert found.failures.mean == pytest.approx(419)
-    assert found.failures.by_component["faulty GPU"] == pytest.approx(148)
-    assert found.goodput > 0.9
+    result = goodput(ROOT / "examples" / "goodput" / "llama3_405b.toml")
+    assert result.mtti_h == pytest.approx(3.0930787589)
+    assert result.failures.mean == pytest.approx(419)
+    assert result.failures.by_component["faulty GPU"] == pytest.approx(148)
+    assert result.goodput > 0.9
     slower = goodput(job([{"write_s": 60, "load_s": 420}]))
     assert slower.goodput == pytest.approx(0.853, abs=5e-4)
 
@@ -172,17 +172,17 @@ def test_rsc(gpus: int, hours: float) -> None:
 
 def test_bloom() -> None:
     """2.3 TB in 40 s each 100 steps of 105 s: 0.38 %; 102 616 steps are 124.7 days."""
-    found = goodput(
+    result = goodput(
         job([{"bytes": 2.3e12, "gb_per_s": 57.5}], {"interval": "100 steps"}, nodes=48, rates={"gpu": 0.0}, steps=102616, step_s=105)
     )
-    assert found.shares["checkpoint"] == pytest.approx(0.00381, rel=5e-3)
-    assert found.work_days == pytest.approx(124.7, abs=0.05)
+    assert result.shares["checkpoint"] == pytest.approx(0.00381, rel=5e-3)
+    assert result.work_days == pytest.approx(124.7, abs=0.05)
 
 
 def test_airesim_is_a_limit() -> None:
     """AIReSim's default: 6144 h of work on 4096 servers take 9866 h with repairs, at least 9639 h, where no restart is interrupted."""
     rate = 6.944444e-6 * 60
-    found = goodput(
+    result = goodput(
         job(
             [{"write_s": 0, "load_s": 0}],
             {"interval": 1},
@@ -194,9 +194,9 @@ def test_airesim_is_a_limit() -> None:
             recovery={"detect_s": 0, "replace_s": 1200},
         )
     )
-    assert found.mtti_h is not None
-    assert 6144 * (1 + 20 / 60 / found.mtti_h) == pytest.approx(9639.25, abs=0.01)
-    assert found.days * 24 == pytest.approx(10855, abs=1)
+    assert result.mtti_h is not None
+    assert 6144 * (1 + 20 / 60 / result.mtti_h) == pytest.approx(9639.25, abs=0.01)
+    assert result.days * 24 == pytest.approx(10855, abs=1)
 
 
 # -- random runs -------------------------------------------------------------------------------------------------------
@@ -219,17 +219,17 @@ def test_random_runs_agree_with_the_formulas(levels: list[dict[str, Any]], check
 @pytest.mark.parametrize("without", ["wait", "shrink"])
 def test_random_runs_agree_on_spares(without: str) -> None:
     recovery = {"spares": 14, "repair_h": 48, "without_spare": without}
-    found = goodput(job(nodes=2048, recovery=recovery, days=540), seeds=60)
-    assert (found.shares["waiting"] if without == "wait" else found.shares["degraded"] * 100) > 0.05
-    agree(found, 0.002)
+    result = goodput(job(nodes=2048, recovery=recovery, days=540), seeds=60)
+    assert (result.shares["waiting"] if without == "wait" else result.shares["degraded"] * 100) > 0.05
+    agree(result, 0.002)
 
 
 def test_random_runs_to_the_end_take_what_the_formula_says() -> None:
-    found = goodput(job(steps=1_000_000, step_s=4.0), seeds=200)
-    assert found.monte_carlo is not None
-    low, high = found.monte_carlo.days.interval99
-    assert low < found.days < high
-    assert found.monte_carlo.days.sd > 0
+    result = goodput(job(steps=1_000_000, step_s=4.0), seeds=200)
+    assert result.monte_carlo is not None
+    low, high = result.monte_carlo.days.interval99
+    assert low < result.days < high
+    assert result.monte_carlo.days.sd > 0
 
 
 def test_the_same_seeds_are_the_same_runs() -> None:
@@ -247,9 +247,9 @@ def test_short_times_that_cluster_are_worse_than_a_constant_rate() -> None:
 
 
 def test_spread() -> None:
-    found = spread([1.0, 2.0, 3.0, 4.0])
-    assert (found.mean, found.quantiles["p50"]) == (2.5, 3.0)
-    assert found.interval99[0] == pytest.approx(5 - found.interval99[1])
+    result = spread([1.0, 2.0, 3.0, 4.0])
+    assert (result.mean, result.quantiles["p50"]) == (2.5, 3.0)
+    assert result.interval99[0] == pytest.approx(5 - result.interval99[1])
 
 
 def test_quantiles_of_students_t() -> None:
@@ -297,9 +297,9 @@ def test_errors_name_the_key(changes: dict[str, Any], words: str) -> None:
 def test_the_command_prints_tables_and_json(tmp_path: Path) -> None:
     example = str(ROOT / "examples" / "goodput" / "llama3_405b.toml")
     assert "3 random runs" in printed(example, "--seeds", "3")
-    found = json.loads(printed(example, "--json"))
-    assert found["mtti_h"] == pytest.approx(3.0930787589)
-    assert set(found["shares"]) == set(PARTS)
+    result = json.loads(printed(example, "--json"))
+    assert result["mtti_h"] == pytest.approx(3.0930787589)
+    assert set(result["shares"]) == set(PARTS)
     with pytest.raises(InputError, match=r"none\.toml"):
         printed(str(tmp_path / "none.toml"))
 
@@ -333,18 +333,18 @@ def test_lemons_raise_the_rate() -> None:
 
 
 def test_random_runs_with_lemons_agree_with_the_formula() -> None:
-    found = goodput(with_lemons(share=0.02, multiplier=10), seeds=200)
-    assert found.monte_carlo is not None
-    low, high = found.monte_carlo.goodput.interval99
-    assert low - 0.001 < found.goodput < high + 0.001
+    result = goodput(with_lemons(share=0.02, multiplier=10), seeds=200)
+    assert result.monte_carlo is not None
+    low, high = result.monte_carlo.goodput.interval99
+    assert low - 0.001 < result.goodput < high + 0.001
 
 
 def test_lemons_that_are_removed_cost_less() -> None:
     stay, removed = (goodput(with_lemons(share=0.02, multiplier=30, **more), seeds=50) for more in ({}, {"removed_after": 2}))
     plain = goodput(with_lemons(), seeds=50)
-    found = [each.monte_carlo.failures.mean for each in (plain, removed, stay) if each.monte_carlo is not None]
-    assert found[0] < found[1] < found[2]
-    assert found[1] - found[0] < 6  # two lemons with two interruptions each, those of other nodes in that time not
+    result = [each.monte_carlo.failures.mean for each in (plain, removed, stay) if each.monte_carlo is not None]
+    assert result[0] < result[1] < result[2]
+    assert result[1] - result[0] < 6  # two lemons with two interruptions each, those of other nodes in that time not
 
 
 def test_a_step_may_be_in_nanoseconds() -> None:

@@ -52,11 +52,11 @@ def test_a_job_on_all_npus_is_the_plain_run(tmp_path: Path, workload: str, platf
 
 def test_jobs_on_links_of_their_own_do_not_see_each_other(tmp_path: Path) -> None:
     jobs = [job("a", "0:8", PIPELINE, start_ns=5000), job("b", "8:16", f"{LLM}&zero=1&detail=layer", passes=2)]
-    found = run_jobs(write(tmp_path, jobs, DGX), alone=True).jobs
-    assert [each.slowdown for each in found] == [1.0, 1.0]
-    assert found[0].finish_ns == pytest.approx((found[0].alone_ns or 0) + 5000, abs=1e-3)
+    result = run_jobs(write(tmp_path, jobs, DGX), alone=True).jobs
+    assert [each.slowdown for each in result] == [1.0, 1.0]
+    assert result[0].finish_ns == pytest.approx((result[0].alone_ns or 0) + 5000, abs=1e-3)
     once = run_jobs(write(tmp_path, [job("b", "8:16", f"{LLM}&zero=1&detail=layer")], DGX)).jobs[0]
-    assert found[1].duration_ns > 1.9 * once.duration_ns
+    assert result[1].duration_ns > 1.9 * once.duration_ns
 
 
 @pytest.mark.parametrize("network", ["plugin:analytical?congestion=aware", "plugin:flow", "plugin:packet", "plugin:roce"])
@@ -74,20 +74,20 @@ def test_two_messages_share_a_first_in_first_out_link(tmp_path: Path) -> None:
     platform = "plugin:ring?size=16&links=2&link_bandwidth_gb_per_s=50&link_latency_ns=0"
     once = 4e6 / 50
     jobs = [job("a", [0, 5], two), job("b", [2, 7], two, start_ns=2 * once)]
-    found = run_jobs(write(tmp_path, jobs, platform, "plugin:analytical?congestion=aware"), alone=True).jobs
-    assert [each.alone_ns for each in found] == pytest.approx([5 * once] * 2, rel=0.001)
-    waited = sorted(each.duration_ns - (each.alone_ns or 0) for each in found)
+    result = run_jobs(write(tmp_path, jobs, platform, "plugin:analytical?congestion=aware"), alone=True).jobs
+    assert [each.alone_ns for each in result] == pytest.approx([5 * once] * 2, rel=0.001)
+    waited = sorted(each.duration_ns - (each.alone_ns or 0) for each in result)
     assert waited == pytest.approx([0, once], rel=0.01, abs=100)
 
 
 def test_without_a_job_the_other_is_alone(tmp_path: Path) -> None:
-    found = run_jobs(write(tmp_path, [job("a", "0:8:2"), job("b", "1:8:2")]), alone=True, without=["a"])
-    first, second = found.jobs
+    result = run_jobs(write(tmp_path, [job("a", "0:8:2"), job("b", "1:8:2")]), alone=True, without=["a"])
+    first, second = result.jobs
     assert (first.without, second.without) == ({}, {"a": second.alone_ns})
-    assert found.fairness is not None
-    slowdowns = [each.slowdown or 0 for each in found.jobs]
-    assert found.fairness["worst_slowdown"] == max(slowdowns)
-    assert found.fairness["jain"] == pytest.approx(sum(1 / s for s in slowdowns) ** 2 / (2 * sum(1 / s**2 for s in slowdowns)))
+    assert result.fairness is not None
+    slowdowns = [each.slowdown or 0 for each in result.jobs]
+    assert result.fairness["worst_slowdown"] == max(slowdowns)
+    assert result.fairness["jain"] == pytest.approx(sum(1 / s for s in slowdowns) ** 2 / (2 * sum(1 / s**2 for s in slowdowns)))
 
 
 def test_placements() -> None:
@@ -145,9 +145,9 @@ def test_a_system_whose_phases_end_together_is_refused(tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     file = str(write(tmp_path, [job("a", "0:8:2"), job("b", "1:8:2")], network="plugin:analytical"))
-    said = json.loads(CliRunner().invoke(cli.astra, ["jobs", file, "--json", "--alone", "--without", "b"]).output)
-    assert [each["slowdown"] for each in said["jobs"]] == [1.0, 1.0]
-    assert said["messages_wait"] is False
+    result = json.loads(CliRunner().invoke(cli.astra, ["jobs", file, "--json", "--alone", "--without", "b"]).output)
+    assert [each["slowdown"] for each in result["jobs"]] == [1.0, 1.0]
+    assert result["messages_wait"] is False
     printed = CliRunner().invoke(cli.astra, ["jobs", file]).output
     assert "jobs cannot slow each other" in " ".join(printed.split())
     assert "slowdown" not in printed
@@ -160,8 +160,8 @@ def test_the_example_prints_what_the_page_shows() -> None:
     command = "astra jobs examples/goodput/two_jobs.toml --alone --without a"
     shown = (ROOT / "docs" / "goodput.md").read_text().split(f"$ {command}\n")[1].split("```")[0]
     assert "slowdown" in shown
-    found = run_jobs(ROOT / "examples" / "goodput" / "two_jobs.toml", alone=True, without=["a"])
-    for each in found.jobs:
+    result = run_jobs(ROOT / "examples" / "goodput" / "two_jobs.toml", alone=True, without=["a"])
+    for each in result.jobs:
         assert f"{each.slowdown:.4f}" in shown
         assert f"{each.duration_ns / 1e6:.3f}" in shown
 

@@ -72,8 +72,8 @@ def test_factors_of_one_change_nothing() -> None:
 def test_a_step_waits_for_its_slow_rank(factor: float) -> None:
     """Bulk synchronous: factor * computing + communication, where the slow rank is slower than the others."""
     communication = run(None).finish_ns - 2 * COMPUTE_NS
-    found = run({"compute": [{"ranks": "5", "factor": factor}]}).finish_ns
-    assert found == max(factor, 1.0) * 2 * COMPUTE_NS + communication
+    finish_ns = run({"compute": [{"ranks": "5", "factor": factor}]}).finish_ns
+    assert finish_ns == max(factor, 1.0) * 2 * COMPUTE_NS + communication
 
 
 def test_entries_multiply_and_name_ranges() -> None:
@@ -168,24 +168,24 @@ NOISE = {"seed": 3, "compute": [{"ranks": "5", "factor": 1.1}, {"distribution": 
 
 
 def test_a_sample_is_the_runs_of_its_seeds() -> None:
-    found = sample(experiment(NOISE), 5)
-    assert [row["seed"] for row in found.seeds] == [3, 4, 5, 6, 7]
-    times = [run(NOISE | {"seed": row["seed"]}).finish_ns for row in found.seeds]
-    assert [row["finish_ns"] for row in found.seeds] == times
-    assert found.finish.mean == pytest.approx(statistics.fmean(times))
-    assert found.finish.sd == pytest.approx(statistics.stdev(times))
+    result = sample(experiment(NOISE), 5)
+    assert [row["seed"] for row in result.seeds] == [3, 4, 5, 6, 7]
+    times = [run(NOISE | {"seed": row["seed"]}).finish_ns for row in result.seeds]
+    assert [row["finish_ns"] for row in result.seeds] == times
+    assert result.finish.mean == pytest.approx(statistics.fmean(times))
+    assert result.finish.sd == pytest.approx(statistics.stdev(times))
     half = 2.7764451 * statistics.stdev(times) / math.sqrt(5)  # Student's t of 4 degrees of freedom
-    assert found.finish.interval95 == pytest.approx((found.finish.mean - half, found.finish.mean + half))
-    assert found.T_ideal == run(None).finish_ns
-    assert found.slowdown == pytest.approx(found.finish.mean / found.T_ideal)
+    assert result.finish.interval95 == pytest.approx((result.finish.mean - half, result.finish.mean + half))
+    assert result.T_ideal == run(None).finish_ns
+    assert result.slowdown == pytest.approx(result.finish.mean / result.T_ideal)
 
 
 def test_what_an_entry_costs_is_the_mean_without_it() -> None:
-    found = sample(experiment(NOISE), 4)
+    result = sample(experiment(NOISE), 4)
     noise_alone = [run({"seed": seed, "compute": [{"ranks": "5"}, NOISE["compute"][1]]}).finish_ns for seed in range(3, 7)]  # type: ignore[index]
-    first, second = found.blame
+    first, second = result.blame
     assert first["without"] == pytest.approx(statistics.fmean(noise_alone))
-    assert first["costs"] == pytest.approx(found.finish.mean - first["without"])
+    assert first["costs"] == pytest.approx(result.finish.mean - first["without"])
     assert second["without"] == run({"compute": [NOISE["compute"][0]]}).finish_ns  # type: ignore[index]
 
 
@@ -247,10 +247,10 @@ def test_the_command_prints_and_writes_json() -> None:
 
 @pytest.mark.parametrize("seed", ["", 2.5, -1, True])
 def test_a_seed_that_is_no_whole_number_is_an_error(seed: object) -> None:
-    made = experiment(NOISE)
-    made.plugin_sections = {"variation": {**made.plugin_sections["variation"], "seed": seed}}
+    result = experiment(NOISE)
+    result.plugin_sections = {"variation": {**result.plugin_sections["variation"], "seed": seed}}
     with pytest.raises(InputError, match=r"variation: seed"):
-        sample(made, 2)
+        sample(result, 2)
 
 
 def test_an_experiment_without_variation_is_refused() -> None:

@@ -71,14 +71,14 @@ def test_the_saved_input_alone_is_gathered_beside_the_input_gradient() -> None:
 def test_an_iteration_becomes_shorter_with_each_overlap() -> None:
     def seconds(**overlap: Any) -> float:
         workload = {"plugin": "llm", "model": "megatron-22b", "global_batch": 4, "micro_batch": 4, "precision": "fp16", "detail": "pass"}
-        found = simulate(
+        result = simulate(
             platform="plugin:dgx_a100",
             system="plugin:astra2",
             compute="plugin:gpu?device=a100-80",
             workload={**workload, "tensor_parallel": 8, "check_memory": False, "overlap": overlap},
         )
-        assert found.figures is not None
-        return float(found.figures["iteration_s"])
+        assert result.figures is not None
+        return float(result.figures["iteration_s"])
 
     times = [seconds(tp=overlap) for overlap in ("none", "gather", "backward", "userbuffers")]
     assert times == sorted(times, reverse=True)

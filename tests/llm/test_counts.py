@@ -114,7 +114,7 @@ def bridge_rows() -> dict[str, list[tuple[float, float]]]:
     path = FOLDER / "measurements.jsonl"
     if not path.is_file():
         pytest.skip("the measurements are not here")
-    found = defaultdict(list)
+    result = defaultdict(list)
     for line in path.read_text().splitlines():
         row = json.loads(line)
         if row["kind"] == "iteration" and row["source"].get("repo", "").endswith("/Megatron-Bridge") and _is_modelled(row):
@@ -122,10 +122,10 @@ def bridge_rows() -> dict[str, list[tuple[float, float]]]:
             without = "w/o MTP" in (row["model"]["variant"] or "")
             model = attrs.evolve(model, mtp_layers=0) if without else model
             flops = 3 * forward_flops(model, row["model"]["seq"])
-            found[row["model"]["name"] + " without MTP" * without].append(
+            result[row["model"]["name"] + " without MTP" * without].append(
                 (row["model_tflops"] * 1e12 / row["value"] / flops - 1, _rounding(row))
             )
-    return found
+    return result
 
 
 def _is_modelled(row: dict[str, Any]) -> bool:

@@ -352,8 +352,8 @@ def test_experts_in_every_other_layer() -> None:
 def test_what_is_left_out_is_said(table: dict[str, Any], words: list[str]) -> None:
     with pytest.warns(InputWarning) as caught:
         model_of_table(table, "config.json")
-    said = [str(each.message) for each in caught]
-    assert all(any(word in line for line in said) for word in words)
+    result = [str(each.message) for each in caught]
+    assert all(any(word in line for line in result) for word in words)
 
 
 def test_a_folder_of_a_model_is_read(tmp_path: Path) -> None:

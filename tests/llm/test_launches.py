@@ -122,8 +122,8 @@ def test_experts_are_decoded_with_tensor_ranks(tensor: int) -> None:
         "micro_batch": 8,
         "global_batch": 8 * 8 // tensor,
     }
-    found = run(8, **options)
-    assert found.figures["breakdown"]["tp"] > 0
+    result = run(8, **options)
+    assert result.figures["breakdown"]["tp"] > 0
     assert run(8, **options, expert_parallel=2).figures["breakdown"]["ep"] > 0
 
 

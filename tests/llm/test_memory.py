@@ -25,14 +25,14 @@ GIB = 2**30
 
 def setup(model: Model | str, schedule: str = "1f1b", **choices: Any) -> TrainingSetup:
     """A setup with even stages; choices of `Parallelism` are told from the others by their names."""
-    made = MODELS[model] if isinstance(model, str) else model
+    result = MODELS[model] if isinstance(model, str) else model
     names = {field.name for field in attrs.fields(Parallelism)} - {"sequence"}
     parallel = Parallelism(
         **{name: choices.pop(name) for name in tuple(choices) if name in names}, sequence=choices.pop("sequence_parallel", False)
     )
     chunks = parallel.virtual_stages if schedule == "interleaved" else 1
-    layers = even_stages(made.layers, parallel.pipeline, chunks, schedule)
-    return TrainingSetup(made, parallel, layers, schedule=schedule, **{"sequence": 2048, **choices})
+    layers = even_stages(result.layers, parallel.pipeline, chunks, schedule)
+    return TrainingSetup(result, parallel, layers, schedule=schedule, **{"sequence": 2048, **choices})
 
 
 # -- The twelve values of arXiv 2205.05198, figures 1 and 7 -------------------------------------------------------------
@@ -69,10 +69,10 @@ PARALLEL_AND_SELECTIVE = {
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_twelve_published_values(name: str) -> None:
-    made = paper(name)
-    matrices = stage_parameters(made.model, made.layers_of_stage[0], True, False, made.parallel).block_matrices
-    assert state_bytes(made, matrices) == STATES[name]
-    assert memory_of(made, 0).activations == NOTHING_RECOMPUTED[name]
+    result = paper(name)
+    matrices = stage_parameters(result.model, result.layers_of_stage[0], True, False, result.parallel).block_matrices
+    assert state_bytes(result, matrices) == STATES[name]
+    assert memory_of(result, 0).activations == NOTHING_RECOMPUTED[name]
     assert memory_of(paper(name, sequence_parallel=True, recompute="selective"), 0).activations == PARALLEL_AND_SELECTIVE[name]
 
 
@@ -88,9 +88,9 @@ def test_the_published_values_as_printed() -> None:
 @pytest.mark.parametrize("name", PAPER)
 def test_what_the_published_states_leave_out(name: str) -> None:
     """Embedding, positions, norms and biases."""
-    made = paper(name)
-    use, model = memory_of(made, 0), made.model
-    layers, hidden, has_head = len(made.layers_of_stage[0]), model.hidden, made.parallel.pipeline == 1
+    result = paper(name)
+    use, model = memory_of(result, 0), result.model
+    layers, hidden, has_head = len(result.layers_of_stage[0]), model.hidden, result.parallel.pipeline == 1
     rest = layers * (6 * hidden + 7 * hidden // 8) + model.vocab * hidden // 8 + 2048 * hidden + 2 * hidden * has_head
     assert use.weights + use.gradients + use.optimizer == STATES[name] + 18 * rest
 
@@ -108,10 +108,10 @@ def test_the_runs_of_the_paper_need_recomputation() -> None:
 
 def test_llama3_405b_fits_where_it_was_trained() -> None:
     """arXiv 2407.21783, table 4: TP 8, PP 16, DP 128 on H100 with 80 GB, FSDP (ZeRO-1), no recomputation, 16 micro-batches."""
-    made = setup(
+    result = setup(
         "llama3-405b", tensor=8, sequence_parallel=True, pipeline=16, data=128, zero=1, sequence=8192, micro_batches=16, gradients="fp32"
     )
-    assert 60 * GIB < peak(made)[1].total < 80 * GIB
+    assert 60 * GIB < peak(result)[1].total < 80 * GIB
 
 
 # -- Schedules ---------------------------------------------------------------------------------------------------------
@@ -160,9 +160,9 @@ def test_chunks_follow_from_the_layers_of_stages() -> None:
 
 def test_zero_bubble_holds_what_it_puts_off() -> None:
     """ZB-H1's stage r keeps 32 of 34 s b h for r micro-batches (arXiv 2401.10241)."""
-    made = setup("gpt3-175b", "zb-h1", pipeline=8, tensor=8, sequence_parallel=True, micro_batches=64)
+    result = setup("gpt3-175b", "zb-h1", pipeline=8, tensor=8, sequence_parallel=True, micro_batches=64)
     layer = 2048 * 12288 // 8
-    assert [memory_of(made, stage).activations for stage in range(8)] == [12 * layer * (34 * (8 - r) + 32 * r) for r in range(8)]
+    assert [memory_of(result, stage).activations for stage in range(8)] == [12 * layer * (34 * (8 - r) + 32 * r) for r in range(8)]
 
 
 # -- What lies where ---------------------------------------------------------------------------------------------------
@@ -171,42 +171,44 @@ def test_zero_bubble_holds_what_it_puts_off() -> None:
 def test_dualpipe_holds_two_copies_of_the_weights() -> None:
     one = setup("llama3-8b", "1f1b", pipeline=4, micro_batches=16)
     two = setup("llama3-8b", "dualpipe", pipeline=4, micro_batches=16)
-    weights = [sum(memory_of(made, stage).weights for stage in range(4)) for made in (one, two)]
+    weights = [sum(memory_of(result, stage).weights for stage in range(4)) for result in (one, two)]
     assert weights[1] == 2 * weights[0]
 
 
 @pytest.mark.parametrize(("schedule", "stage"), [("1f1b", 3), ("interleaved", 3), ("zb-v", 0)])
 def test_the_head_lies_where_the_schedule_ends(schedule: str, stage: int) -> None:
-    made = setup("llama3-8b", schedule, pipeline=4, virtual_stages=2, micro_batches=16)
-    assert [memory_of(made, other).logits > 0 for other in range(4)] == [other == stage for other in range(4)]
+    result = setup("llama3-8b", schedule, pipeline=4, virtual_stages=2, micro_batches=16)
+    assert [memory_of(result, other).logits > 0 for other in range(4)] == [other == stage for other in range(4)]
     expected = 4 * 2048 * 128256 + 2 * 2 * 2048 * 4096
-    assert memory_of(made, stage).logits == expected
+    assert memory_of(result, stage).logits == expected
 
 
 def test_tied_weights_are_copied_to_the_last_stage_alone() -> None:
     tied = setup("gpt3-175b", pipeline=4)
     untied = setup(attrs.evolve(tied.model, tied=False), pipeline=4)
-    assert [memory_of(made, 3).weights for made in (tied, untied)] == [memory_of(tied, 3).weights] * 2
-    alone = [memory_of(attrs.evolve(setup(made.model)), 0).weights for made in (tied, untied)]
+    assert [memory_of(result, 3).weights for result in (tied, untied)] == [memory_of(tied, 3).weights] * 2
+    alone = [memory_of(attrs.evolve(setup(result.model)), 0).weights for result in (tied, untied)]
     assert alone[1] - alone[0] == 2 * 51200 * 12288
 
 
 def test_multi_token_prediction_lies_with_the_head_unless_listed() -> None:
-    made = setup("deepseek-v3", pipeline=4, expert=8, data=8)
-    listed = attrs.evolve(made, layers_of_stage=(*made.layers_of_stage[:3], (*made.layers_of_stage[3], 61)))
-    elsewhere = attrs.evolve(made, layers_of_stage=(*made.layers_of_stage[:2], (*made.layers_of_stage[2], 61), made.layers_of_stage[3]))
-    assert memory_of(made, 3) == memory_of(listed, 3)
-    assert memory_of(elsewhere, 3).total < memory_of(made, 3).total
-    assert memory_of(elsewhere, 2).total > memory_of(made, 2).total
+    result = setup("deepseek-v3", pipeline=4, expert=8, data=8)
+    listed = attrs.evolve(result, layers_of_stage=(*result.layers_of_stage[:3], (*result.layers_of_stage[3], 61)))
+    elsewhere = attrs.evolve(
+        result, layers_of_stage=(*result.layers_of_stage[:2], (*result.layers_of_stage[2], 61), result.layers_of_stage[3])
+    )
+    assert memory_of(result, 3) == memory_of(listed, 3)
+    assert memory_of(elsewhere, 3).total < memory_of(result, 3).total
+    assert memory_of(elsewhere, 2).total > memory_of(result, 2).total
 
 
 def test_experts_are_sharded_over_their_own_replicas() -> None:
     """Of 64 ranks 8 hold an expert each, so ZeRO-1 splits the optimizer of experts by 8, that of the rest by 64."""
-    made = setup("mixtral-8x7b", data=64, expert=8, zero=1)
-    kept = stage_parameters(made.model, range(32), True, True, made.parallel)
-    assert memory_of(made, 0).optimizer == 12 * kept.experts // 8 + 12 * kept.shared // 64
+    result = setup("mixtral-8x7b", data=64, expert=8, zero=1)
+    results = stage_parameters(result.model, range(32), True, True, result.parallel)
+    assert memory_of(result, 0).optimizer == 12 * results.experts // 8 + 12 * results.shared // 64
     hybrid = setup("mixtral-8x7b", data=64, expert=8, zero=1, shard_group=16)
-    assert memory_of(hybrid, 0).optimizer == 12 * kept.experts // 2 + 12 * kept.shared // 16
+    assert memory_of(hybrid, 0).optimizer == 12 * results.experts // 2 + 12 * results.shared // 16
 
 
 def test_activations_of_experts() -> None:
@@ -218,10 +220,10 @@ def test_activations_of_experts() -> None:
 
 
 def test_fsdp_gathers_two_units_and_reduces_one() -> None:
-    made = setup("llama3-8b", data=8, zero=3)
+    result = setup("llama3-8b", data=8, zero=3)
     unit = 128256 * 4096 + 4096  # the head and its norm, which are larger than a block
-    total = parameters(made.model).total
-    use = memory_of(made, 0)
+    total = parameters(result.model).total
+    use = memory_of(result, 0)
     assert use.buffers == unit * (2 * 2 + 4)
     assert (use.weights, use.gradients, use.optimizer) == (2 * total // 8, 4 * total // 8, 12 * total // 8)
 
@@ -384,22 +386,22 @@ def test_the_peak_is_that_of_a_stage(made: TrainingSetup) -> None:
 
 
 def test_suggestions_fit_and_say_what_they_need() -> None:
-    made = setup("llama3-70b", tensor=8, pipeline=4, data=8, sequence=8192, sequence_parallel=True, micro_batches=32)
+    result = setup("llama3-70b", tensor=8, pipeline=4, data=8, sequence=8192, sequence_parallel=True, micro_batches=32)
     capacity = 40 * GIB
-    assert peak(made)[1].total > capacity
-    changes = suggestions(made, capacity)
+    assert peak(result)[1].total > capacity
+    changes = suggestions(result, capacity)
     assert [item.change for item in changes] == ["recompute = full", "zero = 1", "tensor_parallel = 16", "zero = 2", "zero = 3"]
     for item in changes:
         assert item.bytes == peak(item.setup)[1].total <= capacity
-        assert item.setup.parallel.ranks == made.parallel.ranks
+        assert item.setup.parallel.ranks == result.parallel.ranks
         assert item.setup.micro_batches * item.setup.parallel.data == 32 * 8
-    assert not any("tensor" in item.change for item in suggestions(made, capacity, most_tensor=8))
-    assert suggestions(made, 1000 * GIB) == []
+    assert not any("tensor" in item.change for item in suggestions(result, capacity, most_tensor=8))
+    assert suggestions(result, 1000 * GIB) == []
 
 
 def test_a_single_replica_takes_twice_the_npus() -> None:
-    made = setup("gpt3-175b", tensor=8, pipeline=8, attention="unfused", micro_batches=64)
-    changes = {item.change for item in suggestions(made, 80 * GIB)}
+    result = setup("gpt3-175b", tensor=8, pipeline=8, attention="unfused", micro_batches=64)
+    changes = {item.change for item in suggestions(result, 80 * GIB)}
     assert "recompute = full" in changes
     assert "pipeline_parallel = 16 on 128 NPUs" in changes
     assert not any(change.startswith("zero") for change in changes)
@@ -436,6 +438,6 @@ def test_equal_stages_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    made = paper("gpt3-175b", recompute="selective", sequence_parallel=True)
-    print_memory([memory_of(made, stage) for stage in range(8)], Capacity(80 * GIB, 6 * GIB))
+    result = paper("gpt3-175b", recompute="selective", sequence_parallel=True)
+    print_memory([memory_of(result, stage) for stage in range(8)], Capacity(80 * GIB, 6 * GIB))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80

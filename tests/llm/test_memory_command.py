@@ -42,24 +42,24 @@ def run(*arguments: str) -> str:
 
 
 def table(*arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run(*arguments, "--json"))
-    return found
+    result: dict[str, Any] = json.loads(run(*arguments, "--json"))
+    return result
 
 
 def test_the_fullest_rank_is_that_of_the_run() -> None:
-    found = table(GPT3)
-    assert found["memory_bytes"] == max(stage["total"] for stage in found["stages"]) == astra_sim.simulate(GPT3).memory_bytes
-    assert (len(found["stages"]), found["fits"], found["suggestions"]) == (8, True, [])
+    result = table(GPT3)
+    assert result["memory_bytes"] == max(stage["total"] for stage in result["stages"]) == astra_sim.simulate(GPT3).memory_bytes
+    assert (len(result["stages"]), result["fits"], result["suggestions"]) == (8, True, [])
 
 
 def test_what_does_not_fit_says_what_would() -> None:
-    found = table(GPT3, "--capacity", "55.8")
-    assert found["fits"] is False
-    assert {one["change"] for one in found["suggestions"]} == {"recompute = full", "pipeline_parallel = 16 on 128 NPUs"}
-    for one in found["suggestions"]:
+    result = table(GPT3, "--capacity", "55.8")
+    assert result["fits"] is False
+    assert {one["change"] for one in result["suggestions"]} == {"recompute = full", "pipeline_parallel = 16 on 128 NPUs"}
+    for one in result["suggestions"]:
         assert f"{one['memory_bytes'] / 2**30:.2f} GiB with {one['change']}" in run(GPT3, "--capacity", "55.8")
-    made = table(GPT3, "--set", "workload.recompute=full")["memory_bytes"]
-    assert [one["memory_bytes"] for one in found["suggestions"] if one["change"] == "recompute = full"] == [made]
+    results = table(GPT3, "--set", "workload.recompute=full")["memory_bytes"]
+    assert [one["memory_bytes"] for one in result["suggestions"] if one["change"] == "recompute = full"] == [results]
     assert re.search(r"It does not fit.\n.*margin.*\nNo single change", run(GPT3, "--capacity", "10"))
 
 
@@ -78,12 +78,12 @@ def test_tables_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_search_lists_what_fits_by_time_and_each_runs_as_it_says(small: str) -> None:
-    found = table(small, "--search", "--limit", "5")
-    times = [one["iteration_s"] for one in found["combinations"]]
-    assert len(times) == 5 < found["fitting"]
+    results = table(small, "--search", "--limit", "5")
+    times = [one["iteration_s"] for one in results["combinations"]]
+    assert len(times) == 5 < results["fitting"]
     assert times == sorted(times)
-    assert found["tried"] >= found["fitting"] >= found["simulated"] >= 5
-    for one in found["combinations"]:
+    assert results["tried"] >= results["fitting"] >= results["simulated"] >= 5
+    for one in results["combinations"]:
         result = astra_sim.simulate(small, workload={"plugin": "llm", **one["options"]})
         assert (result.iteration_s, result.memory_bytes) == (one["iteration_s"], one["memory_bytes"])
         assert one["tensor_parallel"] * one["pipeline_parallel"] * one["data_parallel"] == 16
@@ -99,12 +99,12 @@ def test_the_search_keeps_the_capacity(small: str) -> None:
 
 def test_an_experiment_is_among_what_its_search_finds() -> None:
     """Also where the ends of the model take a chunk each: 126 layers on 128 chunks."""
-    kept = [f"--keep={name}" for name in ("micro_batch", "context_parallel", "virtual_stages", "tensor_parallel", "recompute")]
-    found = table(LLAMA3, "--search", "--capacity", "100", "--limit", "100", *kept)["combinations"]
+    outcome = [f"--keep={name}" for name in ("micro_batch", "context_parallel", "virtual_stages", "tensor_parallel", "recompute")]
+    results = table(LLAMA3, "--search", "--capacity", "100", "--limit", "100", *outcome)["combinations"]
     result = astra_sim.simulate(LLAMA3)
     own = next(
         each
-        for each in found
+        for each in results
         if (each["tensor_parallel"], each["pipeline_parallel"], each["zero"], each["recompute"]) == (8, 16, 2, "none")
     )
     assert (own["iteration_s"], own["memory_bytes"]) == (pytest.approx(result.iteration_s, rel=1e-6), result.memory_bytes)
@@ -130,8 +130,8 @@ def test_what_cannot_run_at_all_says_why(small: str) -> None:
 
 def test_a_margin_of_the_memory_stays_free(small: str) -> None:
     """That of the device, or another; the table, the verdict, the search and the run have the same."""
-    found = table(small)
-    assert (found["capacity_bytes"], found["margin_bytes"]) == (80 * 2**30, pytest.approx(5.8 * 2**30))
+    result = table(small)
+    assert (result["capacity_bytes"], result["margin_bytes"]) == (80 * 2**30, pytest.approx(5.8 * 2**30))
     tight = (small, "--set", f"workload.memory_margin={80 - 0.2}")
     assert table(*tight)["fits"] is False
     assert "\n0.20 GiB are 80.00 less a margin of 79.80 (memory_margin).\n" in run(*tight)
@@ -151,11 +151,11 @@ def test_a_margin_that_nothing_has_is_an_error(small: str) -> None:
 
 def test_the_search_tries_all_axes_and_says_how_many(small: str) -> None:
     everything = table(small, "--search")
-    kept = table(small, "--search", *(f"--keep={name}" for name in ("micro_batch", "virtual_stages", "context_parallel")))
-    assert everything["tried"] > kept["tried"] >= kept["fitting"]
-    assert {one["micro_batch"] for one in kept["combinations"]} == {1}
+    result = table(small, "--search", *(f"--keep={name}" for name in ("micro_batch", "virtual_stages", "context_parallel")))
+    assert everything["tried"] > result["tried"] >= result["fitting"]
+    assert {one["micro_batch"] for one in result["combinations"]} == {1}
     assert any(one["micro_batch"] > 1 for one in everything["combinations"])
-    assert everything["combinations"][0]["iteration_s"] <= kept["combinations"][0]["iteration_s"]
+    assert everything["combinations"][0]["iteration_s"] <= result["combinations"][0]["iteration_s"]
     assert f"{everything['tried']:,} were tried" in run(small, "--search")
     with pytest.raises(astra_sim.InputError, match="--keep zero has no effect without --search"):
         run(small, "--keep", "zero")

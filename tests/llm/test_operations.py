@@ -91,8 +91,8 @@ def test_recomputation_has_the_flops_of_what_it_repeats(name: str, how: str) -> 
     block = Block(model, Parallelism(), Work(1, SEQUENCE, flash=False))
     kinds = [model.kind(layer) for layer in range(model.layers + model.mtp_layers)]
     predicted = model.mtp_layers * 4 * model.hidden**2 * SEQUENCE * how.startswith("full")  # the product before a block is not repeated
-    found = sum(flops(block.recompute(kind, how)) for kind in kinds)
-    assert found == SEQUENCE * counts.recomputed_flops(model, SEQUENCE, how, causal=False) - predicted
+    total = sum(flops(block.recompute(kind, how)) for kind in kinds)
+    assert total == SEQUENCE * counts.recomputed_flops(model, SEQUENCE, how, causal=False) - predicted
 
 
 def sent(steps: Iterable[Step], axis: str, ranks: int) -> float:

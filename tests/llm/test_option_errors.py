@@ -17,9 +17,9 @@ WRONG: tuple[Any, ...] = (-1, 0, 1.5, "x", "", True, [], {}, 10**30, float("nan"
 
 def _refusals(name: str, make: Any) -> int:
     """How many values are refused; each error names the option."""
-    said = [message for message in (_said(make(value)) for value in WRONG) if message is not None]
-    assert [message for message in said if name not in message or "\n" in message] == []
-    return len(said)
+    result = [message for message in (_said(make(value)) for value in WRONG) if message is not None]
+    assert [message for message in result if name not in message or "\n" in message] == []
+    return len(result)
 
 
 def _said(options: dict[str, Any]) -> str | None:
@@ -138,6 +138,6 @@ def test_a_compute_model_that_does_not_price_a_kernel_names_it(compute: dict[str
 
 
 def test_an_option_that_is_gone_says_what_to_do_without_it() -> None:
-    said = _said({"rank_order": "tp-cp-ep-dp-pp"})
-    assert said is not None
-    assert said.endswith("the option rank_order is gone: ranks are always numbered tp-cp-ep-dp-pp, the first fastest")
+    result = _said({"rank_order": "tp-cp-ep-dp-pp"})
+    assert result is not None
+    assert result.endswith("the option rank_order is gone: ranks are always numbered tp-cp-ep-dp-pp, the first fastest")

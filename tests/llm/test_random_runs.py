@@ -17,25 +17,25 @@ REFUSED = 0.05
 
 
 def _run(arguments: dict[str, Any], detail: str | None = None, **more: Any) -> Any:
-    made = copy.deepcopy(arguments) | more
+    result = copy.deepcopy(arguments) | more
     if detail is not None:
-        made["workload"]["detail"] = detail
+        result["workload"]["detail"] = detail
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return astra_sim.simulate(**made)
+        return astra_sim.simulate(**result)
 
 
 def _runs(seeds: range, most_npus: int) -> list[tuple[int, dict[str, Any], Any]]:
     """Those experiments of some seeds that can be run, with their results."""
-    found = []
+    result = []
     for seed in seeds:
         arguments = experiment(Random(seed), most_npus)
         try:
-            found.append((seed, arguments, _run(arguments)))
+            result.append((seed, arguments, _run(arguments)))
         except (astra_sim.InputError, astra_sim.DeadlockError):
             continue
-    assert len(found) >= (1 - REFUSED) * len(seeds)
-    return found
+    assert len(result) >= (1 - REFUSED) * len(seeds)
+    return result
 
 
 @pytest.mark.parametrize("first", range(0, 120, 20))

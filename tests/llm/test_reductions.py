@@ -50,8 +50,8 @@ def test_gradients_that_are_kept_as_shards_are_reduced_by_each_backward_pass(ove
 @pytest.mark.parametrize("options", [{}, {"zero": 1}, {"zero": 2, "shard_group": 2}, {"zero": 1, "reduction": "all"}])
 def test_passes_that_are_one_operation_begin_reductions_as_early(options: dict[str, Any]) -> None:
     """A pass is cut where gradients of a bucket are there."""
-    given: dict[str, Any] = {"model": BUCKETS, "overlap": {"dp": True}, "global_batch": 32} | options
-    times = [run(8, **given, detail=detail).finish_ns for detail in ("kernel", "layer", "pass")]
+    result: dict[str, Any] = {"model": BUCKETS, "overlap": {"dp": True}, "global_batch": 32} | options
+    times = [run(8, **result, detail=detail).finish_ns for detail in ("kernel", "layer", "pass")]
     assert times == pytest.approx([times[0]] * 3, rel=0.002)
 
 

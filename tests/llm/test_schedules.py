@@ -27,15 +27,15 @@ def span(schedule: str, stages: int, micro_batches: int, times: tuple[int, int, 
 
 def orders(extra_ahead: int = 0) -> list[tuple[str, int, int, int]]:
     """Schedules with stages, micro-batches (fewer than stages, odd numbers and one, too) and chunks."""
-    found = []
+    result = []
     for stages in (1, 2, 3, 4, 6, 8):
         for micro_batches in (1, 2, 3, 5, 7, 8, 12, 16, 18):
-            found += [(name, stages, micro_batches, 1) for name in (("1f1b",) if extra_ahead else ("gpipe", "1f1b", "zb-h1"))]
-            found += [("zb-v", stages, micro_batches, 2)] if stages > 1 and not extra_ahead else []
-            found += [("interleaved", stages, micro_batches, chunks) for chunks in (1, 2, 3) if micro_batches % stages == 0]
+            result += [(name, stages, micro_batches, 1) for name in (("1f1b",) if extra_ahead else ("gpipe", "1f1b", "zb-h1"))]
+            result += [("zb-v", stages, micro_batches, 2)] if stages > 1 and not extra_ahead else []
+            result += [("interleaved", stages, micro_batches, chunks) for chunks in (1, 2, 3) if micro_batches % stages == 0]
             if stages % 2 == 0 and micro_batches % 2 == 0 and micro_batches >= 2 * stages:
-                found.append(("dualpipe", stages, micro_batches, 2))
-    return found
+                result.append(("dualpipe", stages, micro_batches, 2))
+    return result
 
 
 @pytest.mark.parametrize("extra_ahead", [0, 1])
@@ -139,21 +139,21 @@ def test_what_is_in_flight_is_what_orders_keep(schedule: str, stages: int) -> No
         if schedule == "dualpipe" and rounds < 2:
             continue
         for stage, steps in enumerate(order_of(schedule, stages, rounds * stages, chunks)):
-            kept, most = [0] * chunks, 0
+            result, most = [0] * chunks, 0
             for step in steps:
-                kept[step.chunk] += step.kind is F
-                most = max(most, sum(kept))
-                kept[step.chunk] -= step.kind in (B, I)
+                result[step.chunk] += step.kind is F
+                most = max(most, sum(result))
+                result[step.chunk] -= step.kind in (B, I)
             assert most == max(sum(state) for state in in_flight(schedule, stage, stages, chunks, rounds * stages))
 
 
 def test_zb_v_keeps_no_more_than_its_limit() -> None:
     for stages in (2, 4, 6):
         for steps in order_of("zb-v", stages, 4 * stages, 2):
-            kept, most = 0, 0
+            result, most = 0, 0
             for step in steps:
-                kept += (step.kind is F) - (step.kind is W)
-                most = max(most, kept)
+                result += (step.kind is F) - (step.kind is W)
+                most = max(most, result)
             assert most == 2 * stages
 
 

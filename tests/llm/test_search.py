@@ -29,10 +29,10 @@ def search(*arguments: Any, **choices: Any) -> list[Candidate]:
 
 
 def template(model: Model | str, schedule: str = "1f1b", parallel: Parallelism | None = None, **choices: Any) -> TrainingSetup:
-    made = MODELS[model] if isinstance(model, str) else model
+    result = MODELS[model] if isinstance(model, str) else model
     stages = parallel or Parallelism()
-    layers = even_stages(made.layers, stages.pipeline, 1, "1f1b")
-    return TrainingSetup(made, stages, layers, schedule=schedule, **{"sequence": 2048, **choices})
+    layers = even_stages(result.layers, stages.pipeline, 1, "1f1b")
+    return TrainingSetup(result, stages, layers, schedule=schedule, **{"sequence": 2048, **choices})
 
 
 def combinations(found: list[Candidate]) -> set[tuple[int, int, int, int, str]]:
@@ -45,7 +45,7 @@ def combinations(found: list[Candidate]) -> set[tuple[int, int, int, int, str]]:
 def test_all_combinations_of_a_small_case() -> None:
     """8 NPUs, 2 heads, 2 layers: tensor and pipeline are 1 or 2; ZeRO matters, since two replicas at least are left."""
     model = Model(layers=2, hidden=64, heads=2, vocab=128)
-    found = search(template(model), 8, 16, UNLIMITED)
+    result = search(template(model), 8, 16, UNLIMITED)
     expected = {
         (tensor, pipeline, 8 // tensor // pipeline, zero, again)
         for tensor in (1, 2)
@@ -53,8 +53,8 @@ def test_all_combinations_of_a_small_case() -> None:
         for zero in range(4)
         for again in ("none", "full")
     }
-    assert combinations(found) == expected
-    assert len(found) == len(expected)
+    assert combinations(result) == expected
+    assert len(result) == len(expected)
     unfused = search(template(model, attention="unfused"), 8, 16, UNLIMITED)
     assert {item.setup.recompute for item in unfused} == {"none", "selective", "full"}
 
@@ -62,10 +62,10 @@ def test_all_combinations_of_a_small_case() -> None:
 def test_what_fits_is_in_order_of_memory() -> None:
     everything = search(template("llama3-8b", sequence=8192), 64, 128, UNLIMITED)
     capacity = 40 * GIB
-    found = search(template("llama3-8b", sequence=8192), 64, 128, capacity)
-    assert 0 < len(found) < len(everything)
-    assert found == [item for item in everything if item.use.total <= capacity]
-    assert [item.use.total for item in found] == sorted(item.use.total for item in found)
+    result = search(template("llama3-8b", sequence=8192), 64, 128, capacity)
+    assert 0 < len(result) < len(everything)
+    assert result == [item for item in everything if item.use.total <= capacity]
+    assert [item.use.total for item in result] == sorted(item.use.total for item in result)
 
 
 def test_tensor_parallelism_stays_within_a_node() -> None:
@@ -81,34 +81,34 @@ def test_time_is_asked_about_what_fits_alone() -> None:
         asked.append(setup)
         return None if setup.parallel.pipeline > 1 else 1.5
 
-    found = search(template("llama3-8b"), 8, 64, 40 * GIB, time_of=seconds)
-    assert [item.setup for item in found] == asked
-    assert {item.iteration_s for item in found} == {None, 1.5}
+    result = search(template("llama3-8b"), 8, 64, 40 * GIB, time_of=seconds)
+    assert [item.setup for item in result] == asked
+    assert {item.iteration_s for item in result} == {None, 1.5}
 
 
 def test_one_replica_has_one_level_of_zero() -> None:
-    found = search(template("llama3-8b"), 8, 64, UNLIMITED)
-    assert {item.setup.parallel.zero for item in found if item.setup.parallel.data == 1} == {0}
+    result = search(template("llama3-8b"), 8, 64, UNLIMITED)
+    assert {item.setup.parallel.zero for item in result if item.setup.parallel.data == 1} == {0}
 
 
 def test_several_sizes_of_micro_batches() -> None:
-    found = search(template("llama3-8b"), 8, 16, UNLIMITED, micro_batches=(1, 2, 16), zero_levels=(1,), recompute=("none",))
-    assert {item.setup.micro_batch for item in found} == {1, 2, 16}
-    assert {item.setup.parallel.data for item in found if item.setup.micro_batch == 16} == {1}
+    result = search(template("llama3-8b"), 8, 16, UNLIMITED, micro_batches=(1, 2, 16), zero_levels=(1,), recompute=("none",))
+    assert {item.setup.micro_batch for item in result} == {1, 2, 16}
+    assert {item.setup.parallel.data for item in result if item.setup.micro_batch == 16} == {1}
 
 
 def test_interleaving_keeps_its_virtual_stages_where_there_is_a_pipeline() -> None:
-    found = search(template("gpt3-175b", "interleaved", Parallelism(virtual_stages=3)), 64, 64, UNLIMITED)
-    for item in found:
+    result = search(template("gpt3-175b", "interleaved", Parallelism(virtual_stages=3)), 64, 64, UNLIMITED)
+    for item in result:
         parallel, schedule = item.setup.parallel, item.setup.schedule
         assert (schedule, parallel.virtual_stages) == (("interleaved", 3) if parallel.pipeline > 1 else ("1f1b", 1))
         assert schedule == "1f1b" or item.setup.micro_batches % parallel.pipeline == 0
 
 
 def test_experts_keep_their_parallelism() -> None:
-    found = search(template("mixtral-8x7b", parallel=Parallelism(expert=8, data=8)), 16, 16, UNLIMITED)
-    assert found
-    assert all(item.setup.parallel.stage_ranks % 8 == 0 for item in found)
+    result = search(template("mixtral-8x7b", parallel=Parallelism(expert=8, data=8)), 16, 16, UNLIMITED)
+    assert result
+    assert all(item.setup.parallel.stage_ranks % 8 == 0 for item in result)
 
 
 @settings(max_examples=30)
@@ -123,14 +123,14 @@ def test_every_combination_keeps_the_rules(schedule: str, npus: int, batch: int,
     model = Model(layers=12, hidden=128, heads=8, kv_heads=4, ffn=512, vocab=1000, gated=True)
     start = template(model, schedule, Parallelism(virtual_stages=2, context=context, sequence=sequence_parallel), sequence=256)
     for item in search(start, npus, batch, UNLIMITED, zero_levels=(0, 3), recompute=("none",)):
-        made, parallel = item.setup, item.setup.parallel
+        result, parallel = item.setup, item.setup.parallel
         assert parallel.ranks == npus
-        assert parallel.data * made.micro_batch * made.micro_batches == batch
+        assert parallel.data * result.micro_batch * result.micro_batches == batch
         assert divides(model, parallel, 256)
-        assert schedule_allows(made.schedule, 12, parallel.pipeline, made.chunks, made.micro_batches)
-        copies = 2 if made.schedule == "dualpipe" else 1
-        assert sorted(layer for layers in made.layers_of_stage for layer in layers) == sorted([*range(12)] * copies)
-        assert (item.stage, item.use) == peak(made)
+        assert schedule_allows(result.schedule, 12, parallel.pipeline, result.chunks, result.micro_batches)
+        copies = 2 if result.schedule == "dualpipe" else 1
+        assert sorted(layer for layers in result.layers_of_stage for layer in layers) == sorted([*range(12)] * copies)
+        assert (item.stage, item.use) == peak(result)
 
 
 @pytest.mark.parametrize(
@@ -174,33 +174,33 @@ def test_numbers_out_of_range() -> None:
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    found = search(template("llama3-8b"), 8, 64, 40 * GIB, time_of=lambda setup: 12.345678)
-    rows = search_table(found)
+    result = search(template("llama3-8b"), 8, 64, 40 * GIB, time_of=lambda setup: 12.345678)
+    rows = search_table(result)
     assert rows[0] == ("TP", "PP", "VS", "DP", "CP", "EP", "ZeRO", "micro", "recompute", "GiB", "time (s)")
     assert rows[1][-1] == "12.35"
-    assert len(rows) == len(found) + 1
-    untimed = search_table([attrs.evolve(item, iteration_s=None) for item in found])
+    assert len(rows) == len(result) + 1
+    untimed = search_table([attrs.evolve(item, iteration_s=None) for item in result])
     assert untimed[0][-1] == "GiB"
     capacity = Capacity(40 * GIB, 0)
-    print_search(found, capacity, Search(found, 500, len(found)))
+    print_search(result, capacity, Search(result, 500, len(result)))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(rows) + 2
     assert max(map(len, lines)) <= 80
-    assert lines[-1] == f"500 were tried, {len(found)} fit, {len(found)} of these were simulated."
-    print_search(found[:2], Capacity(46 * GIB, 6 * GIB), Search(found, 500, 4, 1))
-    told = " ".join(capsys.readouterr().out.split())
-    assert f"2 of {len(found)} combinations that fit in 40.00 GiB" in told
-    assert "40.00 GiB are 46.00 less a margin of 6.00 (memory_margin)." in told
-    assert f"500 were tried, {len(found)} fit, 4 of these were simulated." in told
-    assert f"The kernels alone of the other {len(found) - 5} take longer than the times above." in told
-    assert told.endswith("1 that fit cannot run.")
+    assert lines[-1] == f"500 were tried, {len(result)} fit, {len(result)} of these were simulated."
+    print_search(result[:2], Capacity(46 * GIB, 6 * GIB), Search(result, 500, 4, 1))
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"2 of {len(result)} combinations that fit in 40.00 GiB" in text
+    assert "40.00 GiB are 46.00 less a margin of 6.00 (memory_margin)." in text
+    assert f"500 were tried, {len(result)} fit, 4 of these were simulated." in text
+    assert f"The kernels alone of the other {len(result) - 5} take longer than the times above." in text
+    assert text.endswith("1 that fit cannot run.")
     print_search([], Capacity(GIB, 0), Search([], 12))
     assert capsys.readouterr().out.strip() == "No combination fits in 1.00 GiB; 12 were tried."
 
 
 def test_all_axes_are_searched() -> None:
     model = Model(layers=8, hidden=128, heads=8, vocab=1000, experts=4, top_k=2, expert_ffn=256)
-    found = search(
+    result = search(
         template(model, sequence=256),
         8,
         16,
@@ -213,10 +213,10 @@ def test_all_axes_are_searched() -> None:
         zero_levels=(0,),
         recompute=("none",),
     )
-    seen = [(item.setup.micro_batch, item.setup.parallel) for item in found]
+    seen = [(item.setup.micro_batch, item.setup.parallel) for item in result]
     assert {size for size, _ in seen} == {1, 2}
     assert {(one.context, one.expert) for _, one in seen} == {(1, 1), (1, 4), (2, 1), (2, 4)}
-    assert {(item.setup.schedule, item.setup.parallel.virtual_stages) for item in found if item.setup.parallel.pipeline == 2} == {
+    assert {(item.setup.schedule, item.setup.parallel.virtual_stages) for item in result if item.setup.parallel.pipeline == 2} == {
         ("1f1b", 1),
         ("interleaved", 2),
         ("interleaved", 4),
@@ -227,8 +227,8 @@ def test_all_axes_are_searched() -> None:
 
 def test_what_is_kept_is_not_searched() -> None:
     start = template("llama3-8b", parallel=Parallelism(tensor=2, pipeline=2))
-    found = search(start, 16, 64, UNLIMITED, fixed=("tensor", "pipeline"))
-    assert {(item.setup.parallel.tensor, item.setup.parallel.pipeline) for item in found} == {(2, 2)}
+    result = search(start, 16, 64, UNLIMITED, fixed=("tensor", "pipeline"))
+    assert {(item.setup.parallel.tensor, item.setup.parallel.pipeline) for item in result} == {(2, 2)}
 
 
 def test_the_fastest_are_found_without_timing_all() -> None:

@@ -147,8 +147,8 @@ def test_stages_of_a_pipeline_exchange_micro_batches_in_both_directions(tmp_path
     messages = [[(event["kind"], event["bytes"]) for event in each.events if "peer" in event] for each in captures]
     assert sorted(messages[0]) == [("receive", 8 * 256 * 4)] * 4 + [("send", 8 * 256 * 4)] * 4 == sorted(messages[1])
     platform = "plugin:switch?size=4&link_bandwidth_gb_per_s=1&link_latency_ns=0"
-    given: dict[str, Any] = {"platform": platform, "compute": "plugin:roofline?peak_tera_ops_per_s=1&memory_bandwidth_gb_per_s=1"}
-    result = astra_sim.simulate(workload=f"plugin:torch_capture?path={tmp_path / 'out'}", **given)
+    results: dict[str, Any] = {"platform": platform, "compute": "plugin:roofline?peak_tera_ops_per_s=1&memory_bandwidth_gb_per_s=1"}
+    result = astra_sim.simulate(workload=f"plugin:torch_capture?path={tmp_path / 'out'}", **results)
     assert result.finish_ns > 5 * 8 * 256 * 4
 
 
@@ -177,10 +177,10 @@ print(device["Total"])
 @needs_torch
 def test_the_peak_of_memory_is_that_of_torchs_tracker(tmp_path: Path) -> None:
     script = str(EXAMPLES / "gpt.py")
-    told = subprocess.run([PYTHON or sys.executable, "-c", MEMORY, script], capture_output=True, text=True, check=True)
+    results = subprocess.run([PYTHON or sys.executable, "-c", MEMORY, script], capture_output=True, text=True, check=True)
     assert capture("--world", "1", "-o", tmp_path, "--", script, "--parallel", "none").exit_code == 0
-    (found,) = load_captures(str(tmp_path))
-    assert sum(found.peak_bytes.values()) == pytest.approx(int(told.stdout), rel=0.01)
+    (result,) = load_captures(str(tmp_path))
+    assert sum(result.peak_bytes.values()) == pytest.approx(int(results.stdout), rel=0.01)
 
 
 GRAPH = """
@@ -199,6 +199,6 @@ print(counter.get_total_flops())
 def test_operations_of_products_and_convolutions_are_those_of_torchs_counter(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "graph.py").write_text(GRAPH)
     assert capture("--world", "1", "-o", tmp_path / "out", "--", tmp_path / "graph.py").exit_code == 0
-    (found,) = load_captures(str(tmp_path / "out"))
-    flops = sum(event["flops"] for event in found.events if event["kind"] == "kernel" and "attention" not in event)
+    (result,) = load_captures(str(tmp_path / "out"))
+    flops = sum(event["flops"] for event in result.events if event["kind"] == "kernel" and "attention" not in event)
     assert flops == int(capfd.readouterr().out.split()[-1]) > 0

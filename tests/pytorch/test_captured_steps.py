@@ -66,10 +66,10 @@ def test_operations_are_those_of_the_formula(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gpt_ddp", "gpt_fsdp", "gpt_fsdp_tp"])
 def test_neither_the_engine_nor_symmetry_changes_a_figure(name: str) -> None:
-    given: dict[str, Any] = {"workload": f"plugin:torch_capture?path={EXAMPLES / name}", "platform": platform(WORLD), "compute": COMPUTE}
-    first = figures(astra_sim.simulate(**given))
-    assert figures(astra_sim.simulate(**given, engine="python")) == first
-    whole = figures(astra_sim.simulate(**given, symmetry=False))
+    result: dict[str, Any] = {"workload": f"plugin:torch_capture?path={EXAMPLES / name}", "platform": platform(WORLD), "compute": COMPUTE}
+    first = figures(astra_sim.simulate(**result))
+    assert figures(astra_sim.simulate(**result, engine="python")) == first
+    whole = figures(astra_sim.simulate(**result, symmetry=False))
     assert {key: whole[key] for key in ("finish_ns", "compute_ns")} == {key: first[key] for key in ("finish_ns", "compute_ns")}
 
 
@@ -97,8 +97,8 @@ def written(folder: Path, events: list[dict[str, Any]], rank: int = 0, **head: A
 
 
 def run(path: Path, npus: int = 2, **options: Any) -> Any:
-    given = {"platform": platform(npus), "compute": COMPUTE, "system": "plugin:astra2?all_gather=direct&endpoint_delay_ns=0", **options}
-    return astra_sim.simulate(workload=f"plugin:torch_capture?path={path}", **given)
+    result = {"platform": platform(npus), "compute": COMPUTE, "system": "plugin:astra2?all_gather=direct&endpoint_delay_ns=0", **options}
+    return astra_sim.simulate(workload=f"plugin:torch_capture?path={path}", **result)
 
 
 @pytest.mark.parametrize(

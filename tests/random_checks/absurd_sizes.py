@@ -76,12 +76,12 @@ def check(seed: int, folder: Path) -> list[str]:
 @cache
 def _options(kind: str) -> dict[str, list[str]]:
     """The names of the options that are whole numbers, of each component that needs no file."""
-    found = {}
+    result = {}
     for name, provider in shared_plugins().components(kind).items():
         options = describe_options(provider.load_options())
         if not any(each.name in ("file", "prefix") for each in options):
-            found[name] = [each.name for each in options if each.type in ("int", "int or str") and "." not in each.name]
-    return found
+            result[name] = [each.name for each in options if each.type in ("int", "int or str") and "." not in each.name]
+    return result
 
 
 @cache

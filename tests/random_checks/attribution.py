@@ -39,8 +39,8 @@ def check(seed: int, folder: Path) -> list[str]:
             result = astra_sim.simulate(**arguments, npu_times=True, explain="path")
     except astra_sim.AstraError:
         return []
-    found = [*_shares(result), *_summary(result), *_bytes(result, is_llm, arguments), *_explanation(result, is_llm)]
-    return found + (list(_llm(result, arguments)) if is_llm else [])
+    results = [*_shares(result), *_summary(result), *_bytes(result, is_llm, arguments), *_explanation(result, is_llm)]
+    return results + (list(_llm(result, arguments)) if is_llm else [])
 
 
 def _plan(random: Random) -> dict[str, Any]:
@@ -82,11 +82,11 @@ def _summary(result: Any) -> Iterator[str]:
     with contextlib.redirect_stdout(out):
         print_result(result, Screen(every=True, units="ns"))
     text = out.getvalue()
-    found = {
+    results = {
         name: float(number.replace(",", "")) * _UNITS[unit]
         for name, number, unit in re.findall(r"^ ([a-z ]+?) +([\d.,]+)  (ns|us|ms|s)$", text, re.MULTILINE)
     }
-    times = [found.get(name, 0.0) for name in ("exposed communication", "memory", "idle")]
+    times = [results.get(name, 0.0) for name in ("exposed communication", "memory", "idle")]
     yield from _different("printed: time without compute", sum(times), result.exposed_comm_ns, 1.0)
     lines = text.splitlines()
     if result.layers:
@@ -146,12 +146,12 @@ def _llm(result: Any, arguments: dict[str, Any]) -> Iterator[str]:
         return
     tables, passes, npus = result.npu_tables(), arguments["passes"], result.npus
     mean = {name: sum(row[f"{name}_ns"] * row["count"] for row in tables["npu_times"]) / npus for name in ("compute", "idle", "finish")}
-    told = {name: 1e9 * passes * seconds for name, seconds in result.breakdown.items()}
-    yield from _different("compute of breakdown and NPUs", told["compute"] + told["optimizer"], mean["compute"], 0.1)
-    yield from _different("bubble and idle", told["bubble"], mean["idle"] + result.finish_ns - mean["finish"], 0.1)
+    results = {name: 1e9 * passes * seconds for name, seconds in result.breakdown.items()}
+    yield from _different("compute of breakdown and NPUs", results["compute"] + results["optimizer"], mean["compute"], 0.1)
+    yield from _different("bubble and idle", results["bubble"], mean["idle"] + result.finish_ns - mean["finish"], 0.1)
     groups = {row["group"]: row["exposed_ns"] / npus for row in tables.get("groups", [])}
     for name in ("tp", "pp", "dp", "ep", "cp"):
-        yield from _different(f"exposed by {name} of breakdown and groups", told[name], groups.pop(name, 0.0), 0.1)
+        yield from _different(f"exposed by {name} of breakdown and groups", results[name], groups.pop(name, 0.0), 0.1)
     if groups:
         yield f"groups that are no parallelism: {sorted(groups)}"
     yield from _different("bubble", result.bubble_share * result.iteration_s, result.breakdown["bubble"], 1e-15)

@@ -99,9 +99,9 @@ def check(seed: int, folder: Path) -> list[str]:
 
 def _dimensions(random: Random) -> tuple[Dimension, ...]:
     while True:
-        made = tuple(_dimension(random) for _ in range(random.choice([1, 1, 1, 2, 2, 3])))
-        if 1 < math.prod(d.size for d in made) <= 24:
-            return made
+        dimensions = tuple(_dimension(random) for _ in range(random.choice([1, 1, 1, 2, 2, 3])))
+        if 1 < math.prod(d.size for d in dimensions) <= 24:
+            return dimensions
 
 
 def _dimension(random: Random) -> Dimension:

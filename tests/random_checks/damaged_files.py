@@ -132,16 +132,16 @@ _COMMANDS: dict[str, list[tuple[str, ...]]] = {
 
 @cache
 def _commands() -> dict[str, list[tuple[str, ...]]]:
-    found = dict(_COMMANDS)
+    result = dict(_COMMANDS)
     for name, each in shared_plugins().components("format").items():
         if not each.first_file:
-            found[name] = [(*_OF_KIND[kind], name) for kind in each.kinds]
-    found["nodes.yml"] = found["astra-sim-2-system"]
-    found["topology.txt"] = found["ns3-network"]
-    found["logical-dims"] = [(*_COLLECTIVE, "--network", "ns3-network", "--platform", "logical-dims")]
-    found["nccl-topology"] = [(*_OF_KIND["platform"], "nccl-topology", "--network", "plugin:flow")]
-    found["infragraph"] = [("--network", "plugin:flow", *_OF_KIND["platform"], "plugin:infragraph?file=infragraph&bandwidth_gb_per_s=64")]
-    return found
+            result[name] = [(*_OF_KIND[kind], name) for kind in each.kinds]
+    result["nodes.yml"] = result["astra-sim-2-system"]
+    result["topology.txt"] = result["ns3-network"]
+    result["logical-dims"] = [(*_COLLECTIVE, "--network", "ns3-network", "--platform", "logical-dims")]
+    result["nccl-topology"] = [(*_OF_KIND["platform"], "nccl-topology", "--network", "plugin:flow")]
+    result["infragraph"] = [("--network", "plugin:flow", *_OF_KIND["platform"], "plugin:infragraph?file=infragraph&bandwidth_gb_per_s=64")]
+    return result
 
 
 @cache
@@ -161,8 +161,8 @@ def _files() -> dict[str, bytes]:
         traces.write_ranks(folder / "pipeline", traces.pipeline)
         training_step(folder)
         for command in _MAKING:
-            made = ended(folder, *command)
-            assert made.status == 0, (command, made)
+            result = ended(folder, *command)
+            assert result.status == 0, (command, result)
         for rank in range(4):
             packed = gzip.compress((folder / f"trace.{rank}.et").read_bytes())
             (folder / f"zipped.{rank}.et.gz").write_bytes(packed)

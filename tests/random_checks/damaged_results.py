@@ -78,6 +78,6 @@ def _results() -> dict[str, str]:
         folder = Path(place)
         (folder / "w.toml").write_text(_LAYERS)
         for command in _MAKING:
-            made = ended(folder, *command)
-            assert made.status == 0, (command, made)
+            result = ended(folder, *command)
+            assert result.status == 0, (command, result)
         return {path.parent.name: path.read_text() for path in folder.glob("*/result.json")}

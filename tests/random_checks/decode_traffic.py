@@ -38,15 +38,15 @@ def check(seed: int, folder: Path) -> list[str]:
         return []
     options = plan.options
     keys = (options.kv_length or plan.setup.sequence) + options.decode_tokens if options.mode == "decode" else None
-    found = []
+    result = []
     kinds = {plan.model.kind(layer) for layer in range(plan.model.layers)}
     for kind in sorted(kinds):
         for what, counted, expected in _forms(plan, keys, kind):
             if not math.isclose(counted, expected, rel_tol=1e-9):
-                found.append(f"{options.mode}, {kind}: {what}: {counted:.6g}; expected {expected:.6g} ({arguments['workload']})")
+                result.append(f"{options.mode}, {kind}: {what}: {counted:.6g}; expected {expected:.6g} ({arguments['workload']})")
     if options.mode == "decode":
-        found += _timed(arguments, plan)
-    return found
+        result += _timed(arguments, plan)
+    return result
 
 
 def _arguments(seed: int) -> dict[str, Any]:
@@ -77,41 +77,41 @@ def _forms(plan: Plan, keys: int | None, kind: LayerKind) -> list[tuple[str, flo
     queries = options.micro_batch * (1 if keys else plan.setup.sequence // parallel.context)
     size = 1 if options.fp8_attention else 2
     mla = model.mla
-    found: list[tuple[str, float, float]] = []
+    result: list[tuple[str, float, float]] = []
     if keys is not None:
         tokens = options.micro_batch * keys
         latent = mla.key_value_rank + mla.rope if mla else 0
         cache = tokens * size * (latent if mla else 2 * key_heads * model.head_size)
         widths = latent + mla.key_value_rank if mla else 2 * model.head_size
         operands = size * queries * heads * widths
-        found.append(
+        result.append(
             ("bytes of attention", sum(core.count_bytes(ELEMENT_BYTES[core.element_type or "bf16"]) for core in cores), cache + operands)
         )
-        found.append(
+        result.append(
             ("operations of attention", sum(core.operations for core in cores), heads * widths * (2 * tokens - options.micro_batch))
         )
         micro_batches = plan.setup.micro_batches
-        found.append(("cache of a layer", key_value_bytes(plan.setup), cache * micro_batches))
+        result.append(("cache of a layer", key_value_bytes(plan.setup), cache * micro_batches))
     elif options.attention == "flash" and parallel.context == 1:
         widths = model.head_size + model.value_size
         expanded = size * options.micro_batch * plan.setup.sequence * widths * (heads + key_heads)
-        found.append(("bytes of attention", sum(core.count_bytes(ELEMENT_BYTES[core.element_type or "bf16"]) for core in cores), expanded))
+        result.append(("bytes of attention", sum(core.count_bytes(ELEMENT_BYTES[core.element_type or "bf16"]) for core in cores), expanded))
     # Products: those of attention read each of its weights once, and multiply each with each token.
     names = {"qkv", "latent down", "query up", "key value up", "query absorb", "value up", "projection"}
     products = [run.shape for run in runs if run.name in names and isinstance(run.shape, Gemm)]
     weights = attention_parameters(model, parallel)
-    found.append(("weights of attention", sum(one.batch * one.k * one.n for one in products), weights))
+    result.append(("weights of attention", sum(one.batch * one.k * one.n for one in products), weights))
     down = model.hidden * (mla.query_rank + mla.key_value_rank + mla.rope) if mla else 0
     saved = queries - queries // parallel.tensor if parallel.sequence else 0  # tensor ranks share the tokens of what they all have
     operations = 2 * (weights * queries - down * saved)
-    found.append(("operations of its products", sum(one.operations for one in products), operations))
+    result.append(("operations of its products", sum(one.operations for one in products), operations))
     own = block_parameters(model, kind, parallel)
     others = [run.shape for run in runs if run.name not in names and isinstance(run.shape, Gemm)]
     grouped = [run.shape for run in runs if isinstance(run.shape, GroupedGemm)]
     rest = sum(one.batch * one.k * one.n for one in others) + sum(one.experts * one.k * one.n for one in grouped)
     expected = own.feed_forward + own.router + own.experts
-    found.append(("weights of the feed-forward part", rest, expected))
-    return found
+    result.append(("weights of the feed-forward part", rest, expected))
+    return result
 
 
 def _timed(arguments: dict[str, Any], plan: Plan) -> list[str]:

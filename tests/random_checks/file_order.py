@@ -57,12 +57,12 @@ def check(seed: int, folder: Path) -> list[str]:
     if alone:
         twins = [_in_order_of_dependency(nodes) for nodes in ranks]
         wrong += [
-            f"{name}, NPUs finish at {found} ns; by the rule {expected}"
-            for name, found, expected in (
+            f"{name}, NPUs finish at {result} ns; by the rule {expected}"
+            for name, result, expected in (
                 ("with these ids", times, _by_the_rule(ranks)),
                 ("with ids in an order of dependency", run("twins", twins), _by_the_rule(twins)),
             )
-            if found != expected
+            if result != expected
         ]
     return wrong
 
@@ -80,11 +80,11 @@ def _experiment(random: Random, npus: int, alone: bool, folder: Path) -> dict[st
 
 def _next(random: Random, nodes: Sequence[Node], is_cpu_op: bool = False) -> dict[str, Any]:
     """The id and the name of a further node, and what it waits for: some of those before it, some twice."""
-    found: dict[str, Any] = {"id": len(nodes), "name": f"n{len(nodes)}", "is_cpu_op": is_cpu_op}
+    result: dict[str, Any] = {"id": len(nodes), "name": f"n{len(nodes)}", "is_cpu_op": is_cpu_op}
     for name in ("data", "control"):
         count = min(len(nodes), random.choice((0, 0, 1, 2)))
-        found[name] = tuple(node.id for node in random.sample(nodes, count))
-    return found
+        result[name] = tuple(node.id for node in random.sample(nodes, count))
+    return result
 
 
 def _own(random: Random, nodes: Sequence[Node]) -> Node:

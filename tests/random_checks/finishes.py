@@ -139,13 +139,13 @@ def _program(random: Random, sizes: list[int], most_bytes: int, uneven: bool) ->
         shapes.append((is_collective, after, involved, collective, size, urgent))
 
     def operations() -> list[Operation]:
-        made: list[Operation] = []
+        execution_graph: list[Operation] = []
         for is_collective, after, involved, collective, size, urgent in shapes:
             if is_collective:
-                made.append(Communicate(after, collective, size, involved, -1, Pass.FORWARD, urgent=urgent))
+                execution_graph.append(Communicate(after, collective, size, involved, -1, Pass.FORWARD, urgent=urgent))
             else:
-                made.append(Compute(after, random.randrange(1, 20_000_000)))
-        return made
+                execution_graph.append(Compute(after, random.randrange(1, 20_000_000)))
+        return execution_graph
 
     others = tuple(NpuProgram(operations(), (npu,)) for npu in range(1, npus)) if uneven else ()
     return ExecutionGraph(operations(), dimensions, (), None, others)

@@ -31,9 +31,9 @@ def check(seed: int, folder: Path) -> list[str]:
     }
     if random.random() < 0.5:
         table["checkpoint"]["interval"] = mtti_s * 10 ** random.uniform(-2, 0.3)
-    found = goodput({"goodput": table}, seeds=_SEEDS)
-    assert found.monte_carlo is not None
-    runs = found.monte_carlo.goodput
-    away, allowed = abs(runs.mean - found.goodput), _WIDER * (runs.mean - runs.interval99[0]) + 0.003
-    wrong = [] if away <= allowed else [f"{table}: {found.goodput} by the model, {runs} by {_SEEDS} runs"]
-    return wrong + ([] if abs(sum(found.shares.values()) - 1) < 1e-9 else [f"{table}: shares add up to {sum(found.shares.values())}"])
+    result = goodput({"goodput": table}, seeds=_SEEDS)
+    assert result.monte_carlo is not None
+    runs = result.monte_carlo.goodput
+    away, allowed = abs(runs.mean - result.goodput), _WIDER * (runs.mean - runs.interval99[0]) + 0.003
+    wrong = [] if away <= allowed else [f"{table}: {result.goodput} by the model, {runs} by {_SEEDS} runs"]
+    return wrong + ([] if abs(sum(result.shares.values()) - 1) < 1e-9 else [f"{table}: shares add up to {sum(result.shares.values())}"])

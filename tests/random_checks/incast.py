@@ -50,13 +50,13 @@ def check(seed: int, folder: Path) -> list[str]:
             flows.append(Flow(source, to, random.randrange(1, most), random.choice([0, 0, 1_000_000])))
     if random.random() < 0.25:
         options: dict[str, Any] = {"routing": random.choice(["destination", "hash", "split", "valiant", "ugal"])}
-        made: Any = FlowNetwork(FlowOptions(**options), made_of)
+        flow_network: Any = FlowNetwork(FlowOptions(**options), made_of)
     else:
         options = _options(random)
-        made = network(made_of, **options)
+        flow_network = network(made_of, **options)
     what = f"{where} {options}"
     try:
-        times = run_flows(made, flows)
+        times = run_flows(flow_network, flows)
     except DeadlockError as error:
         # Pauses cannot be free from it where routes form a circle.
         circle_of_pauses = options.get("pfc", False) and "pause each other in a circle" in str(error)
@@ -75,13 +75,13 @@ def check(seed: int, folder: Path) -> list[str]:
     bound = max([*sent.values(), *taken.values()], default=0) / fastest * 1000 * (1 - 1e-9)
     if last < bound:
         wrong.append(f"{what}: all arrived after {last} ps, before the {bound:.0f} ps of the busiest NPU")
-    if isinstance(made, FlowNetwork):
+    if isinstance(flow_network, FlowNetwork):
         return wrong
     carried = Counter[int]()
-    for load in made.links():
+    for load in flow_network.links():
         carried[numbered(load, made_of)[1]] += load.bytes
     wrong += [f"{what}: NPU {npu} got {carried[npu]} bytes of {size}" for npu, size in taken.items() if carried[npu] < size]
-    figures = made.statistics() if not options["pfc"] else {**made.statistics(), "pfc": True}
+    figures = flow_network.statistics() if not options["pfc"] else {**flow_network.statistics(), "pfc": True}
     payload = options["payload_bytes"]
     for flow, each in zip(flows, times, strict=True):
         whole = -(-flow.bytes // payload)

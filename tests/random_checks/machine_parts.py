@@ -59,14 +59,14 @@ def check(seed: int, folder: Path) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result, why = _result(compute, base)
-        said = {str(each.message) for each in caught}
+        results = {str(each.message) for each in caught}
     what = f"{platform}, device {device}, stack {stack}, {base['workload']}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if result is None:
             plain, _ = _result({**compute, "stack": _numbers(stack)}, base)
             return [] if plain is None else [f"{what}: fails with the options of the stack alone: {why}"]
-        return [f"{what}: {line}" for line in _wrong(result, compute, base, said, folder)]
+        return [f"{what}: {line}" for line in _wrong(result, compute, base, results, folder)]
 
 
 def _workload(chance: random.Random) -> dict[str, Any]:
@@ -164,11 +164,11 @@ def _value(table: Mapping[str, Any], name: str) -> Any:
 
 
 def _with(table: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {key: dict(value) if key == "overlap" else value for key, value in table.items()}
+    result: dict[str, Any] = {key: dict(value) if key == "overlap" else value for key, value in table.items()}
     for name, value in options.items():
         first, _, second = name.partition(".")
         if second:
-            made.setdefault(first, {})[second] = value
+            result.setdefault(first, {})[second] = value
         else:
-            made[first] = value
-    return made
+            result[first] = value
+    return result

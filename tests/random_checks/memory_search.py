@@ -72,19 +72,19 @@ def _table(*arguments: str) -> dict[str, Any]:
         return {}
     if done.exception is not None:
         raise done.exception
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def _listed(path: Path, everything: dict[str, Any], few: dict[str, Any], room: float) -> list[str]:
     """Both searches list the same fastest, which fit, and run as they say."""
-    found = []
+    results = []
     times = [[one["iteration_s"] for one in each["combinations"]] for each in (everything, few)]
     if times[0][: len(times[1])] != times[1] or len(times[1]) != min(3, len(times[0])):
-        found.append(f"the fastest are {times[0][:3]}; the search of these alone finds {times[1]}")
+        results.append(f"the fastest are {times[0][:3]}; the search of these alone finds {times[1]}")
     if not everything["tried"] >= everything["fitting"] == everything["simulated"] + everything["refused"]:
-        found.append(f"{everything['tried']} tried, {everything['fitting']} fit, {everything['simulated']} simulated")
-    found += [
+        results.append(f"{everything['tried']} tried, {everything['fitting']} fit, {everything['simulated']} simulated")
+    results += [
         f"{one['memory_bytes']} bytes in {room} GiB: {one['options']}"
         for one in everything["combinations"]
         if one["memory_bytes"] > room * GIB
@@ -92,28 +92,28 @@ def _listed(path: Path, everything: dict[str, Any], few: dict[str, Any], room: f
     for one in few["combinations"]:
         result = astra_sim.simulate(str(path), workload={"plugin": "llm", **one["options"]})
         if (result.iteration_s, result.memory_bytes) != (one["iteration_s"], one["memory_bytes"]):
-            found.append(
+            results.append(
                 f"listed with {one['iteration_s']} s, {one['memory_bytes']} bytes; runs in {result.iteration_s}, {result.memory_bytes}"
             )
-    return found
+    return results
 
 
 def _bounds(path: Path, everything: dict[str, Any]) -> list[str]:
     """No combination is faster than its bound."""
     case = read_case(str(path), {}, (), None)
     least = LeastTime(case.plan, case.durations.of_run)
-    found = []
+    result = []
     for one in everything["combinations"]:
         options = options_of(shared_plugins().get("workload", "llm"), one["options"], "workload")
         bound = least(make_plan(options, case.npus).setup)
         if bound > one["iteration_s"] * (1 + 1e-9):
-            found.append(f"bound {bound} s, simulated {one['iteration_s']} s: {one['options']}")
-    return found
+            result.append(f"bound {bound} s, simulated {one['iteration_s']} s: {one['options']}")
+    return result
 
 
 def _edge(path: Path, everything: dict[str, Any]) -> list[str]:
     """A run of the first combination is accepted where its memory is just there, and refused where a little is missing."""
-    found = []
+    result = []
     for one in everything["combinations"][:1]:
         free = 80 * GIB - one["memory_bytes"]
         for more, accepted in ((-1024, True), (1024, False)):
@@ -124,5 +124,5 @@ def _edge(path: Path, everything: dict[str, Any]) -> list[str]:
             except astra_sim.CapacityError:
                 runs = False
             if runs is not accepted:
-                found.append(f"{more} bytes beyond the margin: {'accepted' if runs else 'refused'}")
-    return found
+                result.append(f"{more} bytes beyond the margin: {'accepted' if runs else 'refused'}")
+    return result

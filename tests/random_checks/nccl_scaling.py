@@ -114,29 +114,29 @@ def _runs(chance: random.Random) -> list[str]:
         return float(astra_sim.simulate(**base, platform={"plugin": machine, "nodes": nodes, **links}).finish_ns)
 
     nvlink = _MACHINES[machine]
-    found = astra_sim.simulate(**base, platform={"plugin": machine, "nodes": nodes}, explain=True)
-    finish = found.finish_ns
+    result = astra_sim.simulate(**base, platform={"plugin": machine, "nodes": nodes}, explain=True)
+    finish = result.finish_ns
     wrong = []
     if time(nvlink_gb_s=nvlink, nvlink_latency_ns=600, nic_latency_ns=2700) != finish:
         wrong.append(f"{machine}: another time with its own links given")
     faster = time(nvlink_gb_s=2 * nvlink)
     if not faster < finish:
         wrong.append(f"{machine}, {nodes} nodes: NVLink twice as fast takes {faster} ns for {finish}")
-    assert found.explanation is not None
+    assert result.explanation is not None
     names = {("bandwidth", 0): ("nvlink_gb_s", nvlink), ("latency", 0): ("nvlink_latency_ns", 600.0)}
     names[("latency", 1)] = ("nic_latency_ns", 2700.0)
     names[("bandwidth", 1)] = ("nic_gb_s", {"dgx_a100": 25.0}.get(machine, 50.0))
-    told = {(each.parameter, each.dimension): each for each in found.explanation.sensitivities if each.dimension is not None}
+    results = {(each.parameter, each.dimension): each for each in result.explanation.sensitivities if each.dimension is not None}
     for key, (option, value) in names.items():
         if key[1] >= (2 if nodes > 1 else 1):
             continue
-        if key not in told:
-            wrong.append(f"{machine}: nothing is said of {key}: {json.dumps(sorted(map(str, told)))}")
+        if key not in results:
+            wrong.append(f"{machine}: nothing is said of {key}: {json.dumps(sorted(map(str, results)))}")
             continue
         more, less = time(**{option: value * 1.01}), time(**{option: value / 1.01})
         measured = (more - less) / (2 * math.log(1.01))
-        said = told[key].derivative_ns
+        derivative_ns = results[key].derivative_ns
         bends = abs((more - finish) - (finish - less)) > 0.5 * max(abs(more - finish), abs(finish - less))
-        if not bends and ("kink" in told[key].method or abs(measured - said) > 0.02 * abs(measured) + 1e-6 * finish):
-            wrong.append(f"{machine}, {nodes} nodes, share {share}: {key} is said to bring {said} ns, runs say {measured}")
+        if not bends and ("kink" in results[key].method or abs(measured - derivative_ns) > 0.02 * abs(measured) + 1e-6 * finish):
+            wrong.append(f"{machine}, {nodes} nodes, share {share}: {key} is said to bring {derivative_ns} ns, runs say {measured}")
     return wrong

@@ -50,11 +50,11 @@ def check(seed: int, folder: Path) -> list[str]:
 
 def _layers(random: Random) -> list[dict[str, Any]]:
     def one_pass() -> dict[str, Any]:
-        found: dict[str, Any] = {"compute_ns": random.choice((0, 1000, 50000, 200000))}
+        result: dict[str, Any] = {"compute_ns": random.choice((0, 1000, 50000, 200000))}
         collective = random.choice(("", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"))
         if collective:
-            found |= {"collective": collective, "collective_bytes": random.choice((1 << 10, 1 << 14, 100000, 1 << 20))}
-        return found
+            result |= {"collective": collective, "collective_bytes": random.choice((1 << 10, 1 << 14, 100000, 1 << 20))}
+        return result
 
     passes = ("forward", "input_gradient", "weight_gradient")
     return [{"name": f"l{number}", **{each: one_pass() for each in passes}} for number in range(random.randint(1, 4))]

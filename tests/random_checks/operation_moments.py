@@ -53,12 +53,12 @@ def check(seed: int, folder: Path) -> list[str]:
 
 
 def _order(nodes: list[Node], operators: list[Operator]) -> list[str]:
-    found = {each.node["id"]: each for each in operators}
-    wrong = [] if set(found) == {node.id for node in nodes} else ["not all nodes have run once"]
+    result = {each.node["id"]: each for each in operators}
+    wrong = [] if set(result) == {node.id for node in nodes} else ["not all nodes have run once"]
     units: dict[str, list[tuple[int, int, int]]] = {}
     for node in nodes:
-        begin, end, _ = found[node.id]
-        ready = max((found[other].end for other in node.data), default=0)
+        begin, end, _ = result[node.id]
+        ready = max((result[other].end for other in node.data), default=0)
         if begin < ready:
             wrong.append(f"node {node.id} begins at {begin}, and what it waits for ends at {ready}")
         if node.type == NodeType.COMP_NODE and end - begin != node.duration_ns:

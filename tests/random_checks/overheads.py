@@ -37,19 +37,19 @@ def check(seed: int, folder: Path) -> list[str]:
     }
     options = {**experiment.options, "system": {**experiment.options["system"], **overheads}}
     runs = {run: _run(options, *run) for run in RUNS}
-    answers = {run: figures(made) if isinstance(made, Result) else made for run, made in runs.items()}
-    found = []
+    answers = {run: figures(results) if isinstance(results, Result) else results for run, results in runs.items()}
+    result = []
     for run in RUNS[1:]:
-        found += differences(answers[RUNS[0]], answers[run], f"{run}")[:5]
-    made = runs[RUNS[0]]
-    if isinstance(made, Result):
-        before, after = plain.to_dict(), made.to_dict()
-        found += [f"{name} is {after[name]}, without overheads {before[name]}" for name in _KEPT if before.get(name) != after.get(name)]
+        result += differences(answers[RUNS[0]], answers[run], f"{run}")[:5]
+    results = runs[RUNS[0]]
+    if isinstance(results, Result):
+        before, after = plain.to_dict(), results.to_dict()
+        result += [f"{name} is {after[name]}, without overheads {before[name]}" for name in _KEPT if before.get(name) != after.get(name)]
         if overheads["overhead_on"] == "compute":
-            found += _overlapping(made, overheads["send_overhead_ns"] + overheads["receive_overhead_ns"])
-        if experiment.is_monotone() and made.finish_ns < plain.finish_ns:
-            found.append(f"it ends after {made.finish_ns} ns, without overheads after {plain.finish_ns} ns")
-    return [f"{line} ({overheads})" for line in found]
+            result += _overlapping(results, overheads["send_overhead_ns"] + overheads["receive_overhead_ns"])
+        if experiment.is_monotone() and results.finish_ns < plain.finish_ns:
+            result.append(f"it ends after {results.finish_ns} ns, without overheads after {plain.finish_ns} ns")
+    return [f"{line} ({overheads})" for line in result]
 
 
 def _overlapping(result: Result, each_ns: int) -> list[str]:

@@ -61,8 +61,8 @@ def check(seed: int, folder: Path) -> list[str]:
     elif random.random() < 0.5:
         (folder / output).mkdir() if not ending else (folder / output).write_bytes(_OLD)
     before = _contents(folder)
-    said = _run(random, folder, [*command, output], fault)
-    return [f"{name}, {fault}, {output}: {line}" for line in _violations(before, folder, output, fault, said)]
+    run = _run(random, folder, [*command, output], fault)
+    return [f"{name}, {fault}, {output}: {line}" for line in _violations(before, folder, output, fault, run)]
 
 
 def _read(words: list[str]) -> set[str]:
@@ -88,8 +88,8 @@ def _run(random: Random, folder: Path, arguments: list[str], fault: str) -> str:
                 process.wait(random.uniform(0.05, 1.5))
             except subprocess.TimeoutExpired:
                 process.send_signal(random.choice([signal.SIGINT, signal.SIGTERM]))
-        _, said = process.communicate(timeout=100)
-    return said
+        _, result = process.communicate(timeout=100)
+    return result
 
 
 def _violations(before: dict[str, bytes], folder: Path, output: str, fault: str, said: str) -> list[str]:

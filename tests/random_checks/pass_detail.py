@@ -36,22 +36,22 @@ def check(seed: int, folder: Path) -> list[str]:
     except (astra_sim.InputError, astra_sim.DeadlockError):
         return []
     one = _run(arguments, "pass", explain)
-    found = list(_differences(_counts(layer), _counts(one)))
+    result = list(_differences(_counts(layer), _counts(one)))
     if _passes_are_alone(arguments, layer) and layer.finish_ns == one.finish_ns:
-        found += _differences(_everything(layer), _everything(one))
+        result += _differences(_everything(layer), _everything(one))
     elif _passes_are_alone(arguments, layer):
-        found.append(f"passes take {one.finish_ns} ns, layers {layer.finish_ns} ns")
+        result.append(f"passes take {one.finish_ns} ns, layers {layer.finish_ns} ns")
     if one.explanation is not None and sum(row.ps for row in one.explanation.path) != one.explanation.finish_ps:
-        found.append("the parts of the path do not add up to the run")
-    return found
+        result.append("the parts of the path do not add up to the run")
+    return result
 
 
 def _run(arguments: dict[str, Any], detail: str, explain: Any) -> Any:
-    made = copy.deepcopy(arguments)
-    made["workload"]["detail"] = detail
+    deepcopy = copy.deepcopy(arguments)
+    deepcopy["workload"]["detail"] = detail
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return astra_sim.simulate(**made, explain=explain, npu_times=True)
+        return astra_sim.simulate(**deepcopy, explain=explain, npu_times=True)
 
 
 def _passes_are_alone(arguments: dict[str, Any], layer: Any) -> bool:
@@ -78,10 +78,10 @@ def _counts(result: Any) -> dict[str, Any]:
 
 def _everything(result: Any) -> dict[str, Any]:
     """Everything that a result says of the simulated system. Rows are sorted: those of one length have no order."""
-    found = figures(result)
-    del found["algorithms"]  # those of a pass have the bytes of another collective, the first of the pass
-    found |= result.npu_tables()
-    return {name: _sorted(value) for name, value in found.items()}
+    results = figures(result)
+    del results["algorithms"]  # those of a pass have the bytes of another collective, the first of the pass
+    results |= result.npu_tables()
+    return {name: _sorted(value) for name, value in results.items()}
 
 
 def _sorted(value: Any) -> Any:

@@ -120,7 +120,7 @@ def check(seed: int, folder: Path) -> list[str]:
     kind = random.choice(sorted(_BASES))
     base = random.choice(_BASES[kind])
     state = random.getstate()
-    said = []
+    result = []
     for engine in ("python", "compiled") if compiled_engine() is not None else ("python",):
         random.setstate(state)
         fault = _Fault(random)
@@ -128,8 +128,8 @@ def check(seed: int, folder: Path) -> list[str]:
         name = f"{kind} {base['plugin']}, {fault}, engine {engine}"
         if wrong:
             return [f"{name}: {wrong}"]
-        said.append((name, outcome))
-    (name, first), *others = said
+        result.append((name, outcome))
+    (name, first), *others = result
     if kind == "network" and not fault.is_value:
         return []  # what a network is asked is the choice of an engine
     return [f"{name}: {first[:300]}; and the other engine: {other[:300]}" for _, other in others if other != first]
@@ -153,11 +153,11 @@ class _Fault:
     def answer(self) -> Callable[..., Any]:
         """A function that raises, or returns such a value."""
         if self.random.random() < 0.35:
-            made = self.random.choice(_RAISED)
-            self.words += f" raises {type(made()).__name__}"
+            choice = self.random.choice(_RAISED)
+            self.words += f" raises {type(choice()).__name__}"
 
             def raises(*arguments: Any, **named: Any) -> Any:
-                raise made()
+                raise choice()
 
             answer = raises
         else:
@@ -186,9 +186,9 @@ class _Fault:
             return attrs.evolve(value, **{field.alias: inner})
         if value is None or isinstance(value, (int, float, str, bool, tuple, list, dict)) or attrs.has(type(value)):
             self.words = where
-            made = self.value()
-            self.words += f" = {_shown(made)}"
-            return made
+            result = self.value()
+            self.words += f" = {_shown(result)}"
+            return result
         return self.of_object(value, where)
 
     def of_object(self, made: Any, where: str = "") -> Any:
@@ -284,8 +284,8 @@ def _provider(kind: str, base: Table, fault: _Fault) -> Provider:
     cls = {"collective": CollectiveProvider, "scheduler": SchedulerProvider}.get(kind, Provider)
     if kind == "scheduler":
         fields = {"orders": ours.orders}
-    made: Provider = cls("faulty", "A component with a fault", faulty, **fields)
-    return made
+    provider: Provider = cls("faulty", "A component with a fault", faulty, **fields)
+    return provider
 
 
 def _arguments(kind: str, fault: _Fault, program: Any, first: tuple[Any, ...], rest: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -306,8 +306,8 @@ def _wrong_call(fault: _Fault, program: Any, name: str, method: Callable[..., An
     fault.words = f"{name}({chosen}={_shown(value)})"
 
     def wrong(*arguments: Any, **named: Any) -> Any:
-        given = inspect.signature(method).bind(*arguments, **named).arguments
-        positional = inspect.signature(method).bind(**{**given, chosen: value})
+        result = inspect.signature(method).bind(*arguments, **named).arguments
+        positional = inspect.signature(method).bind(**{**result, chosen: value})
         return method(*positional.args, **positional.kwargs)
 
     setattr(program, name, wrong)
@@ -354,9 +354,9 @@ def _run(kind: str, base: Table, fault: _Fault, engine: str, random: Random, fol
             if kind == "report":
                 write_reports(result, folder / engine, reports=["faulty"], plugins=plugins)
     except AstraError as error:
-        said = str(error).replace(f"/{engine}", "")
-        named = not isinstance(error, PluginError) or any(word in said.lower() for word in ("faulty", *_NAMES.get(kind, ())))
-        return f"{type(error).__name__}: {said}", None if named else f"does not name the plugin: {type(error).__name__}: {said[:400]}"
+        results = str(error).replace(f"/{engine}", "")
+        named = not isinstance(error, PluginError) or any(word in results.lower() for word in ("faulty", *_NAMES.get(kind, ())))
+        return f"{type(error).__name__}: {results}", None if named else f"does not name the plugin: {type(error).__name__}: {results[:400]}"
     except TooSlowError:
         return "", f"takes more than {_SECONDS} s"
     except BaseException as error:

@@ -59,15 +59,15 @@ def check(seed: int, folder: Path) -> list[str]:
     path.write_text(form.text[: match.start(place)] + wrong + form.text[match.end(place) :])
     if wrong in form.text:
         return []
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as result:
         warnings.simplefilter("always")
         try:
             form.read(path)
             error = ""
         except AstraError as raised:
             error = str(raised)
-    told = [str(each.message) for each in said]
-    if path.name in error or any(wrong.lower() in each.lower() for each in (error, *told)):
+    results = [str(each.message) for each in result]
+    if path.name in error or any(wrong.lower() in each.lower() for each in (error, *results)):
         return []
     return [f"{name}: {key} as {wrong}: {error or 'it passes in silence'}"]
 

@@ -28,21 +28,21 @@ def check(seed: int, folder: Path) -> list[str]:
     moved = (folder / "before").rename(folder / "after")
     out = moved / out.relative_to(folder / "before")
     changed = [moved / file.relative_to(folder / "before") for file in files]
-    found = []
-    again, told = _again(out)
-    if told:
-        found.append(f"unchanged files are said to have changed: {told}")
+    results = []
+    again, outcome = _again(out)
+    if outcome:
+        results.append(f"unchanged files are said to have changed: {outcome}")
     if figures(again) != figures(result):
-        found.append("a result that was moved with its files gives others")
+        results.append("a result that was moved with its files gives others")
     (changed[0].parent / "tracer.0.et").write_bytes(b"of something else")
     if _again(out)[1]:
-        found.append("a file of another name counts as an input")
+        results.append("a file of another name counts as an input")
     victim = draw.choice(changed)
     _change(victim)
-    _, told = _again(out)
-    if not any(victim.name in line for line in told):
-        found.append(f"the change of {victim.name} is silent: {told}")
-    return found
+    _, outcome = _again(out)
+    if not any(victim.name in line for line in outcome):
+        results.append(f"the change of {victim.name} is silent: {outcome}")
+    return results
 
 
 def _again(out: Path) -> tuple[astra_sim.Result, list[str]]:

@@ -98,13 +98,13 @@ def _run(plan: Plan, path: Path, shard: Shard | None, draw: random.Random, kills
     for _ in range(kills):
         scheduler = _Answers(plan, draw, draw.randrange(0, 6))
         files = Files.of(path, shard=shard)
-        made = Sweep(plan, scheduler, files, shard=shard)
+        sweep = Sweep(plan, scheduler, files, shard=shard)
         try:
-            for _row in made:
+            for _row in sweep:
                 # What is there at this instant is what a killed process leaves.
                 if draw.random() < 0.2:
                     _snapshot(files.journal)
-                    iter(made).close()
+                    iter(sweep).close()
                     _restore(files.journal)
                     break
         except _Killed:
@@ -137,24 +137,24 @@ def check(seed: int, folder: Path) -> list[str]:
     asked = _run(plan, whole, None, draw, kills=0)
     of = draw.choice([1, 2, 3, 5, 8])
     shards = [Shard(number, of) for number in range(1, of + 1)]
-    found = ["a point is run twice"] if asked and max(asked.values()) > 1 else []
+    result = ["a point is run twice"] if asked and max(asked.values()) > 1 else []
     owners = Counter(number for shard in shards for number in shard.numbers(plan.points.count))
     if owners != Counter(range(plan.points.count)):
-        found.append(f"points are not in one of {of} shards each: {owners}")
+        result.append(f"points are not in one of {of} shards each: {owners}")
     if any(len(list(shard.numbers(plan.points.count))) != shard.count(plan.points.count) for shard in shards):
-        found.append("a shard counts other points than it has")
+        result.append("a shard counts other points than it has")
     draw.shuffle(shards)
     for place, shard in enumerate(shards):
         if place and draw.random() < 0.3:
-            found += _merge_too_early(plan, merged, [*shards[place:]])
+            result += _merge_too_early(plan, merged, [*shards[place:]])
         _run(plan, merged, shard, draw, kills=draw.choice([0, 0, 0, 1, 2]))
     for _ in range(draw.choice([1, 2])):
         counts = Merge(plan, Files.of(merged)).finish()
         if steady(read_rows(merged)) != steady(read_rows(whole)):
-            found.append(f"{of} shards merged are not the whole sweep")
+            result.append(f"{of} shards merged are not the whole sweep")
         if counts.run != sum(point.error is not None for point in plan if point.skipped_by is None) and counts.run:
-            found.append(f"{counts.run} points were run by a merge")
-    return found
+            result.append(f"{counts.run} points were run by a merge")
+    return result
 
 
 def _merge_too_early(plan: Plan, path: Path, left: list[Shard]) -> list[str]:

@@ -29,19 +29,19 @@ def check(seed: int, folder: Path) -> list[str]:
     if "json" not in plain:
         return []
     finish_ns = plain["json"]["finish_ns"]
-    found = differences(plain, _figures({**experiment.options, "slow_npus": "all:1"}, "compiled", True), "a factor of 1")[:5]
+    result = differences(plain, _figures({**experiment.options, "slow_npus": "all:1"}, "compiled", True), "a factor of 1")[:5]
     entries = [_entry(random, experiment.npus, finish_ns) for _ in range(random.choice([1, 1, 2, 3]))]
     slow = {**experiment.options, "slow_npus": ", ".join(entries)}
     answers = {run: _figures(slow, *run) for run in RUNS}
     first = answers[RUNS[0]]
     for run in RUNS[1:]:
-        found += differences(first, answers[run], f"{run}")[:5]
+        result += differences(first, answers[run], f"{run}")[:5]
     if experiment.is_monotone() and "json" in first:
         slower = {**slow, "slow_npus": f"{slow['slow_npus']}, {_entry(random, experiment.npus, finish_ns)}"}
         times = [each["json"]["finish_ns"] for each in (plain, first, _figures(slower, "compiled", True))]
         if times != sorted(times):
-            found.append(f"slower NPUs end earlier: {times} ns")
-    return [f"{line} (slow_npus = {slow['slow_npus']!r})" for line in found]
+            result.append(f"slower NPUs end earlier: {times} ns")
+    return [f"{line} (slow_npus = {slow['slow_npus']!r})" for line in result]
 
 
 def _entry(random: Random, npus: int, finish_ns: float) -> str:

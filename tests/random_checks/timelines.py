@@ -63,11 +63,11 @@ def check(seed: int, folder: Path) -> list[str]:
             timeline.MAX_SLICES = before
     path = folder / "out" / f"{result.run_name}{timeline.SUFFIX}"
     slices = read(path.read_bytes())
-    found = [*overlapping(slices), *broken_arrows(slices), *missing(result, slices), *wrong_times(result, slices)]
-    found += wrong_path(result) if kind is not True else []
+    results = [*overlapping(slices), *broken_arrows(slices), *missing(result, slices), *wrong_times(result, slices)]
+    results += wrong_path(result) if kind is not True else []
     for most in (30, 1000):
-        found += wrong_page(path, slices, most)
-    return found
+        results += wrong_page(path, slices, most)
+    return results
 
 
 def read(data: bytes) -> list[Drawn]:
@@ -89,21 +89,21 @@ def read(data: bytes) -> list[Drawn]:
         if packet.HasField("track_event") and packet.track_event.type != TrackEvent.TYPE_COUNTER:
             events.append((packet.timestamp, packet.track_event))
     open_: dict[int, tuple[int, int, Any]] = {}
-    found: list[tuple[int, int, Drawn]] = []
+    result: list[tuple[int, int, Drawn]] = []
     for number, (time, event) in enumerate(sorted(events, key=lambda each: each[0])):
         if event.type == TrackEvent.TYPE_SLICE_BEGIN:
             assert event.track_uuid not in open_, "a slice begins within another"
             open_[event.track_uuid] = number, time, event
             continue
         place, begin, began = open_.pop(event.track_uuid)
-        told = {texts["debug_annotation_names"][each.name_iid]: each for each in began.debug_annotations}
-        arguments = {name: getattr(each, each.WhichOneof("value")) for name, each in told.items()}
+        results = {texts["debug_annotation_names"][each.name_iid]: each for each in began.debug_annotations}
+        arguments = {name: getattr(each, each.WhichOneof("value")) for name, each in results.items()}
         name = texts["event_names"][began.name_iid]
         lane = tracks[began.track_uuid]
         arrows = tuple(began.flow_ids), tuple(began.terminating_flow_ids)
-        found.append((begin, place, Drawn(*lane, began.track_uuid, name, begin, time, arguments, *arrows)))
+        result.append((begin, place, Drawn(*lane, began.track_uuid, name, begin, time, arguments, *arrows)))
     assert not open_, "a slice does not end"
-    return [each for _, _, each in sorted(found, key=lambda each: each[:2])]
+    return [each for _, _, each in sorted(result, key=lambda each: each[:2])]
 
 
 def overlapping(slices: list[Drawn]) -> list[str]:
@@ -123,32 +123,32 @@ def broken_arrows(slices: list[Drawn]) -> list[str]:
             arrows[number].append((each, False))
         for number in each.ending:
             arrows[number].append((each, True))
-    found = []
+    result = []
     for number, own in arrows.items():
         if len(own) < 2 or [ends for _, ends in own] != [False] * (len(own) - 1) + [True]:
-            found.append(f"arrow {number} leads through {[(each.lane, each.name, ends) for each, ends in own]}")
+            result.append(f"arrow {number} leads through {[(each.lane, each.name, ends) for each, ends in own]}")
             continue
         first, last = own[0][0], own[-1][0]
         if "receive" in last.lane:
             sender = next((each for each, _ in own if "to NPU" in each.arguments), first)
             ends = [each.group.split(",")[0].removeprefix("NPU ") for each in (sender, last)]
-            said = [str(last.arguments.get("from NPU")), str(sender.arguments.get("to NPU"))]
-            if ends != said or sender.arguments.get("bytes") != last.arguments.get("bytes"):
-                found.append(f"arrow {number} leads from NPU {ends[0]} to {ends[1]}; the slices say {said}: {sender} {last}")
+            results = [str(last.arguments.get("from NPU")), str(sender.arguments.get("to NPU"))]
+            if ends != results or sender.arguments.get("bytes") != last.arguments.get("bytes"):
+                result.append(f"arrow {number} leads from NPU {ends[0]} to {ends[1]}; the slices say {results}: {sender} {last}")
         elif first.group != last.group:
-            found.append(f"arrow {number} leads from {first.group} to {last.group}")
-    return found
+            result.append(f"arrow {number} leads from {first.group} to {last.group}")
+    return result
 
 
 def missing(result: Result, slices: list[Drawn]) -> list[str]:
     """NPUs of which something happened, and that are not drawn; and lanes of theirs."""
     drawn = {(each.group, each.lane) for each in slices}
-    found = []
+    results = []
     for own in result.timelines():
         group = timeline.group_name(own.npu, own.npus)
         lanes = {each.lane for each in own if each.end_ns > each.begin_ns and each.kind != "receive"}
-        found += [f"{group}: {lane} is not drawn" for lane in sorted(lanes) if (group, lane) not in drawn]
-    return found
+        results += [f"{group}: {lane} is not drawn" for lane in sorted(lanes) if (group, lane) not in drawn]
+    return results
 
 
 def wrong_times(result: Result, slices: list[Drawn]) -> list[str]:
@@ -159,7 +159,7 @@ def wrong_times(result: Result, slices: list[Drawn]) -> list[str]:
         spent = each.arguments.get(timeline.SPENT)
         drawn[each.group, each.lane] += each.end - each.begin if spent is None else spent
         counts[each.group, each.lane] += each.arguments.get(timeline.MEMBERS, 1)
-    found = []
+    results = []
     compute = 0.0
     for own in result.timelines():
         group = timeline.group_name(own.npu, own.npus)
@@ -171,41 +171,41 @@ def wrong_times(result: Result, slices: list[Drawn]) -> list[str]:
                 numbers[interval.lane] += 1
         for lane, ns in sums.items():
             if counts[group, lane] != numbers[lane] or abs(drawn[group, lane] - ns) > 1 + counts[group, lane]:
-                found.append(f"{group} {lane}: {counts[group, lane]} intervals of {drawn[group, lane]} ns, not {numbers[lane]} of {ns}")
+                results.append(f"{group} {lane}: {counts[group, lane]} intervals of {drawn[group, lane]} ns, not {numbers[lane]} of {ns}")
         if own.npu == 0:
             compute = drawn[group, "compute"] + drawn[group, "CPU"]
     if abs(compute - result.compute_ns) > 1 + len(slices):
-        found.append(f"NPU 0 computes {result.compute_ns} ns; {compute} ns are drawn")
-    return found
+        results.append(f"NPU 0 computes {result.compute_ns} ns; {compute} ns are drawn")
+    return results
 
 
 def wrong_path(result: Result) -> list[str]:
     """A critical path that does not lead from the start to the end of the run, one part after another."""
     path = list(result.critical_path())
     ends = [0.0, *(each.end_ns for each in path)]
-    found = [f"the path has a gap before {each}" for each, end in zip(path, ends, strict=False) if not math.isclose(each.begin_ns, end)]
+    results = [f"the path has a gap before {each}" for each, end in zip(path, ends, strict=False) if not math.isclose(each.begin_ns, end)]
     if result.finish_ns and not math.isclose(ends[-1], result.finish_ns):
-        found.append(f"the path ends at {ends[-1]} ns, the run at {result.finish_ns}")
-    return found
+        results.append(f"the path ends at {ends[-1]} ns, the run at {result.finish_ns}")
+    return results
 
 
 def wrong_page(path: Path, slices: list[Drawn], most: int) -> list[str]:
     """What a page draws of a timeline in so many slices: no row and no end of one is missing, nothing overlaps, all is counted."""
     drawn = runs.read_timeline(path, most)
-    found = []
+    result = []
     rows: dict[tuple[str, str], list[Drawn]] = defaultdict(list)
     for each in slices:
         rows[each.group, each.lane].append(each)
     if {group for group, _ in drawn.rows} != {group for group, _ in rows} and len({group for group, _ in rows}) <= runs.MOST_ROWS:
-        found.append(f"a page shows {sorted({group for group, _ in drawn.rows})} of {sorted({group for group, _ in rows})}")
+        result.append(f"a page shows {sorted({group for group, _ in drawn.rows})} of {sorted({group for group, _ in rows})}")
     if len(drawn.slices) > max(most, len(drawn.rows)):
-        found.append(f"a page draws {len(drawn.slices)} slices of {len(drawn.rows)} rows; expected at most {most}")
+        result.append(f"a page draws {len(drawn.slices)} slices of {len(drawn.rows)} rows; expected at most {most}")
     for number, row in enumerate(drawn.rows):
         own = [each for each in drawn.slices if each.row == number]
         if any(one.end_ns > other.begin_ns for one, other in itertools.pairwise(own)):
-            found.append(f"{row}: slices of a page overlap")
+            result.append(f"{row}: slices of a page overlap")
         if sum(each.things for each in own) != sum(each.arguments.get(timeline.MEMBERS, 1) for each in rows[row]):
-            found.append(f"{row}: a page draws {sum(each.things for each in own)} intervals")
+            result.append(f"{row}: a page draws {sum(each.things for each in own)} intervals")
         if (own[0].begin_ns, own[-1].end_ns) != (rows[row][0].begin, max(each.end for each in rows[row])):
-            found.append(f"{row}: a page draws {own[0].begin_ns} to {own[-1].end_ns} ns")
-    return found
+            result.append(f"{row}: a page draws {own[0].begin_ns} to {own[-1].end_ns} ns")
+    return result

@@ -35,10 +35,10 @@ def check(seed: int, folder: Path) -> list[str]:
     random = Random(seed)
     rank, pid, first = random.randint(0, 3), random.randint(100, 999), random.randint(1, 50)
     steps = range(first, first + random.randint(1, 3))
-    made = _run(random, pid, steps)
-    both = _leave_out(random, made)
-    host, kineto = made.write(folder, rank)
-    wrong = [*_of_one_run(host, kineto, rank, both), *_of_others(random, host, kineto, made, rank, folder)]
+    run = _run(random, pid, steps)
+    both = _leave_out(random, run)
+    host, kineto = run.write(folder, rank)
+    wrong = [*_of_one_run(host, kineto, rank, both), *_of_others(random, host, kineto, run, rank, folder)]
     for step in steps:
         wrong += _of_step(host, kineto, step, both[step])
     return [*wrong, *_alone(host, kineto, folder)]
@@ -46,37 +46,37 @@ def check(seed: int, folder: Path) -> list[str]:
 
 def _run(random: Random, pid: int, steps: range) -> Recorder:
     """Operators one after another on two threads in each step, some in another one, each with a kernel or without."""
-    made = Recorder(pid=pid)
-    roots = {tid: made.thread(tid) for tid in (1, 2)}
+    recorder = Recorder(pid=pid)
+    roots = {tid: recorder.thread(tid) for tid in (1, 2)}
     free = {COMPUTE: 0.0, NCCL: 0.0}
     for step in steps:
         start = float(step * _STEP_US)
-        roots[1] = made.step(step, roots[1], start, start + _STEP_US)
+        roots[1] = recorder.step(step, roots[1], start, start + _STEP_US)
         for tid in (1, 2):
             now = start
             for _ in range(random.randint(1, 6)):
                 now += random.randint(1, 60)
                 end = now + random.randint(20, 90)
-                operator = made.operator(random.choice(_NAMES), tid, now, end, roots[tid])
+                operator = recorder.operator(random.choice(_NAMES), tid, now, end, roots[tid])
                 if random.random() < 0.4:
-                    operator = made.operator("aten::inner", tid, now + 1, end - 1, operator)
+                    operator = recorder.operator("aten::inner", tid, now + 1, end - 1, operator)
                 if random.random() < 0.7:
                     stream = random.choice((COMPUTE, NCCL))
-                    call = made.call("cudaLaunchKernel", tid, now + 3, now + 9, operator)
+                    call = recorder.call("cudaLaunchKernel", tid, now + 3, now + 9, operator)
                     begin = max(free[stream], now + random.randint(10, 200))
                     free[stream] = begin + random.randint(1, 100)
-                    said = {"Collective name": "allreduce", "In msg nelems": 64, "dtype": "Float", "Process Group Name": "1"}
-                    made.kernel(
+                    result = {"Collective name": "allreduce", "In msg nelems": 64, "dtype": "Float", "Process Group Name": "1"}
+                    recorder.kernel(
                         KERNEL if stream == NCCL else "gemm",
                         stream,
                         begin,
                         free[stream],
                         call,
                         operator,
-                        **(said if stream == NCCL else {}),
+                        **(result if stream == NCCL else {}),
                     )
                 now = end
-    return made
+    return recorder
 
 
 def _leave_out(random: Random, made: Recorder) -> dict[int, int]:
@@ -121,8 +121,8 @@ def _of_others(random: Random, host: str, kineto: str, made: Recorder, rank: int
     asked = rank - 1 if what == "rank" else None
     operators = any(event["cat"] == "cpu_op" for event in made.events)
     refused, linked = _linked(lambda: link(read_host(host), read_kineto(foreign), asked))
-    said = {"process": f"is of process {made.pid}", "rank": f"--rank is {asked}", "step": "of the profiler, and"}[what]
-    if linked is not None or (operators and said not in refused):
+    result = {"process": f"is of process {made.pid}", "rank": f"--rank is {asked}", "step": "of the profiler, and"}[what]
+    if linked is not None or (operators and result not in refused):
         return [f"the trace of another {what} is not refused for it: {refused or 'linked'}"]
     return []
 

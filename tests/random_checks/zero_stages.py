@@ -39,16 +39,16 @@ def check(seed: int, folder: Path) -> list[str]:
         return []
     if plan.options.mode != "train":
         return []
-    found = []
+    result = []
     for stage in range(plan.parallel.pipeline):
         units = _units(plan, stage)
         for what, counted_bytes, least, most in _forms(plan, graph, stage, units):
             slack = 1e-6 * most + 8 * plan.setup.micro_batches * sum(map(len, units)) * plan.parallel.shards  # of bytes that are rounded
             if not least - slack <= counted_bytes <= most + slack:
-                found.append(f"stage {stage}: {what}: {counted_bytes:.0f} bytes; expected {least:.0f} to {most:.0f} ({workload})")
+                result.append(f"stage {stage}: {what}: {counted_bytes:.0f} bytes; expected {least:.0f} to {most:.0f} ({workload})")
     if seed % SIMULATED == 0:
-        found += _simulated(arguments)
-    return found
+        result += _simulated(arguments)
+    return result
 
 
 def _arguments(seed: int) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _forms(plan: Plan, graph: ExecutionGraph, stage: int, units: list[list[Param
     micro_batches = plan.setup.micro_batches // (2 if plan.setup.schedule == "dualpipe" else 1)
     kept_whole = options.zero < 2 or options.accumulation == "whole"
     reductions = 1 if kept_whole else micro_batches
-    found = []
+    result = []
     reduced = gathered_least = gathered_most = 0.0
     sizes = {"weights": 0.0, "gradients": 0.0, "optimizer": 0.0}
     all_data = parallel.data * parallel.context
@@ -118,10 +118,10 @@ def _forms(plan: Plan, graph: ExecutionGraph, stage: int, units: list[list[Param
     one_by_one = plan.setup.schedule != "gpipe" or plan.setup.micro_batches == 1
     if parallel.pipeline == 1 and one_by_one:  # each backward pass follows its forward pass
         gathered_most = gathered_least
-    found.append(("reduced", _moved(graph, stage, "gradients"), reduced, reduced))
-    found.append(("gathered", _moved(graph, stage, "parameters"), gathered_least, gathered_most))
-    found += [(name, getattr(use, name), size, size) for name, size in sizes.items()]
-    return found
+    result.append(("reduced", _moved(graph, stage, "gradients"), reduced, reduced))
+    result.append(("gathered", _moved(graph, stage, "parameters"), gathered_least, gathered_most))
+    result += [(name, getattr(use, name), size, size) for name, size in sizes.items()]
+    return result
 
 
 def _moved(graph: ExecutionGraph, stage: int, name: str) -> float:
@@ -149,14 +149,14 @@ def _simulated(arguments: dict[str, Any]) -> list[str]:
         return []
     times: list[float] = []
     stuck: list[str] = []
-    for kept in ("shards", "whole"):
+    for result in ("shards", "whole"):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                workload = arguments["workload"] | {"accumulation": kept}
+                workload = arguments["workload"] | {"accumulation": result}
                 times.append(astra_sim.simulate(**arguments | {"workload": workload}).iteration_s)
         except astra_sim.DeadlockError as error:
-            stuck.append(f"accumulation = {kept}: {error}")
+            stuck.append(f"accumulation = {result}: {error}")
     if stuck:  # both: nothing of ZeRO's is to blame
         return stuck if times else []
     if times[0] < times[1] * 0.98:

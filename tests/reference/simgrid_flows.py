@@ -76,12 +76,12 @@ def route(made: dict[str, Any], source: int, destination: int) -> list[int]:
                 if target == node and before not in distance:
                     distance[before] = distance[node] + 1
                     waiting.append(before)
-    found, node = [], source
+    result, node = [], source
     while node != destination:
         nearer = (n for n, link in enumerate(links) if link[0] == node and distance.get(link[1], NO_WAY) == distance[node] - 1)
-        found.append(next(nearer))
-        node = links[found[-1]][1]
-    return found
+        result.append(next(nearer))
+        node = links[result[-1]][1]
+    return result
 
 
 def simulate(made: dict[str, Any], optimisation: str) -> list[float]:
@@ -114,11 +114,11 @@ def main() -> None:
     """Write the cases."""
     with multiprocessing.Pool(1, maxtasksperchild=1) as pool:
         for number in range(CASES):
-            made = case(number)
-            made["ends_s"], lazy = (pool.apply(simulate, (made, optimisation)) for optimisation in ("Full", "Lazy"))
-            if any(abs(a - b) > SAME * a for a, b in zip(made["ends_s"], lazy, strict=True)):
-                made["lazy_ends_s"] = lazy
-            print(json.dumps(made, separators=(",", ":")), flush=True)
+            result = case(number)
+            result["ends_s"], lazy = (pool.apply(simulate, (result, optimisation)) for optimisation in ("Full", "Lazy"))
+            if any(abs(a - b) > SAME * a for a, b in zip(result["ends_s"], lazy, strict=True)):
+                result["lazy_ends_s"] = lazy
+            print(json.dumps(result, separators=(",", ":")), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ FEASIBLE, BUDGET = 20_000, 1_000_000 if FULL else 200_000
 def test_all_figures_are_equal_except_where_the_documentation_explains(astra1_cases: list[dict[str, Any]], tmp_path: Path) -> None:
     wrong = {}
     for case in astra1_cases:
-        found = differences(case, simulate(case, tmp_path))
-        if found:
-            wrong[case["id"]] = found[:3]
-    unexplained = {name: found for name, found in wrong.items() if name not in explained()}
+        result = differences(case, simulate(case, tmp_path))
+        if result:
+            wrong[case["id"]] = result[:3]
+    unexplained = {name: result for name, result in wrong.items() if name not in explained()}
     assert not unexplained
     present = {case["id"] for case in astra1_cases}
     assert explained() & present <= wrong.keys(), "docs/differences.md lists cases that do not differ"

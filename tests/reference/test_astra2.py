@@ -32,12 +32,12 @@ def test_npus_finish_when_they_do_there_except_where_the_documentation_explains(
     for case in cases:
         if case["status"] == "ok":
             try:
-                found: Any = figures(simulate(case, tmp_path), case["finish_cycles_per_sys"])
+                result: Any = figures(simulate(case, tmp_path), case["finish_cycles_per_sys"])
             except astra_sim.AstraError as error:
-                found = str(error)
-            if found != case["finish_cycles_per_sys"]:
-                wrong[case["id"]] = found
-    unexplained = {name: found for name, found in wrong.items() if name not in explained()}
+                result = str(error)
+            if result != case["finish_cycles_per_sys"]:
+                wrong[case["id"]] = result
+    unexplained = {name: result for name, result in wrong.items() if name not in explained()}
     assert not unexplained
     present = {case["id"] for case in cases if case["status"] == "ok"}
     assert explained() & present <= wrong.keys(), "docs/differences.md lists cases that do not differ"
@@ -86,9 +86,9 @@ def test_what_does_not_finish_there_has_an_answer_or_an_error_that_says_why(case
         with pytest.raises(astra_sim.AstraError) as caught:
             simulate(case, tmp_path)
         assert caught.value.exit_status in (1, 2)
-        found = [words for part, words in SAYS.items() if part in name.partition("_graph_")[2] or (part in name and "_graph_" not in name)]
-        assert len(found) == 1, (name, str(caught.value))
-        (words,) = found
+        result = [words for part, words in SAYS.items() if part in name.partition("_graph_")[2] or (part in name and "_graph_" not in name)]
+        assert len(result) == 1, (name, str(caught.value))
+        (words,) = result
         for word in words:
             assert word in str(caught.value), (name, word)
     assert failing

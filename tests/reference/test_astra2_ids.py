@@ -52,5 +52,5 @@ def test_a_run_that_does_not_end_there_is_an_error_or_explained(cases: list[dict
 def test_neither_symmetry_nor_the_engine_changes_when_ranks_finish(cases: list[dict[str, Any]], tmp_path: Path) -> None:
     for case in [case for case in cases if case["status"] == "ok"][:: 3 if FULL else 8]:
         choices: list[dict[str, Any]] = [{"engine": "python"}, {"engine": "compiled"}, {"symmetry": False}]
-        found = [simulate(case, tmp_path, **choice).npu_finish_ns for choice in choices]
-        assert found[0] == found[1] == found[2], case["id"]
+        result = [simulate(case, tmp_path, **choice).npu_finish_ns for choice in choices]
+        assert result[0] == result[1] == result[2], case["id"]

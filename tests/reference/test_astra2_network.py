@@ -97,8 +97,8 @@ def schedule_of(name: str, request: Request) -> Schedule:
     """The schedule of a collective algorithm with its defaults."""
     provider = shared_plugins().get("collective", name)
     factory, options = provider.load_factory(), provider.load_options()
-    made: Schedule = factory(request, options()) if options else factory(request)
-    return made
+    schedule: Schedule = factory(request, options()) if options else factory(request)
+    return schedule
 
 
 lowered = functools.lru_cache(maxsize=1024)(lower)
@@ -123,9 +123,9 @@ def phases(case: dict[str, Any], platform: Platform, size: int) -> Iterator[Phas
         plan += [(Collective.ALL_GATHER, index, -1) for index in reversed(range(last))]
     for kind, index, direction in plan:
         request = Request(kind, logical[index].size, size, direction)
-        made = schedule_of(ALGORITHMS[names[index]], request)
-        size = made.output_bytes
-        yield made, logical[index]
+        schedule = schedule_of(ALGORITHMS[names[index]], request)
+        size = schedule.output_bytes
+        yield schedule, logical[index]
 
 
 def run(case: dict[str, Any], made: Any, name: str) -> Any:
@@ -172,18 +172,18 @@ def test_collectives_finish_when_those_of_astra_sim_do(prefix: str, tmp_path: Pa
     for case in CASES:
         if not case["id"].startswith(prefix) or not is_simple(case):
             continue
-        made = components(case, tmp_path)
-        count, expected = messages(case, made.platform), case["finish_cycles_per_sys"]
+        result = components(case, tmp_path)
+        count, expected = messages(case, result.platform), case["finish_cycles_per_sys"]
         if count > LARGEST:
             continue
         checked += 1
         if count <= FEASIBLE:
             in_python += 1
-            engine = run(case, made, "python")
-            times = [engine.times(npu)[1][0] // 1000 for npu in range(made.platform.npus)]
+            engine = run(case, result, "python")
+            times = [engine.times(npu)[1][0] // 1000 for npu in range(result.platform.npus)]
             right = (min(times), max(times), expected.get("list", times)) == (expected["min"], expected["max"], times)
         else:
-            right = run(case, made, "auto").now // 1000 == expected["max"]
+            right = run(case, result, "auto").now // 1000 == expected["max"]
         if not right:
             wrong.append(case["id"])
     assert set(wrong) <= TIES

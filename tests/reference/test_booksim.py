@@ -47,8 +47,8 @@ def run(case: dict[str, Any]) -> Any:
 
 def sample(kind: str, step: int) -> Iterator[dict[str, Any]]:
     """Every so manyth case of a kind; all where ASTRA_REFERENCE_FULL is set."""
-    found = [case for case in cases_or_skip("booksim.jsonl") if case["kind"] == kind]
-    yield from found if FULL else found[::step]
+    result = [case for case in cases_or_skip("booksim.jsonl") if case["kind"] == kind]
+    yield from result if FULL else result[::step]
 
 
 def test_latency_below_saturation_and_throughput() -> None:
@@ -79,10 +79,10 @@ def test_the_network_saturates_within_one_step_of_where_booksim_does() -> None:
         rate = case["saturation_rate_estimate"]
         if case["kind"] == "lat" and rate + STEP < 0.95:
             by_configuration.setdefault(case["id"].partition("-lat")[0], (rate, case))
-    found = sorted(by_configuration.items())
-    assert len(found) > 50
+    result = sorted(by_configuration.items())
+    assert len(result) > 50
     wrong = {}
-    for name, (rate, case) in found if FULL else found[::12]:
+    for name, (rate, case) in result if FULL else result[::12]:
         below, above = run(at(case, max(rate - STEP, STEP / 2))), run(at(case, rate + STEP))
         limit = SATURATED * case["zero_load_latency"]
         # Not by what is accepted: on some tori a step beyond saturation both programs accept 97 to 99 % while latency grows.

@@ -92,14 +92,14 @@ def test_programs_say_when_each_npu_finishes_what_it_exposes_and_how_long_it_com
         expected = case["finish_cycles_per_sys"]
         finish = [cycles for _, cycles, _ in sorted(lines)]
         assert range_of(finish) | ({"list": finish} if "list" in expected else {}) == expected, case["id"]
-        found: dict[str, Any] = {"exposed": range_of([exposed for _, _, exposed in lines])}
+        result: dict[str, Any] = {"exposed": range_of([exposed for _, _, exposed in lines])}
         wanted: dict[str, Any] = {"exposed": case["exposed_comm_cycles"], **(case.get("statistics") or {})}
         for name, words in STATISTICS.items():
             times = [int(each) for each in re.findall(rf"\[statistics\] \[info\] sys\[\d+\], {words}: (\d+)$", ended.output, re.MULTILINE)]
             if times:
-                found[name] = range_of(times)
-        differing = {name for name in wanted if found.get(name) != wanted[name]}
-        assert differing == ({DIFFERENT[case["id"]]} if case["id"] in DIFFERENT else set()), (case["id"], found, wanted)
+                result[name] = range_of(times)
+        differing = {name for name in wanted if result.get(name) != wanted[name]}
+        assert differing == ({DIFFERENT[case["id"]]} if case["id"] in DIFFERENT else set()), (case["id"], result, wanted)
         logged = (folder / "log" / "log.log").read_text().splitlines(keepends=True)
         assert [line for line in logged if "] [astra] [warning] " not in line] == ended.output.splitlines(keepends=True)
         assert (folder / "log" / "err.log").read_text() == ""

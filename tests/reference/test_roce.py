@@ -41,17 +41,17 @@ def test_every_flow_is_equal(name: str, tmp_path: Path) -> None:
     from support.roce import flows_of_case, network_of_case, run
 
     case = case_of(name)
-    made = network_of_case(case, tmp_path, pfc_log=True)
+    network = network_of_case(case, tmp_path, pfc_log=True)
     figures = ["start_ns", "received_ns", "end_ns", "packets", "acks", "nacks", *(["marked_acks"] if name not in OTHER_MARKS else [])]
     got = []
-    for each in run(made, *flows_of_case(case)):
+    for each in run(network, *flows_of_case(case)):
         assert each.figures is not None
         times = {"start_ns": each.started / 1000, "received_ns": each.received / 1000, "end_ns": each.ended / 1000}
         got.append({**each.figures._asdict(), **times})
     assert [[flow[key] for key in figures] for flow in got] == [[flow[key] for key in figures] for flow in case["outcome"]["flows"]]
-    told = made.statistics()
-    assert (told["drops"], told["pfc_frames"]) == (case["outcome"]["drops"], case["outcome"]["pfc_frames"])
-    log = [line.split() for line in made.reports()["pfc.txt"].splitlines()]
+    result = network.statistics()
+    assert (result["drops"], result["pfc_frames"]) == (case["outcome"]["drops"], case["outcome"]["pfc_frames"])
+    log = [line.split() for line in network.reports()["pfc.txt"].splitlines()]
     wanted = [(each["ns"], each["node"], each["port"], each["pause"]) for each in case["outcome"]["pfc"]]
     assert [(int(ns), int(node), int(port), int(pause)) for ns, node, _, port, pause in log][: len(wanted)] == wanted
 
@@ -60,9 +60,9 @@ def test_source_ports_are_equal(tmp_path: Path) -> None:
     from support.roce import flows_of_case, network_of_case, run
 
     case = case_of("h_two_priority_groups_incast_PFC")
-    made = network_of_case(case, tmp_path)
-    run(made, *flows_of_case(case))
-    ports = sorted(int(line.split()[2]) for line in made.reports()["fct.txt"].splitlines())
+    network = network_of_case(case, tmp_path)
+    run(network, *flows_of_case(case))
+    ports = sorted(int(line.split()[2]) for line in network.reports()["fct.txt"].splitlines())
     assert ports == sorted(flow["sport"] for flow in case["outcome"]["flows"])
 
 
@@ -73,8 +73,8 @@ def test_random_runs_are_within_three_standard_errors(name: str, tmp_path: Path)
     case = case_of(name)
     finishes = []
     for seed in range(SEEDS):
-        made = network_of_case(case, tmp_path, seed=seed)
-        finishes.append(max(each.ended for each in run(made, *flows_of_case(case))) / 1000)
+        network = network_of_case(case, tmp_path, seed=seed)
+        finishes.append(max(each.ended for each in run(network, *flows_of_case(case))) / 1000)
     spread = statistics.stdev(finishes)
     error = spread * math.sqrt(1 + 1 / SEEDS)  # of one run against the mean of so many
     assert spread > 0

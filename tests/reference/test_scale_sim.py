@@ -21,10 +21,10 @@ REPORTS = {
 
 @pytest.fixture(scope="module")
 def cases() -> list[dict[str, Any]]:
-    found = reference_cases("scale-sim.jsonl")
-    if not found:
+    result = reference_cases("scale-sim.jsonl")
+    if not result:
         pytest.skip("no reference cases of SCALE-Sim")
-    return found
+    return result
 
 
 def report(case: dict[str, Any]) -> list[LayerReport]:

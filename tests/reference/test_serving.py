@@ -114,11 +114,11 @@ def row_of(name: str, compared: list[servers.Compared], sequences: Iterable[floa
 
 
 def test_throughput_with_nothing_fitted(lines: list[dict[str, Any]]) -> None:
-    found = servers.throughputs(lines)
-    errors = [line.error() for line in found]
+    throughputs = servers.throughputs(lines)
+    errors = [line.error() for line in throughputs]
     mean, least, most = (
-        f"{100 * value:{sign}.1f} %" for value, sign in ((servers.mean_error(found), ""), (min(errors), "+"), (max(errors), "+"))
+        f"{100 * value:{sign}.1f} %" for value, sign in ((servers.mean_error(throughputs), ""), (min(errors), "+"), (max(errors), "+"))
     )
-    assert servers.mean_error(found) < 0.15
+    assert servers.mean_error(throughputs) < 0.15
     text = " ".join(PAGE.read_text().split())
-    assert f"{len(found)} lines, nothing fitted: {mean} in the mean, from {least.removesuffix(' %')} to {most}" in text
+    assert f"{len(throughputs)} lines, nothing fitted: {mean} in the mean, from {least.removesuffix(' %')} to {most}" in text

@@ -14,10 +14,10 @@ from support.references import reference_cases
 
 @pytest.fixture(scope="module")
 def cases() -> list[dict[str, Any]]:
-    found = reference_cases("workload-generator.jsonl")
-    if not found:
+    result = reference_cases("workload-generator.jsonl")
+    if not result:
         pytest.skip("no reference cases of the workload generator")
-    return found
+    return result
 
 
 def intended_text(case: dict[str, Any]) -> str:

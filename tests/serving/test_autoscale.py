@@ -15,11 +15,11 @@ from serving.cases import check_conserved, run
 
 def scaler(on: int, of: int = 10, **options: Any) -> tuple[Autoscaler, Pool]:
     """Pools of instances without requests, of which some run."""
-    given = AutoscaleOptions(**{"policy": "rate", "target": 2.0, "period_s": 1.0, "down_after_s": 3.0, **options})
+    autoscale_options = AutoscaleOptions(**{"policy": "rate", "target": 2.0, "period_s": 1.0, "down_after_s": 3.0, **options})
     pool = Pool([Unit(0, 1, []) for _ in range(of)])
     for unit in pool.units[on:]:
         unit.become(State.OFF, 0.0)
-    return Autoscaler(given, [pool]), pool
+    return Autoscaler(autoscale_options, [pool]), pool
 
 
 def states(pool: Pool) -> str:
@@ -38,31 +38,31 @@ def states(pool: Pool) -> str:
     ],
 )
 def test_as_many_instances_run_as_metric_over_target_asks_for(on: int, arrived: float, wanted: int) -> None:
-    made, pool = scaler(on)
+    result, pool = scaler(on)
     pool.arrived = arrived  # type: ignore[assignment]
-    assert len(made.step(1.0)) == wanted - on
+    assert len(result.step(1.0)) == wanted - on
     assert states(pool) == "o" * on + "s" * (wanted - on) + "o" * (10 - wanted)
 
 
 def test_fewer_run_when_no_decision_for_a_while_wanted_more() -> None:
-    made, pool = scaler(5)
+    result, pool = scaler(5)
     for now, arrived, running in ((1.0, 10, 5), (2.0, 4, 5), (3.0, 4, 5), (4.0, 4, 5), (5.0, 6, 3), (6.0, 6, 3)):
         pool.arrived = arrived
-        assert made.step(now) == []
+        assert result.step(now) == []
         assert pool.count(State.ON) == running, now
     assert pool.stops == 2
     assert states(pool) == "ooodd" + "o" * 5
-    made.release(7.0)
+    result.release(7.0)
     assert pool.count(State.OFF) == 7
 
 
 def test_an_instance_that_was_to_stop_goes_on_where_more_are_wanted() -> None:
-    made, pool = scaler(2, down_after_s=0.0)
+    result, pool = scaler(2, down_after_s=0.0)
     pool.arrived = 2
-    made.step(1.0)
+    result.step(1.0)
     assert pool.count(State.DRAINING) == 1
     pool.arrived = 4
-    assert made.step(2.0) == []
+    assert result.step(2.0) == []
     assert (pool.count(State.ON), pool.starts) == (2, 0)
 
 

@@ -18,9 +18,9 @@ BLOCK = 4
 def policy(name: str, **options: Any) -> Policy:
     provider = shared_plugins().get("serving_policy", name)
     cls = provider.load_options()
-    made = provider.create(None if cls is None else cls(**options))
-    assert isinstance(made, Policy)
-    return made
+    result = provider.create(None if cls is None else cls(**options))
+    assert isinstance(result, Policy)
+    return result
 
 
 def decoding(number: int, prompt: int, made: int, most: int = 10) -> RequestState:
@@ -113,14 +113,14 @@ def test_sglang_computes_prompts_first_while_memory_should_last(given: ServingSt
 
 def test_what_sglang_expects_falls_until_it_was_too_little() -> None:
     """Memory that is too little at first is enough after many iterations, and is too little again after a retraction."""
-    made = policy("sglang")
+    result = policy("sglang")
     tight = state([decoding(0, 8, 2, most=42)], [waits(1, 8)], free=8)
-    assert made.plan(tight) == [(0, 1)]
+    assert result.plan(tight) == [(0, 1)]
     for _ in range(700):
-        made.plan(state([decoding(0, 8, 2, most=42)]))
-    assert made.plan(tight) == [(1, 8)]
-    made.plan(state([decoding(0, 8, 5, most=30), decoding(1, 8, 1, most=30)], free=0))
-    assert made.plan(tight) == [(0, 1)]
+        result.plan(state([decoding(0, 8, 2, most=42)]))
+    assert result.plan(tight) == [(1, 8)]
+    result.plan(state([decoding(0, 8, 5, most=30), decoding(1, 8, 1, most=30)], free=0))
+    assert result.plan(tight) == [(0, 1)]
 
 
 @pytest.mark.parametrize(

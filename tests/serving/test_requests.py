@@ -20,8 +20,8 @@ from astra_sim_serving.traces import read_trace
 
 def gaps(name: str, count: int, rate: float = 5.0, cv: float = 1.0) -> list[float]:
     times = arrival_times(name, rate, cv, (), RandomStream(3, "test"))
-    found = [next(times) for _ in range(count)]
-    return [after - before for before, after in itertools.pairwise(found)]
+    result = [next(times) for _ in range(count)]
+    return [after - before for before, after in itertools.pairwise(result)]
 
 
 def moments(values: list[float]) -> tuple[float, float]:
@@ -38,12 +38,12 @@ def test_gaps_have_the_mean_and_the_variation_of_their_process(name: str, cv: fl
 
 def test_stages_have_their_rates_one_after_another() -> None:
     stages = (Stage(rate=10, duration_s=100), Stage(rate=0, duration_s=50), Stage(rate=40, duration_s=100))
-    found = list(arrival_times("stages", 1.0, 1.0, stages, RandomStream(1)))
-    assert sum(time < 100 for time in found) == pytest.approx(1000, rel=0.1)
-    assert not any(100 <= time < 150 for time in found)
-    assert sum(time >= 150 for time in found) == pytest.approx(4000, rel=0.05)
-    assert found == sorted(found)
-    assert found[-1] < 250
+    result = list(arrival_times("stages", 1.0, 1.0, stages, RandomStream(1)))
+    assert sum(time < 100 for time in result) == pytest.approx(1000, rel=0.1)
+    assert not any(100 <= time < 150 for time in result)
+    assert sum(time >= 150 for time in result) == pytest.approx(4000, rel=0.05)
+    assert result == sorted(result)
+    assert result[-1] < 250
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_stages_have_their_rates_one_after_another() -> None:
 )
 def test_lengths_have_the_range_and_the_mean_of_their_distribution(table: Any, low: int, high: int, mean: float | None) -> None:
     sampler, stream = LengthSampler(table, "test"), RandomStream(2)
-    found = [sampler.draw(stream, number) for number in range(5000)]
-    assert low <= min(found)
-    assert max(found) <= high
+    result = [sampler.draw(stream, number) for number in range(5000)]
+    assert low <= min(result)
+    assert max(result) <= high
     if mean is not None:
-        assert sum(found) / len(found) == pytest.approx(mean, rel=0.03)
+        assert sum(result) / len(result) == pytest.approx(mean, rel=0.03)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def random_case(seed: int) -> dict[str, Any]:
         "pipeline_parallel": draw.choice([1, 1, 2]),
     }
     pools = [{"role": "prefill", "instances": draw.randint(1, 2)}, {"role": "decode", "instances": draw.randint(1, 2)}]
-    made = case(
+    result = case(
         kv_blocks=draw.choice([10, 30, 200]),
         block_tokens=draw.choice([1, 4, 16]) if draw.random() < 0.7 else 16,
         max_sequences=draw.choice([1, 3, 16]),
@@ -73,18 +73,18 @@ def random_case(seed: int) -> dict[str, Any]:
             "mode": draw.choice(["after", "layerwise"]),
         },
     )  # fmt: skip
-    made["platform"] = {**RING, "size": 36}
+    result["platform"] = {**RING, "size": 36}
     if draw.random() < 0.3:
         policy, target = draw.choice([("queue", 2), ("kv", 0.3), ("rate", rate / 2), ("ttft", 5.0)])
-        made["serving"]["autoscale"] = {
+        result["serving"]["autoscale"] = {
             "policy": policy,
             "target": target,
             "period_s": 4 / rate,
             "cold_start_s": draw.choice([0.0, 3 / rate]),
             "down_after_s": 8 / rate,
         }
-    if made["serving"]["prefix_caching"] and draw.random() < 0.4:
-        made["serving"]["tier"] = [
+    if result["serving"]["prefix_caching"] and draw.random() < 0.4:
+        result["serving"]["tier"] = [
             {"capacity_gib": 1e-4, "read_gb_per_s": 0.01, "shared": draw.random() < 0.5},
             {"capacity_gib": 1e-3, "read_gb_per_s": 0.001, "latency_us": 1000.0},
         ][: draw.randint(1, 2)]
@@ -99,21 +99,21 @@ def random_case(seed: int) -> dict[str, Any]:
         "sglang",
     ]
     if not by_priority and draw.random() < 0.5:
-        made["serving"]["engine"] = draw.choice(engines)
+        result["serving"]["engine"] = draw.choice(engines)
         if draw.random() < 0.5:
             requests["max_output"] = draw.choice([40, 100])
     if draw.random() < 0.3:
-        made["serving"]["speculative"] = {
+        result["serving"]["speculative"] = {
             "tokens": draw.randint(1, 5), "acceptance": draw.choice([0.0, 0.6, 1.0]), "draft": draw.choice(["ngram", "mtp"]),
         }  # fmt: skip
     if draw.random() < 0.5:
-        made["serving"]["model"] = {"dimensions": EXPERTS}
+        result["serving"]["model"] = {"dimensions": EXPERTS}
         if not split:
             ranks = shared["tensor_parallel"] * shared["data_parallel"]
-            made["serving"]["pool"][0]["expert_parallel"] = draw.choice([n for n in (1, 2, 4) if ranks % n == 0])
+            result["serving"]["pool"][0]["expert_parallel"] = draw.choice([n for n in (1, 2, 4) if ranks % n == 0])
             if shared["data_parallel"] > 1:
-                made["serving"]["pool"][0]["exchange"] = draw.choice(["gather", "all-to-all"])
-    return made
+                result["serving"]["pool"][0]["exchange"] = draw.choice(["gather", "all-to-all"])
+    return result
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -146,9 +146,9 @@ def test_jumps_change_next_to_nothing() -> None:
         ours, theirs = flat(jumped.document()), flat(exact.document())
         for name in ("ttft_s.mean", "tpot_s.mean", "itl_s.mean", "e2e_s.mean"):
             errors.setdefault(name, []).append(ours[name] / theirs[name] - 1)
-    for name, found in errors.items():
-        assert max(map(abs, found)) < 0.005, name
-        assert abs(sum(found) / len(found)) < 0.002, name
+    for name, result in errors.items():
+        assert max(map(abs, result)) < 0.005, name
+        assert abs(sum(result) / len(result)) < 0.002, name
 
 
 def lindley(arrivals: Iterable[float], service: float) -> list[float]:
@@ -361,14 +361,14 @@ def test_layer_by_layer_transfers_expose_the_last_layer() -> None:
 
 def test_tensor_parallel_ranks_pay_for_their_collectives_on_the_network() -> None:
     requests = {"arrival": "constant", "rate": 1.0, "count": 5, "input": 100, "output": 20}
-    found = {}
+    result = {}
     for latency in (1.0, 11.0):
         table = case(requests=requests, pool=[{"tensor_parallel": 2}])
         table["platform"] = {"plugin": "ring", "size": 2, "links": 2, "link_bandwidth_gb_per_s": 100, "link_latency_ns": latency * 1000}
-        found[latency] = serve(table).document()
-    per_token = found[11.0]["tpot_s"]["mean"] - found[1.0]["tpot_s"]["mean"]
+        result[latency] = serve(table).document()
+    per_token = result[11.0]["tpot_s"]["mean"] - result[1.0]["tpot_s"]["mean"]
     assert per_token == pytest.approx(2 * TINY["layers"] * 2 * 10e-6, rel=0.01)  # two steps of a ring of two, twice a layer
-    assert found[1.0]["time"]["collective"] > 0
+    assert result[1.0]["time"]["collective"] > 0
 
 
 @pytest.mark.parametrize("value", [3, datetime.date(2026, 1, 31)])
@@ -397,14 +397,14 @@ def test_a_platform_that_names_none_is_an_error(value: object) -> None:
     ],
 )
 def test_bad_experiments_are_errors(table: dict[str, Any], words: str) -> None:
-    made = case()
+    result = case()
     for key, value in table.items():
         if value is None:
-            del made["serving"][key]
+            del result["serving"][key]
         else:
-            made["serving"][key] = value
+            result["serving"][key] = value
     with pytest.raises(InputError) as caught:
-        serve(made)
+        serve(result)
     assert words in str(caught.value)
 
 

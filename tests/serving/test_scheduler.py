@@ -16,10 +16,10 @@ def scheduler(blocks: int = 100, sequences: int = 8, tokens: int = 64, prefill: 
 
 def add(made: Scheduler, *lengths: tuple[int, int], priority: int = 0) -> list[Sequence]:
     first = len(made.waiting) + len(made.running)
-    found = [sequence_of(Request(first + number, 0.0, *each, priority=priority)) for number, each in enumerate(lengths)]
-    for sequence in found:
+    result = [sequence_of(Request(first + number, 0.0, *each, priority=priority)) for number, each in enumerate(lengths)]
+    for sequence in result:
         made.add(sequence)
-    return found
+    return result
 
 
 def commit(made: Scheduler, batch: list[tuple[Sequence, int]]) -> list[Sequence]:
@@ -39,183 +39,183 @@ def commit(made: Scheduler, batch: list[tuple[Sequence, int]]) -> list[Sequence]
 def planned(made: Scheduler) -> list[tuple[int, int]]:
     """The plan of an iteration by numbers of requests; the iteration ends."""
     batch = made.plan()
-    found = [(sequence.request.index, tokens) for sequence, tokens in batch]
+    result = [(sequence.request.index, tokens) for sequence, tokens in batch]
     made.cache.check(made.running)
     commit(made, batch)
     made.cache.check(made.running)
-    return found
+    return result
 
 
 def test_prompts_are_admitted_in_order_up_to_the_budget_and_the_last_is_cut() -> None:
-    made = scheduler(tokens=20)
-    add(made, (8, 2), (8, 2), (8, 2))
-    assert planned(made) == [(0, 8), (1, 8), (2, 4)]
-    assert planned(made) == [(0, 1), (1, 1), (2, 4)]
+    result = scheduler(tokens=20)
+    add(result, (8, 2), (8, 2), (8, 2))
+    assert planned(result) == [(0, 8), (1, 8), (2, 4)]
+    assert planned(result) == [(0, 1), (1, 1), (2, 4)]
 
 
 def test_decoding_comes_before_prompts() -> None:
-    made = scheduler(tokens=6)
-    add(made, (6, 5))
-    assert planned(made) == [(0, 6)]
-    add(made, (12, 2))
-    assert planned(made) == [(0, 1), (1, 5)]
-    assert planned(made) == [(0, 1), (1, 5)]
-    assert planned(made) == [(0, 1), (1, 2)]
+    result = scheduler(tokens=6)
+    add(result, (6, 5))
+    assert planned(result) == [(0, 6)]
+    add(result, (12, 2))
+    assert planned(result) == [(0, 1), (1, 5)]
+    assert planned(result) == [(0, 1), (1, 5)]
+    assert planned(result) == [(0, 1), (1, 2)]
 
 
 def test_places_are_limited() -> None:
-    made = scheduler(sequences=2)
-    add(made, (4, 2), (4, 2), (4, 2))
-    assert planned(made) == [(0, 4), (1, 4)]
-    assert planned(made) == [(0, 1), (1, 1)]
-    assert planned(made) == [(2, 4)]
+    result = scheduler(sequences=2)
+    add(result, (4, 2), (4, 2), (4, 2))
+    assert planned(result) == [(0, 4), (1, 4)]
+    assert planned(result) == [(0, 1), (1, 1)]
+    assert planned(result) == [(2, 4)]
 
 
 def test_a_prompt_is_cut_at_the_limit_of_prefill_tokens() -> None:
-    made = scheduler(prefill=5)
-    add(made, (12, 1), (4, 1))
-    assert planned(made) == [(0, 5), (1, 4)]
-    assert planned(made) == [(0, 5)]
-    assert planned(made) == [(0, 2)]
+    result = scheduler(prefill=5)
+    add(result, (12, 1), (4, 1))
+    assert planned(result) == [(0, 5), (1, 4)]
+    assert planned(result) == [(0, 5)]
+    assert planned(result) == [(0, 2)]
 
 
 def test_the_first_that_does_not_fit_stops_admission() -> None:
-    made = scheduler(blocks=4)
-    add(made, (8, 2), (12, 2), (4, 2))
-    assert planned(made) == [(0, 8)]  # the second needs three blocks of two that are left; the third would fit
+    result = scheduler(blocks=4)
+    add(result, (8, 2), (12, 2), (4, 2))
+    assert planned(result) == [(0, 8)]  # the second needs three blocks of two that are left; the third would fit
 
 
 def test_the_last_running_sequence_is_preempted_and_waits_at_the_head() -> None:
-    made = scheduler(blocks=4)
-    first, second = add(made, (7, 9), (8, 9))
-    assert planned(made) == [(0, 7), (1, 8)]
-    add(made, (4, 1))
-    assert planned(made) == [(0, 1)]  # the second needs a third block
-    assert [each.request.index for each in made.waiting] == [1, 2]
+    result = scheduler(blocks=4)
+    first, second = add(result, (7, 9), (8, 9))
+    assert planned(result) == [(0, 7), (1, 8)]
+    add(result, (4, 1))
+    assert planned(result) == [(0, 1)]  # the second needs a third block
+    assert [each.request.index for each in result.waiting] == [1, 2]
     assert (second.preemptions, second.computed, second.blocks) == (1, 0, [])
     assert first.preemptions == 0
 
 
 def test_a_sequence_preempts_itself_where_it_is_the_last() -> None:
-    made = scheduler(blocks=2)
-    add(made, (4, 9), (4, 9))
-    assert planned(made) == [(0, 4), (1, 4)]
-    assert planned(made) == [(0, 1)]  # takes the block that the second gave back
-    assert [each.request.index for each in made.running] == [0]
+    result = scheduler(blocks=2)
+    add(result, (4, 9), (4, 9))
+    assert planned(result) == [(0, 4), (1, 4)]
+    assert planned(result) == [(0, 1)]  # takes the block that the second gave back
+    assert [each.request.index for each in result.running] == [0]
 
 
 def test_nothing_is_admitted_in_an_iteration_with_a_preemption() -> None:
-    made = scheduler(blocks=5)
-    add(made, (8, 9), (12, 9))
-    assert planned(made) == [(0, 8), (1, 12)]
-    add(made, (1, 1))
-    assert planned(made) == [(0, 1)]
-    assert len(made.waiting) == 2
+    result = scheduler(blocks=5)
+    add(result, (8, 9), (12, 9))
+    assert planned(result) == [(0, 8), (1, 12)]
+    add(result, (1, 1))
+    assert planned(result) == [(0, 1)]
+    assert len(result.waiting) == 2
 
 
 def test_what_a_preempted_sequence_had_computed_is_found_again() -> None:
-    made = scheduler(blocks=6)
-    _, second = add(made, (8, 3), (15, 9))
-    assert planned(made) == [(0, 8), (1, 15)]
-    assert planned(made) == [(0, 1)]  # a third block; the second gives back four, of which three are full
+    result = scheduler(blocks=6)
+    _, second = add(result, (8, 3), (15, 9))
+    assert planned(result) == [(0, 8), (1, 15)]
+    assert planned(result) == [(0, 1)]  # a third block; the second gives back four, of which three are full
     assert second.preemptions == 1
-    assert planned(made) == [(0, 1)] or made.running  # the first ends
-    tokens = dict(planned(made))
+    assert planned(result) == [(0, 1)] or result.running  # the first ends
+    tokens = dict(planned(result))
     assert tokens[1] == second.request.input + 1 - 12
     assert second.cached == 0  # that it found again is no hit of its prompt
 
 
 def test_priorities_order_waiting_requests_and_choose_who_is_preempted() -> None:
-    made = scheduler(blocks=4, by_priority=True)
-    low, high = add(made, (4, 9), (4, 9))
-    assert planned(made) == [(0, 4), (1, 4)]
+    result = scheduler(blocks=4, by_priority=True)
+    low, high = add(result, (4, 9), (4, 9))
+    assert planned(result) == [(0, 4), (1, 4)]
     urgent = sequence_of(Request(7, 0.5, 4, 9, priority=-1))
     late = sequence_of(Request(8, 0.1, 4, 9, priority=2))
-    made.add(late)
-    made.add(urgent)
-    assert [each.request.index for each in made.waiting] == [7, 8]
-    assert planned(made) == [(0, 1), (1, 1)]  # all blocks are taken
+    result.add(late)
+    result.add(urgent)
+    assert [each.request.index for each in result.waiting] == [7, 8]
+    assert planned(result) == [(0, 1), (1, 1)]  # all blocks are taken
     for _ in range(3):
-        planned(made)
-    assert planned(made) == [(0, 1)]
-    assert [each.request.index for each in made.waiting] == [7, 1, 8]
+        planned(result)
+    assert planned(result) == [(0, 1)]
+    assert [each.request.index for each in result.waiting] == [7, 1, 8]
     assert (low.preemptions, high.preemptions) == (0, 1)
 
 
 def test_the_worst_priority_is_preempted_even_if_it_came_first_and_its_tokens_are_given_back() -> None:
-    made = scheduler(blocks=3, tokens=64, by_priority=True)
-    made.add(sequence_of(Request(0, 0.0, 4, 9, priority=5)))
-    assert planned(made) == [(0, 4)]
-    made.add(sequence_of(Request(1, 1.0, 4, 9, priority=1)))
-    assert planned(made) == [(0, 1), (1, 4)]
-    assert planned(made) == [(1, 1)]
-    assert [each.request.index for each in made.running] == [1]
+    result = scheduler(blocks=3, tokens=64, by_priority=True)
+    result.add(sequence_of(Request(0, 0.0, 4, 9, priority=5)))
+    assert planned(result) == [(0, 4)]
+    result.add(sequence_of(Request(1, 1.0, 4, 9, priority=1)))
+    assert planned(result) == [(0, 1), (1, 4)]
+    assert planned(result) == [(1, 1)]
+    assert [each.request.index for each in result.running] == [1]
 
 
 def test_a_cached_beginning_is_not_computed_again_and_one_token_remains() -> None:
-    made = scheduler()
+    result = scheduler()
     for number in range(2):
-        made.add(sequence_of(Request(number, 0.0, 16, 1, content=(5,), content_tokens=16)))
-    first, second = made.waiting
-    assert planned(made) == [(0, 16), (1, 4)]  # the first three blocks of the first; the fourth has the token that must be computed
+        result.add(sequence_of(Request(number, 0.0, 16, 1, content=(5,), content_tokens=16)))
+    first, second = result.waiting
+    assert planned(result) == [(0, 16), (1, 4)]  # the first three blocks of the first; the fourth has the token that must be computed
     assert (first.cached, second.cached) == (0, 12)
-    made.add(sequence_of(Request(2, 0.0, 20, 1, content=(5,), content_tokens=16)))
-    assert planned(made) == [(2, 4)]
-    assert made.hit_tokens == 12 + 16
+    result.add(sequence_of(Request(2, 0.0, 20, 1, content=(5,), content_tokens=16)))
+    assert planned(result) == [(2, 4)]
+    assert result.hit_tokens == 12 + 16
 
 
 def test_contents_are_told_apart_by_all_that_is_in_front_of_them() -> None:
-    made = scheduler()
-    made.add(sequence_of(Request(0, 0.0, 8, 1, content=(1, 2), content_tokens=4)))
-    planned(made)
-    made.add(sequence_of(Request(1, 0.0, 12, 1, content=(1, 3, 4), content_tokens=4)))
-    assert planned(made) == [(1, 8)]
-    made.add(sequence_of(Request(2, 0.0, 9, 1, content=(9, 2), content_tokens=4)))
-    assert planned(made) == [(2, 9)]
+    result = scheduler()
+    result.add(sequence_of(Request(0, 0.0, 8, 1, content=(1, 2), content_tokens=4)))
+    planned(result)
+    result.add(sequence_of(Request(1, 0.0, 12, 1, content=(1, 3, 4), content_tokens=4)))
+    assert planned(result) == [(1, 8)]
+    result.add(sequence_of(Request(2, 0.0, 9, 1, content=(9, 2), content_tokens=4)))
+    assert planned(result) == [(2, 9)]
 
 
 def test_without_prefix_caching_everything_is_computed() -> None:
-    made = Scheduler(KvCache(20, 4, prefix_caching=False), Limits(8, 64))
+    result = Scheduler(KvCache(20, 4, prefix_caching=False), Limits(8, 64))
     for number in range(2):
-        made.add(sequence_of(Request(number, 0.0, 16, 1, content=(5,), content_tokens=16)))
-    assert planned(made) == [(0, 16), (1, 16)]
+        result.add(sequence_of(Request(number, 0.0, 16, 1, content=(5,), content_tokens=16)))
+    assert planned(result) == [(0, 16), (1, 16)]
 
 
 def test_freed_blocks_are_used_in_the_order_of_freeing_the_tail_of_a_sequence_first() -> None:
-    made = scheduler(blocks=6)
-    made.add(sequence_of(Request(0, 0.0, 16, 1, content=(5,), content_tokens=16)))
-    planned(made)
-    add(made, (12, 1))  # two unused blocks, and one of the four: the last
-    planned(made)
-    made.add(sequence_of(Request(9, 0.0, 17, 1, content=(5,), content_tokens=16)))
-    assert planned(made) == [(9, 5)]
+    result = scheduler(blocks=6)
+    result.add(sequence_of(Request(0, 0.0, 16, 1, content=(5,), content_tokens=16)))
+    planned(result)
+    add(result, (12, 1))  # two unused blocks, and one of the four: the last
+    planned(result)
+    result.add(sequence_of(Request(9, 0.0, 17, 1, content=(5,), content_tokens=16)))
+    assert planned(result) == [(9, 5)]
 
 
 def test_a_plan_is_steady_where_all_decode_and_nothing_was_admitted() -> None:
-    made = scheduler(blocks=4)
-    add(made, (4, 9), (4, 9))
-    planned(made)
-    assert not made.is_steady
-    planned(made)
-    assert made.is_steady
-    add(made, (9, 1))
-    planned(made)
-    assert made.is_steady  # it does not fit
-    made.waiting.clear()
+    result = scheduler(blocks=4)
+    add(result, (4, 9), (4, 9))
+    planned(result)
+    assert not result.is_steady
+    planned(result)
+    assert result.is_steady
+    add(result, (9, 1))
+    planned(result)
+    assert result.is_steady  # it does not fit
+    result.waiting.clear()
     for _ in range(2):
-        planned(made)
-    assert made.is_steady
+        planned(result)
+    assert result.is_steady
 
 
 @pytest.mark.parametrize("by_priority", [False, True])
 def test_random_loads_end_and_never_lose_a_block(by_priority: bool) -> None:
     for seed in range(30):
         draw = random.Random(seed)
-        made = scheduler(draw.randint(12, 40), draw.randint(1, 6), draw.randint(4, 40), draw.choice([0, 0, 5]), by_priority)
+        result = scheduler(draw.randint(12, 40), draw.randint(1, 6), draw.randint(4, 40), draw.choice([0, 0, 5]), by_priority)
         count = 0
         for number in range(20):
             shared = draw.random() < 0.4
-            made.add(
+            result.add(
                 sequence_of(
                     Request(
                         number, number * 0.1, draw.randint(1, 20), draw.randint(1, 20), draw.randint(0, 2),
@@ -224,13 +224,13 @@ def test_random_loads_end_and_never_lose_a_block(by_priority: bool) -> None:
                 )
             )  # fmt: skip
         for _ in range(5000):
-            batch = made.plan()
-            assert sum(tokens for _, tokens in batch) <= made.limits.tokens
-            assert len(made.running) <= made.limits.sequences
+            batch = result.plan()
+            assert sum(tokens for _, tokens in batch) <= result.limits.tokens
+            assert len(result.running) <= result.limits.sequences
             assert all(sequence.capacity >= sequence.computed + tokens for sequence, tokens in batch)
-            made.cache.check(made.running)
-            count += len(commit(made, batch))
-            if not made.running and not made.waiting:
+            result.cache.check(result.running)
+            count += len(commit(result, batch))
+            if not result.running and not result.waiting:
                 break
         assert count == 20
-        assert made.cache.used_blocks == 0
+        assert result.cache.used_blocks == 0

@@ -26,9 +26,9 @@ def drafted(tokens: int, acceptance: float, draft: str = "ngram", requests: dict
 def test_tokens_of_an_iteration_are_those_of_the_geometric_series(tokens: int, acceptance: float) -> None:
     result = drafted(tokens, acceptance, max_sequences=1)
     first = len(result.sequences)  # iterations of prompts, which give the first token
-    found = sum(each.generated - 1 for each in result.sequences) / (result.instances[0].totals.iterations - first)
+    results = sum(each.generated - 1 for each in result.sequences) / (result.instances[0].totals.iterations - first)
     expected = (1 - acceptance ** (tokens + 1)) / (1 - acceptance)
-    assert found == pytest.approx(expected, rel=0.03)
+    assert results == pytest.approx(expected, rel=0.03)
     speculation = result.document()["speculation"]
     assert speculation["accepted"] == pytest.approx(speculation["drafted"] / tokens * (expected - 1), rel=0.08)
 
@@ -95,8 +95,8 @@ def test_drafts_need_memory() -> None:
 def test_two_policies_accept_the_same() -> None:
     """Numbers are drawn by request and place: another order of iterations changes no request's drafts."""
     requests = {"rate": 1000.0, "count": 40, "input": 20, "output": 30}
-    found = [drafted(2, 0.6, requests=requests, max_sequences=most).document()["speculation"] for most in (2, 40)]
-    assert found[0] == found[1]
+    result = [drafted(2, 0.6, requests=requests, max_sequences=most).document()["speculation"] for most in (2, 40)]
+    assert result[0] == result[1]
 
 
 @pytest.mark.parametrize(

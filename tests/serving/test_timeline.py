@@ -25,11 +25,11 @@ def trace_of(table: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
 
 def slices(events: list[dict[str, Any]]) -> dict[int, list[tuple[float, float]]]:
     """Begin and end of the slices of each track, in order."""
-    found: dict[int, list[tuple[float, float]]] = {}
+    result: dict[int, list[tuple[float, float]]] = {}
     for event in events:
         if event["ph"] == "X":
-            found.setdefault(event["tid"], []).append((event["ts"], event["ts"] + event["dur"]))
-    return {track: sorted(own) for track, own in found.items()}
+            result.setdefault(event["tid"], []).append((event["ts"], event["ts"] + event["dur"]))
+    return {track: sorted(own) for track, own in result.items()}
 
 
 @pytest.mark.parametrize("stages", [1, 3])

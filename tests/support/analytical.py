@@ -19,6 +19,6 @@ def network(platform: Any, options: str = "") -> RouteDelayNetwork:
     experiment.use("platform", platform, shared_plugins())
     experiment.use("workload", WORKLOAD, shared_plugins())
     experiment.use("network", f"plugin:analytical{options}", shared_plugins())
-    made = build(experiment, shared_plugins()).network
-    assert isinstance(made, RouteDelayNetwork)
-    return made
+    route_delay_network = build(experiment, shared_plugins()).network
+    assert isinstance(route_delay_network, RouteDelayNetwork)
+    return route_delay_network

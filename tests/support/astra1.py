@@ -37,20 +37,20 @@ def simulate(case: dict[str, Any], folder: Path, **more: Any) -> astra_sim.Resul
 def differences(case: dict[str, Any], result: astra_sim.Result) -> list[str]:
     """Every figure in which a result differs from what ASTRA-sim printed."""
     expected = case["expected"]
-    found = []
+    results = []
     if result.finish_ns != expected["finish_ns"]:
-        found.append(f"finish_ns {result.finish_ns} instead of {expected['finish_ns']}")
-    found += _compare("backend_end_to_end", _rows("".join(csv_tables.backend_end_to_end([result])))[0], expected["end_to_end"])
+        results.append(f"finish_ns {result.finish_ns} instead of {expected['finish_ns']}")
+    results += _compare("backend_end_to_end", _rows("".join(csv_tables.backend_end_to_end([result])))[0], expected["end_to_end"])
     tables = (
         ("EndToEnd", "".join(csv_tables.end_to_end([result])), "layers"),
         ("detailed", "".join(csv_tables.detailed([result])), "detailed"),
     )
     for name, text, key in tables:
         rows = _rows(text, label="layer")
-        found += [f"{name} has {len(rows)} rows"] if len(rows) < len(expected[key]) else []
+        results += [f"{name} has {len(rows)} rows"] if len(rows) < len(expected[key]) else []
         for row, wanted in zip(rows, expected[key], strict=False):
-            found += _compare(f"{name} {wanted['layer']}", row, wanted)
-    return found
+            results += _compare(f"{name} {wanted['layer']}", row, wanted)
+    return results
 
 
 def _rows(text: str, label: str | None = None) -> list[dict[str, str]]:

@@ -93,5 +93,5 @@ def simulate(case: dict[str, Any], folder: Path, **more: Any) -> astra_sim.Resul
 
 def figures(result: astra_sim.Result, expected: dict[str, Any]) -> dict[str, Any]:
     """What a case holds, of a result."""
-    found: dict[str, Any] = {"min": result.earliest_finish_ns, "max": result.finish_ns}
-    return {**found, "list": result.npu_finish_ns} if "list" in expected else found
+    results: dict[str, Any] = {"min": result.earliest_finish_ns, "max": result.finish_ns}
+    return {**results, "list": result.npu_finish_ns} if "list" in expected else results

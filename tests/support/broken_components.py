@@ -235,9 +235,9 @@ STEPS: dict[int, Any] = {}
 
 def with_shared_steps(request: Request) -> Schedule:
     """Keeps its steps, and changes their bytes for the next schedule."""
-    made = pairwise(request)
-    steps = STEPS.setdefault(request.ranks, made.programs[0].steps)
-    for step, other in zip(steps, made.programs[0].steps, strict=True):
+    result = pairwise(request)
+    steps = STEPS.setdefault(request.ranks, result.programs[0].steps)
+    for step, other in zip(steps, result.programs[0].steps, strict=True):
         step.bytes, step.memory_bytes = other.bytes, other.memory_bytes
     return Schedule.shared(request, steps)
 

@@ -48,6 +48,6 @@ def browse(text: str, folder: Path, after_ms: int = 50) -> tuple[dict[str, Any],
     arguments += ["--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=20000", "--window-size=1280,800", "--dump-dom"]
     assert CHROMIUM is not None
     done = subprocess.run([CHROMIUM, *arguments, path.as_uri()], capture_output=True, text=True, timeout=120, check=True)
-    (found,) = re.findall(r'<pre id="read-back">(.*?)</pre>', done.stdout, re.DOTALL)
+    (result,) = re.findall(r'<pre id="read-back">(.*?)</pre>', done.stdout, re.DOTALL)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return json.loads(html.unescape(found) or "{}"), [line for line in console if not re.search(_EXPECTED, line)]
+    return json.loads(html.unescape(result) or "{}"), [line for line in console if not re.search(_EXPECTED, line)]

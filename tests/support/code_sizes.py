@@ -129,8 +129,8 @@ def _cpp_scope(text: str, where: str, name: str | None) -> Iterator[ClassSize | 
             start = at = end
         elif re.search(r"\benum\b", head) and "(" not in head:
             at = end  # up to its semicolon
-        elif (found := _CPP_CLASS.search(head)) and "(" not in _before_value(head[found.start() :]):
-            yield from _cpp_scope(inside, f"{where}", found[1])
+        elif (match := _CPP_CLASS.search(head)) and "(" not in _before_value(head[match.start() :]):
+            yield from _cpp_scope(inside, f"{where}", match[1])
             at = end
         elif is_value or (_CPP_INITIALISERS.search(raw) and re.search(r"[\w>]\s*$", raw)):
             text = text[:at] + "]" + " " * (end - at - 1) + text[end:]  # a value in braces: the statement goes on

@@ -140,15 +140,15 @@ def components_of(options: Mapping[str, Any], engine: str, symmetry: bool) -> Co
 
 def experiment_of(options: Mapping[str, Any], engine: str, symmetry: bool) -> tuple[Sections, Components]:
     """An experiment, and the components of its run."""
-    made = Sections()
+    sections = Sections()
     for kind in ("workload", "platform", "network", "system", "memory"):
         if kind in options:
-            made.use(kind, options[kind], shared_plugins(), where=kind)
+            sections.use(kind, options[kind], shared_plugins(), where=kind)
     if "groups" in options:
-        made.choose("groups", options["groups"])
-    made.run.update({name: value for name, value in options.items() if name not in (*made.sections, "groups")})
-    made.run.update(engine=engine, symmetry=symmetry)
-    return made, build(made, shared_plugins())
+        sections.choose("groups", options["groups"])
+    sections.run.update({name: value for name, value in options.items() if name not in (*sections.sections, "groups")})
+    sections.run.update(engine=engine, symmetry=symmetry)
+    return sections, build(sections, shared_plugins())
 
 
 def figures(result: astra_sim.Result) -> dict[str, Any]:
@@ -263,20 +263,20 @@ def faster_than_links(experiment: Experiment, result: astra_sim.Result, handed: 
         return []
     rounds_down = experiment.options["network"].get("rounding", "picosecond") != "picosecond"
     needs = link_needs(components_of(experiment.options, "compiled", True).platform.fabric(), messages, rounds_down)
-    found = [f"the audit of a network with links: {finding.message}" for finding in result.audit]
-    return found + ([f"{result.finish_ns} ns, and links need {needs.bound_ns}"] if result.finish_ns < needs.bound_ns else [])
+    results = [f"the audit of a network with links: {finding.message}" for finding in result.audit]
+    return results + ([f"{result.finish_ns} ns, and links need {needs.bound_ns}"] if result.finish_ns < needs.bound_ns else [])
 
 
 def _disagreements(answers: Mapping[tuple[str, bool], Any]) -> list[str]:
     """Where runs differ: in their figures or kind of error; of two engines also in the words, and in how much was simulated."""
-    found = []
+    result = []
     first = answers[RUNS[0]][0]
     for run in RUNS[1:]:
-        found += [f"{run}{line}" for line in differences(first, answers[run][0])[:5]]
+        result += [f"{run}{line}" for line in differences(first, answers[run][0])[:5]]
     for symmetry in (True, False):
         more = [answers[engine, symmetry][1] for engine in ("compiled", "python")]
-        found += [f"engines, symmetry {symmetry}: {line}" for line in differences(*more)]
-    return found
+        result += [f"engines, symmetry {symmetry}: {line}" for line in differences(*more)]
+    return result
 
 
 def _end_of(answer: Any) -> str:
@@ -301,7 +301,7 @@ def _conservation(components: Components, result: astra_sim.Result, handed: Hand
     if not components.system.rendezvous:
         in_table = sum(dimension.bytes for dimension in result.dimensions)
         pairs.append(("bytes of the table of dimensions", in_table, sum(handed.of_first.values())))
-    return [f"{what} are {told}, and handed to the network {got}" for what, told, got in pairs if told != got]
+    return [f"{what} are {results}, and handed to the network {got}" for what, results, got in pairs if results != got]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -68,28 +68,28 @@ TEXTS = {
 
 def samples(folder: Path) -> dict[str, Path]:
     """A file of each format, by its name; files that it names lie beside it."""
-    found = {}
+    result = {}
     for name, text in TEXTS.items():
-        found[name] = folder / name
-        found[name].write_text(text)
+        result[name] = folder / name
+        result[name].write_text(text)
     (options,) = platforms.nccl_topology(folder)[:1]
-    found["nccl-topology"] = Path(str(options["file"]))
+    result["nccl-topology"] = Path(str(options["file"]))
     (options,) = platforms.infragraph(folder)[:1]
-    found["infragraph"] = Path(str(options["file"]))
+    result["infragraph"] = Path(str(options["file"]))
     (folder / "nodes.yml").write_text("7: ring/a\n")
-    found["astra-sim-2-system"] = folder / "system.json"
-    found["astra-sim-2-system"].write_text(json.dumps(SYSTEM_2 | {"per-node-custom-implementation": str(folder / "nodes.yml")}))
+    result["astra-sim-2-system"] = folder / "system.json"
+    result["astra-sim-2-system"].write_text(json.dumps(SYSTEM_2 | {"per-node-custom-implementation": str(folder / "nodes.yml")}))
     (folder / "topology.txt").write_text(clos(2, 1, 4))
-    found["ns3-network"] = folder / "config.txt"
-    found["ns3-network"].write_text("CC_MODE 12\nTOPOLOGY_FILE topology.txt\n")
-    found["chakra"], found["chakra_json"] = folder / "trace", folder / "json"
+    result["ns3-network"] = folder / "config.txt"
+    result["ns3-network"].write_text("CC_MODE 12\nTOPOLOGY_FILE topology.txt\n")
+    result["chakra"], result["chakra_json"] = folder / "trace", folder / "json"
     write_nodes(folder / "trace.0.et", [Node(id=0, type=NodeType.COMP_NODE)])
-    found["chakra_gzip"], found["chakra_json_gzip"] = folder / "zipped", folder / "json_zipped"
+    result["chakra_gzip"], result["chakra_json_gzip"] = folder / "zipped", folder / "json_zipped"
     (folder / "zipped.0.et.gz").write_bytes(gzip.compress((folder / "trace.0.et").read_bytes()))
     (folder / "json_zipped.0.json.gz").write_bytes(gzip.compress(b'{"schema": "1.0.2-chakra.0.0.4"}\n'))
     (folder / "json.0.json").write_text('{"schema": "1.0.2-chakra.0.0.4"}\n')
     (options,) = xla.workload(folder)
-    found["hlo"] = Path(str(options["path"]))
+    result["hlo"] = Path(str(options["path"]))
     (options,) = torch.workload(folder)
-    found["torch_capture"] = Path(str(options["path"]))
-    return found
+    result["torch_capture"] = Path(str(options["path"]))
+    return result

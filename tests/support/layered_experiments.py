@@ -41,7 +41,7 @@ def algorithms(draw: st.DrawFn, sizes: list[int], collective: str, in_parts: boo
 
 @st.composite
 def layers(draw: st.DrawFn) -> list[dict[str, Any]]:
-    made = []
+    result = []
     for number in range(draw(st.integers(1, 4))):
         layer: dict[str, Any] = {"name": f"layer{number}", "update_ns": draw(st.integers(0, 40))}
         for training_pass in ("forward", "input_gradient", "weight_gradient"):
@@ -50,8 +50,8 @@ def layers(draw: st.DrawFn) -> list[dict[str, Any]]:
                 entry["collective"] = draw(st.sampled_from(COLLECTIVES))
                 entry["collective_bytes"] = draw(st.integers(64, 2_000_000))
             layer[training_pass] = entry
-        made.append(layer)
-    return made
+        result.append(layer)
+    return result
 
 
 @st.composite
@@ -59,13 +59,13 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
     platform = draw(st.lists(dimensions(), min_size=1, max_size=3).filter(lambda ds: math.prod(d["size"] for d in ds) <= 40))
     sizes = [dimension["size"] for dimension in platform]
     loop = draw(st.sampled_from(("data", "model", "hybrid_data_model", "hybrid_model_data", "hybrid_transformer", "hybrid_dlrm", "micro")))
-    made = draw(layers())
+    result = draw(layers())
     options: dict[str, Any] = {}
     if loop == "hybrid_transformer":
         count = math.prod(sizes)
         options["model_parallel_npus"] = draw(st.sampled_from([g for g in range(1, count + 1) if divides(g, sizes)]))
     if loop == "hybrid_dlrm":
-        options["last_bottom_layer"] = draw(st.integers(0, len(made) - 1))
+        options["last_bottom_layer"] = draw(st.integers(0, len(result) - 1))
     system: dict[str, Any] = {name: draw(algorithms(sizes, name, loop.startswith("hybrid"))) for name in COLLECTIVES}
     if options.get("model_parallel_npus", 1) > 1:
         system = dict.fromkeys(COLLECTIVES, "ring")  # a split dimension may have a size the others cannot serve
@@ -87,7 +87,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             "bus_gap_per_byte_ns": draw(st.sampled_from((0.0, 0.001, 0.0038, 0.1))),
         }
     return {
-        "workload": {"loop": loop, "loop_options": options, "layers": made},
+        "workload": {"loop": loop, "loop_options": options, "layers": result},
         "platform": {"dimensions": platform},
         "network": {"plugin": "analytical", "rounding": draw(st.sampled_from(("nanosecond", "picosecond")))},
         "memory": {"plugin": "local", "bandwidth_bytes_per_ns": draw(st.sampled_from((100.0, 500_000.0)))},

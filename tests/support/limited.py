@@ -62,8 +62,8 @@ def ended(folder: Path, *arguments: str, memory: int = BYTES) -> Ended:
 def _import_everything() -> None:
     for package in ("astra_sim", *sorted(each.name for each in pkgutil.iter_modules() if each.name.startswith("astra_sim_"))):
         with contextlib.suppress(ImportError):
-            found = importlib.import_module(package)
-            for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+            import_module = importlib.import_module(package)
+            for module in pkgutil.walk_packages(import_module.__path__, f"{package}."):
                 if not module.name.endswith("__main__") and ".testing" not in module.name and "templates" not in module.name:
                     with contextlib.suppress(ImportError):
                         importlib.import_module(module.name)
@@ -101,8 +101,8 @@ def _serve() -> None:
                     sys.stderr.flush()
                 os._exit(status)
         _, how = os.waitpid(child, 0)
-        said = [Path(folder, name).read_text(errors="replace") for name in (".out", ".err")]
-        print(json.dumps([os.waitstatus_to_exitcode(how), *said]), flush=True)
+        result = [Path(folder, name).read_text(errors="replace") for name in (".out", ".err")]
+        print(json.dumps([os.waitstatus_to_exitcode(how), *result]), flush=True)
 
 
 if __name__ == "__main__":

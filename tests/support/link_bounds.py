@@ -29,14 +29,14 @@ def distances(ends: Iterable[tuple[int, int]], source: int) -> dict[int, int]:
     leaving: dict[int, list[int]] = {}
     for a, b in ends:
         leaving.setdefault(a, []).append(b)
-    found, queue = {source: 0}, deque([source])
+    result, queue = {source: 0}, deque([source])
     while queue:
         node = queue.popleft()
         for target in leaving.get(node, ()):
-            if target not in found:
-                found[target] = found[node] + 1
+            if target not in result:
+                result[target] = result[node] + 1
                 queue.append(target)
-    return found
+    return result
 
 
 def link_needs(fabric: Fabric, messages: Sequence[tuple[int, int, int]], rounds_down: bool = False) -> Messages:

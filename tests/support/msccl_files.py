@@ -36,11 +36,11 @@ def ring_all_reduce(n: int, each: int = 1, fused: bool = True) -> str:
     def steps(rank: int) -> list[str]:
         places = [f"i{(rank - k) % n * each}" for k in range(2 * n)]
         if not fused:
-            found = [step("s", places[0], count=each)]
+            result = [step("s", places[0], count=each)]
             for k in range(1, 2 * n - 1):
-                found.append(step("rrc" if k < n else "r", places[k], places[k], each))
-                found += [step("s", places[k], count=each)] if k < 2 * n - 2 else []
-            return found
+                result.append(step("rrc" if k < n else "r", places[k], places[k], each))
+                result += [step("s", places[k], count=each)] if k < 2 * n - 2 else []
+            return result
         kinds = ["s", *["rrs"] * (n - 2), "rrcs", *["rcs"] * (n - 2), "r"]
         return [step(kind, place, place, each) for kind, place in zip(kinds, places, strict=False)]
 

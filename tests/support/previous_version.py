@@ -60,9 +60,9 @@ def figures(engine: str) -> Iterator[dict[str, Any]]:
         if arguments.get("platform") == TORUS:
             arguments["platform"] += "&both_ways=true"  # the default of that version, in which a message was too fast
         result = astra_sim.simulate(arguments.pop("experiment", None), engine=engine, **arguments).to_dict()
-        found = {name: result[name] for name in ("finish_ns", "compute_ns", "exposed_comm_ns", "npus", "messages")}
+        results = {name: result[name] for name in ("finish_ns", "compute_ns", "exposed_comm_ns", "npus", "messages")}
         counted = {name: result["network"][name] for name in ("payload_bytes", "busy_ns", "sending_ns") if name in result["network"]}
-        yield {"case": case, "figures": {**found, **counted}}
+        yield {"case": case, "figures": {**results, **counted}}
 
 
 # -- Names -------------------------------------------------------------------------------------------------------------
@@ -76,12 +76,12 @@ def public_names() -> dict[str, Any]:
     """
     import astra_sim
 
-    found = {}
+    result = {}
     for module_name in ("", *astra_sim.PUBLIC_MODULES):
         module = importlib.import_module(f"astra_sim.{module_name}".rstrip("."))
         for name in getattr(module, "__all__", None) or _own_names(module):
-            found[f"{module_name}:{name}"] = _described(getattr(module, name))
-    return dict(sorted(found.items()))
+            result[f"{module_name}:{name}"] = _described(getattr(module, name))
+    return dict(sorted(result.items()))
 
 
 def _own_names(module: Any) -> list[str]:

@@ -345,11 +345,11 @@ class Experiment:
         operations.append({"what": what, "after": sorted(after), **fields})
 
     def _execution_graph(self, ranks: Ranks, groups: Mapping[str, Sequence[int]]) -> ExecutionGraph:
-        made: dict[str, tuple[list[Operation], list[int]]] = {}
+        result: dict[str, tuple[list[Operation], list[int]]] = {}
         for rank, operations in enumerate(ranks):
             program = [self._operation(rank, operation, groups) for operation in operations]
-            made.setdefault(repr(program), (program, []))[1].append(rank)
-        first, *others = made.values()
+            result.setdefault(repr(program), (program, []))[1].append(rank)
+        first, *others = result.values()
         strides = [math.prod(self.sizes[:index]) for index in range(len(self.sizes))]
         dimensions = tuple(LogicalDimension(size, stride, i) for i, (size, stride) in enumerate(zip(self.sizes, strides, strict=True)))
         programs = tuple(NpuProgram(program, tuple(npus)) for program, npus in others)

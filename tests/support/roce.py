@@ -27,8 +27,8 @@ def platform(spec: str) -> Platform:
 
 def network(where: Platform | str, **options: Any) -> RoceNetwork:
     """A network on a platform, with packets of 1000 bytes unless options say otherwise."""
-    made: RoceOptions = structure(RoceOptions, {"payload_bytes": 1000, **options}, "options")
-    return RoceNetwork(made, platform(where) if isinstance(where, str) else where)
+    roce_options: RoceOptions = structure(RoceOptions, {"payload_bytes": 1000, **options}, "options")
+    return RoceNetwork(roce_options, platform(where) if isinstance(where, str) else where)
 
 
 def network_of_case(case: dict[str, Any], folder: Path, **options: Any) -> RoceNetwork:

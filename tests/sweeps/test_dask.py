@@ -70,9 +70,9 @@ def test_a_scheduler_file_a_missing_worker_and_a_worker_of_other_packages(
     done = faulty.run("--scheduler", "scheduler.json", "--resume", "--keep")
     assert done.returncode == 0, done.stderr
     assert [row["finish_ns"] for row in faulty.rows()] == [str(number + 1) for number in range(6)]
-    kept = json.loads((tmp_path / faulty.rows()[2]["result"]).read_text())
-    assert kept["finish_ns"] == 3
-    assert kept["invocation"]["command"].startswith("astra sweep sweep.toml -o results.csv --scheduler scheduler.json")
+    result = json.loads((tmp_path / faulty.rows()[2]["result"]).read_text())
+    assert result["finish_ns"] == 3
+    assert result["invocation"]["command"].startswith("astra sweep sweep.toml -o results.csv --scheduler scheduler.json")
 
 
 def test_a_worker_without_the_package_is_told_by_its_name(tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]) -> None:

@@ -49,9 +49,9 @@ def values(plan: Plan, *names: str) -> list[Any]:
     ],
 )
 def test_the_values_of_an_axis(axis: Any, expected: list[Any]) -> None:
-    found = values(plan_of({"x": axis}), "x")
-    assert found == pytest.approx(expected) if isinstance(expected[0], float) else found == expected
-    assert [type(value) for value in found] == [type(value) for value in expected]
+    result = values(plan_of({"x": axis}), "x")
+    assert result == pytest.approx(expected) if isinstance(expected[0], float) else result == expected
+    assert [type(value) for value in result] == [type(value) for value in expected]
 
 
 def test_a_grid_has_every_combination_and_the_last_axis_varies_fastest() -> None:

@@ -208,13 +208,13 @@ def test_the_three_tables_are_the_same(tmp_path: Path) -> None:
 
 def test_columns_do_not_depend_on_the_order_in_which_rows_come() -> None:
     rows: dict[int, dict[str, Any]] = {0: {"p": 1, "b": 1, "c": 2.5}, 1: {"p": 1, "a": "x", "b": 2}, 2: {"p": 2, "c": 1, "d": True}}
-    found = set()
+    result = set()
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
         columns = Columns(["p"])
         for number in order:
             columns.add(number, rows[number])
-        found.add((tuple(columns.names), tuple(columns.type_of(name) for name in columns.names)))
-    assert found == {(("p", "b", "c", "a", "d", "audit", "error", "wall_s"), (int, int, float, str, bool, str, str, str))}
+        result.add((tuple(columns.names), tuple(columns.type_of(name) for name in columns.names)))
+    assert result == {(("p", "b", "c", "a", "d", "audit", "error", "wall_s"), (int, int, float, str, bool, str, str, str))}
 
 
 def test_columns_that_differ_in_capital_letters_alone_are_two_in_sqlite(tmp_path: Path) -> None:
@@ -225,8 +225,8 @@ def test_columns_that_differ_in_capital_letters_alone_are_two_in_sqlite(tmp_path
     write_table(str(tmp_path / "a.sqlite"), columns, [row])
     with sqlite3.connect(tmp_path / "a.sqlite") as database:
         database.row_factory = sqlite3.Row
-        (found,) = database.execute("SELECT * FROM results")
-    assert dict(found) | {"wall_s": 0.1} == dict(
+        (result,) = database.execute("SELECT * FROM results")
+    assert dict(result) | {"wall_s": 0.1} == dict(
         zip(["a", "A_2", "result_npus", "NPUs", "npus_2", "result_result_npus", "audit", "error", "wall_s"],
             [1, 2, 3, 4, 5, 6, None, None, 0.1], strict=True)
     )  # fmt: skip
@@ -252,12 +252,12 @@ def test_a_full_disk_takes_the_table_and_nothing_that_was_run(tmp_path: Path) ->
 def test_memory_does_not_grow_with_points(tmp_path: Path) -> None:
     def peak(points: int) -> int:
         tables = {"base": BASE, "axes": {"workload.bytes": {"range": [1, points // 20, 1]}, "system.splits": {"range": [1, 20, 1]}}}
-        made = with_answers(tables, tmp_path / f"{points}.csv", Answers())
+        answers = with_answers(tables, tmp_path / f"{points}.csv", Answers())
         tracemalloc.start()
-        made.finish()
-        found = tracemalloc.get_traced_memory()[1]
+        answers.finish()
+        result = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return result
 
     peak(100)
     assert peak(2000) < peak(200) + 150_000  # of which the test itself keeps a list of numbers
@@ -267,9 +267,9 @@ def test_memory_does_not_grow_with_points(tmp_path: Path) -> None:
 
 
 def test_rows_have_the_figures_of_simulate(tmp_path: Path) -> None:
-    made = sweep(GRID, tmp_path / "results.csv", jobs=2)
-    rows = list(made)
-    assert made.counts.rows == len(rows) == 9
+    results = sweep(GRID, tmp_path / "results.csv", jobs=2)
+    rows = list(results)
+    assert results.counts.rows == len(rows) == 9
     for row in rows:
         result = astra_sim.simulate(
             workload={"plugin": "collective", "bytes": row["bytes"]}, platform=PLATFORM, set=[f"system.splits={row['splits']}"]
@@ -277,7 +277,7 @@ def test_rows_have_the_figures_of_simulate(tmp_path: Path) -> None:
         expected = {name: value for name, value in result.tables()["run"][0].items() if name not in ("run_name", "wall_s")}
         assert result.row() == result.tables()["run"][0]
         assert {name: value for name, value in row.items() if name in expected} == expected
-    frame = made.frame()
+    frame = results.frame()
     assert list(frame["bytes"]) == [1024] * 3 + [4096] * 3 + [16384] * 3
     assert list(frame["finish_ns"]) == [float(row["finish_ns"]) for row in read_rows(tmp_path / "results.csv")]
 
@@ -345,9 +345,9 @@ def test_what_came_of_a_sweep_as_json(tmp_path: Path) -> None:
     assert [list(point.values())[:2] for point in plan["points"]] == [[1024, 1], [1024, 0], [2048, 1], [2048, 0]]
     assert plan["skipped_by"] == {"large": 2}
     done = command(tmp_path, "sweep.toml", "-o", "new/rows.csv", "--jobs", "1", "--json")
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["files"], found["rows"], found["failed"], found["skipped"]) == (1, ["new/rows.csv"], 4, 2, 2)
-    assert "splits" in found["first_error"]
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["files"], result["rows"], result["failed"], result["skipped"]) == (1, ["new/rows.csv"], 4, 2, 2)
+    assert "splits" in result["first_error"]
     assert "astra: error: 2 of 4 points failed" in done.stderr
     assert (tmp_path / "new" / "rows.csv").is_file()
     both = command(tmp_path, "sweep.toml", "-o", "a.csv", "--json", "--quiet")

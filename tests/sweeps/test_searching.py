@@ -99,21 +99,21 @@ def test_a_span_has_both_ends_and_a_number_for_each_step(span: dict[str, Any]) -
 
 
 def exhaustive(options: dict[str, Any], **others: Any) -> Found:
-    made = search(tables(options | {"method": "exhaustive"}, **others), jobs=1)
-    return made.finish()
+    result = search(tables(options | {"method": "exhaustive"}, **others), jobs=1)
+    return result.finish()
 
 
 def test_every_point_is_what_a_sweep_runs(tmp_path: Path) -> None:
     rows = list(sweep({"base": BASE, "axes": AXES}, jobs=1))
-    made = search(tables({"minimize": TIME, "constraints": {"small": "bytes < 2 ** 18"}}), tmp_path / "found.csv", jobs=1)
-    found = made.finish()
+    results = search(tables({"minimize": TIME, "constraints": {"small": "bytes < 2 ** 18"}}), tmp_path / "found.csv", jobs=1)
+    result = results.finish()
     best = min((row for row in rows if row["bytes"] < 1 << 18), key=lambda row: row["finish_ns"] / row["bytes"])
-    assert parameters(found) == [(best["bytes"], best["splits"])]
-    assert (found.run, found.feasible, found.infeasible_by) == (16, 8, {"small": 8})
+    assert parameters(result) == [(best["bytes"], best["splits"])]
+    assert (result.run, result.feasible, result.infeasible_by) == (16, 8, {"small": 8})
     table = read_rows(tmp_path / "found.csv")
     assert [row["finish_ns"] for row in table] == [str(row["finish_ns"]) for row in rows]
     assert [row["infeasible_by"] == "small" for row in table] == [row["bytes"] >= 1 << 18 for row in rows]
-    assert [(row["bytes"], row["splits"]) for row in table if row["best"] == "true"] == [(str(b), str(s)) for b, s in parameters(found)]
+    assert [(row["bytes"], row["splits"]) for row in table if row["best"] == "true"] == [(str(b), str(s)) for b, s in parameters(result)]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -122,21 +122,21 @@ def test_optuna_finds_the_best_of_a_small_space(sampler: str) -> None:
     options = {"maximize": "bytes / finish_ns", "constraints": {"small": "bytes < 2 ** 20"}}
     skip = {"slow": "splits == 8"}
     expected = exhaustive(options, skip=skip)
-    made = search(tables(options | {"method": "optuna", "sampler": sampler, "trials": 12}, skip=skip), jobs=1)
-    found = made.finish()
-    assert parameters(found) == parameters(expected)
-    assert (found.run, found.feasible, found.infeasible) == (12, 9, 3)
-    assert found.skipped <= 4
-    assert found.best[0]["bytes / finish_ns"] == expected.best[0]["bytes / finish_ns"]
+    results = search(tables(options | {"method": "optuna", "sampler": sampler, "trials": 12}, skip=skip), jobs=1)
+    result = results.finish()
+    assert parameters(result) == parameters(expected)
+    assert (result.run, result.feasible, result.infeasible) == (12, 9, 3)
+    assert result.skipped <= 4
+    assert result.best[0]["bytes / finish_ns"] == expected.best[0]["bytes / finish_ns"]
 
 
 def test_optuna_finds_the_front_of_two_objectives() -> None:
     pytest.importorskip("optuna")
     options = {"minimize": "finish_ns", "maximize": "bytes * splits"}
     expected = exhaustive(options)
-    found = search(tables(options | {"method": "optuna", "sampler": "nsga2", "trials": 16}), jobs=2).finish()
+    result = search(tables(options | {"method": "optuna", "sampler": "nsga2", "trials": 16}), jobs=2).finish()
     assert len(expected.best) > 2
-    assert parameters(found) == parameters(expected)
+    assert parameters(result) == parameters(expected)
 
 
 SPANS = {"workload.bytes": {"loguniform": [1024, 1 << 20], "whole": True, "name": "bytes"}, "system.splits": [1, 2, 4]}
@@ -172,9 +172,9 @@ def test_a_study_is_shared_and_its_points_are_run_once(tmp_path: Path) -> None:
     first = search(tables(options | {"trials": 6}), tmp_path / "one.csv", jobs=1)
     first.finish()
     second = search(tables(options | {"trials": 16}), tmp_path / "two.csv", jobs=1)
-    found = second.finish()
-    assert (second.counts.known, second.counts.run, found.run) == (6, 10, 16)
-    assert parameters(found) == parameters(exhaustive({"minimize": TIME}))
+    result = second.finish()
+    assert (second.counts.known, second.counts.run, result.run) == (6, 10, 16)
+    assert parameters(result) == parameters(exhaustive({"minimize": TIME}))
     another = search(tables(options | {"trials": 2, "minimize": "finish_ns"}), tmp_path / "three.csv", jobs=1)
     assert another.finish().run == 2
     dropped = search(tables(options | {"trials": 3}), tmp_path / "two.csv", jobs=1, overwrite=True)
@@ -185,15 +185,15 @@ def test_searches_that_share_a_study_take_turns_and_have_all_rows(tmp_path: Path
     pytest.importorskip("optuna")
     options = {"minimize": TIME, "trials": 12, "storage": f"{tmp_path}/study.log"}
     both = [search(tables(options, SPANS), tmp_path / f"{name}.csv", jobs=1) for name in "ab"]
-    left = [iter(made) for made in both]
+    left = [iter(result) for result in both]
     while left:
         for rows in list(left):
             if next(rows, None) is None:
                 left.remove(rows)
-    runs = [made.counts.run for made in both]
+    runs = [result.counts.run for result in both]
     assert min(runs) >= 3
     assert 12 <= sum(runs) <= 14
-    assert all(made.found.run >= 12 for made in both)
+    assert all(result.found.run >= 12 for result in both)
 
 
 def test_two_processes_on_one_study_run_its_trials_between_them(tmp_path: Path) -> None:
@@ -213,12 +213,12 @@ storage = "study.log"
     )
     begin = [sys.executable, "-m", "astra_sim", "search", "search.toml", "--jobs", "1", "--json", "--output"]
     both = [subprocess.Popen([*begin, f"{name}.csv"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) for name in "ab"]
-    told = [process.communicate(timeout=240)[0] for process in both]
+    results = [process.communicate(timeout=240)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    found = [json.loads(each) for each in told]
-    assert all(40 <= each["run"] <= 42 for each in found)  # what is under way elsewhere may come on top
+    result = [json.loads(each) for each in results]
+    assert all(40 <= each["run"] <= 42 for each in result)  # what is under way elsewhere may come on top
     last = subprocess.run([*begin, "a.csv", "--resume"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(last.stdout)["best"] == max((each["best"] for each in found), key=lambda best: -best[0]["finish_ns / bytes"])
+    assert json.loads(last.stdout)["best"] == max((each["best"] for each in result), key=lambda best: -best[0]["finish_ns / bytes"])
     rows = steady(read_rows(tmp_path / "a.csv"))
     assert all(row in rows for row in steady(read_rows(tmp_path / "b.csv")) if row["best"] == "false")
 
@@ -253,12 +253,12 @@ def llm(check: list[bool]) -> dict[str, Any]:
 
 
 def test_what_does_not_fit_in_memory_is_infeasible_and_no_failure(tmp_path: Path) -> None:
-    made = search(llm([True]), tmp_path / "found.csv", jobs=1)
-    found = made.finish()
-    assert found.infeasible_by == {MEMORY: 2}
-    assert (found.run, found.failed, found.feasible) == (4, 1, 1)
-    assert "3" in found.first_error
-    assert made.counts.failed == 1
+    results = search(llm([True]), tmp_path / "found.csv", jobs=1)
+    result = results.finish()
+    assert result.infeasible_by == {MEMORY: 2}
+    assert (result.run, result.failed, result.feasible) == (4, 1, 1)
+    assert "3" in result.first_error
+    assert results.counts.failed == 1
     row = read_rows(tmp_path / "found.csv")[0]
     assert (row["tp"], row["feasible"], row["infeasible_by"]) == ("1", "false", "memory")
     assert float(row["memory_bytes"]) > float(row["memory_capacity_bytes"]) == int(74.2 * 2**30)  # less the margin
@@ -276,9 +276,9 @@ def test_an_error_of_memory_says_by_how_much() -> None:
 def test_a_failed_point_is_told_and_the_search_goes_on() -> None:
     pytest.importorskip("optuna")
     axes = {"workload.bytes": [1024], "system.splits": {"values": [1, 2, 0, 4], "name": "splits"}}
-    found = search(tables({"minimize": "finish_ns", "method": "optuna"}, axes), jobs=1).finish()
-    assert (found.run, found.failed, found.feasible) == (4, 1, 3)
-    assert "splits" in found.first_error
+    result = search(tables({"minimize": "finish_ns", "method": "optuna"}, axes), jobs=1).finish()
+    assert (result.run, result.failed, result.feasible) == (4, 1, 3)
+    assert "splits" in result.first_error
 
 
 # -- The command -------------------------------------------------------------------------------------------------------
@@ -304,25 +304,25 @@ def run(folder: Path, text: str, *arguments: str) -> Any:
 
 def test_the_best_design_as_text_and_json(tmp_path: Path) -> None:
     text = FILE.replace("LEAST", "4096")
-    told = run(tmp_path, text, "-o", str(tmp_path / "a.csv"))
-    assert told.exit_code == 0, told.output
-    assert "4,096" in told.output
-    assert "4 points run, 2 infeasible (whole 2); rows in" in told.output
+    results = run(tmp_path, text, "-o", str(tmp_path / "a.csv"))
+    assert results.exit_code == 0, results.output
+    assert "4,096" in results.output
+    assert "4 points run, 2 infeasible (whole 2); rows in" in results.output
     again = run(tmp_path, text, "-o", str(tmp_path / "a.csv"))
     assert isinstance(again.exception, InputError)
     assert "--resume" in str(again.exception)
-    found = json.loads(run(tmp_path, text, "-o", str(tmp_path / "a.csv"), "--resume", "--json").stdout)
-    assert found["best"][0]["bytes"] == 4096
-    assert (found["method"], found["run"], found["feasible"]) == ("exhaustive", 4, 2)
+    result = json.loads(run(tmp_path, text, "-o", str(tmp_path / "a.csv"), "--resume", "--json").stdout)
+    assert result["best"][0]["bytes"] == 4096
+    assert (result["method"], result["run"], result["feasible"]) == ("exhaustive", 4, 2)
     assert "4 points, all of which are run" in run(tmp_path, text, "--dry-run").stdout
     plan = json.loads(run(tmp_path, text, "--dry-run", "--json").stdout)
     assert (plan["points"], plan["method"], len(plan["axes"]), plan["objectives"][0]["maximize"]) == (4, "exhaustive", 2, False)
 
 
 def test_nothing_feasible_is_status_1(tmp_path: Path) -> None:
-    told = run(tmp_path, FILE.replace("LEAST", "5000"), "-o", str(tmp_path / "a.csv"))
-    assert told.exit_code == 1
-    assert "no point that was run is feasible" in told.output
+    result = run(tmp_path, FILE.replace("LEAST", "5000"), "-o", str(tmp_path / "a.csv"))
+    assert result.exit_code == 1
+    assert "no point that was run is feasible" in result.output
     assert (tmp_path / "a.csv").exists()
 
 
@@ -400,9 +400,9 @@ def test_platform_and_device_go_in_step_in_a_search(tmp_path: Path, method: str)
     base = {"compute": "plugin:gpu", "system": "plugin:astra2"}
     base["workload"] = "plugin:llm?model=llama2-7b&sequence=512&global_batch=8&detail=pass&check_memory=false"
     wanted = {"minimize": "finish_ns", "method": method} | ({"trials": 4} if method == "optuna" else {})
-    made = search({"base": base, "axes": axes, "search": wanted}, tmp_path / "a.csv", jobs=1)
-    found = made.finish()
+    results = search({"base": base, "axes": axes, "search": wanted}, tmp_path / "a.csv", jobs=1)
+    result = results.finish()
     rows = read_rows(tmp_path / "a.csv")
     machines = {("H100", "h100", "llm-foundry-h100"), ("A100", "a100-80", "llm-foundry-a100-80")}
     assert {(row["machine"], row["device"], row["stack"]) for row in rows} == machines
-    assert (found.run, found.failed, found.best[0]["machine"]) == (4, 0, "H100")
+    assert (result.run, result.failed, result.best[0]["machine"]) == (4, 0, "H100")

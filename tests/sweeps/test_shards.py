@@ -70,8 +70,8 @@ def test_a_merge_says_why_runs_of_other_packages_do_not_count(folder: Path) -> N
         opened._database.execute("DELETE FROM packages")
         opened.add_packages({**versions, "plugins": {**versions["plugins"], "astra-sim-llm": "0.0.1"}})
         opened._database.execute("UPDATE runs SET key = randomblob(16)")
-    told = astra(folder, "sweep", "sweep.toml", "-o", "table.csv", "--merge", status=1).stderr
-    assert "the shards were run with other packages: astra-sim-llm: 0.0.1 (recorded), " in told
+    stderr = astra(folder, "sweep", "sweep.toml", "-o", "table.csv", "--merge", status=1).stderr
+    assert "the shards were run with other packages: astra-sim-llm: 0.0.1 (recorded), " in stderr
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_a_dry_run_finds_unknown_keys(folder: Path) -> None:
 
 def test_whole_results_are_kept_and_run_again(folder: Path) -> None:
     sweep(folder / "sweep.toml", folder / "a.csv", jobs=1, axes=["bytes=1024", "splits=[1, 2]"]).finish()
-    made = sweep(folder / "sweep.toml", folder / "a.csv", jobs=1, axes=["bytes=1024"], resume=True, keep=True)
-    assert made.finish().run == 3  # their figures were known, their results were not
+    result = sweep(folder / "sweep.toml", folder / "a.csv", jobs=1, axes=["bytes=1024"], resume=True, keep=True)
+    assert result.finish().run == 3  # their figures were known, their results were not
     rows = read_rows(folder / "a.csv")
     for row in rows:
         document = json.loads((folder / row["result"]).read_text())

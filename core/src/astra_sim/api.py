@@ -108,21 +108,21 @@ def simulate(
         raise InputError(f"explain is {explain!r}; expected True, False, 'path', 'ranges' or plugin:NAME")
     if timelines not in (True, False, "path", "messages"):
         raise InputError(f"timelines is {timelines!r}; expected True, False, 'path' or 'messages'")
-    made = Experiment() if experiment is None else experiment
-    made.check()
-    made = made.copied()
+    result = Experiment() if experiment is None else experiment
+    result.check()
+    result = result.copied()
     for kind in SECTIONS:
         if components[kind] is not None:
-            made.use(kind, components[kind], plugins, where=kind)
+            result.use(kind, components[kind], plugins, where=kind)
     for name, value in options.items():
-        made.choose(name, value)
+        result.choose(name, value)
     for assignment in set:
-        made.set(assignment)
+        result.set(assignment)
     with _without_collection():
-        explainer = _explainer(made, plugins, explain, progress) if explain else None
+        explainer = _explainer(result, plugins, explain, progress) if explain else None
         return run_components(
-            build(made, plugins),
-            run_name or made.name or "run",
+            build(result, plugins),
+            run_name or result.name or "run",
             started,
             progress=progress,
             explainer=explainer,
@@ -188,11 +188,11 @@ class Explainer:
         from astra_sim.records import ExplainedRun
 
         run = ExplainedRun(name, components, record, self.experiment, self.plugins, self.progress)
-        made = self.provider.create(self.options, run)
-        if not callable(getattr(made, "to_dict", None)) or not callable(getattr(made, "show", None)):
+        result = self.provider.create(self.options, run)
+        if not callable(getattr(result, "to_dict", None)) or not callable(getattr(result, "show", None)):
             expected = "expected an explanation as astra_sim.records.Explanation"
-            raise PluginError(f"explainer {self.provider.name!r} returned {made!r}; {expected}")
-        return made
+            raise PluginError(f"explainer {self.provider.name!r} returned {result!r}; {expected}")
+        return result
 
 
 @contain_exits()

@@ -115,13 +115,13 @@ def _listed_ranks(lines: Sequence[str], path: str) -> int | None:
     """How many ranks the comments list; None: none. Raises InputError where one is there twice or missing."""
     listed: dict[int, int] = {}
     for number, line in enumerate(lines, 1):
-        found = re.match(r"\s*#\s+Rank\s+(\d{1,9})\b", line)
-        if found and int(found[1]) in listed:
-            first = listed[int(found[1])]
-            again = f"rank {found[1]} is listed again (first in line {first})"
+        match = re.match(r"\s*#\s+Rank\s+(\d{1,9})\b", line)
+        if match and int(match[1]) in listed:
+            first = listed[int(match[1])]
+            again = f"rank {match[1]} is listed again (first in line {first})"
             raise InputError(f"{path}:{number}: {again}; expected one run of nccl-tests, or --ranks")
-        if found:
-            listed[int(found[1])] = number
+        if match:
+            listed[int(match[1])] = number
     missing = next((rank for rank in range(len(listed)) if rank not in listed), None)
     if missing is not None:
         raise InputError(f"{path}: {len(listed)} ranks are listed, without rank {missing}; expected all from 0 on, or --ranks")

@@ -199,18 +199,18 @@ class FunctionTable:
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """See `EventNetwork.advance`."""
         time, count = ctypes.c_int64(), ctypes.c_size_t()
-        told: Any = _DELIVERIES() if self._version == VERSION_2 else _NUMBERS()
+        deliveries: Any = _DELIVERIES() if self._version == VERSION_2 else _NUMBERS()
         limit = NEVER if until is None else until
-        status = self._call("advance", limit, ctypes.byref(time), ctypes.byref(told), ctypes.byref(count))
+        status = self._call("advance", limit, ctypes.byref(time), ctypes.byref(deliveries), ctypes.byref(count))
         self._check(status != 0, "advance")
-        if count.value and not told:
+        if count.value and not deliveries:
             raise self._failure(f"advance returned {count.value} messages without their numbers (NULL)")
         if not count.value:
             return None
         if self._version == VERSION:
-            return time.value, told[: count.value]
-        self._sent = [each.number for each in told[: count.value] if each.kind == _SENT]
-        return time.value, [each.number for each in told[: count.value] if each.kind != _SENT]
+            return time.value, deliveries[: count.value]
+        self._sent = [each.number for each in deliveries[: count.value] if each.kind == _SENT]
+        return time.value, [each.number for each in deliveries[: count.value] if each.kind != _SENT]
 
     def take_sent(self) -> list[int]:
         """See `EventNetwork.take_sent`."""
@@ -232,15 +232,15 @@ class FunctionTable:
             return {}
         figures: dict[str, float] = {}
         for number in range(count):
-            given = array[number].name
+            result = array[number].name
             try:
-                name = None if given is None else given.decode()
+                name = None if result is None else result.decode()
             except UnicodeDecodeError:
                 name = None
             if name and name not in figures:
                 figures[name] = array[number].value
             else:
-                wrong = "NULL" if given is None else repr(given)
+                wrong = "NULL" if result is None else repr(result)
                 warn(str(self._failure(f"figure {number} of its statistics has the name {wrong}; {_NAMES}. It is left out")))
         return figures
 

@@ -172,12 +172,12 @@ class Composite:
 
     def chain(self) -> list[Composite]:
         """This composite and those that it continues, the first of them first."""
-        found: list[Composite] = []
+        composites: list[Composite] = []
         one: Composite | None = self
         while one is not None:
-            found.append(one)
+            composites.append(one)
             one = one.previous
-        return found[::-1]
+        return composites[::-1]
 
 
 Operation = Compute | Communicate | Send | Receive | Wait | MemoryAccess | Composite

@@ -200,7 +200,7 @@ class LayeredProgram:
 
     def _size(self, size: int) -> int:
         factor = self._context.run.comm_scale
-        made = self._scale(size, factor) if self._scale is not None else size if factor == 1 else int(size * factor)
-        if made >= MAX_BYTES:
-            raise InputError(f"{self.where}: a collective of {in_figures(made)} bytes; expected less than 2^62")
-        return made
+        scale = self._scale(size, factor) if self._scale is not None else size if factor == 1 else int(size * factor)
+        if scale >= MAX_BYTES:
+            raise InputError(f"{self.where}: a collective of {in_figures(scale)} bytes; expected less than 2^62")
+        return scale

@@ -63,8 +63,8 @@ class Cache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value of a key; None where there is none, or where the key cannot be hashed, as what may change cannot."""
-        found: V | None = self._find(key, None)
-        return found
+        find: V | None = self._find(key, None)
+        return find
 
     def add(self, key: K, value: V, size: int = 1) -> None:
         """Keep the value of a key that it does not have, unless the key cannot be hashed."""
@@ -84,11 +84,11 @@ class Cache(Generic[K, V]):
 
     def value(self, key: K, compute: Callable[[], V]) -> V:
         """The value of a key, which `compute` makes where it is not kept. What `compute` raises is not kept."""
-        found: V = self._find(key, _ABSENT)
-        if found is _ABSENT:
-            found = compute()
-            self.add(key, found)
-        return found
+        find: V = self._find(key, _ABSENT)
+        if find is _ABSENT:
+            find = compute()
+            self.add(key, find)
+        return find
 
     def clear(self) -> None:
         """Give up all values."""
@@ -101,14 +101,14 @@ class Cache(Generic[K, V]):
 
     def _find(self, key: K, default: Any) -> Any:
         try:
-            found = self._entries.get(key)
+            result = self._entries.get(key)
         except TypeError:
             return default
-        if found is None:
+        if result is None:
             self._statistics.misses += 1
             return default
         self._statistics.hits += 1
-        return found[0]
+        return result[0]
 
     def _switch(self, is_on: bool) -> None:
         self.clear()
@@ -178,11 +178,11 @@ def cached(name: str, most: int) -> Callable[[Callable[P, V]], Callable[P, V]]:
 
         @functools.wraps(function)
         def call(*arguments: P.args, **_: P.kwargs) -> V:
-            found: V = cache._find(arguments, _ABSENT)
-            if found is _ABSENT:
-                found = function(*arguments)  # type: ignore[call-arg]
-                cache.add(arguments, found)
-            return found
+            find: V = cache._find(arguments, _ABSENT)
+            if find is _ABSENT:
+                find = function(*arguments)  # type: ignore[call-arg]
+                cache.add(arguments, find)
+            return find
 
         return call
 

@@ -136,16 +136,16 @@ def describe_model(model: str | Mapping[str, Any], plugins: Plugins, where: str)
         raise InputError(f"{where}: {model!r} is not the name of a model, a path, or a table of its dimensions")
     if is_path(model):
         provider, options = plugins.get("model", FILE_READER), {"path": model}
-        given = structure(provider.load_options(), options, where)
+        result = structure(provider.load_options(), options, where)
     else:
-        provider, given = component_of(plugins, "model", model, where)
+        provider, result = component_of(plugins, "model", model, where)
     try:
-        made = provider.made(given)
+        model_description = provider.made(result)
     except AstraError as error:
         raise located(error, where) from None
-    if not isinstance(made, ModelDescription):
-        raise PluginError(f"{where}: model plugin {provider.name!r} returned {shown(made)}, which is not a ModelDescription")
-    return made
+    if not isinstance(model_description, ModelDescription):
+        raise PluginError(f"{where}: model plugin {provider.name!r} returned {shown(model_description)}, which is not a ModelDescription")
+    return model_description
 
 
 def is_path(model: str) -> bool:

@@ -244,13 +244,13 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
     def delays(self, routes: RouteColumns, size: int) -> array[int]:
         """The delays of messages of `size` bytes over some routes, in their order. Raises what `delay` raises."""
         known: dict[tuple[int, int], int] = {}
-        found = array("q")
+        result = array("q")
         for route in zip(*routes, strict=True):
             delay = known.get(route)
             if delay is None:
                 delay = known[route] = self.delay(Route(*route), size)
-            found.append(delay)
-        return found
+            result.append(delay)
+        return result
 
     def _what_delays(self, route: Route, size: int) -> str:
         return f"network {type(self).__name__}: the delay of {size} bytes over {route.hops} hops of dimension {route.dimension}"

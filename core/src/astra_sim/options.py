@@ -92,17 +92,17 @@ class OptionInfo:
 
 def describe_options(cls: type | None, prefix: str = "") -> list[OptionInfo]:
     """The options of a class. Those of tables in it follow, with the names that `--set` takes: `layers.N.name`."""
-    found: list[OptionInfo] = []
+    option_infos: list[OptionInfo] = []
     for field in attrs.fields(cls) if cls is not None else ():
         kind = typing.get_type_hints(cls)[field.name]
         choices = field.metadata.get("choices")
         help_, unit = field.metadata.get("help", ""), field.metadata.get("unit", "")
         words = " | ".join(choices) if choices else _type_words(kind)
-        found.append(OptionInfo(prefix + field.name, words, _default_words(field), unit, help_))
+        option_infos.append(OptionInfo(prefix + field.name, words, _default_words(field), unit, help_))
         item = typing.get_args(kind)[0] if _is_tuple(kind) else kind
         if attrs.has(item):
-            found += describe_options(item, f"{prefix}{field.name}." + ("N." if item is not kind else ""))
-    return found
+            option_infos += describe_options(item, f"{prefix}{field.name}." + ("N." if item is not kind else ""))
+    return option_infos
 
 
 def _default_words(field: Any) -> str:
@@ -149,11 +149,11 @@ def structure(cls: type, table: Mapping[str, Any], where: str, others: bool = Fa
 @functools.cache
 def converter() -> Any:
     """The strict cattrs converter: no silent conversion between types, no unknown keys."""
-    made = _converter()
-    made.register_structure_hook(int, lambda value, _: _bounded(_integer(value)))
-    made.register_structure_hook(float, lambda value, _: _bounded(_number(value)))
-    made.register_structure_hook_func(attrs.has, lambda value, kind: _table(value, kind, made))
-    return made
+    result = _converter()
+    result.register_structure_hook(int, lambda value, _: _bounded(_integer(value)))
+    result.register_structure_hook(float, lambda value, _: _bounded(_number(value)))
+    result.register_structure_hook_func(attrs.has, lambda value, kind: _table(value, kind, result))
+    return result
 
 
 @functools.cache
@@ -161,20 +161,20 @@ def _of_figures() -> Any:
     """The converter of tables of figures."""
     from cattrs.gen import make_dict_structure_fn
 
-    made = _converter()
+    result = _converter()
     hooks: dict[type, Any] = {}
 
     def table(value: Any, kind: type) -> Any:
         if not isinstance(value, Mapping):
             raise ValueError(f"{value!r} is not a table")
         if kind not in hooks:
-            hooks[kind] = make_dict_structure_fn(kind, made)
+            hooks[kind] = make_dict_structure_fn(kind, result)
         return hooks[kind](value, kind)
 
-    made.register_structure_hook(int, lambda value, _: _figure(_integer(value)))
-    made.register_structure_hook(float, lambda value, _: _figure(_number(value)))
-    made.register_structure_hook_func(attrs.has, table)
-    return made
+    result.register_structure_hook(int, lambda value, _: _figure(_integer(value)))
+    result.register_structure_hook(float, lambda value, _: _figure(_number(value)))
+    result.register_structure_hook_func(attrs.has, table)
+    return result
 
 
 def _figure(value: _Number) -> _Number:
@@ -186,14 +186,14 @@ def _figure(value: _Number) -> _Number:
 def _converter() -> Any:
     import cattrs
 
-    made = cattrs.Converter()
-    made.register_structure_hook(bool, lambda value, _: _boolean(value))
-    made.register_structure_hook(str, lambda value, _: _text(value))
-    made.register_structure_hook_func(_is_choice, lambda value, kind: _choice(value, kind, made))
-    made.register_structure_hook_func(_is_tuple, lambda value, kind: _tuple(value, kind, made))
-    made.register_structure_hook_func(_is_text_or_tuple, lambda value, kind: _text_or_tuple(value, made))
-    made.register_structure_hook_func(_is_free_table, lambda value, _: _free_table(value))
-    return made
+    result = cattrs.Converter()
+    result.register_structure_hook(bool, lambda value, _: _boolean(value))
+    result.register_structure_hook(str, lambda value, _: _text(value))
+    result.register_structure_hook_func(_is_choice, lambda value, kind: _choice(value, kind, result))
+    result.register_structure_hook_func(_is_tuple, lambda value, kind: _tuple(value, kind, result))
+    result.register_structure_hook_func(_is_text_or_tuple, lambda value, kind: _text_or_tuple(value, result))
+    result.register_structure_hook_func(_is_free_table, lambda value, _: _free_table(value))
+    return result
 
 
 def _boolean(value: Any) -> bool:
@@ -359,15 +359,15 @@ _unhashable: set[type] = set()
 def _shared_options(table: Mapping[str, Any], kind: type) -> Any:
     """The options in a table, which is structured unless one like it was. Raises what cattrs raises."""
     key = None if kind in _unhashable else _content_key(table, kind)
-    found = None if key is None else _structured.get(key)
-    if found is None:
-        found = _table_hook(kind)(table, kind)
+    value = None if key is None else _structured.get(key)
+    if value is None:
+        value = _table_hook(kind)(table, kind)
         if key is not None:
-            if is_hashable(found):
-                _structured.add(key, found)
+            if is_hashable(value):
+                _structured.add(key, value)
             else:
                 _unhashable.add(kind)
-    return found
+    return value
 
 
 def _content_key(table: Mapping[str, Any], kind: type) -> tuple[type, bytes] | None:

@@ -102,30 +102,30 @@ class Provider:
         if self.takes is None:
             return offered
         what = f"defaults of plugin {self.name!r}"
-        found: Any = call(what, load(self.takes, what), table, offered, context)
-        if not isinstance(found, Mapping):
-            raise PluginError(f"{what} are {found!r}; expected a table")
-        return found
+        result: Any = call(what, load(self.takes, what), table, offered, context)
+        if not isinstance(result, Mapping):
+            raise PluginError(f"{what} are {result!r}; expected a table")
+        return result
 
     def traits_of(self, table: Mapping[str, Any]) -> frozenset[str]:
         """What a workload with this table is, in words. Raises PluginError."""
         if self.traits is None:
             return frozenset()
         what = f"traits of plugin {self.name!r}"
-        found: Any = call(what, load(self.traits, what), table)
-        if not isinstance(found, (set, frozenset)) or not all(isinstance(word, str) for word in found):
-            raise PluginError(f"{what} are {found!r}; expected a set of texts")
-        return frozenset(found)
+        result: Any = call(what, load(self.traits, what), table)
+        if not isinstance(result, (set, frozenset)) or not all(isinstance(word, str) for word in result):
+            raise PluginError(f"{what} are {result!r}; expected a set of texts")
+        return frozenset(result)
 
     def load_examples(self, folder: Path) -> list[Mapping[str, Any]]:
         """The examples, whose files are written into an empty folder. Raises PluginError for what is not a list of tables."""
         what = f"examples of plugin {self.name!r}"
-        given: Any = self.examples
-        if isinstance(given, str) or callable(given):
-            given = call(what, load(given, what), folder)
-        if not isinstance(given, (list, tuple)) or not all(isinstance(options, Mapping) for options in given):
-            raise PluginError(f"{what} are {given!r}; expected a list of tables of options")
-        return list(given)
+        examples: Any = self.examples
+        if isinstance(examples, str) or callable(examples):
+            examples = call(what, load(examples, what), folder)
+        if not isinstance(examples, (list, tuple)) or not all(isinstance(options, Mapping) for options in examples):
+            raise PluginError(f"{what} are {examples!r}; expected a list of tables of options")
+        return list(examples)
 
 
 @cached("components", 256)
@@ -211,18 +211,18 @@ class FileFormat:
 
 def load(reference: Reference, what: str) -> Callable[..., Any]:
     """Import what a reference names. Raises PluginError with the import's own error."""
-    found: Any = reference
+    result: Any = reference
     if isinstance(reference, str):
         module, _, attribute = reference.partition(":")
         try:
-            found = getattr(sys.modules.get(module) or _imported(module), attribute)
+            result = getattr(sys.modules.get(module) or _imported(module), attribute)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raise PluginError(f"{what} cannot be loaded from {reference}: {describe_exception(error)}") from error
-    if not callable(found):
-        raise PluginError(f"{what} is {found!r}, which cannot be called")
-    return found  # type: ignore[no-any-return]
+    if not callable(result):
+        raise PluginError(f"{what} is {result!r}, which cannot be called")
+    return result  # type: ignore[no-any-return]
 
 
 def _imported(module: str) -> Any:
@@ -250,14 +250,14 @@ def named_function(name: str, where: str) -> Callable[..., Any]:
 
     entries = call("the entry points of installed packages", importlib.metadata.entry_points).select(group=FUNCTION_GROUP)
     plain, _, distribution = name.partition("@")
-    found = [entry for entry in entries if entry.name == plain and distribution in ("", _distribution(entry))]
-    if not found:
+    result = [entry for entry in entries if entry.name == plain and distribution in ("", _distribution(entry))]
+    if not result:
         known = suggestion(name, {entry.name for entry in entries})
         raise InputError(f"{where} is {name!r}; expected the name of a function of the entry-point group {FUNCTION_GROUP} ({known})")
-    if len(found) > 1:
-        choice = " or ".join(sorted(f"{plain}@{_distribution(entry)}" for entry in found))
+    if len(result) > 1:
+        choice = " or ".join(sorted(f"{plain}@{_distribution(entry)}" for entry in result))
         raise PluginError(f"{where} is {name!r}, which several packages register; choose {choice}")
-    function = call(f"{where} {name!r}", found[0].load)
+    function = call(f"{where} {name!r}", result[0].load)
     if not callable(function):
         raise PluginError(f"{where} {name!r} is {function!r}, which cannot be called")
     return function  # type: ignore[no-any-return]

@@ -399,13 +399,13 @@ class Schedule:
         """
         if not self.is_shared:
             return None
-        found = set()
+        result = set()
         for step in self.programs[0].steps:
             to, source = step.targets, step.sources
             if to is None or source is None or source.first.inverse() != to.first:
                 return None
-            found.add((to, source))
-        return frozenset(found)
+            result.add((to, source))
+        return frozenset(result)
 
     def total_messages(self) -> int:
         """Messages that all ranks send together."""
@@ -645,15 +645,15 @@ def _lower_relative(schedule: Schedule) -> tuple[LoweredProgram, ...]:
         receives[id(program)] = _receives(program, lambda peer: peer.normal(ranks))
         distances[id(program)] = tuple({peer.normal(ranks).value for step in program.steps for run in step.peers() for peer in run.each()})
     known: dict[tuple[int, ...], LoweredProgram] = {}
-    found = []
+    result = []
     numbers = [id(program) for program in programs]
     for index, number in enumerate(numbers):
         key = (number, *[numbers[(index + distance) % ranks] for distance in distances[number]])
         lowered = known.get(key)
         if lowered is None:
             lowered = known[key] = _lower_at(schedule, index, receives)
-        found.append(lowered)
-    return tuple(found)
+        result.append(lowered)
+    return tuple(result)
 
 
 def _lower_at(schedule: Schedule, index: int, receives: dict[int, _Receives]) -> LoweredProgram:
@@ -726,15 +726,15 @@ def _check_shared_peers(program: RankProgram, ranks: int) -> None:
 
 
 def _receives(program: RankProgram, key: Callable[[Peer], Hashable]) -> _Receives:
-    found: _Receives = {}
+    receives: _Receives = {}
     receipt = 0
     for step in program.steps:
         if step.sources is not None:
             each = step.times // step.sources.length
             for source in step.sources.each():
-                found.setdefault(key(source), []).extend((receipt + k, step.bytes) for k in range(each))
+                receives.setdefault(key(source), []).extend((receipt + k, step.bytes) for k in range(each))
                 receipt += each
-    return found
+    return receives
 
 
 def _lower(

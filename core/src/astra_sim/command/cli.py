@@ -76,8 +76,8 @@ class Commands(click.Group):
 
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete) + run.shell_complete(click.Context(run, parent=ctx), incomplete)
-        found = [CompletionItem(name, help=summary) for name, summary in self._summaries() if name.startswith(incomplete)]
-        return [*found, *ctx.find_root().obj.files(incomplete, ".toml" if found else "", folders=not found)]
+        result = [CompletionItem(name, help=summary) for name, summary in self._summaries() if name.startswith(incomplete)]
+        return [*result, *ctx.find_root().obj.files(incomplete, ".toml" if result else "", folders=not result)]
 
     def _summaries(self) -> list[tuple[str, str]]:
         """All commands by name, those of plugins with the summary that they offer, so that none is imported."""
@@ -94,13 +94,13 @@ class Commands(click.Group):
 
     def _offered(self) -> dict[str, str]:
         """The commands of plugins with their summaries. Those whose names have two words are one, by the first."""
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         for name, summary in sorted(_offered().items()):
             first, _, second = name.partition(" ")
             if first in self.commands:
                 continue
-            found[first] = summary if not second else f"{found[first]}, {second}" if first in found else f"Commands: {second}"
-        return found
+            result[first] = summary if not second else f"{result[first]}, {second}" if first in result else f"Commands: {second}"
+        return result
 
 
 def _chosen_plugins(words: list[str]) -> tuple[list[str], list[str]]:
@@ -171,8 +171,8 @@ class PluginGroup(click.Group):
         """Its commands, of which none is imported, and its options."""
         from click.shell_completion import CompletionItem
 
-        found = [CompletionItem(name, help=summary) for name, summary in sorted(self._summaries().items()) if name.startswith(incomplete)]
-        return found if not incomplete.startswith("-") else super().shell_complete(ctx, incomplete)
+        result = [CompletionItem(name, help=summary) for name, summary in sorted(self._summaries().items()) if name.startswith(incomplete)]
+        return result if not incomplete.startswith("-") else super().shell_complete(ctx, incomplete)
 
     def _summaries(self) -> dict[str, str]:
         within = f"{self.name} "
@@ -465,10 +465,10 @@ def _keep_output() -> None:
     except (OSError, ValueError):
         return  # a stream of a test
     sys.stdout.flush()
-    kept = os.dup(1)
+    result = os.dup(1)
     os.dup2(2, 1)
-    move_output(kept)
-    sys.stdout = os.fdopen(kept, "w", 1 if sys.stdout.line_buffering else -1, sys.stdout.encoding, closefd=False)
+    move_output(result)
+    sys.stdout = os.fdopen(result, "w", 1 if sys.stdout.line_buffering else -1, sys.stdout.encoding, closefd=False)
 
 
 class _UnreadErrors(io.FileIO):

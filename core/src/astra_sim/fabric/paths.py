@@ -20,20 +20,20 @@ def paths_to(destination: int, entering: Entering) -> dict[int, tuple[int, int]]
     Of several such links the one that was found first. Where all links cost the same, the search goes breadth first (else it is Dijkstra's
     algorithm with a bucket for each distance: Dial 1969).
     """
-    found: dict[int, tuple[int, int]] = {}
+    result: dict[int, tuple[int, int]] = {}
     known = {destination: (0, UNREACHABLE)}
     buckets = {0: deque([destination])}
     while buckets:
         distance = min(buckets)
         for node in buckets.pop(distance):
-            if node in found:
+            if node in result:
                 continue
-            found[node] = known[node]
+            result[node] = known[node]
             for before, cost, link in entering(node):
                 if before not in known or distance + cost < known[before][0]:
                     known[before] = (distance + cost, link)
                     buckets.setdefault(distance + cost, deque()).append(before)
-    return found
+    return result
 
 
 def shortest_paths(

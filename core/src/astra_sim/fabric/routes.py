@@ -142,15 +142,15 @@ class Routes:
 
     def cheapest_links(self, node: int, destination: int, through_npus: bool) -> list[int]:
         """The links with which paths of least cost leave a node, in order, whatever the topology names."""
-        distance, links, found = self.distances(destination, through_npus), self.graph.links, []
+        distance, links, result = self.distances(destination, through_npus), self.graph.links, []
         left = distance.get(node, UNREACHABLE)
         for number in self._leaving[node]:
             link = links[number]
             # An NPU that does not forward has a distance, too: that of its own messages.
             forwards = through_npus or link.target == destination or self.graph.is_switch(link.target)
             if forwards and distance.get(link.target, left) == left - link.cost:
-                found.append(number)
-        return found
+                result.append(number)
+        return result
 
     def reaches(self, source: int, destination: int) -> bool:
         """Whether there is a route."""

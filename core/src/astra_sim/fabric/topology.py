@@ -203,10 +203,10 @@ class _Completed(Topology):
             return own.__class__
         if name in _REQUIRED:
             return getattr(own, name)
-        found = getattr(own, name, _MISSING)
-        if found is _MISSING or (name in _METHODS and not callable(found)):
+        value = getattr(own, name, _MISSING)
+        if value is _MISSING or (name in _METHODS and not callable(value)):
             return object.__getattribute__(self, name)
-        return found
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._own, name, value)

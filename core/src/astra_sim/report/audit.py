@@ -97,15 +97,15 @@ def audit(
     the network.
     """
     network = components.network
-    found = list(_of_links(figures, network.remedy))
+    result = list(_of_links(figures, network.remedy))
     loads = _Loads(components, network)
     if isinstance(network, EventNetwork):
-        found += _of_run(components, run, loads)
+        result += _of_run(components, run, loads)
     else:
-        found += _of_phases(components, run, loads)
-        found += _of_dimensions(components, run, busy, counted, loads)
+        result += _of_phases(components, run, loads)
+        result += _of_dimensions(components, run, busy, counted, loads)
     worst: dict[tuple[int, str], Finding] = {}
-    for finding in found:
+    for finding in result:
         place = finding.dimension if finding.dimension is not None else -1, finding.topology
         if place not in worst or finding.ratio > worst[place].ratio:
             worst[place] = finding
@@ -152,9 +152,9 @@ class _Loads:
 
     def _of(self, plan: PhasePlan) -> dict[int, _Load]:
         """What NPU 0 sends in each physical dimension in a phase, for lower bounds of its time."""
-        logical, found = plan.logical, dict[int, _Load]()
+        logical, loads = plan.logical, dict[int, _Load]()
         if isinstance(logical, Group) and 0 not in logical.members:
-            return found
+            return loads
         share = 2 if plan.counted is not None and plan.collective is Collective.ALL_REDUCE else 1
         schedule = plan.counted or plan.schedule
         everybody = self._dimension_of_all(logical)
@@ -163,16 +163,16 @@ class _Loads:
                 continue
             times = step.times // step.targets.length
             for route, peers in self._routes_to(step.targets, logical):
-                load = found.get(route.dimension, _Load())
+                load = loads.get(route.dimension, _Load())
                 slowest_ps = load.slowest_ps
                 if not self.together and isinstance(self._network, RouteDelayNetwork):
                     slowest_ps = max(slowest_ps, self._slowest_ps(self._network, route, step, logical))
                 size = peers * (step.bytes * times // share)
-                found[route.dimension] = _Load(load.bytes + size, load.messages + peers * times, slowest_ps)
+                loads[route.dimension] = _Load(load.bytes + size, load.messages + peers * times, slowest_ps)
         if everybody is not None:
-            load = found.get(everybody, _Load())
-            found[everybody] = load._replace(link_bytes=self._link_bytes(schedule, logical, everybody) / share)
-        return found
+            load = loads.get(everybody, _Load())
+            loads[everybody] = load._replace(link_bytes=self._link_bytes(schedule, logical, everybody) / share)
+        return loads
 
     def _slowest_ps(self, network: RouteDelayNetwork, route: Route, step: Step, logical: LogicalDimension | Group) -> int:
         """What a message of a step takes at most from NPU 0, over a route where that decides."""
@@ -186,8 +186,8 @@ class _Loads:
         """The different routes to some peers, each with the number of peers to which it leads."""
         if run.length == 1:
             return ((self._routes.to(run.first, logical), 1),)
-        found = Counter(zip(*self._routes.columns(run, logical), strict=True))
-        return ((Route(*route), count) for route, count in found.items())
+        result = Counter(zip(*self._routes.columns(run, logical), strict=True))
+        return ((Route(*route), count) for route, count in result.items())
 
     def _dimension_of_all(self, logical: LogicalDimension | Group) -> int | None:
         """The dimension of the platform in which all NPUs run the phases of a logical one together; None where only some do."""
@@ -399,20 +399,20 @@ def link_bytes(components: Components, run: RunRecord) -> list[float]:
 
 
 def _link_bytes(run: RunRecord, loads: _Loads) -> list[float]:
-    found = [0.0] * len(run.payload)
+    result = [0.0] * len(run.payload)
     for step, count in Counter(run.phases.records.step).items():
         for number, load in loads.of(run.phases.planned[step].plan).items():
-            found[number] += count * load.link_bytes
-    return found
+            result[number] += count * load.link_bytes
+    return result
 
 
 def _of_links(figures: Mapping[str, Any], remedy: str) -> Iterator[Finding]:
     """Links that a network says are used more than all the time."""
     dimensions = figures.get("dimensions")
-    told = {name: value for name, value in figures.items() if name.endswith("utilisation")}
+    result = {name: value for name, value in figures.items() if name.endswith("utilisation")}
     if isinstance(dimensions, list):
-        told |= {f"utilisation of dimension {n}": each.get("utilisation") for n, each in enumerate(dimensions) if isinstance(each, dict)}
-    for name, share in told.items():
+        result |= {f"utilisation of dimension {n}": each.get("utilisation") for n, each in enumerate(dimensions) if isinstance(each, dict)}
+    for name, share in result.items():
         if isinstance(share, (int, float)) and share > 1 + TOLERANCE:
             yield Finding("link", None, name, None, 0, 0.0, 0.0, 0.0, float(share), remedy)
 

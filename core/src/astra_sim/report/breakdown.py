@@ -60,12 +60,12 @@ class Breakdown:
         links = {"links": self.link_loads(every)} if self.links else {}
         if not every and sum(len(own.operations) for own in self.times) > MOST_OPERATIONS:
             return links
-        made = {
+        result = {
             "operations": self.operations(every),
             "npu_times": self.npu_times(every),
             "groups": self.groups(every),
         }
-        return {name: rows for name, rows in made.items() if rows} | links
+        return {name: rows for name, rows in result.items() if rows} | links
 
     def operations(self, every: bool = True) -> list[Row]:
         """Operations by name, kind and group, those that expose most first: on how many NPUs, how often, how long in all and exposed."""
@@ -99,7 +99,7 @@ class Breakdown:
     def _executions(self) -> list[tuple[_Key, NpuShares, _Used]]:
         """What operations that are alike take on each NPU: (name, kind, group), the NPU, and how much."""
         known: dict[int, list[_Key]] = {}
-        found: list[tuple[_Key, NpuShares, _Used]] = []
+        result: list[tuple[_Key, NpuShares, _Used]] = []
         for share in self.shares:
             if id(share.operations) not in known:
                 known[id(share.operations)] = list(self._keys(share.operations))
@@ -112,8 +112,8 @@ class Breakdown:
                 one.ps += end - begin
                 one.exposed_ps += share.exposed_by.get(operation, 0)
                 one.bytes += sizes[rows.kind_of[operation]]
-            found += ((key, share, each) for key, each in used.items())
-        return found
+            result += ((key, share, each) for key, each in used.items())
+        return result
 
     def _keys(self, operations: Sequence[Operation]) -> Iterator[_Key]:
         """The name, kind and group of each operation of a program."""
@@ -182,14 +182,14 @@ def _table(executions: Iterable[tuple[_Key, NpuShares, _Used]], names: Sequence[
     sums: dict[tuple[str, ...], _Sum] = defaultdict(_Sum)
     for key, share, used in executions:
         sums[key if every else tuple(_DIGITS.sub("*", each) for each in key)].add(key, share, used)
-    found = sorted(sums.items(), key=lambda item: (-item[1].exposed_ps, -item[1].ps, item[0]))
-    if not every and len(found) > MOST_ROWS:
+    result = sorted(sums.items(), key=lambda item: (-item[1].exposed_ps, -item[1].ps, item[0]))
+    if not every and len(result) > MOST_ROWS:
         rest = _Sum()
-        for _, one in found[MOST_ROWS - 1 :]:
+        for _, one in result[MOST_ROWS - 1 :]:
             rest.join(one)
-        found = [*found[: MOST_ROWS - 1], ((_OTHERS, *[""] * (len(names) - 1)), rest)]
+        result = [*result[: MOST_ROWS - 1], ((_OTHERS, *[""] * (len(names) - 1)), rest)]
     rows = []
-    for key, one in found:
+    for key, one in result:
         words = [_common([each[place] for each in one.keys], key[place]) for place in range(len(names))]
         row: Row = dict(zip(names, words, strict=True))
         row |= {"alike": len(one.keys), "npus": one.npus.total(), "count": one.count}

@@ -167,8 +167,8 @@ class RunTimeline:
         return self._record.npus
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made = Timeline.of(self.npu, self.npus, self)
-        return Timeline, tuple(getattr(made, field.name) for field in attrs.fields(Timeline))
+        result = Timeline.of(self.npu, self.npus, self)
+        return Timeline, tuple(getattr(result, field.name) for field in attrs.fields(Timeline))
 
     def __iter__(self) -> Iterator[Interval]:
         record, operations = self._record, self._record.operations
@@ -242,13 +242,13 @@ class RunTimeline:
                 key = cls, operation.layer, training_pass, operation.unit
             else:
                 key = cls, operation.layer, training_pass, getattr(operation, "group", "")
-            found = known.get(key)
-            if found is None:
+            value = known.get(key)
+            if value is None:
                 kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
                 group = group_of(operation, graph, names)
                 layer = graph.layers[operation.layer] if 0 <= operation.layer < len(graph.layers) else ""
-                found = known[key] = kind, _lane(operation, group), layer, str(training_pass), group, None
-            return (*found[:5], size)
+                value = known[key] = kind, _lane(operation, group), layer, str(training_pass), group, None
+            return (*value[:5], size)
 
         return described
 
@@ -267,13 +267,13 @@ class RunTimeline:
             return {}
         own = [index for index, number in enumerate(rows.kind_of) if number in ends]
         counts: dict[tuple[int, int, int, int, bool], int] = {}
-        found: dict[int, MessageKey] = {}
+        message_keys: dict[int, MessageKey] = {}
         for index in sorted(own, key=lambda index: (record.end_ps[index], record.begin_ps[index], index)):
             key = ends[rows.kind_of[index]]
             place = counts.get(key, 0)
             counts[key] = place + 1
-            found[index] = (*key[:4], place)
-        return found
+            message_keys[index] = (*key[:4], place)
+        return message_keys
 
 
 def lane_of_dimensions(dimensions: Sequence[int]) -> str:
@@ -294,13 +294,13 @@ def path_intervals(path: CriticalPath, graph: ExecutionGraph, group_names: Mappi
         name, layer, training_pass, collective, group = known[id(origin)]
         where = part.dimension, origin.index, origin.chunk, origin.phase
         begin, end = to_ns(part.begin), to_ns(part.begin + part.ps)
-        made = PathInterval(part.kind.value, name, part.npu, begin, end, layer, training_pass, collective, group, *where)
-        if last is not None and last.end_ns == begin and attrs.evolve(last, begin_ns=begin, end_ns=end) == made:
+        path_interval = PathInterval(part.kind.value, name, part.npu, begin, end, layer, training_pass, collective, group, *where)
+        if last is not None and last.end_ns == begin and attrs.evolve(last, begin_ns=begin, end_ns=end) == path_interval:
             last.end_ns = end
             continue
         if last is not None:
             yield last
-        last = made
+        last = path_interval
     if last is not None:
         yield last
 

@@ -83,10 +83,10 @@ def shares_of(
 
 def _spans(own: NpuTimes, arriving: Mapping[int, tuple[int, int]]) -> NpuSpans:
     """What an NPU does, and when, but for what takes no time."""
-    found, rows = NpuSpans(), operation_rows(own.operations)
+    npu_spans, rows = NpuSpans(), operation_rows(own.operations)
     sent = dict(zip(own.sends, own.sent_ps, strict=True))
     times = repeat(-1) if rows.times is None else rows.times
-    where = [_where(kind, found) for kind in rows.kinds]
+    where = [_where(kind, npu_spans) for kind in rows.kinds]
     for number, (kind, begin, end, time) in enumerate(zip(rows.kind_of, own.ready_ps, own.ended_ps, times, strict=False)):
         spans = where[kind]
         if spans is None:
@@ -100,7 +100,7 @@ def _spans(own: NpuTimes, arriving: Mapping[int, tuple[int, int]]) -> NpuSpans:
                 begin, end = arriving.get(number, (end, end))
         if end > begin:
             spans.append((begin, end, number))
-    return found
+    return npu_spans
 
 
 def _where(operation: Operation, spans: NpuSpans) -> list[Span] | None:

@@ -182,8 +182,8 @@ class Result:
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """The files that options of the experiment name: `option`, `path`, number of `files`, `bytes`, and `sha256` of what they hold."""
-        found: list[dict[str, Any]] = copy.deepcopy(self._read_and_run()["inputs"])
-        return found
+        deepcopy: list[dict[str, Any]] = copy.deepcopy(self._read_and_run()["inputs"])
+        return deepcopy
 
     @property
     def invocation(self) -> dict[str, Any]:
@@ -448,20 +448,20 @@ def add_account(result: Result, name: str, figures: Mapping[str, Any]) -> None:
 def _compute_figures(components: Components) -> dict[str, Any]:
     """What the compute model says of itself, and what the workload took from it."""
     compute = components.compute
-    said = call(f"compute {type(compute).__name__}: statistics", compute.statistics)
+    result = call(f"compute {type(compute).__name__}: statistics", compute.statistics)
     taken = {"workload_options": dict(components.taken)} if components.taken else {}
-    return {"plugin": components.names.get("compute", type(compute).__name__), **said, **taken}
+    return {"plugin": components.names.get("compute", type(compute).__name__), **result, **taken}
 
 
 def _algorithms(run: RunRecord) -> list[ChosenAlgorithm]:
     """The algorithms of all phases, each once for a dimension and kind of collective."""
-    found: dict[tuple[int, Collective, str], ChosenAlgorithm] = {}
+    chosen_algorithms: dict[tuple[int, Collective, str], ChosenAlgorithm] = {}
     for phase in run.planned:
         plan = phase.plan
         key = plan.dimension, plan.collective, plan.algorithm
-        if plan.algorithm and key not in found:
-            found[key] = ChosenAlgorithm(plan.dimension, plan.collective.value, plan.algorithm, plan.bytes, plan.reason)
-    return list(found.values())
+        if plan.algorithm and key not in chosen_algorithms:
+            chosen_algorithms[key] = ChosenAlgorithm(plan.dimension, plan.collective.value, plan.algorithm, plan.bytes, plan.reason)
+    return list(chosen_algorithms.values())
 
 
 def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
@@ -522,7 +522,7 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
         kind = rows.kinds[rows.kind_of[operation]]
         assert isinstance(kind, Communicate)
         by_layer.setdefault(kind.layer, []).append(phases)
-    found: list[tuple[list[float], list[float]]] = []
+    result: list[tuple[list[float], list[float]]] = []
     for layer in range(len(graph.layers)):
         collectives = by_layer.get(layer, [])
         count = max((len(phases) for phases in collectives), default=0)
@@ -533,8 +533,8 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
                 queueing[number + 1] += sum(waits) / len(waits) / PS_PER_NS
                 network[number] += sum(delays) / len(delays) / PS_PER_NS
         divisor = max(1, len(collectives))
-        found.append(([v / divisor for v in queueing], [v / divisor for v in network]))
-    return found
+        result.append(([v / divisor for v in queueing], [v / divisor for v in network]))
+    return result
 
 
 def _dimensions(components: Components, run: RunRecord) -> tuple[list[DimensionFigures], list[Spans]]:

@@ -73,23 +73,23 @@ def _without_compute(result: Result) -> dict[str, float]:
     spent = result.attribution
     if spent is None:
         return {"waiting": result.exposed_comm_ns}
-    found = {"exposed communication": to_ns(spent.exposed_ps), "memory": to_ns(spent.memory_ps), "idle": to_ns(spent.idle_ps)}
-    return {name: time for name, time in found.items() if time or name == "exposed communication"}
+    results = {"exposed communication": to_ns(spent.exposed_ps), "memory": to_ns(spent.memory_ps), "idle": to_ns(spent.idle_ps)}
+    return {name: time for name, time in results.items() if time or name == "exposed communication"}
 
 
 def _compute(result: Result) -> list[list[str]]:
     """The device and the software whose times these are, and how well they are known."""
-    said, rows = result.compute, []
-    if "device" in said:
-        origin = "of the platform" if said.get("device_from") == "platform" else ""
-        fit = "" if said.get("calibrated", True) else "not calibrated"
-        rows.append(["device", str(said["device"]), _bracketed(origin, fit)])
-    if "stack" in said:
-        error, lines = said.get("held_out_error"), said.get("held_out_lines")
+    results, rows = result.compute, []
+    if "device" in results:
+        origin = "of the platform" if results.get("device_from") == "platform" else ""
+        fit = "" if results.get("calibrated", True) else "not calibrated"
+        rows.append(["device", str(results["device"]), _bracketed(origin, fit)])
+    if "stack" in results:
+        error, lines = results.get("held_out_error"), results.get("held_out_lines")
         known = "" if error is None else f"error {error:.1%} on {lines} held-out iterations" if lines else f"held-out error {error:.1%}"
-        origin = "the newest of the device" if said.get("stack_from") == "auto" else ""
-        rows.append(["stack", str(said["stack"]), _bracketed(origin, known)])
-    taken = said.get("workload_options", {})
+        origin = "the newest of the device" if results.get("stack_from") == "auto" else ""
+        rows.append(["stack", str(results["stack"]), _bracketed(origin, known)])
+    taken = results.get("workload_options", {})
     if taken:
         options = ", ".join(f"{name}={_shown(value)}" for name, value in taken.items())
         rows.append(["of the stack", str(len(taken)), f"options of the workload: {options}"])
@@ -97,8 +97,8 @@ def _compute(result: Result) -> list[list[str]]:
 
 
 def _bracketed(*words: str) -> str:
-    said = ", ".join(word for word in words if word)
-    return f"({said})" if said else ""
+    text = ", ".join(word for word in words if word)
+    return f"({text})" if text else ""
 
 
 def _shown(value: object) -> str:
@@ -152,11 +152,11 @@ def _times(layer: LayerFigures) -> list[float]:
 
 def _attributed(times: Sequence[float], layer: int, exposed: Mapping[LayerPass, int]) -> list[float]:
     """The times of a layer (-1: of what belongs to none) with what it exposes by an attribution."""
-    made = list(times)
+    result = list(times)
     for place, training_pass in enumerate(_PASSES):
-        made[5 + 3 * place] = to_ns(exposed.get((layer, training_pass.value), 0))
-    made[2] = to_ns(sum(time for (number, _), time in exposed.items() if number == layer))
-    return made
+        result[5 + 3 * place] = to_ns(exposed.get((layer, training_pass.value), 0))
+    result[2] = to_ns(sum(time for (number, _), time in exposed.items() if number == layer))
+    return result
 
 
 def _sum(times: Sequence[Sequence[float]], line: Folded) -> list[float]:

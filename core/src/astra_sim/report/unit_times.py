@@ -59,12 +59,12 @@ def unit_times(times: Sequence[NpuTimes]) -> list[UnitTimes]:
 
 def operation_times(times: Sequence[NpuTimes]) -> list[OperationTimes]:
     """When all NPUs do their operations, from the moments of those that were simulated."""
-    found = []
+    result = []
     for own in times:
         lasting = list(_lasting(own))
         places, begins, ends = [each[0] for each in lasting], [to_ns(each[2]) for each in lasting], [to_ns(each[3]) for each in lasting]
-        found.append(OperationTimes(tuple(own.members), places, begins, ends, operation_rows(own.operations).source))
-    return found
+        result.append(OperationTimes(tuple(own.members), places, begins, ends, operation_rows(own.operations).source))
+    return result
 
 
 def _of_npu(own: NpuTimes) -> UnitTimes:
@@ -94,15 +94,15 @@ def _lasting(own: NpuTimes) -> Iterator[tuple[int, str, int, int]]:
 
 def _issued(own: NpuTimes, rows: Rows[Operation]) -> dict[int, int]:
     """When operations that need a unit got it (picoseconds), by their places; they may have been ready earlier."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for unit in {unit for unit in own.units if unit >= 0}:
         places = [number for number, kind in enumerate(rows.kind_of) if own.units[kind] == unit]
         places.sort(key=lambda number: (own.ended_ps[number], own.ready_ps[number]))
         ended = 0
         for number in places:
-            found[number] = max(own.ready_ps[number], ended)
+            result[number] = max(own.ready_ps[number], ended)
             ended = own.ended_ps[number]
-    return found
+    return result
 
 
 def _field(operation: Operation) -> str | None:

@@ -35,16 +35,16 @@ class AloneRuns:
         """
         shape = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm, operation.priced_ps
         key = *shape, operation.update_ps, operation.urgent, tuple(dimensions)
-        found = self._records.get(key)
-        if found is None or (path and found.path is None):
+        value = self._records.get(key)
+        if value is None or (path and value.path is None):
             from astra_sim.run.simulation import simulate_graph  # which simulates composites by this module
 
             alone = attrs.evolve(operation, after=())
             graph = ExecutionGraph([alone], tuple(dimensions), ())
-            found = self._records[key] = simulate_graph(
+            value = self._records[key] = simulate_graph(
                 graph, *self._inputs, self.engine, explain=explain, timelines="path" if path else False
             )
-        return found
+        return value
 
     def duration_ps(self, operation: Communicate, dimensions: Sequence[LogicalDimension]) -> int:
         """Picoseconds that a collective takes, without those that the network takes before any workload begins."""

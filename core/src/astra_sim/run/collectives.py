@@ -192,8 +192,8 @@ class CollectiveLowering:
         if counts_by_platform(self._inputs.graph):
             rendezvous = self._inputs.system.rendezvous and plan.counted is None
             sent = self._routes.payload(schedule, plan.logical, rendezvous)
-            found = {dimension: size for dimension, size in enumerate(sent) if size}
-            return found or {plan.logical.physical or 0: 0}
+            result = {dimension: size for dimension, size in enumerate(sent) if size}
+            return result or {plan.logical.physical or 0: 0}
         if isinstance(plan.logical, Group):
             return self._routes.sent_in_group(schedule, plan.logical, self._inputs.graph.dimensions)
         return {plan.dimension: schedule.bytes_sent_by_first}

@@ -53,12 +53,12 @@ class Communicators:
         """The communicator of each program over some dimensions."""
         dimensions = [self._dimensions[number] for number in over if self._dimensions[number].size > 1]
         parts = join_programs(dimensions, self._members)
-        found: dict[int, Communicator] = {}
+        communicators: dict[int, Communicator] = {}
         for first in set(parts):
             programs = tuple(program for program, part in enumerate(parts) if part == first)
             members = [self._members[program] for program in programs]
-            found[first] = Communicator(over, None, programs, members[0] if len(members) == 1 else sorted(set().union(*members)))
-        return [found[part] for part in parts]
+            communicators[first] = Communicator(over, None, programs, members[0] if len(members) == 1 else sorted(set().union(*members)))
+        return [communicators[part] for part in parts]
 
 
 def join_programs(dimensions: Sequence[LogicalDimension], members: Sequence[Sequence[int]]) -> list[int]:

@@ -55,11 +55,11 @@ class ChainTimes:
 
     def path(self) -> list[tuple[int, int, int]]:
         """The chain of operations that ends last, from the begin of the first composite to the end of this: (number, begin, end)."""
-        found, number = [], self.last
+        result, number = [], self.last
         while number >= 0:
-            found.append((number, self.begins[number], self.ends[number]))
+            result.append((number, self.begins[number], self.ends[number]))
             number = max(self.waits[number], key=self.ends.__getitem__, default=-1)
-        return found[::-1]
+        return result[::-1]
 
 
 class CompositeTimes:
@@ -177,10 +177,10 @@ class Composites:
         self._collectives = _Collectives(graph.dimensions, alone, path, explain)
         self._times = CompositeTimes(self._collectives.ps)
         self._expanded: dict[int, ExpandedProgram] = {}
-        found = [kind for kind in graph_kinds(graph) if isinstance(kind, Composite)]
-        for composite in found:
+        result = [kind for kind in graph_kinds(graph) if isinstance(kind, Composite)]
+        for composite in result:
             self._times.of(composite)
-        self.any = bool(found)
+        self.any = bool(result)
         """Whether the run has composites."""
 
     def times(self, composite: Composite) -> ChainTimes:

@@ -134,10 +134,10 @@ class _Messages:
     def pieces(self, source: int, destination: int, size: int, ps: int) -> Sequence[_Piece]:
         """What a message that took `ps` picoseconds spent them on."""
         key = source, destination, size, ps
-        found = self._pieces.get(key)
-        if found is None:
-            found = self._pieces[key] = _spent(self._taken_apart(*key))
-        return found
+        value = self._pieces.get(key)
+        if value is None:
+            value = self._pieces[key] = _spent(self._taken_apart(*key))
+        return value
 
     def _taken_apart(self, source: int, destination: int, size: int, ps: int) -> list[_Piece]:
         """The same, with pieces that take no time."""
@@ -217,16 +217,16 @@ def make_path(
     `durations` are the times of computing, where they differ between NPUs.
     """
     messages = _Messages(inputs.network, empty)
-    made = _Parts(inputs, programs, collectives, messages, durations)
+    result = _Parts(inputs, programs, collectives, messages, durations)
     parts = [PathSegment(SegmentKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
-    placed = made.placed(links)
-    ends = made.ends_of_composites(placed)
+    placed = result.placed(links)
+    ends = result.ends_of_composites(placed)
     for number, (link, place, phase) in enumerate(placed):
         begin = start_ps + link.begin
         if number in ends:
-            parts += made.parts_of_composite(ends[number], link, place, start_ps)
+            parts += result.parts_of_composite(ends[number], link, place, start_ps)
             continue
-        for kind, ps, dimension, latency, bandwidth in made.pieces(link, place, phase):
+        for kind, ps, dimension, latency, bandwidth in result.pieces(link, place, phase):
             parts.append(
                 PathSegment(
                     kind=kind,
@@ -240,9 +240,9 @@ def make_path(
                 )
             )
             begin += ps
-    within = [made.alone(operation) for operation in made.in_composites.values()]
+    within = [result.alone(operation) for operation in result.in_composites.values()]
     # What computing takes on an NPU may depend on when it starts.
-    exact = messages.exact and not made.waited and inputs.npu_ps is None and all(path.exact for path in within)
+    exact = messages.exact and not result.waited and inputs.npu_ps is None and all(path.exact for path in within)
     return CriticalPath(parts, exact, messages.rounded or any(path.rounded for path in within), session.cuts_by_bandwidth)
 
 
@@ -275,7 +275,7 @@ class _Parts:
 
     def placed(self, links: Sequence[Link]) -> list[tuple[Link, SegmentOrigin, PlannedPhase | None]]:
         """Links with what they belong to. What says nothing of itself leads to what comes after it: that is where it belongs."""
-        found: list[tuple[Link, SegmentOrigin, PlannedPhase | None]] = []
+        result: list[tuple[Link, SegmentOrigin, PlannedPhase | None]] = []
         place, phase = NOWHERE, None
         for link in reversed(links):
             # A request that was there before its message was offered leads to that.
@@ -284,12 +284,12 @@ class _Parts:
                 npu = link.to if link.kind == LinkKind.MESSAGE and link.to in self._program_of else link.npu
                 phase = self._collectives.planned[link.step] if link.step >= 0 else None
                 place = self._place(self._program_of.get(npu, 0), link.task, link.step, phase)
-            found.append((link, place, phase))
-        return found[::-1]
+            result.append((link, place, phase))
+        return result[::-1]
 
     def ends_of_composites(self, placed: Sequence[tuple[Link, SegmentOrigin, PlannedPhase | None]]) -> dict[int, Composite | None]:
         """Links that are composites, by number. One that the next continues has None: its time belongs to the chain that ends there."""
-        found: dict[int, Composite | None] = {}
+        result: dict[int, Composite | None] = {}
         last = -1
         for number, (link, place, _) in enumerate(placed):
             if link.kind != LinkKind.TASK or link.task < 0 or not isinstance(place.operation, Composite):
@@ -297,11 +297,11 @@ class _Parts:
             rows = self._inputs.rows(self._programs[place.program].operations)
             composite = rows.kinds[rows.kind_of[link.task]]
             assert isinstance(composite, Composite)
-            if last >= 0 and any(one is found[last] for one in composite.chain()[:-1]):  # those between take no time
-                found[last] = None
-            found[number] = composite
+            if last >= 0 and any(one is result[last] for one in composite.chain()[:-1]):  # those between take no time
+                result[last] = None
+            result[number] = composite
             last = number
-        return found
+        return result
 
     def parts_of_composite(self, composite: Composite | None, link: Link, place: SegmentOrigin, start_ps: int) -> Iterator[PathSegment]:
         """The parts of a composite, with what it continues: the operations of which the last ends it, one after another."""
@@ -331,15 +331,15 @@ class _Parts:
         """The pieces of a collective of a composite, those that differ in nothing but their length as one."""
         key = program, index, id(operation)
         if key not in self._in_collectives:
-            found: dict[tuple[int, SegmentKind, int | None], tuple[SegmentOrigin, _Piece]] = {}
+            result: dict[tuple[int, SegmentKind, int | None], tuple[SegmentOrigin, _Piece]] = {}
             for part in self.alone(operation).segments:
                 if part.kind is SegmentKind.START:
                     continue
                 piece = _Piece(part.kind, part.ps, *part[5:])
                 same = id(part.origin), part.kind, part.dimension
-                where = found[same][0] if same in found else attrs.evolve(part.origin, program=program, index=index, operation=operation)
-                found[same] = where, _sum(found[same][1], piece, 1) if same in found else piece
-            self._in_collectives[key] = list(found.values())
+                where = result[same][0] if same in result else attrs.evolve(part.origin, program=program, index=index, operation=operation)
+                result[same] = where, _sum(result[same][1], piece, 1) if same in result else piece
+            self._in_collectives[key] = list(result.values())
         return self._in_collectives[key]
 
     def _within(self, program: int, index: int, operation: Operation) -> SegmentOrigin:
@@ -423,12 +423,12 @@ class _Parts:
         plan, cost = phase.plan, phase.cost
         assert cost is not None
         if id(cost) not in self._timed:
-            found: dict[tuple[SegmentKind, int | None], _Piece] = {}
+            result: dict[tuple[SegmentKind, int | None], _Piece] = {}
             for link, times in self._collectives.phase_links(plan).items():
                 for piece in self.pieces(link, NOWHERE, phase):
                     key = piece.kind, piece.dimension
-                    found[key] = _sum(found.get(key, _Piece(piece.kind, 0, piece.dimension)), piece, times)
-            self._timed[id(cost)] = _spent(found.values())
+                    result[key] = _sum(result.get(key, _Piece(piece.kind, 0, piece.dimension)), piece, times)
+            self._timed[id(cost)] = _spent(result.values())
         return self._timed[id(cost)]
 
 

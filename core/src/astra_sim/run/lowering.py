@@ -63,10 +63,10 @@ class TaskLowering:
             return _with_tasks(rows, [self._task(program, kind) for kind in rows.kinds])
         # What becomes of a collective goes by the session; tasks of other operations by the units of the system alone.
         issued = tuple(self._task(program, rows.kinds[place]) for place in collectives)
-        found: Rows[Task] = cached_for(
+        cached: Rows[Task] = cached_for(
             graph, ("tasks", self._system.one_at_a_time, self._computes, issued), partial(self._lowered, program, rows, issued)
         )
-        return found
+        return cached
 
     def _lowered(self, program: int, rows: Rows[Operation], issued: Sequence[Task]) -> Rows[Task]:
         """The tasks of a program whose collectives are `issued`."""

@@ -39,13 +39,13 @@ class NpuDurations:
 
     def ps(self, npu: int, number: int, begin: int) -> int:
         """What an operation takes that an NPU begins then."""
-        rows, found = self._found[npu]
+        rows, result = self._found[npu]
         time = rows.times[number] if rows.times is not None else -1
         kind = rows.kinds[rows.kind_of[number]]
         assert isinstance(kind, Compute)
         duration_ps = time if time >= 0 else kind.duration_ps
-        found[number] = self._npu_ps(Started(npu, number, kind.iteration, self._start_ps + begin, duration_ps))
-        return found[number]
+        result[number] = self._npu_ps(Started(npu, number, kind.iteration, self._start_ps + begin, duration_ps))
+        return result[number]
 
     def taken_ps(self, npu: int, number: int) -> int:
         """What an operation has taken on an NPU; -1 where that is the same on all."""
@@ -57,12 +57,12 @@ class NpuDurations:
 
     def rows(self, npu: int) -> Rows[Operation]:
         """The program of an NPU with the times that its operations have taken there."""
-        rows, found = self._found[npu]
+        rows, result = self._found[npu]
         stated = repeat(-1, len(rows)) if rows.times is None else rows.times
-        times = column((own if own >= 0 else time for own, time in zip(found, stated, strict=True)), "q")
+        times = column((own if own >= 0 else time for own, time in zip(result, stated, strict=True)), "q")
 
         def make(kind: Operation, row: int, after: tuple[int, ...]) -> Operation:
             operation = rows.make(kind, row, after)
-            return attrs.evolve(operation, duration_ps=found[row]) if found[row] >= 0 and isinstance(operation, Compute) else operation
+            return attrs.evolve(operation, duration_ps=result[row]) if result[row] >= 0 and isinstance(operation, Compute) else operation
 
         return attrs.evolve(rows, make=make, times=times)

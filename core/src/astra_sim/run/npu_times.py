@@ -62,7 +62,7 @@ def times_of_npus(
         members = {npu: (npu,) for program in programs for npu in program.npus}
     else:
         members = {0: range(npus)}
-    found = []
+    result = []
     for program in programs:
         expanded = inputs.expanded(program.operations)
         for npu in program.npus:
@@ -72,7 +72,7 @@ def times_of_npus(
             operations = program.operations if whole else expanded.rows
             operations = operations if durations is None else durations.rows(npu)
             units = [unit_of(kind, inputs.system) if whole else -1 for kind in expanded.rows.kinds]
-            found.append(
+            result.append(
                 NpuTimes(
                     members=members[npu],
                     operations=operations,
@@ -83,4 +83,4 @@ def times_of_npus(
                     units=units,
                 )
             )
-    return sorted(found, key=lambda each: each.npu)
+    return sorted(result, key=lambda each: each.npu)

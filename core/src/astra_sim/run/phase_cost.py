@@ -141,7 +141,7 @@ class PhaseTimer:
     def _links_of_chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> Counter[Link]:
         """The links of a phase that is a chain, as the sum of its steps has them."""
         group = dimension.group(0)
-        found = Counter({_link(LinkKind.TOKEN, endpoint): 1})
+        result = Counter({_link(LinkKind.TOKEN, endpoint): 1})
         for step in (once for each in schedule.programs[0].steps for once in (each.unrolled() if each.stride else (each,))):
             assert step.send_to is not None
             assert step.receive_from is not None
@@ -150,10 +150,10 @@ class PhaseTimer:
             memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
             if self._rendezvous:
                 request = self._network.delay(self._routes.to(step.receive_from, dimension), CONTROL_BYTES)
-                found[_link(LinkKind.REQUEST, request, source, CONTROL_BYTES)] += step.times
-            found[_link(LinkKind.MESSAGE, delay, to, step.bytes)] += step.times
-            found[_link(LinkKind.TOKEN, endpoint + memory)] += step.times
-        return found
+                result[_link(LinkKind.REQUEST, request, source, CONTROL_BYTES)] += step.times
+            result[_link(LinkKind.MESSAGE, delay, to, step.bytes)] += step.times
+            result[_link(LinkKind.TOKEN, endpoint + memory)] += step.times
+        return result
 
     def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> PhaseCost:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""

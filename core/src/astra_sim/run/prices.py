@@ -35,17 +35,17 @@ class Prices:
 
         One that the graph prices waits in no queue: its price has the time that it waits for others.
         """
-        given = operation.priced_ps is not None
-        if operation.bytes < 1 or (operation.algorithm and not given):
+        result = operation.priced_ps is not None
+        if operation.bytes < 1 or (operation.algorithm and not result):
             return None
         logical = self.ranks(operation)
         if logical is None:
             return None
-        time = operation.priced_ps if given else self._time(operation, logical)
+        time = operation.priced_ps if result else self._time(operation, logical)
         if time is None:
             return None
         dimension = 0 if isinstance(logical, Group) else min(self._involved(operation))
-        queue, priority = (-1, None) if given else call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
+        queue, priority = (-1, None) if result else call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
         waiting, counted = self._schedules(operation, logical)
         phase = PhasePlan(
             dimension=dimension,
@@ -100,8 +100,8 @@ class Prices:
             output = default_output_bytes(request)
             shape = self._shape(logical)
             sends = RankProgram(tuple(Step(shift(far), None, size) for far, size in _hops(ring_bytes(request), shape)))
-            made = [Schedule(request.ranks, (program,), output) for program in (RankProgram((), last_bytes=0), sends)]
-            self._phases[key] = made[0], made[1]
+            result = [Schedule(request.ranks, (program,), output) for program in (RankProgram((), last_bytes=0), sends)]
+            self._phases[key] = result[0], result[1]
         return self._phases[key]
 
 

@@ -163,7 +163,7 @@ def carried_by(
     npus: Collection[int], links: Sequence[Link], programs: Sequence[NpuProgram], planned: Sequence[PlannedPhase], start_ps: int
 ) -> list[CarriedMessage]:
     """The messages of collectives that some NPUs send or receive, of all `links` that are messages, in the order of their arrival."""
-    found = []
+    carried_messages = []
     program_of = {npu: program.operations for program in programs for npu in program.npus}
     for link in links:
         if link.kind is LinkKind.MESSAGE and link.step >= 0 and (link.npu in npus or link.to in npus):
@@ -172,8 +172,10 @@ def carried_by(
             operations = program_of.get(link.to, program_of[link.npu])  # where one NPU stands for all, also for this one
             sent_by = link.task if program_of[link.npu] is operations else -1
             operation = operations[link.task]
-            found.append(CarriedMessage(link.npu, link.to, link.bytes, *times, operation, link.task, sent_by, phase.chunk, phase.phase))
-    return found
+            carried_messages.append(
+                CarriedMessage(link.npu, link.to, link.bytes, *times, operation, link.task, sent_by, phase.chunk, phase.phase)
+            )
+    return carried_messages
 
 
 MOST_TIMELINES = 64
@@ -200,13 +202,13 @@ def timeline_npus(
         key=lambda each: (each[0] not in on_path, each[0]),
     )
     left, room = MOST_OPERATIONS, max(0, MOST_TIMELINES - len(chosen))
-    found = [(npu, program) for program, npu in firsts if npu]
+    result = [(npu, program) for program, npu in firsts if npu]
     for npu, program in others[:room]:
         left -= len(program.operations)
         if left < 0:
             break
-        found.append((npu, program))
-    return [(NpuProgram(program.operations, (npu,)), choice.stands_for(npu)) for npu, program in sorted(found, key=lambda each: each[0])]
+        result.append((npu, program))
+    return [(NpuProgram(program.operations, (npu,)), choice.stands_for(npu)) for npu, program in sorted(result, key=lambda each: each[0])]
 
 
 def make_record(

@@ -53,10 +53,10 @@ class PluginSection:
 
     def figures(self, result: Any, platform: Platform) -> Mapping[str, Any]:
         """The figures of an account. Raises InputError."""
-        found = self.made(result, platform)
-        if not isinstance(found, Mapping):
-            raise PluginError(f"account {self.provider.name!r} returned {shown(found)}; expected figures by name")
-        return found
+        results = self.made(result, platform)
+        if not isinstance(results, Mapping):
+            raise PluginError(f"account {self.provider.name!r} returned {shown(results)}; expected figures by name")
+        return results
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -156,8 +156,8 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     _warn_of_unread(experiment, system, graph, context)
     if graph.footprint_bytes is not None:
         memory.require(graph.footprint_bytes, experiment.where("workload"))
-    found = mismatches(platform, compute, network, graph)
-    for mismatch in found:
+    result = mismatches(platform, compute, network, graph)
+    for mismatch in result:
         warn(mismatch.message)
     maker.options.update({each.provider.name: each.options for each in sections})
     origin = provenance(experiment, plugins, maker.options, taken, compute.workload_defaults.get(names["workload"], {}))
@@ -175,7 +175,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         names=names,
         provenance=origin,
         taken=dict(dotted(taken)),
-        mismatches=found,
+        mismatches=result,
         stated=stated,
         npu_ps=npu_ps,
         accounts=[each for each in sections if each.kind == "account"],
@@ -184,22 +184,22 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
 
 def _plugin_sections(experiment: Experiment, plugins: Plugins) -> list[PluginSection]:
     """The sections of an experiment that are of plugins, in the order in which plugins list them. Raises InputError."""
-    found = []
+    plugin_sections = []
     for kind in SECTION_KINDS if experiment.plugin_sections else ():
         for name in plugins.components(kind):
             if name in experiment.plugin_sections:
                 provider, where = plugins.get(kind, name), experiment.where(name)
-                found.append(PluginSection(kind, provider, options_of(provider, experiment.plugin_sections[name], where), where))
-    return found
+                plugin_sections.append(PluginSection(kind, provider, options_of(provider, experiment.plugin_sections[name], where), where))
+    return plugin_sections
 
 
 def _variations(sections: Sequence[PluginSection], platform: Platform) -> list[NpuPs]:
     """What sections say of the time of operations on each NPU. Raises InputError."""
-    found = [each.made(platform) for each in sections if each.kind == "variation"]
-    for each in found:
+    npu_ps = [each.made(platform) for each in sections if each.kind == "variation"]
+    for each in npu_ps:
         if not callable(each):
             raise PluginError(f"a variation is {shown(each)}; expected a function of an operation that starts")
-    return found
+    return npu_ps
 
 
 def _warn_of_unread(experiment: Experiment, system: System, graph: ExecutionGraph, context: Context) -> None:
@@ -235,8 +235,8 @@ def make_network(experiment: Experiment, plugins: Plugins, platform: Platform) -
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made: Network = _Maker(experiment, plugins, {}).make("network", (RouteDelayNetwork, EventNetwork), platform)
-    return made
+        network: Network = _Maker(experiment, plugins, {}).make("network", (RouteDelayNetwork, EventNetwork), platform)
+    return network
 
 
 def network_of(plugins: Plugins, platform: Platform, where: str, spec: str) -> Network:
@@ -244,8 +244,8 @@ def network_of(plugins: Plugins, platform: Platform, where: str, spec: str) -> N
     provider, options = component_of(plugins, "network", spec, where)
     if provider.takes_networks:
         raise InputError(f"{where}: {spec!r} is a network that is made of others; expected one that is not")
-    made: Network = provider.made(options, platform)
-    return made
+    network: Network = provider.made(options, platform)
+    return network
 
 
 def component(kind: str, spec: str, plugins: Plugins, where: str) -> Any:
@@ -322,12 +322,12 @@ class _Maker:
 
     def compute(self, platform: Platform) -> Compute:
         """The compute model on a platform."""
-        made: Compute = self.given("compute", Compute) or self.make("compute", Compute)
-        made = self._placed(made, "for_platform", platform)
+        result: Compute = self.given("compute", Compute) or self.make("compute", Compute)
+        result = self._placed(result, "for_platform", platform)
         if isinstance(self.experiment.sections.get("workload"), Mapping):
             workload = self.provider("workload")
-            made = self._placed(made, "for_workload", workload.name, workload.traits_of(self.table("workload")))
-        return made
+            result = self._placed(result, "for_workload", workload.name, workload.traits_of(self.table("workload")))
+        return result
 
     def _placed(self, model: Compute, asked: str, *arguments: Any) -> Compute:
         """The model that a model gives for a platform or a workload."""
@@ -356,14 +356,14 @@ class _Maker:
             (platform,) = context
             context = platform, partial(network_of, self.plugins, platform, where)
         try:
-            made = provider.made(options, *context)
+            result = provider.made(options, *context)
         except AstraError as error:
             raise located(_with_origin(error, defaults or {}), where) from None
         except MemoryError:
             raise RunError(f"{where}: memory ran out when {kind} {provider.name!r} was made; expected more memory") from None
-        if not isinstance(made, classes):
-            raise PluginError(f"{kind} plugin {provider.name!r} returned {shown(made)}, which is not a {kind}")
-        return made
+        if not isinstance(result, classes):
+            raise PluginError(f"{kind} plugin {provider.name!r} returned {shown(result)}, which is not a {kind}")
+        return result
 
 
 def _with_origin(error: AstraError, defaults: Mapping[str, Any]) -> AstraError:
@@ -377,15 +377,15 @@ def _with_origin(error: AstraError, defaults: Mapping[str, Any]) -> AstraError:
 def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     """The platform that the section of an experiment describes. Raises InputError."""
     where = experiment.where("platform")
-    told, logical, parts = _described(experiment.sections.get("platform", {}), where)
-    made = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
-    presets = [part for part in made if isinstance(part, _Assembled)]
-    dimensions = [dimension for part in made for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
-    whole = presets[0].preset if len(made) == len(presets) == 1 else None
+    results, logical, parts = _described(experiment.sections.get("platform", {}), where)
+    result = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
+    presets = [part for part in result if isinstance(part, _Assembled)]
+    dimensions = [dimension for part in result for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
+    whole = presets[0].preset if len(result) == len(presets) == 1 else None
     name = whole.name if whole is not None else ""
     device = next((part.preset.device for part in presets), "")
     platform = Platform(
-        tuple(dimensions), told.get("name", name), told.get("device", device), whole.physical if whole is not None else None
+        tuple(dimensions), results.get("name", name), results.get("device", device), whole.physical if whole is not None else None
     )
     if logical is None:
         return platform
@@ -400,7 +400,7 @@ def _described(section: Mapping[str, Any], where: str) -> tuple[dict[str, str], 
     table = dict(section)
     if not table:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
-    told: dict[str, str] = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
+    result: dict[str, str] = {key: _text(table.pop(key), f"{where}: {key}") for key in ("name", "device") if key in table}
     logical = sizes_of(table.pop("logical_dims"), f"{where}: logical_dims") if "logical_dims" in table else None
     if not table:
         raise InputError(f"{where}: logical dimensions alone; expected a platform with links, too (as config.txt names)")
@@ -414,7 +414,7 @@ def _described(section: Mapping[str, Any], where: str) -> tuple[dict[str, str], 
             raise InputError(f"{where}: unknown key {key!r}; known: name, device, logical_dims, dimensions, or plugin and its options")
         if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
             raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
-    return told, logical, parts
+    return result, logical, parts
 
 
 def build_compute(experiment: Experiment, plugins: Plugins, platform: Platform | None = None) -> Compute:
@@ -459,16 +459,16 @@ def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Ass
     """What the table of a dimension makes: most often one dimension."""
     provider, options = _part_options(part, where, plugins)
     try:
-        made = provider.made(options)
+        dimensions = provider.made(options)
     except AstraError as error:
         raise located(error, where) from None
-    if isinstance(made, Preset):
-        return _Assembled(made, dimensions_of(made, where, plugins))
-    if not isinstance(made, (list, tuple)) or not made or not all(isinstance(dimension, Dimension) for dimension in made):
-        raise PluginError(f"{where}: platform plugin {provider.name!r} returned {shown(made)}, which is not a list of dimensions")
-    for dimension in made:
+    if isinstance(dimensions, Preset):
+        return _Assembled(dimensions, dimensions_of(dimensions, where, plugins))
+    if not isinstance(dimensions, (list, tuple)) or not dimensions or not all(isinstance(dimension, Dimension) for dimension in dimensions):
+        raise PluginError(f"{where}: platform plugin {provider.name!r} returned {shown(dimensions)}, which is not a list of dimensions")
+    for dimension in dimensions:
         _check_topology(dimension.topology, f"{where}: platform plugin {provider.name!r}: topology {dimension.topology.name!r}")
-    return made
+    return dimensions
 
 
 def _check_topology(topology: Topology, what: str) -> None:
@@ -478,9 +478,9 @@ def _check_topology(topology: Topology, what: str) -> None:
         "links_per_npu": lambda: topology.links_per_npu,
     }
     for name, method in {"hops": lambda: topology.hops, "is_symmetric": lambda: topology.is_symmetric, **counts}.items():
-        found = call(f"{what}: {name}", method)
-        if not callable(found):
-            raise PluginError(f"{what}: {name} is {shown(found)}; expected a method")
+        result = call(f"{what}: {name}", method)
+        if not callable(result):
+            raise PluginError(f"{what}: {name} is {shown(result)}; expected a method")
     for name, count in counts.items():
         links = call(f"{what}: {name}", count())
         if not COUNT.is_right(links, topology):

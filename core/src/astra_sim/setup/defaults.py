@@ -13,14 +13,14 @@ from astra_sim.providers import Provider
 
 def with_defaults(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Table:
     """A table with the defaults that it does not give itself, in tables within it, too."""
-    made = dict(table)
+    result = dict(table)
     for key, value in defaults.items():
-        own = made.get(key)
+        own = result.get(key)
         if isinstance(value, Mapping) and isinstance(own, Mapping):
-            made[key] = with_defaults(own, value)
-        elif key not in made:
-            made[key] = dict(value) if isinstance(value, Mapping) else value
-    return made
+            result[key] = with_defaults(own, value)
+        elif key not in result:
+            result[key] = dict(value) if isinstance(value, Mapping) else value
+    return result
 
 
 def without(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Table:

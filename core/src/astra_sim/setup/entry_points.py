@@ -33,22 +33,22 @@ def entry_points() -> list[EntryPoint]:
     state, file = _installed(), CacheFile("entry-points")
     if state is None:
         return _read()
-    found = _remembered(file, state)
-    if found is None:
-        found = _read()
-        _remember(file, state, found)
-    return found
+    result = _remembered(file, state)
+    if result is None:
+        result = _read()
+        _remember(file, state, result)
+    return result
 
 
 def _read() -> list[EntryPoint]:
     """The entry points as the metadata of packages has them."""
     import importlib.metadata
 
-    found = []
+    result = []
     for entry in importlib.metadata.entry_points().select(group=GROUP):
         distribution, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
-        found.append(EntryPoint(entry.name, entry.value, distribution, version))
-    return sorted(found, key=lambda entry: (entry.name, entry.value))
+        result.append(EntryPoint(entry.name, entry.value, distribution, version))
+    return sorted(result, key=lambda entry: (entry.name, entry.value))
 
 
 def _installed() -> str | None:

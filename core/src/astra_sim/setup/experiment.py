@@ -66,10 +66,10 @@ class Experiment:
 
     def copied(self) -> Experiment:
         """A copy, of which a change leaves this one as it is."""
-        made = copy.copy(self)
-        made.sections, made.run, made.origin = dict(self.sections), dict(self.run), dict(self.origin)
-        made.plugin_sections = dict(self.plugin_sections)
-        return made
+        experiment = copy.copy(self)
+        experiment.sections, experiment.run, experiment.origin = dict(self.sections), dict(self.run), dict(self.origin)
+        experiment.plugin_sections = dict(self.plugin_sections)
+        return experiment
 
     def take(self, other: Experiment) -> None:
         """Take over the sections of another experiment."""
@@ -85,11 +85,11 @@ class Experiment:
         A network file that also describes a platform sets both. Raises InputError for a value of a file that is none of these.
         """
         if isinstance(value, (os.PathLike, Mapping)) or type(value).__module__ in _MODULES_OF_VALUES:
-            found = sections_of(kind, value, base, plugins, where or kind)
+            sections = sections_of(kind, value, base, plugins, where or kind)
             # A file that is given as the platform sets nothing else: the network is chosen separately.
-            if "platform" in found:
-                self.left_out = found.get("network") if kind == "platform" else None
-            for section, table in found.items() if kind != "platform" else [("platform", found["platform"])]:
+            if "platform" in sections:
+                self.left_out = sections.get("network") if kind == "platform" else None
+            for section, table in sections.items() if kind != "platform" else [("platform", sections["platform"])]:
                 if section == "platform" and set(table) == {"logical_dims"}:
                     table = {**self._platform(), **table}  # of the platform that the network's file has named
                 self.sections[section] = table

@@ -60,8 +60,8 @@ def input_files(option: str, path: str) -> InputFiles | None:
     if os.path.isdir(path):
         return None
     names = glob.glob(f"{glob.escape(path)}.*") or glob.glob(f"{glob.escape(path)}*")
-    found = tuple(state for state in map(_state, sorted(names)) if state is not None)
-    return InputFiles(option, path, found) if found else None
+    result = tuple(state for state in map(_state, sorted(names)) if state is not None)
+    return InputFiles(option, path, result) if result else None
 
 
 def changed_inputs(recorded: Sequence[Any], current: Iterable[Table]) -> list[str]:
@@ -72,11 +72,11 @@ def changed_inputs(recorded: Sequence[Any], current: Iterable[Table]) -> list[st
         if not isinstance(before, Mapping):
             continue
         option, path = str(before.get("option")), str(before.get("path"))
-        found = now.get((option, path))
-        if found is None:
+        value = now.get((option, path))
+        if value is None:
             continue
-        if before.get("sha256") is not None and before["sha256"] != found["sha256"]:
-            lines.append(f"{option}: {path}: {_difference(before, found)}")
+        if before.get("sha256") is not None and before["sha256"] != value["sha256"]:
+            lines.append(f"{option}: {path}: {_difference(before, value)}")
     return lines
 
 
@@ -89,8 +89,8 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         ("missing", [name for name in old if name not in new]),
         ("new", [name for name in new if name not in old]),
     ]
-    told = [f"{word}: {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}" for word, names in parts if names]
-    return f"files are not those of the result ({'; '.join(told)})"
+    result = [f"{word}: {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}" for word, names in parts if names]
+    return f"files are not those of the result ({'; '.join(result)})"
 
 
 def relative_to(folder: str, document: Table) -> Table:

@@ -206,18 +206,18 @@ class Plugins:
 
     def named(self, names: Sequence[str]) -> list[tuple[str, Any]]:
         """The kind and the component of all that have one of some names, or KIND:NAME, each once. Raises PluginError for other names."""
-        found = [entry for name in names for entry in self._named(name)]
-        return list({(kind, component.name): (kind, component) for kind, component in found}.values())
+        result = [entry for name in names for entry in self._named(name)]
+        return list({(kind, component.name): (kind, component) for kind, component in result}.values())
 
     def _named(self, name: str) -> list[tuple[str, Any]]:
         kind, colon, plain = name.rpartition(":")
-        found = [(k, c) for k, c in self.every_component() if c.name == plain and (not colon or k == kind.replace("-", "_"))]
-        if not found:
+        result = [(k, c) for k, c in self.every_component() if c.name == plain and (not colon or k == kind.replace("-", "_"))]
+        if not result:
             for info in self.infos():
                 if info.error is not None and info.name == name:
                     raise PluginError(f"plugin {info.title} is broken: {info.error}\n{info.details}")
             raise PluginError(f"there is no component {name!r}; {suggestion(plain, {c.name for _, c in self.every_component()})}")
-        return found
+        return result
 
     def get(self, kind: str, name: str) -> Any:
         """The component of that kind and name, which may be `NAME@DISTRIBUTION`.
@@ -381,14 +381,14 @@ def _frames(problem: BaseException) -> str:
     """The traceback of what a plugin raised, but for the frames of this module, pluggy and the import system. Empty where none is left."""
     import traceback
 
-    made = traceback.TracebackException.from_exception(problem)
-    part: traceback.TracebackException | None = made
+    from_exception = traceback.TracebackException.from_exception(problem)
+    part: traceback.TracebackException | None = from_exception
     count = 0
     while part is not None:
         part.stack = traceback.StackSummary.from_list([frame for frame in part.stack if not _is_machinery(frame.filename)])
         count += len(part.stack)
         part = part.__cause__ or part.__context__
-    return "".join(made.format()) if count or isinstance(problem, SyntaxError) else ""
+    return "".join(from_exception.format()) if count or isinstance(problem, SyntaxError) else ""
 
 
 def _is_machinery(file: str) -> bool:

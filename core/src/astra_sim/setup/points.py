@@ -28,11 +28,11 @@ class Grid:
 
     def positions(self, number: int) -> list[int]:
         """The position of the value of each axis at a point."""
-        found = []
+        result = []
         for size in reversed(self.sizes):
             number, position = divmod(number, size)
-            found.append(position)
-        return found[::-1]
+            result.append(position)
+        return result[::-1]
 
     def number(self, positions: Sequence[int]) -> int:
         """The number of the point at these positions."""

@@ -65,13 +65,13 @@ class Provenance:
         """The experiment, the versions, the inputs and the invocation."""
         tables = resolved(self._experiment, self._plugins, self._options, self._folder)
         if self._offered and "object" not in tables["workload"]:
-            given = self._experiment.sections["workload"]
-            tables["workload"] = _as_given(tables["workload"], given, self._taken, self._offered)
+            results = self._experiment.sections["workload"]
+            tables["workload"] = _as_given(tables["workload"], results, self._taken, self._offered)
         inputs = [files.table() for files in self._inputs]
-        told = invocation(self._folder, self._time)
+        result = invocation(self._folder, self._time)
         if self._plugins.choices:
-            told["plugins"] = [choice.word for choice in self._plugins.choices]
-        return Origin(tables, versions(self._plugins, tables["run"]["engine"]), inputs, told)
+            result["plugins"] = [choice.word for choice in self._plugins.choices]
+        return Origin(tables, versions(self._plugins, tables["run"]["engine"]), inputs, result)
 
     def changed_inputs(self) -> list[str]:
         """What differs in the files of an experiment that was read from a result, a line for each option."""
@@ -113,18 +113,18 @@ def provenance(
 
 def _as_given(table: Mapping[str, Any], given: Mapping[str, Any], taken: Mapping[str, Any], offered: Mapping[str, Any]) -> Table:
     """The table of a workload without what it took from the compute model, and with all that was given in place of what was offered."""
-    made = {key: value for key, value in table.items() if key not in taken or isinstance(taken[key], Mapping)}
+    result = {key: value for key, value in table.items() if key not in taken or isinstance(taken[key], Mapping)}
     for key, value in offered.items():
         own = given.get(key)
         if isinstance(value, Mapping):
-            inner = _as_given(made.get(key, {}), own if isinstance(own, Mapping) else {}, taken.get(key, {}), value)
+            inner = _as_given(result.get(key, {}), own if isinstance(own, Mapping) else {}, taken.get(key, {}), value)
             if inner or isinstance(own, Mapping):
-                made[key] = inner
+                result[key] = inner
             else:
-                made.pop(key, None)
-        elif key in given and key not in made:
-            made[key] = _untyped(own) if isinstance(own, Typed) else own
-    return made
+                result.pop(key, None)
+        elif key in given and key not in result:
+            result[key] = _untyped(own) if isinstance(own, Typed) else own
+    return result
 
 
 def invocation(folder: str, seconds: float) -> Table:
@@ -170,11 +170,11 @@ _KERNEL = "astra-sim-core"
 
 def _modules(plugins: Plugins) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The modules of each distribution with plugins, and of the kernel."""
-    found: dict[str, list[str]] = {_KERNEL: [__name__]}
+    result: dict[str, list[str]] = {_KERNEL: [__name__]}
     for info in plugins.infos():
         if info.module and not info.file:
-            found.setdefault(info.distribution, []).append(info.module)
-    return tuple((distribution, tuple(sorted(modules))) for distribution, modules in sorted(found.items()))
+            result.setdefault(info.distribution, []).append(info.module)
+    return tuple((distribution, tuple(sorted(modules))) for distribution, modules in sorted(result.items()))
 
 
 @functools.cache
@@ -211,8 +211,8 @@ def version_differences(recorded: Mapping[str, Any], now: Mapping[str, Any], nam
 
 
 def _table(versions: Mapping[str, Any], key: str) -> Table:
-    found = versions.get(key)
-    return dict(found) if isinstance(found, Mapping) else {}
+    value = versions.get(key)
+    return dict(value) if isinstance(value, Mapping) else {}
 
 
 def _source(sources: Mapping[str, Any], name: str) -> str:
@@ -228,15 +228,15 @@ def resolved(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any
     resolver = _Resolver(plugins, folder)
     tables: Table = {"name": experiment.name} if experiment.name else {}
     for kind in SECTIONS:
-        given = experiment.sections.get(kind, {} if DEFAULTS[kind] is not None else None)
-        if given is None:
+        value = experiment.sections.get(kind, {} if DEFAULTS[kind] is not None else None)
+        if value is None:
             continue
-        if not isinstance(given, Mapping):
-            tables[kind] = {"object": type(given).__name__}
+        if not isinstance(value, Mapping):
+            tables[kind] = {"object": type(value).__name__}
         elif kind == "platform":
-            tables[kind] = resolver.platform(given)
+            tables[kind] = resolver.platform(value)
         else:
-            tables[kind] = {"plugin": str(given.get("plugin", DEFAULTS[kind])), **resolver.options(options[kind])}
+            tables[kind] = {"plugin": str(value.get("plugin", DEFAULTS[kind])), **resolver.options(options[kind])}
     tables |= {name: resolver.options(options[name]) for name in experiment.plugin_sections}
     tables["run"] = resolver.options(experiment.run_options())
     return tables
@@ -281,14 +281,14 @@ class _Resolver:
 
     def platform(self, table: Mapping[str, Any]) -> Table:
         """The section `platform`: a component, or a list of dimensions."""
-        told: Table = {key: str(table[key]) for key in ("name", "device") if key in table}
+        result: Table = {key: str(table[key]) for key in ("name", "device") if key in table}
         if "logical_dims" in table:
-            told["logical_dims"] = sizes_of(table["logical_dims"], "platform: logical_dims")
-        rest = {key: value for key, value in table.items() if key not in told}
+            result["logical_dims"] = sizes_of(table["logical_dims"], "platform: logical_dims")
+        rest = {key: value for key, value in table.items() if key not in result}
         for key in ("plugin", "topology"):
             if key in rest:
-                return told | self._part(rest, key)
-        return told | {"dimensions": [self._part(each, "topology") for each in rest["dimensions"]]}
+                return result | self._part(rest, key)
+        return result | {"dimensions": [self._part(each, "topology") for each in rest["dimensions"]]}
 
     def _part(self, table: Mapping[str, Any], key: str) -> Table:
         """The table of dimensions, whose plugin stands under `key`."""
@@ -404,12 +404,12 @@ _has_fields = functools.cache(attrs.has)
 @functools.cache
 def _fields(cls: Any) -> list[tuple[str, Any, Mapping[str, Any] | None]]:
     """The names of the fields of an options class, with defaults, and with what is said of those that name files."""
-    found = []
+    result = []
     for field in attrs.fields(cls):
         default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
         names_files = field.metadata.get("path") or field.metadata.get("specs")
-        found.append((field.name, default, field.metadata if names_files else None))
-    return found
+        result.append((field.name, default, field.metadata if names_files else None))
+    return result
 
 
 def _each_text(value: Any, change: Any) -> Any:

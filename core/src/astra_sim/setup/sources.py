@@ -26,26 +26,26 @@ def source_digests(modules: Mapping[str, Iterable[str]]) -> dict[str, str]:
     `modules` has the modules of each distribution. The source is all files of their top-level packages but binaries, and the files in C and
     C++ of an editable installation. The digest does not depend on the folder in which they are.
     """
-    found = {}
+    result = {}
     for distribution, names in sorted(modules.items()):
         project = _project(distribution)
         if project is None:
             continue
         paths = {f"{top}/{relative}": path for top in _tops(names) for relative, path in _files(_locations(top), _is_source)}
         paths |= {f":{relative}": path for relative, path in _files([project] if project else [], _is_native)}
-        found[distribution] = _digest(paths)
-    return found
+        result[distribution] = _digest(paths)
+    return result
 
 
 def binary_digests(modules: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """The same of their compiled modules, which differ between machines that have compiled the same source."""
-    found = {}
+    result = {}
     for distribution, names in sorted(modules.items()):
         if _project(distribution) is not None:
             paths = {f"{top}/{relative}": path for top in _tops(names) for relative, path in _files(_locations(top), _is_binary)}
             if paths:
-                found[distribution] = _digest(paths)
-    return found
+                result[distribution] = _digest(paths)
+    return result
 
 
 @functools.cache

@@ -226,12 +226,12 @@ def _follows(ranks: Sequence[_Rank], node: tuple[int, int], cause: tuple[int, in
         causes = [(number, other) for other in one.waits[row]]
         if one.trace.type[row] == NodeType.COMM_RECV_NODE:
             causes.append(one.meets[row])
-        for found in causes:
-            if found == cause:
+        for result in causes:
+            if result == cause:
                 return True
-            if found not in seen:
-                seen.add(found)
-                rest.append(found)
+            if result not in seen:
+                seen.add(result)
+                rest.append(result)
     return False
 
 

@@ -108,8 +108,8 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
         duration = _seconds(values, where) * NS[time_unit]
         if duration >= 2.0**62:
             raise InputError(f"{where}: simulated_run_time is too long")
-        made = Node(id=id_, name=f"{name} {kind}", type=NodeType.COMP_NODE, duration_ns=round(duration), is_cpu_op=False)
-        return {whole_number(values.get("device_id", ""), f"{where}: device_id", most=2**16 - 1): made}
+        node = Node(id=id_, name=f"{name} {kind}", type=NodeType.COMP_NODE, duration_ns=round(duration), is_cpu_op=False)
+        return {whole_number(values.get("device_id", ""), f"{where}: device_id", most=2**16 - 1): node}
     if node_type != "COMM_SEND_RECV_NODE":
         raise InputError(f"{where}: node{id_} has the type {node_type!r}; expected COMP_NODE or COMM_SEND_RECV_NODE")
     source, target = (whole_number(values.get(key, ""), f"{where}: {key}", most=2**16 - 1) for key in ("src_device_id", "dst_device_id"))

@@ -58,8 +58,8 @@ class MlcommonsText:
             lines.pop()
         words = lines[0].split() if lines else []
         if not words or words[0] not in _LOOPS:
-            given, remedy = words[0] if words else "", "astra convert --platform takes all parallelisms of ASTRA-sim 1.0"
-            raise self._error(1, f"MLCommons' converter does not have the parallelism {given!r}; {suggestion(given, _LOOPS)}; {remedy}")
+            result, remedy = words[0] if words else "", "astra convert --platform takes all parallelisms of ASTRA-sim 1.0"
+            raise self._error(1, f"MLCommons' converter does not have the parallelism {result!r}; {suggestion(result, _LOOPS)}; {remedy}")
         self._loop, self._last_bottom = _LOOPS[words[0]], -1
         if words[0].startswith("HYBRID_DLRM"):
             self._last_bottom = self._whole(words[1] if len(words) > 1 else "", 1, "the last layer of the bottom MLP")

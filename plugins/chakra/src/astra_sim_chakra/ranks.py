@@ -51,7 +51,7 @@ class RankTraces:
 
     def members(self, program: int) -> list[int]:
         """The ranks that have a program."""
-        return [rank for rank, found in enumerate(self.program_of) if found == program]
+        return [rank for rank, result in enumerate(self.program_of) if result == program]
 
 
 def rank_path(prefix: str, rank: int, extension: str = PROTOBUF) -> str:

@@ -134,23 +134,23 @@ class Trace:
 
     def all_dependencies(self) -> list[list[int]]:
         """`dependencies` of all rows."""
-        found = []
+        result = []
         control, data = self.control.rows.tolist(), self.data.rows.tolist()
         first_control = first_data = 0
         for end_control, end_data in zip(self.control.end.tolist(), self.data.end.tolist(), strict=True):
             waits = control[first_control:end_control]
             waits += data[first_data:end_data]
-            found.append(waits if len(waits) < 2 else list(dict.fromkeys(waits)))
+            result.append(waits if len(waits) < 2 else list(dict.fromkeys(waits)))
             first_control, first_data = end_control, end_data
-        return found
+        return result
 
     def names(self) -> list[str]:
         """`name` of all rows."""
-        found, first = [], 0
+        result, first = [], 0
         for end in self._name_end.tolist():
-            found.append(self._names[first:end].decode())
+            result.append(self._names[first:end].decode())
             first = end
-        return found
+        return result
 
     def others(self, row: int) -> bytes:
         """The fields of a node for which there is no column, in wire format; empty unless the trace was loaded with `keep`."""

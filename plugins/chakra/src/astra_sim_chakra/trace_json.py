@@ -81,12 +81,12 @@ def parse_document(text: str, where: str) -> Any:
     decoder, at = json.JSONDecoder(), 0
     while match := _OBJECT.match(text, at):
         try:
-            found, at = decoder.raw_decode(text, match.end() - 1)
+            result, at = decoder.raw_decode(text, match.end() - 1)
         except json.JSONDecodeError as error:
             raise InputError(f"{where}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: object number {len(objects)}: {error}") from None
-        objects.append(found)
+        objects.append(result)
     if text[at:].strip():
         line = text.count("\n", 0, at) + 1
         raise InputError(

@@ -98,11 +98,11 @@ _attributes: Cache[tuple[str, type, Any], bytes] = Cache("Chakra: encoded attrib
 def _encoded_attribute(name: str, value: Any) -> bytes:
     """An encoded attribute of a node. Encodings can be concatenated field by field, and many nodes have equal attributes."""
     key = name, type(value), value  # 1 and 1.0 are equal, and encoded in different ways
-    found = _attributes.get(key)
-    if found is None:
-        found = bytes(NodeMessage(attr=[attribute_message(name, ATTRIBUTES[name], value)]).SerializeToString())
-        _attributes.add(key, found)
-    return found
+    result = _attributes.get(key)
+    if result is None:
+        result = bytes(NodeMessage(attr=[attribute_message(name, ATTRIBUTES[name], value)]).SerializeToString())
+        _attributes.add(key, result)
+    return result
 
 
 def _write(file: IO[bytes] | gzip.GzipFile, pieces: Iterable[bytes], metadata: Metadata) -> None:

@@ -159,8 +159,8 @@ class _Reader:
         """The outermost element: the collective and its chunks. Those of all but an all-reduce belong to one rank each."""
         name = attributes.get("coll", "")
         if name not in COLLECTIVES:
-            given = f"is {name!r}" if name else "is missing"
-            raise self._error(f"algo: coll {given}; expected {', '.join(COLLECTIVES)}")
+            result = f"is {name!r}" if name else "is missing"
+            raise self._error(f"algo: coll {result}; expected {', '.join(COLLECTIVES)}")
         self._declared = self._number("algo", attributes, "ngpus", 1)
         chunks = self._number("algo", attributes, "nchunksperloop", 1, MAX_CHUNKS)
         self._says_in_place = self._number("algo", attributes, "inplace", 0, 1, default=0) == 1
@@ -206,8 +206,8 @@ class _Reader:
         target = self._place(attributes, "dst", count) if kind in _WRITING else None
         waits_for = self._number("step", attributes, "depid", -1, default=-1), self._number("step", attributes, "deps", -1, default=-1)
         if (waits_for[0] < 0) != (waits_for[1] < 0):
-            given = f"depid is {waits_for[0]} and deps is {waits_for[1]}"
-            raise self._error(f"step: {given}; expected a thread block and a step of it, or -1 twice")
+            text = f"depid is {waits_for[0]} and deps is {waits_for[1]}"
+            raise self._error(f"step: {text}; expected a thread block and a step of it, or -1 twice")
         block.steps.append(
             XmlStep(
                 type=kind,

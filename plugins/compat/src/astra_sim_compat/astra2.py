@@ -147,8 +147,8 @@ def _traces(prefix: str) -> str:
 
 def _by_finish(result: Any) -> Iterator[tuple[int, Any]]:
     """NPUs with the times of their units, those first that finish first."""
-    found = [(times.finish_ns, npu, times) for times in result.unit_times() for npu in times.npus]
-    for _, npu, times in sorted(found, key=lambda each: each[:2]):
+    results = [(times.finish_ns, npu, times) for times in result.unit_times() for npu in times.npus]
+    for _, npu, times in sorted(results, key=lambda each: each[:2]):
         yield npu, times
 
 

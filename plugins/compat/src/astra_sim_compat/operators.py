@@ -53,13 +53,13 @@ _SWITCHES = ("trace-enabled", "roofline-enabled", "track-local-mem", "replay-onl
 
 def operators_of(result: Any) -> dict[int, list[Operator]]:
     """The nodes of each NPU that have run, in the order of its program. Raises InputError where a trace cannot be read again."""
-    found = {}
+    results = {}
     for times in result.operation_times():
         for npu in times.npus:
             nodes = [] if times.source is None else list(times.source(npu))
             moments = zip(times.operations, times.begin_ns, times.end_ns, strict=True)
-            found[npu] = [Operator(int(begin), int(end), nodes[place]) for place, begin, end in moments] if nodes else []
-    return found
+            results[npu] = [Operator(int(begin), int(end), nodes[place]) for place, begin, end in moments] if nodes else []
+    return results
 
 
 def issues(npu: int, operators: Sequence[Operator]) -> Iterator[tuple[int, int, str]]:

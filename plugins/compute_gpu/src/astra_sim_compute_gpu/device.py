@@ -156,11 +156,11 @@ def _read_table(name: str, before: tuple[str, ...]) -> tuple[dict[str, Any], str
 
 def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """A table whose values take the place of those of another, in tables within it, too."""
-    made = dict(base)
+    result = dict(base)
     for key, value in own.items():
         there = base.get(key)
-        made[key] = _over(there, value) if isinstance(value, Mapping) and isinstance(there, Mapping) else value
-    return made
+        result[key] = _over(there, value) if isinstance(value, Mapping) and isinstance(there, Mapping) else value
+    return result
 
 
 def read_device(name: str) -> Device:

@@ -101,11 +101,11 @@ _WEIGHTS = 3
 def residuals(stack: str) -> Sequence[Residual]:
     """The rows of a stack, none where it has none. Those of others are not parsed: a run needs one stack."""
     head, *lines = (resources.files(__package__) / FILE).read_text(encoding="utf-8").splitlines()
-    found = []
+    result = []
     for row in csv.DictReader([head, *(line for line in lines if line.startswith(f"{stack},"))]):
         own = configuration_of(row["device"], int(row["npus"]), row)
-        found.append(Residual(row["stack"], row["half"], row["software"], row["name"], own, float(row["error"])))
-    return found
+        result.append(Residual(row["stack"], row["half"], row["software"], row["name"], own, float(row["error"])))
+    return result
 
 
 def expected_error(stack: str, own: Configuration, rows: Sequence[Residual] | None = None) -> ExpectedError | None:
@@ -130,15 +130,15 @@ def expected_error(stack: str, own: Configuration, rows: Sequence[Residual] | No
 
 def _outside(own: Configuration, rows: Sequence[Residual]) -> tuple[str, ...]:
     """What of a configuration was never measured: numbers beyond those of all rows, properties that no row has."""
-    found = []
+    result = []
     for place, (words, _) in enumerate(DOUBLINGS.values()):
         known = [row.configuration.numbers[place] for row in rows]
         if not min(known) - _SLACK <= own.numbers[place] <= max(known) + _SLACK:
-            found.append(words)
+            result.append(words)
     for place, (words, _) in enumerate(DIFFERENCES.values()):
         if all(row.configuration.properties[place] != own.properties[place] for row in rows):
-            found.append(words)
-    return tuple(found)
+            result.append(words)
+    return tuple(result)
 
 
 _SLACK = 0.01

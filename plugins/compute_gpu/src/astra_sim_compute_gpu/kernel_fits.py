@@ -40,12 +40,12 @@ def fit_gemm(device: Device, element_type: str, rows: Sequence[Measurement]) -> 
     cast, width = True in with_cast, ELEMENT_BYTES[element_type]
     bound_by_bytes = sum(row.shape.operations / peak < row.shape.count_bytes(width) / bytes_per_us for row in rows)
     fits_bytes = bound_by_bytes >= _LEAST_BOUND_BY_BYTES * len(rows)
-    given = {"start_us": device.gemm_fit("bf16").start_us, "byte_efficiency": device.elementwise.efficiency}
+    result = {"start_us": device.gemm_fit("bf16").start_us, "byte_efficiency": device.elementwise.efficiency}
 
     def predict(values: dict[str, float], row: Measurement) -> float:
         assert isinstance(row.shape, Gemm)
         numbers = {name: value for name, value in values.items() if not name.startswith("cast_")}
-        gemm_fit = GemmFit(**{**given, **numbers})
+        gemm_fit = GemmFit(**{**result, **numbers})
         took = gemm_fit.start_us + gemm_us(
             gemm=row.shape,
             element_type=element_type,

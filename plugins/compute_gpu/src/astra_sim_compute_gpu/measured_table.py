@@ -73,11 +73,11 @@ def _read(
     text: str, path: str, needed: Sequence[str], optional: Sequence[str], measurement: Callable[[Mapping[str, str], str], Measurement]
 ) -> dict[str, list[Measurement]]:
     """Rows by element type, bf16 where none is given. Lines that begin with # are comments."""
-    found: dict[str, list[Measurement]] = {}
+    result: dict[str, list[Measurement]] = {}
     for where, cells in csv_table(text, path, needed, optional):
         row = measurement(cells, where)
-        found.setdefault(row.shape.element_type or "bf16", []).append(row)
-    if not found:
+        result.setdefault(row.shape.element_type or "bf16", []).append(row)
+    if not result:
         raise InputError(f"{path}: it has a heading and no rows; expected a row for each measured kernel")
     # From wide types to narrow ones, as ELEMENT_BYTES lists them: the start-up time of bf16 holds for types whose times include a cast.
-    return {name: found[name] for name in ELEMENT_BYTES if name in found}
+    return {name: result[name] for name in ELEMENT_BYTES if name in result}

@@ -109,8 +109,8 @@ class Gpu(Compute):
         """The model with the newest stack that was fitted to this workload on the device, where none is named."""
         if self._options.stack != AUTO or "training" not in traits:
             return self
-        found = newest_stack(self.device, name, traits)
-        return self if found is None else Gpu(attrs.evolve(self._options, stack=found), self._of_platform, chosen=True)
+        result = newest_stack(self.device, name, traits)
+        return self if result is None else Gpu(attrs.evolve(self._options, stack=result), self._of_platform, chosen=True)
 
     def expected_error(self, npus: int, configuration: Mapping[str, Any]) -> ExpectedError | None:
         """By published runs that were simulated with this stack; None for a stack or a device of one's own."""
@@ -120,10 +120,10 @@ class Gpu(Compute):
 
     def mismatches(self, precision: str) -> list[str]:
         """What device, stack and precision of the workload contradict each other in."""
-        found = self.stack.mismatches(self.stack_name, self.device, precision)
+        result = self.stack.mismatches(self.stack_name, self.device, precision)
         if precision == _BLOCK_SCALED and self.profile.block_scaling is False:
-            found.append(f"the precision of the workload is {precision}, and {self.profile.title} multiplies no MX formats: expected fp8")
-        return found
+            result.append(f"the precision of the workload is {precision}, and {self.profile.title} multiplies no MX formats: expected fp8")
+        return result
 
     def statistics(self) -> dict[str, object]:
         """The device and the stack, and how far the stack was from iterations to which it was not fitted."""

@@ -55,15 +55,15 @@ class Stack:
 
     def mismatches(self, name: str, device: str, precision: str) -> list[str]:
         """What the stack was not fitted for, in words: a device, a precision ("": not known)."""
-        found = []
+        result = []
         known = {device_family(each) for each in self.devices}
         if known and device and device_family(device) not in known:
-            found.append(f"stack {name} was fitted on {_words(self.devices)}, and the device is {device}")
+            result.append(f"stack {name} was fitted on {_words(self.devices)}, and the device is {device}")
         # An iteration in 8 bits runs kernels of 16 bits, too: attention, the head, all that is no product.
         narrowest = min((BITS[each] for each in self.precisions if each in BITS), default=0)
         if BITS.get(precision, narrowest) < narrowest:
-            found.append(f"stack {name} was fitted with {_words(self.precisions)}, and the precision of the workload is {precision}")
-        return found
+            result.append(f"stack {name} was fitted with {_words(self.precisions)}, and the precision of the workload is {precision}")
+        return result
 
 
 BITS = {"fp16": 16, "bf16": 16, "fp8": 8, "mxfp8": 8, "nvfp4": 4}
@@ -89,12 +89,12 @@ def newest_stack(device: str, workload: str, traits: Collection[str] = ()) -> st
     products of four bits for these alone; where none was, it is that of dense models in more bits.
     """
     wanted = ("experts" in traits, FOUR_BITS in traits)
-    found: dict[tuple[bool, bool], str] = {}
+    result: dict[tuple[bool, bool], str] = {}
     for name in data_files.names(FOLDER):
         stack = read_stack(name)
         if workload in stack.workload and device in stack.newest_on:
-            found[stack.experts, FOUR_BITS in stack.precisions] = name
-    return found.get(wanted) or found.get((False, wanted[1])) or found.get((False, False))
+            result[stack.experts, FOUR_BITS in stack.precisions] = name
+    return result.get(wanted) or result.get((False, wanted[1])) or result.get((False, False))
 
 
 FOUR_BITS = "nvfp4"

@@ -20,20 +20,20 @@ def columns_of(
     """
     names = {**needed, **(optional or {})}
     own = {_plain(each): name for name, others in names.items() for each in (name, *others)}
-    found: dict[str, int] = {}
+    columns: dict[str, int] = {}
     for place, cell in enumerate(heading):
         if not cell:
             continue
         name = own.get(_plain(cell))
         if name is None:
             raise InputError(f"{where}: unknown column {cell!r:.80}; {suggestion(cell, names)}; expected a heading in the first line")
-        if name in found:
-            raise InputError(f"{where}: the column {name} is given twice ({heading[found[name]]!r:.80} and {cell!r:.80})")
-        found[name] = place
+        if name in columns:
+            raise InputError(f"{where}: the column {name} is given twice ({heading[columns[name]]!r:.80} and {cell!r:.80})")
+        columns[name] = place
     for name in needed:
-        if name not in found:
+        if name not in columns:
             raise InputError(f"{where}: the column {name} is missing; expected a heading with {', '.join(needed)}")
-    return found
+    return columns
 
 
 def is_known(heading: Sequence[str], names: Mapping[str, Sequence[str]]) -> bool:

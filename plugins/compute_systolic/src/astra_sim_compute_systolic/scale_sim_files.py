@@ -158,10 +158,10 @@ def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
     for number, cells in rows:
         where = f"{path}:{number}"
         row = row_of(columns, cells, where)
-        given = sum(1 for column in needed if row[column])
-        if given < len(needed):
-            other = " (without --gemm a convolution is expected, with it a product of matrices)" if given == 3 or gemm else ""
-            raise InputError(f"{where}: {given} numbers follow the name; expected {len(needed)}: {', '.join(needed)}{other}")
+        total = sum(1 for column in needed if row[column])
+        if total < len(needed):
+            other = " (without --gemm a convolution is expected, with it a product of matrices)" if total == 3 or gemm else ""
+            raise InputError(f"{where}: {total} numbers follow the name; expected {len(needed)}: {', '.join(needed)}{other}")
         values = [whole_number(row[column], f"{where}: {column}", least=1, most=_MAX_NUMBER) for column in needed]
         layers += _gemm(row["name"], values) if gemm else _convolutions(row, values, where)
         if len(layers) > MAX_LAYERS:

@@ -170,14 +170,14 @@ class _Run:
         before = pattern.before(cycle)
         waiting = before + self._writer.outputs_to_wait()
         if waiting <= pattern.outputs:
-            found = pattern.cycle_of(waiting)
-            if found + offset < self._writer.drain_end:
-                return found
+            largest = pattern.cycle_of(waiting)
+            if largest + offset < self._writer.drain_end:
+                return largest
         draining = before + self._writer.outputs_to_drain()
         if draining > pattern.outputs:
             return self._fold_cycles
-        found = max(pattern.cycle_of(draining), self._writer.drain_end - offset)
-        return found if found <= pattern.stop else self._fold_cycles
+        largest = max(pattern.cycle_of(draining), self._writer.drain_end - offset)
+        return largest if largest <= pattern.stop else self._fold_cycles
 
     def _timing(self, fetched: tuple[DramTraffic, DramTraffic]) -> Timing:
         """The cycles of the layer, when all folds are done: the buffer of results is drained, then when each operand was active."""

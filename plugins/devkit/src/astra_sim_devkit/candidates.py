@@ -32,8 +32,8 @@ def component(kind: str) -> Complete:
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
         named = "" if _PREFIX.startswith(incomplete) else incomplete.removeprefix(_PREFIX)
-        found = [] if named == incomplete and named else _with(_PREFIX, _specs(kind, named))
-        return [*found, *files(incomplete)]
+        result = [] if named == incomplete and named else _with(_PREFIX, _specs(kind, named))
+        return [*result, *files(incomplete)]
 
     return complete
 
@@ -64,12 +64,12 @@ def one_of(reference: str) -> Complete:
 def any_component(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
     """Candidates for the name of a component of any kind, or KIND:NAME."""
     of_kind, colon, _ = incomplete.partition(":")
-    found: dict[str, CompletionItem[str]] = {}
+    result: dict[str, CompletionItem[str]] = {}
     for kind, provider in shared_plugins().every_component():
         value = f"{of_kind}:{provider.name}" if colon and kind == of_kind.replace("-", "_") else provider.name
         if value.startswith(incomplete):
-            found.setdefault(value, CompletionItem(value, help=f"{kind.replace('_', ' ')}: {provider.summary}"))
-    return [found[value] for value in sorted(found)]
+            result.setdefault(value, CompletionItem(value, help=f"{kind.replace('_', ' ')}: {provider.summary}"))
+    return [result[value] for value in sorted(result)]
 
 
 def table_of_result(ctx: click.Context, param: click.Parameter, incomplete: str) -> Candidates:
@@ -175,17 +175,17 @@ def _options(kind: str, name: str | None) -> type | None:
 def _chosen(ctx: click.Context, section: str) -> str | None:
     """The component of a section: that of the command line, of the experiment file, or the one that is meant without."""
     experiment = Experiment()
-    given = ctx.params.get(section)
+    value = ctx.params.get(section)
     # Behind an option without its value click gives no argument its value: they are left over.
     path = next((path for path in [ctx.params.get("experiment"), *(ctx.params.get("experiments") or ()), *ctx.args] if path), None)
-    if isinstance(given, (tuple, list)):
-        given = given[-1] if given else None
+    if isinstance(value, (tuple, list)):
+        value = value[-1] if value else None
     base = ""
-    if given is None and path is not None:
+    if value is None and path is not None:
         with open(path, "rb") as file:
-            given = tomllib.load(file).get(section)
+            value = tomllib.load(file).get(section)
         base = os.path.dirname(path)
-    if given is not None:
-        experiment.use(section, given, shared_plugins(), base)
+    if value is not None:
+        experiment.use(section, value, shared_plugins(), base)
     table = experiment.sections.get(section, {})
     return table.get("plugin", Experiment.DEFAULTS[section]) if isinstance(table, Mapping) else None

@@ -101,10 +101,10 @@ class _Shell(ShellComplete):
         name, equals, value = incomplete.partition("=")
         if not name.startswith("-") or not equals:
             return super().get_completions(args, incomplete)
-        found: Candidates = []
+        result: Candidates = []
         for item in super().get_completions([*args, name], value):
-            found += files(value) if item.type in ("file", "dir") else [item]
-        return [CompletionItem(f"{name}={item.value}", item.type, item.help) for item in found]
+            result += files(value) if item.type in ("file", "dir") else [item]
+        return [CompletionItem(f"{name}={item.value}", item.type, item.help) for item in result]
 
     def format_completion(self, item: CompletionItem[str]) -> str:
         """A line of the answer."""
@@ -124,8 +124,8 @@ class Bash(_Shell):
         line, word = os.environ["COMP_LINE"], os.environ.get("COMP_WORD", "")
         _, whole = self.get_completion_args()
         quote = _open_quote(line)
-        kept = len(whole) - len(_unquoted(word))
-        value = item.value[kept:]
+        result = len(whole) - len(_unquoted(word))
+        value = item.value[result:]
         if not quote:
             value = _SPECIAL.sub(r"\\\1", value)
         elif word.startswith(quote):

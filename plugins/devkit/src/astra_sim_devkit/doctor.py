@@ -27,12 +27,12 @@ def doctor(as_json: bool) -> None:
     with that of the kernel (another series, the first two numbers, or newer), and a cache folder that cannot be written.
     A package that is not installed, an extra that is not complete, and a kernel without its compiled engine are told, and are no fault.
     """
-    found = examine()
+    result = examine()
     if as_json:
-        say_json(found)
+        say_json(result)
     else:
-        _print(found)
-    if found["problems"]:
+        _print(result)
+    if result["problems"]:
         sys.exit(1)
 
 

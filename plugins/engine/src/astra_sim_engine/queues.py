@@ -25,8 +25,8 @@ class _MadeJobs(dict[tuple[int, int], Job]):
 
     def __missing__(self, key: tuple[int, int]) -> Job:
         job_class, priority = key
-        made = self[key] = Job(priority, *self._classes[job_class])
-        return made
+        job = self[key] = Job(priority, *self._classes[job_class])
+        return job
 
 
 class _Jobs(Sequence[Job]):

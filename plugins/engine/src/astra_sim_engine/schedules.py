@@ -148,10 +148,10 @@ class Schedules:
             if asked > self._routes_left:
                 return None
             self._routes_left -= asked
-            found = {network.route(group[rank], group[peer.of(rank, size)]) for group in groups for rank in range(size)}
-            if len(found) > 1:
+            result = {network.route(group[rank], group[peer.of(rank, size)]) for group in groups for rank in range(size)}
+            if len(result) > 1:
                 return None
-            routes.append(found.pop())
+            routes.append(result.pop())
         return RouteColumns.of(routes)
 
     def _rows(self, program: LoweredProgram, ranks: int, delays: _Delays | None) -> ProgramRows:

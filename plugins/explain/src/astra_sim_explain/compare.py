@@ -77,13 +77,13 @@ def choices(experiments: Sequence[str], components: Mapping[str, Sequence[str]],
         raise InputError(f"{grid.count} combinations to compare; expected at most {MAX_RUNS}")
     varying = short_keys([key for key, values in axes.items() if len(values) > 1])
     short = {key: short_values(key, axes[key], name) for key, name in varying.items()}
-    made = []
+    result = []
     for number in range(grid.count):
         chosen = {key: values[position] for (key, values), position in zip(axes.items(), grid.positions(number), strict=True)}
         changes = tuple(Change(key, value, _where(key, value)) for key, value in chosen.items() if key != "experiment")
         choice = Choice(chosen.get("experiment"), changes, {name: _parameter(chosen[key]) for key, name in varying.items()})
-        made.append((" ".join(short[key][chosen[key]] for key in varying) or "run", choice))
-    return made
+        result.append((" ".join(short[key][chosen[key]] for key in varying) or "run", choice))
+    return result
 
 
 def _where(key: str, value: str) -> str:
@@ -92,12 +92,12 @@ def _where(key: str, value: str) -> str:
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
     """Each key by as much of its end as tells it from the others: `splits` of `system.splits`."""
-    found = {}
+    result = {}
     for key in keys:
         parts = key.split(".")
         ends = [".".join(parts[first:]) for first in range(len(parts) - 1, -1, -1)]
-        found[key] = next(end for end in ends if end == key or not any(other != key and f".{other}".endswith(f".{end}") for other in keys))
-    return found
+        result[key] = next(end for end in ends if end == key or not any(other != key and f".{other}".endswith(f".{end}") for other in keys))
+    return result
 
 
 def short_values(key: str, values: Sequence[str], name: str) -> dict[str, str]:
@@ -176,14 +176,14 @@ def compare(
     chosen = Reports.chosen(reports, output, timeline)
     if explain and output is None:
         raise InputError("--explain needs --output DIR, the folder for the result.json that has the explanations")
-    made = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
+    outcome = choices(experiments, {kind: options.pop(kind) for kind in SECTIONS}, assignments)
     plugins = shared_plugins()
     bases: dict[str | None, Experiment] = {path: _base(path, options, plugins) for path in experiments or [None]}
     if run_name is not None:
-        made = [(f"{run_name} {label}", choice) for label, choice in made]
+        outcome = [(f"{run_name} {label}", choice) for label, choice in outcome]
     is_written = output is not None or timeline is not None
     if is_written:
-        Reports.check_names([label for label, _ in made])
+        Reports.check_names([label for label, _ in outcome])
     figures: list[dict[str, Any]] = []
     shown: list[Mapping[str, Figure]] = []
     with contextlib.ExitStack() as until_written:
@@ -191,8 +191,8 @@ def compare(
         if is_written:
             results = SpooledResults(until_written.enter_context(tempfile.TemporaryDirectory(prefix="astra-compare-")))
         with Progress(enabled=not quiet) as progress:
-            for number, (label, choice) in enumerate(made, 1):
-                progress.stage(f"run {number} of {len(made)} ({label})", (number - 1) / len(made), 1 / len(made))
+            for number, (label, choice) in enumerate(outcome, 1):
+                progress.stage(f"run {number} of {len(outcome)} ({label})", (number - 1) / len(outcome), 1 / len(outcome))
                 experiment = changed(bases[choice.experiment], choice.changes, plugins)
                 result = simulate(
                     experiment,
@@ -206,7 +206,7 @@ def compare(
                 say_findings(result, label)
                 if results is not None:
                     results.append(result)
-        rows = [row_of_run(choice.parameters, each) for (_, choice), each in zip(made, figures, strict=True)]
+        rows = [row_of_run(choice.parameters, each) for (_, choice), each in zip(outcome, figures, strict=True)]
 
         def write() -> None:
             if results is not None:

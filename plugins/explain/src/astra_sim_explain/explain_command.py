@@ -73,7 +73,7 @@ def explain(
     if ranges and not reruns:
         raise InputError("--ranges and --no-reruns are given; expected one of the two, for ranges are found by runs")
     reports = Reports.chosen((), output) if output is None else Reports(_reports_of_explained())
-    made, results = list[Explanation](), list[Result]()
+    outcome, results = list[Explanation](), list[Result]()
     how: Literal[True, "path", "ranges"] = "ranges" if ranges else reruns or "path"
     with Progress(enabled=not quiet) as progress:
         names = experiments or (None,)
@@ -81,19 +81,19 @@ def explain(
             progress.stage(f"run of {experiment or 'the experiment'}", number / len(names), 1 / len(names))
             result = simulate(experiment, set=assignments, progress=progress, explain=how, **choices)
             say_findings(result, experiment or "" if len(names) > 1 else "")
-            made.append(result.explanation)
+            outcome.append(result.explanation)
             results.append(result)
         if output is not None:
             progress.stage("writing files", simulates=False)
             files = reports.write(results[0] if len(results) == 1 else _named_apart(results, experiments), output)
     if as_json:
-        say_json(_table(made))
+        say_json(_table(outcome))
     elif quiet:
         return
-    elif len(made) == 1:
-        made[0].show(Screen(every, units))
+    elif len(outcome) == 1:
+        outcome[0].show(Screen(every, units))
     else:
-        print_difference(made[0], made[1], Screen(every, units))
+        print_difference(outcome[0], outcome[1], Screen(every, units))
     if output is not None and not as_json:
         Screen(every, units).text(f"{len(files)} files in {output}")
 

@@ -134,12 +134,12 @@ class Explanation:
         """Nanoseconds of the path by kind, layer, collective, dimension and group; what has none is left out."""
         names = ("kind", "layer", "collective", "dimension", "group")
         sums = {name: self.by(lambda row, name=name: getattr(row, name)) for name in names}  # type: ignore[misc]
-        return {name: {key: in_ns(ps) for key, ps in found.items() if key not in ("", None)} for name, found in sums.items()}
+        return {name: {key: in_ns(ps) for key, ps in result.items() if key not in ("", None)} for name, result in sums.items()}
 
     def largest_bound(self) -> Bound | None:
         """The highest of the lower bounds; None where all are 0."""
-        found = max(self.bounds, key=lambda bound: bound.ns, default=None)
-        return found if found is not None and found.ns > 0 else None
+        largest = max(self.bounds, key=lambda bound: bound.ns, default=None)
+        return largest if largest is not None and largest.ns > 0 else None
 
     @property
     def compute_of_others_ns(self) -> float:
@@ -156,7 +156,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         path = [{**attrs.asdict(row, filter=lambda field, _: field.name != "ps"), "ns": row.ns} for row in self.path]
-        totals = {name: [{name: key, "ns": ns} for key, ns in found.items()] for name, found in self.totals().items()}
+        totals = {name: [{name: key, "ns": ns} for key, ns in result.items()] for name, result in self.totals().items()}
         return {
             "run_name": self.run_name,
             "finish_ns": self.finish_ns,
@@ -175,16 +175,16 @@ def explain(run: ExplainedRun, others: Iterable[Sensitivity]) -> Explanation:
     """The explanation of a run, with the sensitivities that the path tells and `others`."""
     platform, finish_ps = run.components.platform, run.record.finish_ps
     rows = _rows(run)
-    found = [*of_path(run), *others]
+    result = [*of_path(run), *others]
     order = {name: number for number, name in enumerate(("compute speed", "endpoint delay", "bandwidth", "latency", "layer compute"))}
-    found.sort(key=lambda each: (order[each.parameter], each.dimension or 0))
+    result.sort(key=lambda each: (order[each.parameter], each.dimension or 0))
     return Explanation(
         run.name,
         platform.npus,
         finish_ps,
         tuple(_dimension_name(d) for d in platform.dimensions),
         tuple(rows),
-        tuple(found),
+        tuple(result),
         tuple(_bounds(run)),
         run.record.figures.get("network_error"),
     )
@@ -208,11 +208,11 @@ def _rows(run: ExplainedRun) -> list[PathRow]:
         if key not in known:
             known[key] = _words(run, origin)
         rows[kind.value, known[key], dimension] += ps
-    made = []
+    path_rows = []
     for (name, (layer, training_pass, collective, group), dimension), ps in sorted(rows.items(), key=lambda item: -item[1]):
         if ps:
-            made.append(PathRow(name, layer, training_pass, collective, dimension, group, ps))
-    return made
+            path_rows.append(PathRow(name, layer, training_pass, collective, dimension, group, ps))
+    return path_rows
 
 
 def _words(run: ExplainedRun, origin: SegmentOrigin) -> tuple[str, str, str, str]:
@@ -261,20 +261,20 @@ def of_path(run: ExplainedRun) -> list[Sensitivity]:
         if segment.dimension is not None:
             latency[segment.dimension] += segment.latency_ps
             bandwidth[segment.dimension] += segment.bandwidth_ps
-    made = [
+    sensitivities = [
         sensitivity("layer compute", ps, finish_ps, plain, layer=layer)
         for layer, ps in sorted(layers.items(), key=lambda item: -item[1])
         if layer
     ]
     if path.exact:
-        made.append(sensitivity("compute speed", -spent[SegmentKind.COMPUTE], finish_ps, "path"))
-        made.append(sensitivity("endpoint delay", spent[SegmentKind.ENDPOINT], finish_ps, "path"))
+        sensitivities.append(sensitivity("compute speed", -spent[SegmentKind.COMPUTE], finish_ps, "path"))
+        sensitivities.append(sensitivity("endpoint delay", spent[SegmentKind.ENDPOINT], finish_ps, "path"))
     if path.exact and not spent[SegmentKind.COLLECTIVE] and not path.cut_by_bandwidth:
         method: Method = "unrounded path" if path.rounded else "path"
         for number in range(len(latency)):
-            made.append(sensitivity("bandwidth", -bandwidth[number], finish_ps, method, number))
-            made.append(sensitivity("latency", latency[number], finish_ps, method, number))
-    return made
+            sensitivities.append(sensitivity("bandwidth", -bandwidth[number], finish_ps, method, number))
+            sensitivities.append(sensitivity("latency", latency[number], finish_ps, method, number))
+    return sensitivities
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[f
     `on_links`: what all NPUs send there on every link that it crosses, divided by their number. Over the bandwidth of all links of the
     dimension, divided likewise, it is the bound if that is longer.
     """
-    made = []
+    bounds = []
     for number, (dimension, size) in enumerate(zip(platform.dimensions, payload, strict=True)):
         listed = link_bandwidth(dimension)
         # What a topology lists may be more than what it says of each NPU: its links may be wider than one.
@@ -303,8 +303,8 @@ def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[f
         bound = size / bandwidth
         if on_links and listed.of_fabric:
             bound = max(bound, on_links[number] / listed.of_fabric)
-        made.append(Bound("wire", number, bound))
-    return made
+        bounds.append(Bound("wire", number, bound))
+    return bounds
 
 
 def compute_bound_ps(graph: ExecutionGraph, npus: int, one_at_a_time: bool, programs: Sequence[Sequence[Operation]] | None = None) -> int:

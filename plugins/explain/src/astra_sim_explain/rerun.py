@@ -67,16 +67,16 @@ def rerun(result: str, name: str | None, every: bool, as_json: bool, quiet: bool
     chosen = [run for run in runs if name is None or run["run_name"] == name]
     if not chosen:
         raise InputError(f"{file}: there is no run {name!r}; {suggestion(str(name), [str(run['run_name']) for run in runs])}")
-    made = []
+    results = []
     with Progress(enabled=not quiet) as progress:
         for number, run in enumerate(chosen):
             progress.stage(f"run {number + 1} of {len(chosen)} ({run['run_name']})", number / len(chosen), 1 / len(chosen))
-            made.append(_run_again(run, file, progress))
+            results.append(_run_again(run, file, progress))
     if as_json:
-        say_json({"file": file, "same": all(each.is_same for each in made), "runs": [_table(each) for each in made]})
+        say_json({"file": file, "same": all(each.is_same for each in results), "runs": [_table(each) for each in results]})
     else:
-        _print(made, len(runs) > 1, Screen(every), quiet)
-    if not all(each.is_same for each in made):
+        _print(results, len(runs) > 1, Screen(every), quiet)
+    if not all(each.is_same for each in results):
         sys.exit(1)
 
 
@@ -109,8 +109,8 @@ def _choose_plugins(run: Document, file: str) -> None:
 
     A result is data: it does not choose which code runs.
     """
-    told = run.get("invocation")
-    words = told.get("plugins", ()) if isinstance(told, dict) else ()
+    value = run.get("invocation")
+    words = value.get("plugins", ()) if isinstance(value, dict) else ()
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
         raise InputError(f"{file}: invocation: plugins is {words!r}; expected a list of texts")
     chosen = {choice.name for choice in shared_plugins().choices}
@@ -124,8 +124,8 @@ def _choose_plugins(run: Document, file: str) -> None:
 
 def _as_json(document: Document) -> Document:
     """A result as a file has it."""
-    made: Document = json.loads(json.dumps(document))
-    return made
+    result: Document = json.loads(json.dumps(document))
+    return result
 
 
 def _table(made: _Rerun) -> Document:
@@ -135,15 +135,15 @@ def _table(made: _Rerun) -> Document:
 
 def _print(reruns: list[_Rerun], are_several: bool, screen: Screen, quiet: bool) -> None:
     """Print what differs, run by run."""
-    for made in reruns:
-        label = f"{printable(made.run_name)}: " if are_several else ""
+    for result in reruns:
+        label = f"{printable(result.run_name)}: " if are_several else ""
         if not quiet:
-            for line in made.versions:
+            for line in result.versions:
                 screen.text(f"{label}version: {line}", further="  ")
-        for line in made.inputs:
+        for line in result.inputs:
             screen.text(f"{label}input: {printable(line)}", further="  ")
-        if made.differences:
-            _print_differences(made.differences, label, screen)
+        if result.differences:
+            _print_differences(result.differences, label, screen)
         elif not quiet:
             screen.text(f"{label}all figures are as recorded")
 

@@ -23,13 +23,13 @@ Varied = Callable[[float, bool], ExplainedRun | None]
 
 def explain_run(options: ExplainOptions, run: ExplainedRun) -> Explanation:
     """The explanation of a run: the explainer `critical_path`."""
-    found = explain(run, rerun_sensitivities(run) if options.reruns else ())
+    explanation = explain(run, rerun_sensitivities(run) if options.reruns else ())
     if not options.ranges:
-        return found
+        return explanation
     from astra_sim_explain.ranges import with_ranges
 
     run.stage("runs for ranges")
-    return with_ranges(found, run)
+    return with_ranges(explanation, run)
 
 
 def varied(run: ExplainedRun, parameter: str, dimension: int | None = None, layer: str | None = None) -> Varied:
@@ -60,9 +60,9 @@ def rerun_sensitivities(run: ExplainedRun) -> Iterator[Sensitivity]:
     for parameter, dimension in parameters:
         run.stage(f"runs with other {parameter}{'' if dimension is None else f' of dimension {dimension}'}")
         on_path = any(segment.dimension == dimension for segment in path.segments)
-        found = _derivative(varied(run, parameter, dimension), finish_ps, on_path and dimension is not None)
-        if found is not None:
-            yield sensitivity(parameter, found[0], finish_ps, found[1], dimension)
+        derivative = _derivative(varied(run, parameter, dimension), finish_ps, on_path and dimension is not None)
+        if derivative is not None:
+            yield sensitivity(parameter, derivative[0], finish_ps, derivative[1], dimension)
 
 
 def _derivative(run: Varied, finish_ps: int, counts: bool) -> tuple[float, Method] | None:
@@ -154,8 +154,8 @@ def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGrap
 
     if not isinstance(operations, Rows):
         wanted = (_computes(each) and layer in (None, graph.layer_of(each)) for each in operations)
-        made = (change(each) if yes else each for each, yes in zip(operations, wanted, strict=True))
-        return tuple(changed_within(each) if isinstance(each, Composite) else each for each in made)
+        result = (change(each) if yes else each for each, yes in zip(operations, wanted, strict=True))
+        return tuple(changed_within(each) if isinstance(each, Composite) else each for each in result)
     # The kinds of rows have no names: where some rows of a kind change and others do not, they have times of their own.
     kinds = [changed_within(kind) if isinstance(kind, Composite) else kind for kind in operations.kinds]
     changed = [_computes(kind) for kind in kinds]

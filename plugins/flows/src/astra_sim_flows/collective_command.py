@@ -76,14 +76,14 @@ def rows_of(components: Components, operation: Collective, ranks: int, sizes: Se
 
 def with_measured(rows: Sequence[Row], measured: Sequence[MeasuredCollective]) -> list[Row]:
     """The rows, beside measurements of the same sizes; several of one size count as their mean."""
-    made = []
+    result = []
     for row in rows:
         times = [each.microseconds for each in measured if each.bytes == row.bytes]
         if times:
             mean = sum(times) / len(times)
             row = attrs.evolve(row, measured_us=mean, error=row.microseconds / mean - 1)
-        made.append(row)
-    return made
+        result.append(row)
+    return result
 
 
 def _row(operation: Collective, ranks: int, size: int, microseconds: float) -> Row:
@@ -146,25 +146,29 @@ def collective(
     if ranks is not None and ranks > count:
         raise InputError(f"--ranks is {ranks}; the platform has {count} NPUs")
     ranks = ranks or count
-    found: list[MeasuredCollective] = []
+    measured_collectives: list[MeasuredCollective] = []
     if measured is not None:
         rows = read_collectives(read_text(measured), measured, operation, ranks)
-        found = [row for row in rows if (row.operation, row.ranks) == (operation, ranks) and row.bytes]
-        if not found:
+        measured_collectives = [row for row in rows if (row.operation, row.ranks) == (operation, ranks) and row.bytes]
+        if not measured_collectives:
             raise InputError(f"{measured}: it has no {operation} on {ranks} ranks")
-    wanted = sorted({row.bytes for row in found}) if found and sizes is None else parse_sizes(sizes or DEFAULT_SIZES)
+    wanted = (
+        sorted({row.bytes for row in measured_collectives})
+        if measured_collectives and sizes is None
+        else parse_sizes(sizes or DEFAULT_SIZES)
+    )
     with Progress(enabled=not quiet) as progress:
-        made = with_measured(rows_of(built, operation, ranks, wanted, progress), found)
-    errors = [abs(row.error) for row in made if row.error is not None]
+        result = with_measured(rows_of(built, operation, ranks, wanted, progress), measured_collectives)
+    errors = [abs(row.error) for row in result if row.error is not None]
     mean = sum(errors) / len(errors) if errors else None
     if as_json:
-        table: dict[str, Any] = {"operation": operation.value, "ranks": ranks, "rows": [attrs.asdict(row) for row in made]}
-        if found:
+        table: dict[str, Any] = {"operation": operation.value, "ranks": ranks, "rows": [attrs.asdict(row) for row in result]}
+        if measured_collectives:
             table["mean_error"] = mean
         say_json(table)
         return
     if not quiet:
-        _print(operation, ranks, made, mean, bool(found))
+        _print(operation, ranks, result, mean, bool(measured_collectives))
 
 
 def _print(operation: Collective, ranks: int, rows: Sequence[Row], mean: float | None, compared: bool) -> None:

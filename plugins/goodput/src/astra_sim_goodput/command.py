@@ -36,11 +36,11 @@ def goodput_command(file: str, seeds: int, as_json: bool, quiet: bool) -> None:
 
     FILE has a table [goodput]: nodes, rates of failures, how checkpoints are written, how the job recovers.
     """
-    found = goodput(file, seeds)
+    result = goodput(file, seeds)
     if as_json:
-        say_json(found.to_dict())
+        say_json(result.to_dict())
     elif not quiet:
-        _print(found)
+        _print(result)
 
 
 def _print(found: Goodput) -> None:

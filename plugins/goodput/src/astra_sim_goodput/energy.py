@@ -139,7 +139,7 @@ def energy(options: EnergyOptions, result: Any, platform: Platform) -> dict[str,
     }
     total = sum(parts["npu"].values()) + parts["host"] + parts["links"] + parts["switches"]
     whole = total * options.pue
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "total": total,
         "pue_total": Figure(whole, "energy", "J", _shares(parts, total)),
         "kwh": whole / JOULES_PER_KWH,
@@ -148,8 +148,8 @@ def energy(options: EnergyOptions, result: Any, platform: Platform) -> dict[str,
     }
     tokens = options.tokens if options.tokens is not None else _tokens(result)
     if tokens is not None and whole:
-        found["tokens_per_joule"] = Figure(tokens / whole, "tokens per joule")
-    return parts | found
+        results["tokens_per_joule"] = Figure(tokens / whole, "tokens per joule")
+    return parts | results
 
 
 def _shares(parts: Mapping[str, Any], total: float) -> str:

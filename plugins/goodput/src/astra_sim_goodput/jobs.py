@@ -159,17 +159,17 @@ class JobFile:
 
     def _graph(self, job: Job) -> JobGraph:
         """What a job does, as if its NPUs were a platform. Raises InputError."""
-        made = self.experiment.copied()
-        for kind, given in (("workload", job.options.workload), ("compute", job.options.compute)):
-            if given is None and kind == "compute":
+        result = self.experiment.copied()
+        for kind, results in (("workload", job.options.workload), ("compute", job.options.compute)):
+            if results is None and kind == "compute":
                 continue
-            made.use(kind, given, self._plugins, os.path.dirname(self.file), f"{job.where}: {kind}")
+            result.use(kind, results, self._plugins, os.path.dirname(self.file), f"{job.where}: {kind}")
         if job.options.passes is not None:
-            made.choose("passes", job.options.passes)
+            result.choose("passes", job.options.passes)
         if len(job.ranks) < self.platform.npus:
-            made.sections["platform"] = self._part(job)
-            made.sections["network"] = {"plugin": "analytical"}
-        components = build(made, self._plugins)
+            result.sections["platform"] = self._part(job)
+            result.sections["network"] = {"plugin": "analytical"}
+        components = build(result, self._plugins)
         if components.system.phases_end_together:
             raise InputError(
                 f"{self.file}: system {type(components.system).__name__} ends each phase on all NPUs of the platform at once,"
@@ -191,17 +191,17 @@ class JobFile:
             }
             for size, dimension in zip(sizes, self.platform.dimensions, strict=False)
         ]
-        made = Experiment()
-        made.use("platform", {"dimensions": dimensions, "device": self.platform.device}, self._plugins)
-        return build_platform(made, self._plugins)
+        experiment = Experiment()
+        experiment.use("platform", {"dimensions": dimensions, "device": self.platform.device}, self._plugins)
+        return build_platform(experiment, self._plugins)
 
     def run(self, names: Sequence[str]) -> Together:
         """Some of the jobs together, with every NPU simulated."""
-        made = self.experiment.copied()
-        made.sections["workload"] = merged([self._graphs[name] for name in names], self.platform)
-        made.choose("symmetry", False)
-        components = build(made, self._plugins)
-        finish = run_components(components, made.name, time.perf_counter()).npu_finish_ns
+        result = self.experiment.copied()
+        result.sections["workload"] = merged([self._graphs[name] for name in names], self.platform)
+        result.choose("symmetry", False)
+        components = build(result, self._plugins)
+        finish = run_components(components, result.name, time.perf_counter()).npu_finish_ns
         jobs = {job.options.name: max(finish[npu] for npu in job.ranks) for job in self.jobs if job.options.name in names}
         return Together(jobs, isinstance(components.network, EventNetwork))
 
@@ -225,12 +225,12 @@ def run_jobs(
             raise InputError(f"{file.file}: --without is {name!r}; expected one of {', '.join(names)}")
     together = file.run(names)
     others = {name: file.run([each for each in names if each != name]).finish_ns for name in without if len(names) > 1}
-    found = []
+    result = []
     for job in file.jobs:
         own, start = job.options.name, job.options.start_ns
         finish = together.finish_ns[own]
         single = file.run([own]).finish_ns[own] - start if alone else None
-        found.append(
+        result.append(
             JobTimes(
                 own,
                 len(job.ranks),
@@ -242,4 +242,4 @@ def run_jobs(
                 {name: times[own] - start for name, times in others.items() if name != own},
             )
         )
-    return Jobs(file.experiment.name, together.messages_wait, found)
+    return Jobs(file.experiment.name, together.messages_wait, result)

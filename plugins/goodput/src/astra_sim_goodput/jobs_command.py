@@ -24,11 +24,11 @@ def jobs_command(file: str, alone: bool, without: tuple[str, ...], assignments: 
 
     FILE is an experiment without a workload, but with a table [[jobs]] for each job: its name, its workload, and its ranks.
     """
-    found = run_jobs(file, alone=alone, without=without, set=assignments)
+    result = run_jobs(file, alone=alone, without=without, set=assignments)
     if as_json:
-        say_json(found.to_dict())
+        say_json(result.to_dict())
     elif not quiet:
-        _print(found)
+        _print(result)
 
 
 def _print(found: Jobs) -> None:

@@ -17,17 +17,17 @@ def ranks_of(given: Any, npus: int, where: str) -> tuple[int, ...]:
     """The NPUs of `ranks`, in the order of ranks. Raises InputError."""
     if isinstance(given, str):
         try:
-            found = [npu for part in given.split(",") for npu in _range(part, npus)]
+            result = [npu for part in given.split(",") for npu in _range(part, npus)]
         except ValueError:
             raise InputError(f"{where}: ranks is {given!r}; expected {FORMS}") from None
     elif isinstance(given, (list, tuple)) and given and all(type(npu) is int for npu in given):
-        found = list(given)
+        result = list(given)
     else:
         raise InputError(f"{where}: ranks is {given!r}; expected {FORMS}")
-    if not found:
+    if not result:
         raise InputError(f"{where}: ranks is {given!r}, which is no NPU; expected {FORMS}")
-    check_npus(found, npus, f"{where}: ranks")
-    return tuple(found)
+    check_npus(result, npus, f"{where}: ranks")
+    return tuple(result)
 
 
 def _range(part: str, npus: int) -> range:

@@ -249,9 +249,9 @@ def _rates(options: GoodputOptions, where: str) -> dict[str, float]:
 
 def _step(options: GoodputOptions, where: str, folder: Path) -> tuple[float | None, float | None]:
     """The duration of a step in seconds, and its tokens."""
-    given = [name for name in ("step_s", "step_ns", "experiment") if getattr(options, name) is not None]
-    if len(given) > 1:
-        raise InputError(f"{where}: goodput: {' and '.join(given)} are given; expected one of them")
+    result = [name for name in ("step_s", "step_ns", "experiment") if getattr(options, name) is not None]
+    if len(result) > 1:
+        raise InputError(f"{where}: goodput: {' and '.join(result)} are given; expected one of them")
     if options.experiment is None:
         return options.step_s if options.step_ns is None else options.step_ns / 1e9, options.tokens_per_step
     import astra_sim
@@ -266,13 +266,13 @@ def _step(options: GoodputOptions, where: str, folder: Path) -> tuple[float | No
 
 def _length(options: GoodputOptions, step_s: float | None, tokens_per_step: float | None, where: str) -> tuple[float | None, float | None]:
     """How long the job runs, or its work; in seconds."""
-    given = [name for name in ("days", "steps", "tokens") if getattr(options, name) is not None]
-    if len(given) != 1:
-        raise InputError(f"{where}: goodput: {' and '.join(given) or 'nothing'} is given; expected one of days, steps and tokens")
+    result = [name for name in ("days", "steps", "tokens") if getattr(options, name) is not None]
+    if len(result) != 1:
+        raise InputError(f"{where}: goodput: {' and '.join(result) or 'nothing'} is given; expected one of days, steps and tokens")
     if options.days is not None:
         return options.days * DAY, None
     if step_s is None:
-        raise InputError(f"{where}: goodput: {given[0]} needs step_s or experiment")
+        raise InputError(f"{where}: goodput: {result[0]} needs step_s or experiment")
     if options.steps is not None:
         return None, options.steps * step_s
     assert options.tokens is not None
@@ -304,7 +304,7 @@ def _levels(options: GoodputOptions, where: str) -> tuple[Level, ...]:
     listed = options.checkpoint.levels
     if not listed:
         raise InputError(f"{key} is empty; expected a level at least")
-    left, before, found = 1.0, 1, []
+    left, before, result = 1.0, 1, []
     for number, level in enumerate(listed):
         last = number == len(listed) - 1
         if level.recovers is None and not last:
@@ -316,8 +316,8 @@ def _levels(options: GoodputOptions, where: str) -> tuple[Level, ...]:
         if (number == 0 and level.every != 1) or level.every % before:
             raise InputError(f"{key} {number}: every is {level.every}; expected a multiple of {before}" + (", 1" if number == 0 else ""))
         before = level.every
-        found.append(Level(level.name, _write_s(level, options, f"{key} {number}", last), level.load_s, max(0.0, recovers), level.every))
-    return tuple(found)
+        result.append(Level(level.name, _write_s(level, options, f"{key} {number}", last), level.load_s, max(0.0, recovers), level.every))
+    return tuple(result)
 
 
 def _write_s(level: LevelOptions, options: GoodputOptions, key: str, last: bool) -> float:

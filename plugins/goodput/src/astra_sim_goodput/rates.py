@@ -57,11 +57,11 @@ def rates_of(rates: str | Mapping[str, Any], where: str) -> dict[str, float]:
         if rates not in FLEETS:
             raise InputError(f"{where}: rates is {rates!r}; {suggestion(rates, list(FLEETS))}")
         return dict(FLEETS[rates].rates)
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for name, rate in rates.items():
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1e3:
             raise InputError(f"{where}: rates: {name} is {rate!r:.80}; expected interruptions in a GPU-hour, from 0 to below 1000")
-        found[str(name)] = float(rate)
-    if not found:
+        result[str(name)] = float(rate)
+    if not result:
         raise InputError(f"{where}: rates is empty; expected interruptions in a GPU-hour by component")
-    return found
+    return result

@@ -27,11 +27,11 @@ def sample_command(
 
     FILE has a section [variation]. With --pair both see the same draws, so that their difference is known better than each of them.
     """
-    found = sample(file, seeds, pair, assignments, blame=not no_blame)
+    result = sample(file, seeds, pair, assignments, blame=not no_blame)
     if as_json:
-        say_json(found.to_dict())
+        say_json(result.to_dict())
     elif not quiet:
-        _print(found)
+        _print(result)
 
 
 def _print(found: Sample) -> None:

@@ -51,9 +51,9 @@ class Sample:
 
     def to_dict(self) -> dict[str, Any]:
         """The same, ready for JSON."""
-        found: dict[str, Any] = {"unit": "ns", "seeds": self.seeds, **attrs.asdict(self.finish)}
-        found |= {"T_ideal": self.T_ideal, "slowdown": self.slowdown, "blame": self.blame}
-        return found | ({} if self.pair is None else {"pair": self.pair})
+        result: dict[str, Any] = {"unit": "ns", "seeds": self.seeds, **attrs.asdict(self.finish)}
+        result |= {"T_ideal": self.T_ideal, "slowdown": self.slowdown, "blame": self.blame}
+        return result | ({} if self.pair is None else {"pair": self.pair})
 
 
 def sample(
@@ -75,7 +75,7 @@ def sample(
     finish = [_finish(first, table, seed) for seed in numbers]
     ideal = _finish(first, {"seed": 0}, 0)
     scatter = Scatter.of(finish)
-    found = Sample(
+    result = Sample(
         seeds=[{"seed": seed, "finish_ns": each} for seed, each in zip(numbers, finish, strict=True)],
         finish=scatter,
         T_ideal=ideal,
@@ -83,19 +83,19 @@ def sample(
         blame=list(_blamed(first, table, numbers, scatter.mean)) if blame else [],
     )
     if pair is None:
-        return found
+        return result
     other = _loaded(pair, set)
     others = [_finish(other, _section(other), seed) for seed in numbers]
     difference = Scatter.of([b - a for a, b in zip(finish, others, strict=True)])
-    told = {"run_name": other.name, "finish": attrs.asdict(Scatter.of(others)), "difference": attrs.asdict(difference)}
-    return attrs.evolve(found, pair=told)
+    results = {"run_name": other.name, "finish": attrs.asdict(Scatter.of(others)), "difference": attrs.asdict(difference)}
+    return attrs.evolve(result, pair=results)
 
 
 def _loaded(experiment: Experiment | str | os.PathLike[str], assignments: Sequence[str]) -> Experiment:
-    made = experiment.copied() if isinstance(experiment, Experiment) else load_experiment(experiment)
+    result = experiment.copied() if isinstance(experiment, Experiment) else load_experiment(experiment)
     for assignment in assignments:
-        made.set(assignment)
-    return made
+        result.set(assignment)
+    return result
 
 
 def _section(experiment: Experiment) -> Mapping[str, Any]:
@@ -107,9 +107,9 @@ def _section(experiment: Experiment) -> Mapping[str, Any]:
 
 
 def _finish(experiment: Experiment, table: Mapping[str, Any], seed: int) -> float:
-    made = experiment.copied()
-    made.plugin_sections = {SECTION: {**table, "seed": seed}}
-    return float(simulate(made).finish_ns)
+    result = experiment.copied()
+    result.plugin_sections = {SECTION: {**table, "seed": seed}}
+    return float(simulate(result).finish_ns)
 
 
 def _blamed(experiment: Experiment, table: Mapping[str, Any], seeds: Sequence[int], mean: float) -> Any:

@@ -75,13 +75,13 @@ def ranks_of(text: str, npus: int, where: str) -> frozenset[int]:
     """The ranks that a text names. Raises InputError."""
     if text.strip() == "all":
         return frozenset(range(npus))
-    found: set[int] = set()
+    result: set[int] = set()
     for part in (each.strip() for each in text.split(",")):
         first, _, last = part.partition("-")
         if not _RANKS.fullmatch(part) or not int(first) <= int(last or first) < npus:
             raise InputError(f"{where}: ranks is {text!r}; expected all, or numbers and ranges of NPUs from 0 to {npus - 1}: 5, 0-7,16")
-        found |= set(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        result |= set(range(int(first), int(last or first) + 1))
+    return frozenset(result)
 
 
 class _Factors:
@@ -121,7 +121,7 @@ class _Factors:
 
 def _numbers(path: str) -> list[float]:
     """The numbers of a file, one a line. Raises InputError."""
-    found = []
+    result = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if line.strip():
             try:
@@ -130,10 +130,10 @@ def _numbers(path: str) -> list[float]:
                 value = math.nan
             if not 0 < value < math.inf:
                 raise InputError(f"{path}: line {number} is {line.strip()!r}; expected a number above 0")
-            found.append(value)
-    if not found:
+            result.append(value)
+    if not result:
         raise InputError(f"{path}: no number; expected one a line")
-    return found
+    return result
 
 
 class _Pausing:

@@ -75,16 +75,16 @@ def _attention(setup: TrainingSetup) -> _Part:
         low, low_inputs = mla.query_rank + mla.key_value_rank + mla.rope, mla.query_rank + mla.key_value_rank
     context = heads * model.value_size
     shared = share((read * (model.hidden + low_inputs) + HALF * low) * tokens, _sequence_share(setup))
-    kept = shared + HALF * (outputs + context) * tokens
-    return _Part(kept, kept + hidden_bytes(setup))
+    result = shared + HALF * (outputs + context) * tokens
+    return _Part(result, result + hidden_bytes(setup))
 
 
 def _dense(setup: TrainingSetup, width: int) -> _Part:
     """Norm's output, outputs of the first product, which are what the activation reads, and the input of the second."""
     model, read = setup.model, _input_bytes(setup)
     inner = _feed_forward_bytes(setup, share(width, setup.parallel.tensor)) * setup.tokens
-    kept = share(read * model.hidden * setup.tokens, _sequence_share(setup)) + inner
-    return _Part(kept, kept + hidden_bytes(setup))
+    result = share(read * model.hidden * setup.tokens, _sequence_share(setup)) + inner
+    return _Part(result, result + hidden_bytes(setup))
 
 
 def _feed_forward_bytes(setup: TrainingSetup, width: int) -> int:

@@ -80,12 +80,12 @@ class Figures:
     def _exposed(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int], finish_ps: int) -> dict[str, float]:
         """Picoseconds of one stage by what they belong to; those of none of these are its bubble."""
         covered = stage.composites()
-        found = dict.fromkeys(BREAKDOWN[:-1], 0.0) | stage.within_composites()
+        result = dict.fromkeys(BREAKDOWN[:-1], 0.0) | stage.within_composites()
         for name in _ORDER:
             own = stage.spans(name) if name != "pp" else self._messages(stage, stages, place_of)
             before, covered = _length(covered), _union(covered, own)
-            found[name] = found.get(name, 0.0) + _length(covered) - before
-        return found
+            result[name] = result.get(name, 0.0) + _length(covered) - before
+        return result
 
     def _messages(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int]) -> Any:
         """When messages to and from a stage are under way."""
@@ -137,15 +137,15 @@ class _Stage:
 
     def within_composites(self) -> dict[str, float]:
         """Picoseconds of composites by what they belong to. Exchanges that run on beside them come last among parallelisms."""
-        found: dict[str, float] = {}
+        result: dict[str, float] = {}
         for rows, (_, parts) in self._composites:
             for group, time in parts.items():
-                found[group] = found.get(group, 0.0) + time * len(rows)
-        return found
+                result[group] = result.get(group, 0.0) + time * len(rows)
+        return result
 
     def _of_composites(self, times: ProgramTimes) -> list[tuple[Any, tuple[int, dict[str, int]]]]:
         """For each kind of composite its rows, what one takes, and what of that belongs to which group."""
-        found = []
+        result = []
         group_of = self._kinds.within.group_of() if self._kinds.has_composites else {}
         running: dict[int, list[tuple[Any, int, int]]] = {}  # what runs on when a composite ends, from then on
         for number, kind in self.kinds_of(Composite):
@@ -153,8 +153,8 @@ class _Stage:
             under_way = [*([] if kind.previous is None else running[id(kind.previous)]), *own]
             running[id(kind)] = [(operation, begin - ps, end - ps) for operation, begin, end in under_way if end > ps]
             spans = [(max(0, begin), min(end, ps), group_of[id(operation)]) for operation, begin, end in under_way if begin < min(end, ps)]
-            found.append((self.rows_of(number), (ps, _shares(spans))))
-        return found
+            result.append((self.rows_of(number), (ps, _shares(spans))))
+        return result
 
     def sent(self) -> Any:
         """When messages of this stage were under way."""

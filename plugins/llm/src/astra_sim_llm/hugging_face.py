@@ -71,8 +71,8 @@ class _Config:
 
     def otherwise(self, **defaults: Any) -> _Config:
         """The same with values for keys that are missing: those that the architecture has where a file leaves them out."""
-        given = {key: value for key, value in self.table.items() if value is not None}
-        return attrs.evolve(self, table={**defaults, **given})
+        result = {key: value for key, value in self.table.items() if value is not None}
+        return attrs.evolve(self, table={**defaults, **result})
 
     def text(self, key: str) -> str:
         value = self.get(key)

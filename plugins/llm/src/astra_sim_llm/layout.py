@@ -53,11 +53,11 @@ def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of:
         counts = _weighted(model, chunks, weight_of)
     else:
         raise InputError(f"stages is {how!r}; expected even, embedding_as_layer, weighted, or a list of {chunks} numbers of layers")
-    found, first = [], 0
+    result, first = [], 0
     for number, count in enumerate(counts):
-        found.append(Chunk(tuple(range(first, first + count)), number == 0, number == chunks - 1))
+        result.append(Chunk(tuple(range(first, first + count)), number == 0, number == chunks - 1))
         first += count
-    return found
+    return result
 
 
 def _weighted(model: Model, chunks: int, weight_of: Callable[[str], float]) -> list[int]:
@@ -117,9 +117,9 @@ class Axes:
         return self._axes[name]
 
     def _axis(self, name: str, size: int, stride: int) -> tuple[int, ...]:
-        found = []
+        result = []
         for dimension in self._platform.parts_of_group(size, stride, name):
             if dimension not in self.dimensions:
                 self.dimensions.append(dimension)
-            found.append(self.dimensions.index(dimension))
-        return tuple(found)
+            result.append(self.dimensions.index(dimension))
+        return tuple(result)

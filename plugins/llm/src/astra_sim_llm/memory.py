@@ -104,13 +104,13 @@ def memory_of(setup: TrainingSetup, stage: int) -> MemoryUse:
     """Memory of a rank of a pipeline stage; stage 0 is the first."""
     if setup.mode != "train":
         return _inference(setup, stage)
-    kept = stage_parameters_of(setup, stage)
+    result = stage_parameters_of(setup, stage)
     parallel = setup.parallel
     activations, embedding, logits = activations_of(setup, stage)
     return MemoryUse(
-        weights=_sharded(kept, WEIGHT, parallel, parallel.zero >= 3),
-        gradients=_sharded(kept, gradient_bytes(setup), parallel, setup.shards_gradients),
-        optimizer=_sharded(kept, OPTIMIZER, parallel, parallel.zero >= 1),
+        weights=_sharded(result, WEIGHT, parallel, parallel.zero >= 3),
+        gradients=_sharded(result, gradient_bytes(setup), parallel, setup.shards_gradients),
+        optimizer=_sharded(result, OPTIMIZER, parallel, parallel.zero >= 1),
         activations=activations,
         embedding=embedding,
         logits=logits,
@@ -185,11 +185,11 @@ def units_on(setup: TrainingSetup, stage: int) -> dict[UnitKind, Parameters]:
 
 def _inference(setup: TrainingSetup, stage: int) -> MemoryUse:
     """Weights, one block's activations, logits of the last token of each sequence, and keys and values of all sequences."""
-    kept = stage_parameters_of(setup, stage)
+    result = stage_parameters_of(setup, stage)
     fullest = (block_activations(setup, kind) for kind in kinds_on(setup, stage))
     has_head = end_chunks(setup, stage)[1] is not None
     return MemoryUse(
-        weights=WEIGHT * kept.total - (kept.block_matrices if setup.fp8 else 0),
+        weights=WEIGHT * result.total - (result.block_matrices if setup.fp8 else 0),
         activations=max((parts.kept + parts.scores for parts in fullest), default=0),
         logits=4 * setup.micro_batch * share(setup.model.vocab, setup.parallel.tensor) if has_head else 0,
         buffers=2 * hidden_bytes(setup) if setup.parallel.pipeline > 1 else 0,

@@ -112,23 +112,23 @@ def read_case(path: str | None, components: dict[str, str | None], assignments: 
     if capacity_gib is not None and not 0 < capacity_gib < math.inf:
         raise InputError(f"--capacity is {capacity_gib:g}; expected GiB above 0")
     plugins = shared_plugins()
-    made = Experiment() if path is None else load_experiment(path, plugins)
+    experiment = Experiment() if path is None else load_experiment(path, plugins)
     for kind, spec in components.items():
         if spec is not None:
-            made.use(kind, spec, plugins, where=f"--{kind}")
+            experiment.use(kind, spec, plugins, where=f"--{kind}")
     for assignment in assignments:
-        made.set(assignment)
-    table = made.sections.get("workload")
+        experiment.set(assignment)
+    table = experiment.sections.get("workload")
     if table is None:
         raise InputError("no workload is given (--workload plugin:llm?..., or an experiment file)")
-    where = made.where("workload")
+    where = experiment.where("workload")
     name = table.get("plugin")
     if name != "llm":
         raise InputError(f"{where}: the workload is {name or 'layers'!r}; expected llm, the one of which this command knows the memory")
-    platform = build_platform(made, plugins)
-    compute = build_compute(made, plugins, platform)
-    context = Context(plugins, platform, made.run_options(), compute)
-    options: LlmOptions = workload_options(made, plugins, compute, context)
+    platform = build_platform(experiment, plugins)
+    compute = build_compute(experiment, plugins, platform)
+    context = Context(plugins, platform, experiment.run_options(), compute)
+    options: LlmOptions = workload_options(experiment, plugins, compute, context)
     durations = Durations(context)
     try:
         plan = make_plan(options, platform.npus, durations.weight_of)
@@ -139,7 +139,7 @@ def read_case(path: str | None, components: dict[str, str | None], assignments: 
     except InputError as error:
         raise located(error, where) from None
     return Case(
-        experiment=made,
+        experiment=experiment,
         options=options,
         plan=plan,
         npus=platform.npus,
@@ -158,14 +158,14 @@ def _show(case: Case, as_json: bool, quiet: bool) -> None:
         fits = None if capacity is None else most <= capacity.usable
         fitting = suggestions(case.plan.setup, capacity.usable, case.node) if capacity is not None else []
     if as_json:
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "stages": memory_json(uses),
             "memory_bytes": most,
             **_capacity_json(capacity),
             "fits": fits,
             "suggestions": [{"change": one.change, "memory_bytes": one.bytes} for one in fitting],
         }
-        say_json(found)
+        say_json(result)
     elif not quiet:
         print_memory(uses, capacity, fitting)
 
@@ -189,7 +189,7 @@ def _search(case: Case, limit: int, keep: Sequence[str], as_json: bool, quiet: b
                 return None
             return seconds
 
-        found = search(
+        result = search(
             _template(case),
             case.npus,
             case.options.global_batch,
@@ -202,15 +202,15 @@ def _search(case: Case, limit: int, keep: Sequence[str], as_json: bool, quiet: b
             fastest=limit,
             **_axes(case, keep),
         )
-    timed = sorted((one for one in found.candidates if one.iteration_s is not None), key=_seconds)
+    timed = sorted((one for one in result.candidates if one.iteration_s is not None), key=_seconds)
     if errors and not timed:
         raise errors[0]
     if as_json:
         rows = [{**candidate_json(one), "options": _options(case, one.setup)} for one in timed[:limit]]
-        counts = {"tried": found.tried, "fitting": len(found.candidates), "simulated": found.timed, "refused": found.refused}
+        counts = {"tried": result.tried, "fitting": len(result.candidates), "simulated": result.timed, "refused": result.refused}
         say_json({**_capacity_json(case.capacity), **counts, "combinations": rows})
     elif not quiet:
-        print_search(timed[:limit], case.capacity, found)
+        print_search(timed[:limit], case.capacity, result)
 
 
 def _capacity_json(capacity: Capacity | None) -> dict[str, float | None]:
@@ -241,7 +241,7 @@ def _axes(case: Case, keep: Sequence[str]) -> dict[str, Any]:
         axes["virtual_stages"] = [number for number in range(1, model.layers + 1) if model.layers % number == 0]
     elif options.schedule == "interleaved":
         axes["virtual_stages"] = [number for number in range(2, model.layers + 1) if model.layers % number == 0]
-    kept = {
+    result = {
         "micro_batch": ("micro_batches", (setup.micro_batch,)),
         "context_parallel": ("contexts", ()),
         "expert_parallel": ("experts", ()),
@@ -249,7 +249,7 @@ def _axes(case: Case, keep: Sequence[str]) -> dict[str, Any]:
         "zero": ("zero_levels", (setup.parallel.zero,)),
         "recompute": ("recompute", (setup.recompute,)),
     }
-    return axes | dict(kept[name] for name in keep if name in kept)
+    return axes | dict(result[name] for name in keep if name in result)
 
 
 def _powers(most: int, own: int) -> list[int]:
@@ -288,8 +288,8 @@ def _values(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
 def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
     """The workload's options that make a setup of what the experiment says, without those that have no effect on it."""
     parallel = setup.parallel
-    given = {key: value for key, value in case.experiment.sections["workload"].items() if key not in ("plugin", "shard_group")}
-    table = _values(given, attrs.asdict(case.options))
+    result = {key: value for key, value in case.experiment.sections["workload"].items() if key not in ("plugin", "shard_group")}
+    table = _values(result, attrs.asdict(case.options))
     if parallel.zero < 2:
         table.pop("accumulation", None)
     if parallel.zero not in (1, 2):

@@ -148,11 +148,11 @@ class Products:
 
     def gradients(self, name: str, m: int, n: int, k: int, element_type: str | None = None) -> Iterator[Step]:
         """The products for the gradients of the input and of the weights of an (m x k) by (k x n) product."""
-        kept = element_type or self.element_type
-        if kept in CAST_TO.values():
+        result = element_type or self.element_type
+        if result in CAST_TO.values():
             yield from self.cast(m * n)
-        yield Run(name, Gemm(m=m, n=k, k=n, element_type=kept))
-        yield from self._weight_gradient(name, m, n, k, kept)
+        yield Run(name, Gemm(m=m, n=k, k=n, element_type=result))
+        yield from self._weight_gradient(name, m, n, k, result)
 
     def _weight_gradient(self, name: str, m: int, n: int, k: int, element_type: str | None = None) -> Iterator[Step]:
         product = Gemm(m=n, n=k, k=m, element_type=element_type or self.element_type, accumulate_fp32=self.adds_fp32)

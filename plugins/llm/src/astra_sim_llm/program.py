@@ -73,17 +73,17 @@ class StageWriter:
         """The templates of an order, and where each chunk has its first one: (chunk, place)."""
         firsts: dict[int, int] = {}
         lasts = {step.chunk: place for place, step in enumerate(order) if step.kind is not PassKind.FORWARD}
-        found: list[Template] = []
+        templates: list[Template] = []
         place = 0
         while place < len(order):
             step = order[place]
-            first = not found  # a forward pass
-            firsts.setdefault(step.chunk, len(found))
+            first = not templates  # a forward pass
+            firsts.setdefault(step.chunk, len(templates))
             after = order[place + 1] if place + 1 < len(order) else None
             if step.joined and self._plan.options.overlap.ep:
                 assert after is not None
                 last = lasts[after.chunk] == place + 1
-                found.append(self._template((step.kind, step.chunk, first, False), (after.kind, after.chunk, last, False)))
+                templates.append(self._template((step.kind, step.chunk, first, False), (after.kind, after.chunk, last, False)))
                 place += 2
                 continue
             edge = first if step.kind is PassKind.FORWARD else lasts.get(step.chunk) == place
@@ -91,9 +91,9 @@ class StageWriter:
             after_forward = (
                 before is not None and before.kind is PassKind.FORWARD and before.chunk == step.chunk and step.kind is not before.kind
             )
-            found.append(self._template((step.kind, step.chunk, edge, after_forward and self._plan.parallel.zero == 3)))
+            templates.append(self._template((step.kind, step.chunk, edge, after_forward and self._plan.parallel.zero == 3)))
             place += 1
-        return found, list(firsts.items())
+        return templates, list(firsts.items())
 
     def _template(self, *passes: tuple[PassKind, int, bool, bool]) -> Template:
         """The template of a pass, or of a forward pass joined to a backward one.

@@ -81,7 +81,7 @@ def search(
     for name, number in (("npus", npus), ("global_batch", global_batch), ("npus_per_node", npus_per_node)):
         if number < 1:
             raise InputError(f"{name} is {number}; expected at least 1")
-    found = []
+    result = []
     tried = 0
     sizes = micro_batches or (template.micro_batch,)
     most_tensor = npus if tensor_across_nodes else min(npus, npus_per_node)
@@ -113,11 +113,11 @@ def search(
             tried += 1
             stage, use = peak(setup)
             if use.total <= capacity_bytes:
-                found.append(Candidate(setup, stage, use))
-    found.sort(key=lambda candidate: candidate.use.total)
+                result.append(Candidate(setup, stage, use))
+    result.sort(key=lambda candidate: candidate.use.total)
     if time_of is None:
-        return Search(found, tried)
-    return _timed(found, tried, time_of, least_time_of, fastest)
+        return Search(result, tried)
+    return _timed(result, tried, time_of, least_time_of, fastest)
 
 
 def _timed(
@@ -160,7 +160,7 @@ def _parallelisms(
             ranks, rest = divmod(npus, tensor * pipeline)
             if rest or ranks % context:
                 continue
-            made = attrs.evolve(
+            result = attrs.evolve(
                 own,
                 tensor=tensor,
                 sequence=own.sequence and tensor > 1,
@@ -172,8 +172,8 @@ def _parallelisms(
                 else own.expert_tensor,
                 data=ranks // context,
             )
-            if divides(template.model, made, template.sequence):
-                yield made
+            if divides(template.model, result, template.sequence):
+                yield result
 
 
 def _setup(

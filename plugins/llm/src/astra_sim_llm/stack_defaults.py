@@ -26,8 +26,8 @@ def traits(table: Mapping[str, Any]) -> frozenset[str]:
             model = read_model(options.model)
     except InputError:
         return frozenset()
-    found = {"training": options.mode == "train", "experts": bool(model.experts)}
-    return frozenset({options.precision, *(word for word, holds in found.items() if holds)})
+    result = {"training": options.mode == "train", "experts": bool(model.experts)}
+    return frozenset({options.precision, *(word for word, holds in result.items() if holds)})
 
 
 def taken(table: Mapping[str, Any], offered: Mapping[str, Any], context: Context) -> dict[str, Any]:
@@ -57,12 +57,12 @@ def taken(table: Mapping[str, Any], offered: Mapping[str, Any], context: Context
 
 def _fits(table: Mapping[str, Any], defaults: Mapping[_Path, Any], npus: int) -> bool:
     """Whether there is a plan of a table with some defaults."""
-    made: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    result: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     for path, value in defaults.items():
-        _put(made, path, value)
+        _put(result, path, value)
     try:
         with warnings.catch_warnings(action="ignore"):
-            make_plan(structure(LlmOptions, made, "workload"), npus)
+            make_plan(structure(LlmOptions, result, "workload"), npus)
     except InputError:
         return False
     return True
@@ -88,10 +88,10 @@ def _paths(table: Mapping[str, Any], before: _Path = ()) -> Iterator[tuple[_Path
 
 
 def _table(values: Mapping[_Path, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for path, value in values.items():
-        _put(made, path, value)
-    return made
+        _put(result, path, value)
+    return result
 
 
 def _put(table: dict[str, Any], path: _Path, value: Any) -> None:

@@ -29,8 +29,8 @@ def suggestions(setup: TrainingSetup, capacity_bytes: int, most_tensor: int | No
     if setup.mode != "train" or peak(setup)[1].total <= capacity_bytes:
         return []
     changes = [item for item in _changes(setup) if most_tensor is None or item[1].parallel.tensor <= most_tensor]
-    made = [Suggestion(words, changed, peak(changed)[1].total) for words, changed in changes]
-    return sorted((item for item in made if item.bytes <= capacity_bytes), key=lambda item: -item.bytes)
+    result = [Suggestion(words, changed, peak(changed)[1].total) for words, changed in changes]
+    return sorted((item for item in result if item.bytes <= capacity_bytes), key=lambda item: -item.bytes)
 
 
 def _changes(setup: TrainingSetup) -> list[tuple[str, TrainingSetup]]:

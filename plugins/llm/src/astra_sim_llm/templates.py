@@ -202,14 +202,14 @@ class Compiler:
         numbers = [self._number(each, training_pass, name, group) for each in layout.keys]
         if layout.pieces is None:
             return layout.rows.of_kinds([numbers[kind] for kind in layout.rows.kinds])
-        made: list[int] = []
+        result: list[int] = []
         for piece in layout.pieces:
             kinds = [numbers[kind] for kind in piece.kinds]
-            previous = None if piece.previous is None else made[piece.previous]
+            previous = None if piece.previous is None else result[piece.previous]
             one = self._kinds.from_within(kinds[0]) if piece.part is None else self._kinds.composite(piece.part, kinds, previous, name)
-            made.append(one)
-        made += (self._kinds.join() for _ in range(len(layout.rows.kinds) - len(made)))
-        return layout.rows.of_kinds(made)
+            result.append(one)
+        result += (self._kinds.join() for _ in range(len(layout.rows.kinds) - len(result)))
+        return layout.rows.of_kinds(result)
 
     def shared(self, exchange: Exchange) -> Exchange:
         """The exchange, or an equal one from before: steps are told apart by identity, so that those of all passes share a layout."""
@@ -274,8 +274,8 @@ class Compiler:
                 overlapped_with.append([row, step.overlapped_with])
         flush()
         current += [row for row, _ in overlapped_with]
-        made = rows.template(_joined(rows, current, partial(local.number, "join")), free)
-        return _Layout(list(local.keys), made)
+        result = rows.template(_joined(rows, current, partial(local.number, "join")), free)
+        return _Layout(list(local.keys), result)
 
     def _pieces(self, layout: _Layout) -> _Layout:
         """A layout whose rows are composites: those between two exchanges that run on are one."""
@@ -314,8 +314,8 @@ class Compiler:
                 waits.append([numbers[other] for other in each if other in numbers])
         if previous is not None or any(layout.keys[kind] != "join" for kind in local.keys):  # type: ignore[call-overload]
             composite([template.end])
-        made = rows.template(_joined(rows, [current], lambda: 0), list(free.values()))
-        return _Layout(layout.keys, made, pieces)
+        result = rows.template(_joined(rows, [current], lambda: 0), list(free.values()))
+        return _Layout(layout.keys, result, pieces)
 
     def _durations(self, steps: Sequence[Step]) -> list[int]:
         """How long each kernel takes (picoseconds; 0 for exchanges), with what data and expert exchanges beside it slow it by.
@@ -470,9 +470,9 @@ class ProgramRows:
         counts = np.tile(one.counts, times)
         flat = waits.reshape(-1)
         if self._end == BEFORE and len(one.before):  # the first rows wait for nothing
-            kept = np.ones(len(flat), bool)
-            kept[one.before] = False
-            flat = flat[kept]
+            result = np.ones(len(flat), bool)
+            result[one.before] = False
+            flat = flat[result]
             rows = np.repeat(np.arange(len(one.counts)), one.counts)[one.before]
             np.subtract.at(counts, rows, 1)
         if len(one.free):

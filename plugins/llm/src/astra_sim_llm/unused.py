@@ -34,13 +34,13 @@ Unused = Iterator[tuple[str, str]]
 
 def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Unused:
     """Options without effect, those that a mode or a model rules out first: what else they lack does not matter then."""
-    given = {*_set(LlmOptions, options), *(f"overlap.{name}" for name in _set(Overlap, options.overlap))}
-    yield from _beside_the_mode(options, given)
+    result = {*_set(LlmOptions, options), *(f"overlap.{name}" for name in _set(Overlap, options.overlap))}
+    yield from _beside_the_mode(options, result)
     if not model.experts:
-        yield from _without_experts(options, given)
+        yield from _without_experts(options, result)
     yield from _of_fp8_attention(options)
     yield from _of_one_rank(options, parallel)
-    yield from _beside_others(options, given)
+    yield from _beside_others(options, result)
 
 
 def _beside_the_mode(options: LlmOptions, given: Container[str]) -> Unused:

@@ -68,22 +68,22 @@ def collective(
     try:
         with Progress(enabled=not quiet) as progress:
             progress.stage("fitting", simulates=False)
-            found = calibrated(rows, lambda part: make(part, node))
+            result = calibrated(rows, lambda part: make(part, node))
     except InputError as error:
         raise located(error, table) from None
     sources = {"table": table}
     for kind in Collective:
         if any(row.operation is kind for row in rows):
-            sources[kind.value] = found.source(kind)
+            sources[kind.value] = result.source(kind)
     head = "Parameters of NCCL in a node, fitted by astra calibrate collective (docs/nccl.md of astra)"
-    write_toml(table_of(title or table, found.fits, sources, channels, nvlink_gb_per_s=nvlink), output, head)
+    write_toml(table_of(title or table, result.fits, sources, channels, nvlink_gb_per_s=nvlink), output, head)
     if as_json:
-        say_json({"files": [output], "fits": [_document(kind, found) for kind in Collective if kind.value in sources]})
+        say_json({"files": [output], "fits": [_document(kind, result) for kind in Collective if kind.value in sources]})
     elif not quiet:
         screen = Screen()
         for kind in Collective:
             if kind.value in sources:
-                _print(kind, found, screen)
+                _print(kind, result, screen)
         screen.text(f"written: {output}")
 
 

@@ -23,14 +23,14 @@ class LinkFigures(NamedTuple):
 
 def loads(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int) -> list[LinkLoad]:
     """The load of every link that carried something, up to a time."""
-    made = []
+    link_loads = []
     for link in figures:
         dimension, group, number = link_map.place(link.number)
         links = link_map.dimensions[dimension]
         source, target = (link_map.node_name(dimension, group, node) for node in (links.source(number), links.target(number)))
         share = link.busy_ps / until_ps if until_ps else 0.0
-        made.append(LinkLoad(dimension, source, target, link.bytes, share, transfers=link.messages, most_waiting=link.largest_queue))
-    return made
+        link_loads.append(LinkLoad(dimension, source, target, link.bytes, share, transfers=link.messages, most_waiting=link.largest_queue))
+    return link_loads
 
 
 class DimensionFigures(NamedTuple):
@@ -43,14 +43,14 @@ class DimensionFigures(NamedTuple):
 
 def totals(link_map: LinkMap, figures: Sequence[LinkFigures]) -> list[DimensionFigures]:
     """The load of each dimension, from that of its links in the order of their numbers."""
-    found = [DimensionFigures()] * len(link_map.dimensions)
+    dimension_figures = [DimensionFigures()] * len(link_map.dimensions)
     for link in figures:
         dimension = link_map.place(link.number)[0]
-        total = found[dimension]
-        found[dimension] = DimensionFigures(
+        total = dimension_figures[dimension]
+        dimension_figures[dimension] = DimensionFigures(
             total.bytes + link.bytes, total.busy_ns + link.busy_ps / PS_PER_NS, max(total.largest_queue, link.largest_queue)
         )
-    return found
+    return dimension_figures
 
 
 def statistics(link_map: LinkMap, figures: Sequence[DimensionFigures], until_ps: int) -> dict[str, object]:

@@ -148,14 +148,14 @@ class Prices:
         fit = self._parameters.fit(collective, ranks)
         more = steps(collective, ranks) - steps(collective, fit.ranks)
         nvls = ring_share(collective, ranks) / ring_share(collective, fit.ranks)
-        found = {}
+        protocols = {}
         for name, protocol in fit.protocols().items():
             if ranks == 1 and name == "nvls":
                 continue
             latency, step = self._on_links(collective, fit, name, protocol)
             rate = protocol.gb_per_s * self._faster * (nvls if name == "nvls" else 1)
-            found[name] = Protocol(latency_us=max(0.0, latency + step * more), gb_per_s=rate, step_us=step)
-        return found
+            protocols[name] = Protocol(latency_us=max(0.0, latency + step * more), gb_per_s=rate, step_us=step)
+        return protocols
 
     def _on_links(self, collective: Collective, fit: Fit, name: str, protocol: Protocol) -> tuple[float, float]:
         """The latency of a protocol on the ranks of a fit, and what a further step of the ring adds, with the links of the node (us)."""
@@ -216,11 +216,11 @@ class Prices:
 
         As many rings as ranks lie in a node leave it, each by a NIC of its own.
         """
-        given, members = self._parameters.between_nodes, shape.per_node
+        result, members = self._parameters.between_nodes, shape.per_node
         between = steps(collective, shape.nodes)
         within = steps(collective, shape.ranks) - between
         inside = steps(collective, members)  # of which the latency in the node has these
-        step_us = given.step_us if members > 1 else given.step_alone_us
+        step_us = result.step_us if members > 1 else result.step_alone_us
         later_us = self._later_outside_us(shape)
         nics = self._nic_share(shape) * members
         volume = ring_share(collective, shape.ranks) * size / 1e3
@@ -228,14 +228,14 @@ class Prices:
         # Of two nodes each sends to the other what both then have; of more, most pass on what comes up and what comes down.
         passes = 1 if shape.nodes == 2 else 2
         for name, protocol in self._protocols(collective, members).items():
-            bandwidth = nics * given.share.of(name)
+            bandwidth = nics * result.share.of(name)
             if not bandwidth:
                 continue
             messages_us = later_us * (1 if name in _OF_ONE_MESSAGE else 2)
-            level_us = max(0.0, given.level_us.of(name) + _MESSAGES_OF_LEVEL * messages_us)
+            level_us = max(0.0, result.level_us.of(name) + _MESSAGES_OF_LEVEL * messages_us)
             if name == "nvls":
-                bandwidth = min(bandwidth, given.nvls_gb_per_s or bandwidth)
-                in_node = ring_share(collective, members) * size / 1e3 / protocol.gb_per_s / given.tree_share
+                bandwidth = min(bandwidth, result.nvls_gb_per_s or bandwidth)
+                in_node = ring_share(collective, members) * size / 1e3 / protocol.gb_per_s / result.tree_share
                 whole = max(in_node, passes * size / 1e3 / bandwidth)
                 known = self._parameters.fit(collective, members).ranks
                 filling_us = self._filling_us(size, members, known, whole, shape.nodes)
@@ -246,13 +246,13 @@ class Prices:
             base_us = max(0.0, protocol.latency_us - inside * protocol.step_us)
             outside_us = between * max(0.0, step_us.of(name) + messages_us)
             in_node = protocol.gb_per_s if members > 1 else math.inf
-            within_us = within * max(protocol.step_us, given.post_us.of(name))
+            within_us = within * max(protocol.step_us, result.post_us.of(name))
             yield Choice.of(base_us + within_us + outside_us + volume / min(bandwidth, in_node))
             if collective is Collective.ALL_REDUCE:
                 # A tree passes everything up and down in the node, too.
-                rate = min(bandwidth / passes, in_node / 2) * given.tree_share if given.chain is None else bandwidth / passes
+                rate = min(bandwidth / passes, in_node / 2) * result.tree_share if result.chain is None else bandwidth / passes
                 expected_us = protocol.latency_us + levels * level_us + size / 1e3 / rate
-                yield Choice(expected_us, expected_us + (0.0 if given.chain is None else given.chain.filling_us(size, members)))
+                yield Choice(expected_us, expected_us + (0.0 if result.chain is None else result.chain.filling_us(size, members)))
 
     def _all_to_all(self, size: float, shape: GroupShape) -> float:
         """What goes to ranks of the own node and what goes to others at the same time, each by its own way."""
@@ -260,8 +260,8 @@ class Prices:
         fastest = self._protocols(Collective.ALL_TO_ALL, members).values()
         others = (shape.ranks - members) / shape.ranks * size / 1e3 / self._nic_share(shape)
         within = (members - 1) / shape.ranks * size / 1e3
-        given = self._parameters.between_nodes
-        peers = (shape.ranks - members) * given.peer_us + max(0.0, given.step_us.ll + self._later_outside_us(shape))
+        between_nodes = self._parameters.between_nodes
+        peers = (shape.ranks - members) * between_nodes.peer_us + max(0.0, between_nodes.step_us.ll + self._later_outside_us(shape))
         return peers + min(each.latency_us + max(others, within / each.gb_per_s) for each in fastest)
 
 
@@ -299,8 +299,8 @@ def _chosen(options: AnalyticalOptions, platform: Platform) -> tuple[Parameters,
     known = device_names()
     # Parts of one GPU that differ in memory, such as a100-40 and a100-80, communicate alike.
     named = (device_family(platform.device), *platform.name.lower().replace("_", " ").split())
-    found = list(dict.fromkeys(device for device in named if device in known))
-    if len(found) != 1:
+    result = list(dict.fromkeys(device for device in named if device in known))
+    if len(result) != 1:
         called = f"that of platform {platform.name!r} is not known" if platform.name or platform.device else "the platform names none"
         raise InputError(f"model=nccl needs a device, and {called}; expected device={'|'.join(known)} or parameters=FILE")
-    return read_device(found[0]), found[0]
+    return read_device(result[0]), result[0]

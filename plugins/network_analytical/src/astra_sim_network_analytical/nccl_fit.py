@@ -101,8 +101,8 @@ def calibrated(rows: Sequence[MeasuredCollective], make: Make) -> Calibration:
 
 def error_over(fits: Sequence[Fit], rows: Iterable[MeasuredCollective]) -> ErrorOf:
     """The error of parameters over rows of numbers of ranks that they have."""
-    found = {(fit.operation, fit.ranks): fit for fit in fits}
-    errors = ((row, found[row.operation.value, row.ranks].time_us(row.bytes) / row.microseconds - 1) for row in rows)
+    result = {(fit.operation, fit.ranks): fit for fit in fits}
+    errors = ((row, result[row.operation.value, row.ranks].time_us(row.bytes) / row.microseconds - 1) for row in rows)
     return error_of(((row.operation, row.ranks, row.bytes), abs(error)) for row, error in errors)
 
 
@@ -113,10 +113,10 @@ def is_fitted(row: MeasuredCollective) -> bool:
 
 def by_ranks(rows: Sequence[MeasuredCollective]) -> dict[int, list[MeasuredCollective]]:
     """Rows by their number of ranks, in order of size."""
-    found: dict[int, list[MeasuredCollective]] = {}
+    result: dict[int, list[MeasuredCollective]] = {}
     for row in sorted(rows, key=lambda row: (row.ranks, row.bytes)):
-        found.setdefault(row.ranks, []).append(row)
-    return found
+        result.setdefault(row.ranks, []).append(row)
+    return result
 
 
 def fits_of(rows: Sequence[MeasuredCollective], node: Node) -> list[Fit]:
@@ -217,28 +217,28 @@ class _Joint:
         last = self.rows[ranks][-1]
         rate = math.log(1.05 * ring_share(self.operation, ranks) * last.bytes / last.microseconds)
         least = math.log(0.8 * min(time for _, _, time in self._points))
-        made = []
+        result = []
         for ll128, simple, share in _STARTS:
             latencies = [least, least + math.log(ll128), least + math.log(simple)]
             start = latencies + [math.log(_STEP_US)] * 3 + [rate + math.log(share), rate + math.log(0.75), rate]
             start += [math.log(_NVLS_US), rate] if self.has_nvls else []
-            made.append(start + [0.0] * (len(self._ranks) - 1))
-        return made
+            result.append(start + [0.0] * (len(self._ranks) - 1))
+        return result
 
     def lines(self, point: Sequence[float], ranks: int) -> dict[str, tuple[float, float]]:
         """The protocols of a number of ranks."""
         place = self._ranks.index(ranks)
         factor = point[len(point) - len(self._ranks) + place] if place else 0.0
         count = steps(self.operation, ranks)
-        found = {}
+        result = {}
         for number, name in enumerate(("ll", "ll128", "simple")):
             latency = math.exp(point[number]) + count * math.exp(point[3 + number])
-            found[name] = latency, math.exp(point[6 + number] + factor)
+            result[name] = latency, math.exp(point[6 + number] + factor)
         if self.has_nvls and ranks >= _LEAST_RANKS_OF_NVLS:
             # What a switch takes from a rank and gives to it does not depend on their number: the bus bandwidth does.
             share = ring_share(self.operation, ranks) / ring_share(self.operation, self._ranks[0])
-            found["nvls"] = math.exp(point[9]), math.exp(point[10]) * share
-        return found
+            result["nvls"] = math.exp(point[9]), math.exp(point[10]) * share
+        return result
 
     def step_us(self, point: Sequence[float]) -> dict[str, float]:
         """What a step adds, by protocol."""

@@ -49,12 +49,12 @@ class Fit:
 
     def protocols(self) -> dict[str, Protocol]:
         """The protocols by name, and `beyond`. Those of a table: its least time, and the bandwidth of its last row."""
-        found = {name: protocol for name in (*PROTOCOLS, BEYOND) if (protocol := getattr(self, name)) is not None}
+        result = {name: protocol for name in (*PROTOCOLS, BEYOND) if (protocol := getattr(self, name)) is not None}
         if not self.bytes:
-            return found
+            return result
         latency = self.microseconds[0]
         rate = self._volume(self.bytes[-1]) / max(self.microseconds[-1] - latency, 1e-3)
-        return {"simple": Protocol(latency_us=latency, gb_per_s=rate), **found}
+        return {"simple": Protocol(latency_us=latency, gb_per_s=rate), **result}
 
     def time_us(self, size: float) -> float:
         """Microseconds on its own number of ranks: the least of its protocols, or by its table."""
@@ -235,8 +235,8 @@ def table_of(
 
 
 def _check(fit: Fit, what: str) -> None:
-    given = any(getattr(fit, name) is not None for name in PROTOCOLS)
-    if given == bool(fit.bytes):
+    result = any(getattr(fit, name) is not None for name in PROTOCOLS)
+    if result == bool(fit.bytes):
         raise InputError(f"{what}: expected a protocol ({', '.join(PROTOCOLS)}) or bytes and microseconds of a measured table")
     rises = all(earlier < later for earlier, later in pairwise(fit.bytes))
     if len(fit.bytes) != len(fit.microseconds) or not rises or any(later < earlier for earlier, later in pairwise(fit.microseconds)):

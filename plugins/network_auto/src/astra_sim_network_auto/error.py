@@ -90,13 +90,13 @@ class NetworkError:
 
     def doubts(self) -> list[str]:
         """Why the answer is not as certain as was asked for, in words; nothing where it is."""
-        found = []
+        result = []
         if self.width > self.asked:
-            found.append(f"the makespan is known within {self.width:.2%} of {self.target!r}; expected {self.asked:.2%} (network.error)")
+            result.append(f"the makespan is known within {self.width:.2%} of {self.target!r}; expected {self.asked:.2%} (network.error)")
         if not self.proved:
             names = ", ".join(part.name for part in self._by_width() if part.basis not in PROVED)
-            found.append(f"the bound of the makespan is an estimate, not proved, for {names}")
-        return found
+            result.append(f"the bound of the makespan is an estimate, not proved, for {names}")
+        return result
 
     def figures(self) -> dict[str, Any]:
         """The figures of a result."""

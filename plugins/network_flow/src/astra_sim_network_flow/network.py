@@ -56,8 +56,8 @@ class FlowNetwork(CompiledNetwork[_core.Network]):
         of the busiest one. With `link_figures` all links that carried something are listed.
         """
         figures = self.core.figures()
-        found = {"flows": figures["flows"], "rate_updates": figures["shared"], "dimensions": self._totals()}
-        return {**found, "links": list(map(self._listed, self._used()))} if self._options.link_figures else found
+        result = {"flows": figures["flows"], "rate_updates": figures["shared"], "dimensions": self._totals()}
+        return {**result, "links": list(map(self._listed, self._used()))} if self._options.link_figures else result
 
     def links(self) -> list[LinkLoad]:
         """The links that have carried something. A flow counts while it uses a link, and bytes are those with acknowledgements."""

@@ -41,12 +41,12 @@ def max_min(capacity: Sequence[Fraction], flows: Sequence[Flow]) -> list[Fractio
 
 def _full_at(link: int, capacity: Fraction, flows: Sequence[Flow], rates: Sequence[Fraction | None]) -> tuple[Fraction, list[int]]:
     """The level at which a link is full, and its flows whose rate is not known yet."""
-    left, weights, found = capacity, Fraction(0), []
+    left, weights, result = capacity, Fraction(0), []
     for number, (flow, rate) in enumerate(zip(flows, rates, strict=True)):
         part = flow.links.get(link, Fraction(0))
         if part and rate is None:
             weights += part * flow.weight
-            found.append(number)
+            result.append(number)
         elif rate is not None:
             left -= part * rate
-    return left / weights, found
+    return left / weights, result

@@ -255,22 +255,22 @@ class Builder:
 
     def _shape(self, folded: Sequence[bool]) -> tuple[bool, ...]:
         """Make the shape in which these dimensions are folded, or the whole one where that would be another network. Returns which are."""
-        found = tuple(folded)
-        if found not in self._shapes:
-            self._shapes[found] = shape_of(self._platform, self._settings, self._by_dimension, found)
-        if any(found) and not self._shapes[found].kept_ways_are_whole:
-            return self._shape([False] * len(found))
-        return found
+        result = tuple(folded)
+        if result not in self._shapes:
+            self._shapes[result] = shape_of(self._platform, self._settings, self._by_dimension, result)
+        if any(result) and not self._shapes[result].kept_ways_are_whole:
+            return self._shape([False] * len(result))
+        return result
 
     def _make(self, folded: Sequence[bool]) -> Network | FoldedNetwork:
         """A network in which these dimensions are folded, if that may be."""
-        found = self._shape(folded)
-        if not any(found):
+        shape = self._shape(folded)
+        if not any(shape):
             return self.whole()
         platform, exclusive_or = self._platform, folding.by_exclusive_or(self._platform)
         sizes = [dimension.size for dimension in platform.dimensions]
-        choice, clock_ps = vnet_choice(platform, self._by_dimension), clock_of(self._settings, platform, found)
-        return FoldedNetwork(self._shapes[found], sizes, found, exclusive_or, choice, clock_ps, self._make)
+        choice, clock_ps = vnet_choice(platform, self._by_dimension), clock_of(self._settings, platform, shape)
+        return FoldedNetwork(self._shapes[shape], sizes, shape, exclusive_or, choice, clock_ps, self._make)
 
     def whole(self) -> Network:
         """An idle network with every router."""
@@ -283,7 +283,7 @@ class Builder:
 
     def channels(self, folded: Sequence[bool], exclusive_or: Sequence[bool]) -> list[int]:
         """For every link between routers of the whole network, in order, the one of the folded network that stands for it."""
-        found: list[int] = []
+        result: list[int] = []
         first, strides = 0, self._platform.strides
         layout = Layout(self._platform, folded)
         for d, dimension in enumerate(self._platform.dimensions):
@@ -295,9 +295,9 @@ class Builder:
             first += width * len(layout.groups[d])
             others = [number != d for number in range(len(strides))]
             for npu in folding.nodes_of(self._platform, [not other for other in others]):
-                kept = sum(self._platform.coordinate(npu, e) * strides[e] for e in range(len(strides)) if not folded[e])
-                found += block_of[kept]
-        return found
+                total = sum(self._platform.coordinate(npu, e) * strides[e] for e in range(len(strides)) if not folded[e])
+                result += block_of[total]
+        return result
 
     def links(self) -> Iterator[tuple[int, str, int, int]]:
         """Every link between routers of the whole network, in order: its dimension, name, and the routers at its ends."""

@@ -122,11 +122,11 @@ def by_exclusive_or(platform: Platform) -> list[bool]:
 
 def nodes_of(platform: Platform, folded: Iterable[bool]) -> list[int]:
     """The NPUs without coordinates in folded dimensions, in order."""
-    found = [0]
+    result = [0]
     for dimension, stride, fold in zip(platform.dimensions, platform.strides, folded, strict=True):
         if not fold:
-            found = [place * stride + npu for place in range(dimension.size) for npu in found]
-    return found
+            result = [place * stride + npu for place in range(dimension.size) for npu in result]
+    return result
 
 
 def copies(platform: Platform, folded: Iterable[bool]) -> int:

@@ -140,7 +140,7 @@ def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
         for dimension, count in ((1, network.horizontal_rings), (2, network.vertical_rings)):
             directions += [(vnet + place, 1 if place < count else -1, dimension) for place in range(2 * count)]
             vnet += 2 * count
-    found = []
+    result = []
     strides = (1, local, local * columns)
     for vnet, step, dimension in directions:
         size, stride = network.sizes[dimension], strides[dimension]
@@ -149,8 +149,8 @@ def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
         for first in range(network.npus):
             if first // stride % size:
                 continue
-            found.append((vnet, step, dimension == 0, [first + place * stride for place in range(size)]))
-    return found
+            result.append((vnet, step, dimension == 0, [first + place * stride for place in range(size)]))
+    return result
 
 
 def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
@@ -158,7 +158,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     of_npu = network.local_rings + 2 * (network.horizontal_rings + network.vertical_rings + network.links_per_tile)
     if network.npus * of_npu > MAX_CHANNELS:
         raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; expected at most {MAX_CHANNELS} links for flits")
-    made = Network(network.npus, network.vnets, vnet_choice(network), clock_ps, settings.options.representatives)
+    result = Network(network.npus, network.vnets, vnet_choice(network), clock_ps, settings.options.representatives)
     links: list[Link] = []
     all_rings = rings(network)
     for vnet, step, is_local, members in all_rings:
@@ -177,11 +177,11 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
         key = (vnet, step, tuple(tuple(ports.of(link).values()) for link in of_ring), tuple(map(ports.counts, members)))
         if key not in known:
             known[key] = _ring(vnet, step, members, of_ring, parts)
-        made.add_domain(known[key], members)
+        result.add_domain(known[key], members)
     if switched:
         to_switches = [link for link in links if link.vnet < 0]
-        made.add_domain(_switches(network, to_switches, parts), list(range(network.npus)))
-    return made
+        result.add_domain(_switches(network, to_switches, parts), list(range(network.npus)))
+    return result
 
 
 def vnet_choice(network: GarnetNetwork) -> VnetChoice:

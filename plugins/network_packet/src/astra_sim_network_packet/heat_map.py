@@ -43,14 +43,14 @@ def lines(links: Sequence[LoadedLink], unit: str = "flits a cycle", most: int | 
     highest = max((link.load for link in links), default=0.0)
     if not highest:
         return ["no link carried a flit"]
-    found = [f"load of links by router, ' ' for none to '@' for {highest:.3f} {unit}"]
+    result = [f"load of links by router, ' ' for none to '@' for {highest:.3f} {unit}"]
     shown = sorted(by_source)[:most]
     for router in shown:
         cells = " ".join(f"{link.sink}:{_shade(link.load / highest)}" for link in by_source[router])
-        found.append(f"{router:>5}  {cells}")
+        result.append(f"{router:>5}  {cells}")
     if len(by_source) > len(shown):
-        found.append(f"and {len(by_source) - len(shown)} more routers")
-    return found
+        result.append(f"and {len(by_source) - len(shown)} more routers")
+    return result
 
 
 def _shade(share: float) -> str:

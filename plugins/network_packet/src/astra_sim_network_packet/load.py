@@ -95,11 +95,11 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
     nodes = len(targets)
     if not 0 <= how.hot_node < nodes:
         raise InputError(f"the hot spot is NPU {how.hot_node}; expected 0 to {nodes - 1}")
-    found = run_traffic(shape, how, rate, [-1 if target is None else target for target in targets], tell)
-    if found["waiting"]:
+    result = run_traffic(shape, how, rate, [-1 if target is None else target for target in targets], tell)
+    if result["waiting"]:
         head = f"the network deadlocks at a rate of {rate:g} flits per node and cycle, and packets cannot arrive"
-        raise DeadlockError("\n  ".join([head, *found["waiting"]]), found["waiting"])
-    periods = found["periods"]
+        raise DeadlockError("\n  ".join([head, *result["waiting"]]), result["waiting"])
+    periods = result["periods"]
     packets = sum(p[0] for p in periods)
     cycles = how.period * how.periods * nodes
     accepted, offered = sum(p[4] for p in periods) / cycles, sum(p[5] for p in periods) / cycles
@@ -108,8 +108,8 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
     # The traffic that an open source offers in a period is random; a gap of three standard deviations is no sign of saturation.
     chance = 3 * math.sqrt(rate * how.packet_flits / cycles)
     links = tuple(
-        FlitLoad(name, dimension, source, sink, flits, flits / max(1, found["cycles"]))
-        for name, dimension, source, sink, flits in found["channels"]
+        FlitLoad(name, dimension, source, sink, flits, flits / max(1, result["cycles"]))
+        for name, dimension, source, sink, flits in result["channels"]
         if dimension >= 0
     )
     return Load(
@@ -120,14 +120,14 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
         _half_width([p[1] / p[0] for p in periods if p[0]]),
         network,
         latency - network if latency is not None and network is not None else None,
-        found["smallest"],
-        found["largest"],
-        found["hops"] / packets if packets else None,
+        result["smallest"],
+        result["largest"],
+        result["hops"] / packets if packets else None,
         packets,
-        found["drained"],
-        found["drained"] and accepted >= offered * 0.98 - chance,
-        found["cycles"],
-        found["flit_hops"],
+        result["drained"],
+        result["drained"] and accepted >= offered * 0.98 - chance,
+        result["cycles"],
+        result["flit_hops"],
         links,
     )
 

@@ -87,14 +87,14 @@ def targets(name: str, platform: Platform, file: str | None = None) -> Targets:
 
 
 def _shifted(platform: Platform, distance: Callable[[int], int]) -> Targets:
-    found: Targets = []
+    result: Targets = []
     for source in range(platform.npus):
         target = 0
         for index, dimension in enumerate(platform.dimensions):
             place = (platform.coordinate(source, index) + distance(dimension.size)) % dimension.size
             target += place * platform.strides[index]
-        found.append(target)
-    return found
+        result.append(target)
+    return result
 
 
 def _bits(platform: Platform, name: str) -> int:

@@ -48,7 +48,7 @@ class RoceNetwork(EventNetwork):
         """A new core for a run, with the settings, links and routes of the platform."""
         fabric, within_servers = self.fabric, _within_servers(self.platform, self.fabric)
         links = LinkRows(self.options, fabric, within_servers, forwarding=fabric.switches > self.platform.fabric().switches)
-        made = _core.Network(
+        network = _core.Network(
             settings=settings_of(self.options),
             npus=fabric.npus,
             ids=list(fabric.ids),
@@ -63,11 +63,11 @@ class RoceNetwork(EventNetwork):
             named=self._named,
             middles=self._middles(),
         )
-        made.keep(self._keeps_flows, self.options.pfc_log)
+        network.keep(self._keeps_flows, self.options.pfc_log)
         if self.options.qlen_interval_us:
-            made.sample_queues(max(1, clock_of(self.options).ticks(1000 * self.options.qlen_interval_us)))
-        made.watch(self._tell)
-        return made
+            network.sample_queues(max(1, clock_of(self.options).ticks(1000 * self.options.qlen_interval_us)))
+        network.watch(self._tell)
+        return network
 
     def _destination_rules(self) -> dict[str, Any]:
         """With load_balancing=destination, what decides which of paths of equal cost is that of a destination: see `Plan` of the core."""
@@ -164,12 +164,12 @@ class RoceNetwork(EventNetwork):
 
     def links(self) -> list[LinkLoad]:
         """The links that have carried something; queues are those of the ports of switches."""
-        now, found = max(1, self._core.now_ps), []
+        now, link_loads = max(1, self._core.now_ps), []
         for number, (size, busy, highest) in enumerate(self._core.link_loads()):
             dimension, source, target = self._ends(number)
             if size and source != target:
-                found.append(LinkLoad(dimension, source, target, size, min(1.0, busy / now), highest_queue_bytes=highest))
-        return found
+                link_loads.append(LinkLoad(dimension, source, target, size, min(1.0, busy / now), highest_queue_bytes=highest))
+        return link_loads
 
     def _ends(self, link: int) -> tuple[int, str, str]:
         """The dimension and ends of a link in the fabric of the platform, in which a switch inside an NPU is that NPU."""

@@ -210,5 +210,5 @@ class RoceOptions:
 
     def chosen(self, name: str) -> Any:
         """The value of an option, or that of the preset."""
-        given = getattr(self, name, None)
-        return PRESETS[self.preset][name] if given is None else given
+        value = getattr(self, name, None)
+        return PRESETS[self.preset][name] if value is None else value

@@ -274,7 +274,7 @@ def failures_of(options: RoceOptions, fabric: Fabric) -> list[tuple[int, int, in
     clock = clock_of(options)
     places = {number: node for node, number in enumerate(fabric.ids)}
     ends = {(link.source, link.target) for link in fabric.links}
-    found = []
+    result = []
     for entry in options.link_down:
         try:
             time, one, other = entry.split(":")
@@ -283,5 +283,5 @@ def failures_of(options: RoceOptions, fabric: Fabric) -> list[tuple[int, int, in
             raise InputError(f"link_down has {entry!r}; expected TIME:NODE:NODE, a time in us and two nodes that a link joins") from None
         if nodes not in ends or not 0 <= at < 1e12:
             raise InputError(f"link_down has {entry!r}; expected a time in us and two nodes that a link joins")
-        found.append((clock.ticks(at * 1000), *nodes))
-    return found
+        result.append((clock.ticks(at * 1000), *nodes))
+    return result

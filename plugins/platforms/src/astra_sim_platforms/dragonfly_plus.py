@@ -108,5 +108,5 @@ def dragonfly_plus(options: DragonflyPlusOptions) -> list[Dimension]:
     groups = reached if options.groups is None else options.groups
     if groups > reached:
         raise InputError(f"groups is {groups}; {spines} spines with {options.global_links} global links reach at most {reached} groups")
-    made = DragonflyPlus(groups, options.leaves, spines, options.npus, options.global_links, options.global_latency_factor)
-    return [options.dimension(made, made.size)]
+    result = DragonflyPlus(groups, options.leaves, spines, options.npus, options.global_links, options.global_latency_factor)
+    return [options.dimension(result, result.size)]

@@ -175,13 +175,13 @@ def _dimensions(topology: str, o: Torus3dOptions | NvSwitchOptions, vertical_rin
         o.local_link_latency_ns,
         o.package_link_latency_ns,
     )
-    made = []
+    dimensions = []
     # The switches of NV_Switch join all packages: their dimension is the last.
     for index, size in enumerate(network.sizes[: 2 if topology == "NV_Switch" else 3]):
         width = o.tile_link_width_bits if index == 0 else o.package_link_width_bits
         latency = o.local_link_latency_ns if index == 0 else o.package_link_latency_ns
         shape = GarnetDimension(network, index)
-        made.append(
+        dimensions.append(
             Dimension(
                 topology=shape,
                 size=size,
@@ -191,4 +191,4 @@ def _dimensions(topology: str, o: Torus3dOptions | NvSwitchOptions, vertical_rin
                 nic_latency_ns=o.local_link_latency_ns,
             )
         )
-    return made
+    return dimensions

@@ -128,12 +128,12 @@ def _csv_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
     rows = csv_rows(text, path)
     first, header = next(rows, (1, []))
     check_once(header, f"{path}:{first}")
-    found: list[tuple[str, LinkOptions]] = []
+    result: list[tuple[str, LinkOptions]] = []
     for number, cells in rows:
         where = f"{path}:{number}"
         check_cells(cells, header, where)
-        found.append(_link({key: Typed(cell) for key, cell in zip(header, cells, strict=True) if cell}, where))
-    return found
+        result.append(_link({key: Typed(cell) for key, cell in zip(header, cells, strict=True) if cell}, where))
+    return result
 
 
 def _link(entry: Any, where: str) -> tuple[str, LinkOptions]:
@@ -149,10 +149,10 @@ def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
     size = sum(name.isdecimal() for name in numbers)
     edges: dict[tuple[int, int], GraphLink] = {}
     for where, link in listed:
-        given = link.bandwidth_gb_per_s, link.bandwidth_gib_per_s
-        if (given[0] is None) == (given[1] is None):
+        result = link.bandwidth_gb_per_s, link.bandwidth_gib_per_s
+        if (result[0] is None) == (result[1] is None):
             raise InputError(f"{where}: exactly one of bandwidth_gb_per_s and bandwidth_gib_per_s must be given")
-        bandwidth = float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
+        bandwidth = float(result[0]) if result[0] is not None else bytes_per_ns(result[1])  # type: ignore[arg-type]
         ends = numbers[link.source], numbers[link.target]
         if ends[0] == ends[1]:
             raise InputError(f"{where}: a link from {link.source} to itself; expected two nodes")

@@ -93,10 +93,10 @@ def hyperx(options: HyperXOptions) -> list[Dimension]:
     """A HyperX. Raises InputError where its switches have too few ports."""
     if not options.sizes:
         raise InputError("sizes is empty; a HyperX needs at least one dimension")
-    made = HyperX(tuple(options.sizes), options.npus, options.width)
-    if options.ports is not None and made.ports > options.ports:
+    hyper_x = HyperX(tuple(options.sizes), options.npus, options.width)
+    if options.ports is not None and hyper_x.ports > options.ports:
         raise InputError(
-            f"ports is {options.ports}, and a switch needs {made.ports}: {options.npus} for NPUs and {made.ports - options.npus} for"
+            f"ports is {options.ports}, and a switch needs {hyper_x.ports}: {options.npus} for NPUs and {hyper_x.ports - options.npus} for"
             " switches; expected more ports"
         )
-    return [options.dimension(made, made.size)]
+    return [options.dimension(hyper_x, hyper_x.size)]

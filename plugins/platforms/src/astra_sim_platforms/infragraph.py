@@ -163,18 +163,18 @@ def _indices(chosen: str, count: int, where: str) -> Sequence[int]:
     bounds = [each for each in numbers[:2] if each is not None]
     if any(not -count <= each <= count for each in bounds) or (len(numbers) == 3 and numbers[2] == 0):
         raise InputError(f"{where} has the slice [{chosen:.80}]; expected numbers up to {count}, of which there are so many, and a step")
-    found = range(*slice(*numbers).indices(count))
-    if not found:
+    result = range(*slice(*numbers).indices(count))
+    if not result:
         raise InputError(f"{where} has the slice [{chosen:.80}], in which there is none of {count}; expected one at least")
-    return found
+    return result
 
 
 def _graph(expanded: _Expansion, options: InfraGraphOptions) -> Graph:
     """The NPUs in the order of the file, and then all other nodes that an edge joins."""
     npus = [name for name, type_ in expanded.types.items() if type_.lower() in _NPU_TYPES]
     if len(npus) < 2:
-        found = ", ".join(sorted(set(expanded.types.values()))) or "none"
-        raise InputError(f"{expanded.where}: {len(npus)} components of type xpu (types: {found}); expected at least 2, which are the NPUs")
+        text = ", ".join(sorted(set(expanded.types.values()))) or "none"
+        raise InputError(f"{expanded.where}: {len(npus)} components of type xpu (types: {text}); expected at least 2, which are the NPUs")
     numbers = {name: number for number, name in enumerate(npus)}
     edges: list[GraphLink] = []
 
@@ -226,12 +226,12 @@ class _Bandwidths:
 
     def widest(self) -> dict[str, float]:
         """Of each NPU, the bandwidth of its fastest link."""
-        found: dict[str, float] = {}
+        result: dict[str, float] = {}
         for ends, link in self._expanded.edges.items():
             for name in ends:
                 if self._expanded.types[name].lower() in _NPU_TYPES:
-                    found[name] = max(found.get(name, 0.0), self.of(link))
-        return found
+                    result[name] = max(result.get(name, 0.0), self.of(link))
+        return result
 
     def _entry(self, entry: str) -> tuple[str, float]:
         """A link's name and bandwidth from `NAME:BANDWIDTH`. Raises InputError."""

@@ -111,10 +111,10 @@ class LinkOptions:
 
     def bandwidth(self) -> float:
         """The bandwidth of a link and direction (bytes/ns). Raises InputError unless it is given once."""
-        given = self.link_bandwidth_gb_per_s, self.link_bandwidth_gib_per_s
-        if (given[0] is None) == (given[1] is None):
+        result = self.link_bandwidth_gb_per_s, self.link_bandwidth_gib_per_s
+        if (result[0] is None) == (result[1] is None):
             raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")
-        return float(given[0]) if given[0] is not None else bytes_per_ns(given[1])  # type: ignore[arg-type]
+        return float(result[0]) if result[0] is not None else bytes_per_ns(result[1])  # type: ignore[arg-type]
 
     def dimension(self, graph: Any, size: int) -> Dimension:
         """A dimension with these links. Raises InputError."""
@@ -176,12 +176,12 @@ def mesh(options: MeshOptions) -> list[Dimension]:
     """NPUs in lines of several dimensions, links both ways between neighbours."""
     if not options.sizes:
         raise InputError("sizes is empty; a mesh needs at least one dimension")
-    made = []
+    dimensions = []
     for size in options.sizes:
         check_size("mesh", size)
         links = [link for place in range(size - 1) for link in pair(place, place + 1)]
-        made.append(options.dimension(Graph("mesh", size, 0, tuple(links)), size))
-    return made
+        dimensions.append(options.dimension(Graph("mesh", size, 0, tuple(links)), size))
+    return dimensions
 
 
 # -- Fat tree ------------------------------------------------------------------------------------------------------------

@@ -60,16 +60,16 @@ class Chart:
 def new_figure(title: str, height: int, tooltips: Any) -> Figure:
     """A figure as wide as the page."""
     tools = "xpan,box_zoom,reset,save"
-    made: Figure = figure(title=title, height=height, sizing_mode="stretch_width", tools=tools, toolbar_location="above")
-    made.add_tools(WheelZoomTool(dimensions="width"))
-    made.toolbar.active_scroll = None  # so that the wheel scrolls the page
-    made.toolbar.logo = None
-    made.toolbar.autohide = True
-    made.min_border_left = 150  # figures below each other begin at one place; a script makes it smaller on a narrow screen
-    made.min_border_right = 20  # the last tick has room
-    made.title.text_font_size = "14px"
-    made.add_tools(HoverTool(tooltips=tooltips))
-    return made
+    result: Figure = figure(title=title, height=height, sizing_mode="stretch_width", tools=tools, toolbar_location="above")
+    result.add_tools(WheelZoomTool(dimensions="width"))
+    result.toolbar.active_scroll = None  # so that the wheel scrolls the page
+    result.toolbar.logo = None
+    result.toolbar.autohide = True
+    result.min_border_left = 150  # figures below each other begin at one place; a script makes it smaller on a narrow screen
+    result.min_border_right = 20  # the last tick has room
+    result.title.text_font_size = "14px"
+    result.add_tools(HoverTool(tooltips=tooltips))
+    return result
 
 
 def time_axis(axis: Any, longest_ns: float, label: str) -> None:
@@ -97,17 +97,17 @@ def layers(run: Run, name: str, colours: Colours) -> Chart | None:
     data["place"] = list(range(len(rows)))
     longest = max(sum(row[key] for key in (*COMPUTE, *EXPOSED)) for row in rows)
     tooltips = [("layer", "@layer"), *((LAYER_PARTS[key], f"@{key}{{0,0.000}} ns") for key in (*COMPUTE, *EXPOSED))]
-    made = new_figure("Computing and exposed communication of each layer", 380, tooltips)
-    made.x_range = Range1d(start=-0.6, end=max(len(rows), 6) - 0.4)
+    result = new_figure("Computing and exposed communication of each layer", 380, tooltips)
+    result.x_range = Range1d(start=-0.6, end=max(len(rows), 6) - 0.4)
     keys = [key for key in (*COMPUTE, *EXPOSED) if any(data[key])] or [COMPUTE[0]]
     entries = [Entry(LAYER_PARTS[key], colours.of(LAYER_PARTS[key])) for key in keys]
-    made.vbar_stack(keys, x="place", width=0.8, color=[each.colour for each in entries], source=ColumnDataSource(data, name=name))
-    time_axis(made.yaxis, longest, "time")
-    made.xaxis.ticker = FixedTicker(ticks=data["place"]) if len(rows) <= MOST_LABELS else BasicTicker(min_interval=1)
-    made.xaxis.major_label_overrides = {place: shortened(row["layer"]) for place, row in enumerate(rows)}
-    made.xaxis.major_label_orientation = 0.9
-    made.y_range.start = 0
-    return Chart(made, entries)
+    result.vbar_stack(keys, x="place", width=0.8, color=[each.colour for each in entries], source=ColumnDataSource(data, name=name))
+    time_axis(result.yaxis, longest, "time")
+    result.xaxis.ticker = FixedTicker(ticks=data["place"]) if len(rows) <= MOST_LABELS else BasicTicker(min_interval=1)
+    result.xaxis.major_label_overrides = {place: shortened(row["layer"]) for place, row in enumerate(rows)}
+    result.xaxis.major_label_orientation = 0.9
+    result.y_range.start = 0
+    return Chart(result, entries)
 
 
 def shortened(text: str, most: int = _LONGEST_LABEL) -> str:
@@ -124,15 +124,15 @@ def parts(runs: Sequence[Run], name: str, colours: Colours) -> Chart:
     tooltips = [("run", "@run"), *((part, f"@{{{part}}}{{0,0.000}} ns") for part in names)]
     iteration = all(isinstance(run.result.get("breakdown"), Mapping) for run in runs)
     of = "time of an iteration, mean of stages" if iteration else "time of the run"
-    made = new_figure("Where the time goes", 140 + 34 * len(runs), tooltips)
+    result = new_figure("Where the time goes", 140 + 34 * len(runs), tooltips)
     entries = [Entry(part, colours.of(part)) for part in names]
     source = ColumnDataSource(data, name=name)
     if names:
-        made.hbar_stack(names, y="place", height=0.7, color=[entry.colour for entry in entries], source=source)
-    _name_rows(made, [shortened(run.name) for run in runs])
-    time_axis(made.xaxis, max(sum(own.values()) for own in each), of)
-    made.x_range.start = 0
-    return Chart(made, entries)
+        result.hbar_stack(names, y="place", height=0.7, color=[entry.colour for entry in entries], source=source)
+    _name_rows(result, [shortened(run.name) for run in runs])
+    time_axis(result.xaxis, max(sum(own.values()) for own in each), of)
+    result.x_range.start = 0
+    return Chart(result, entries)
 
 
 def path(run: Run, by: str, name: str, colours: Colours) -> Chart | None:
@@ -156,12 +156,12 @@ def path(run: Run, by: str, name: str, colours: Colours) -> Chart | None:
         "place": list(range(len(shown) + 1)),
     }
     tooltips = [("part", "@part"), ("time", "@ns{0,0} ns"), ("share", "@percent{0.00} %")]
-    made = new_figure(f"What makes up the makespan, by {by}", 110 + 26 * len(data["place"]), tooltips)
-    made.hbar(y="place", left="begin", right="end", height=0.7, color="colour", source=ColumnDataSource(data, name=name))
-    _name_rows(made, [f"{shortened(part)}  {percent:.1f} %" for part, percent in zip(data["part"], data["percent"], strict=True)])
-    time_axis(made.xaxis, total, "time along the critical path")
-    made.x_range.start = 0
-    return Chart(made)
+    result = new_figure(f"What makes up the makespan, by {by}", 110 + 26 * len(data["place"]), tooltips)
+    result.hbar(y="place", left="begin", right="end", height=0.7, color="colour", source=ColumnDataSource(data, name=name))
+    _name_rows(result, [f"{shortened(part)}  {percent:.1f} %" for part, percent in zip(data["part"], data["percent"], strict=True)])
+    time_axis(result.xaxis, total, "time along the critical path")
+    result.x_range.start = 0
+    return Chart(result)
 
 
 def difference(a: Run, b: Run, by: str, name: str, colours: Colours) -> Chart | None:
@@ -188,16 +188,16 @@ def difference(a: Run, b: Run, by: str, name: str, colours: Colours) -> Chart | 
         "place": list(range(len(names))),
     }
     tooltips = [("part", "@part"), ("time", "@ns{+0,0} ns"), ("share of the first run", "@percent{+0.00} %")]
-    made = new_figure(f"From {shortened(a.name)} to {shortened(b.name)}, by {by}", 110 + 26 * len(names), tooltips)
-    made.hbar(y="place", left="begin", right="end", height=0.7, color="colour", source=ColumnDataSource(data, name=name))
-    told = [f"{shortened(part, 22)}  {percent:+.1f} %" for part, percent in zip(names[1:-1], data["percent"][1:-1], strict=True)]
-    _name_rows(made, [shortened(a.name), *told, shortened(b.name)])
-    time_axis(made.xaxis, max(start, end), "time along the critical paths")
+    result = new_figure(f"From {shortened(a.name)} to {shortened(b.name)}, by {by}", 110 + 26 * len(names), tooltips)
+    result.hbar(y="place", left="begin", right="end", height=0.7, color="colour", source=ColumnDataSource(data, name=name))
+    results = [f"{shortened(part, 22)}  {percent:+.1f} %" for part, percent in zip(names[1:-1], data["percent"][1:-1], strict=True)]
+    _name_rows(result, [shortened(a.name), *results, shortened(b.name)])
+    time_axis(result.xaxis, max(start, end), "time along the critical paths")
     least = min(data["begin"][1:-1], default=0.0)
     longest = max(data["end"])
     # Changes are small beside the whole: the axis begins shortly before the smallest of them.
-    made.x_range = Range1d(start=max(0.0, least - 0.5 * (longest - least)), end=longest + 0.02 * (longest - least))
-    return Chart(made)
+    result.x_range = Range1d(start=max(0.0, least - 0.5 * (longest - least)), end=longest + 0.02 * (longest - least))
+    return Chart(result)
 
 
 def meaning(each: Slice) -> str:
@@ -213,9 +213,9 @@ def timeline(run: Run, name: str, colours: Colours) -> Chart | None:
     meanings = list(dict.fromkeys(meaning(each) for each in sorted(slices, key=lambda each: each.begin_ns)))
     tooltips = [("", "@name"), ("group", "@group"), ("begin", "@begin{0,0} ns"), ("end", "@end{0,0} ns"), ("busy", "@busy{0,0} ns")]
     height = 18 if len(rows) <= 60 else 10
-    made = new_figure("What happened when", 110 + height * len(rows), tooltips)
-    for number, thing in enumerate(meanings):
-        own = [each for each in slices if meaning(each) == thing]
+    result = new_figure("What happened when", 110 + height * len(rows), tooltips)
+    for number, results in enumerate(meanings):
+        own = [each for each in slices if meaning(each) == results]
         data: dict[str, list[Any]] = {
             "row": [each.row for each in own],
             "begin": [each.begin_ns for each in own],
@@ -227,8 +227,8 @@ def timeline(run: Run, name: str, colours: Colours) -> Chart | None:
                 0.85 * max(_SMALLEST_BAR, each.busy_ns / (each.end_ns - each.begin_ns or 1) if each.things > 1 else 1) for each in own
             ],
         }
-        source = ColumnDataSource(data, name=f"{name}-{thing}")
-        drawn = made.hbar(y="row", left="begin", right="end", height="height", color=colours.of(thing), line_width=1, source=source)
+        source = ColumnDataSource(data, name=f"{name}-{results}")
+        drawn = result.hbar(y="row", left="begin", right="end", height="height", color=colours.of(results), line_width=1, source=source)
         drawn.tags = [f"{name}-{number}"]
     groups = len({group for group, _ in rows if group != PATH})
     labels, before = [], None
@@ -238,13 +238,13 @@ def timeline(run: Run, name: str, colours: Colours) -> Chart | None:
             label = ""
         labels.append(label)
         before = group
-    _name_rows(made, labels)
+    _name_rows(result, labels)
     if height < 18:
-        made.yaxis.major_tick_line_color = None
-        made.yaxis.major_label_text_font_size = "9px"
-    time_axis(made.xaxis, run.result["finish_ns"], "time")
-    made.x_range = Range1d(start=0, end=run.result["finish_ns"] or 1, bounds="auto")
-    return Chart(made, [Entry(thing, colours.of(thing), f"{name}-{number}") for number, thing in enumerate(meanings)])
+        result.yaxis.major_tick_line_color = None
+        result.yaxis.major_label_text_font_size = "9px"
+    time_axis(result.xaxis, run.result["finish_ns"], "time")
+    result.x_range = Range1d(start=0, end=run.result["finish_ns"] or 1, bounds="auto")
+    return Chart(result, [Entry(results, colours.of(results), f"{name}-{number}") for number, results in enumerate(meanings)])
 
 
 def utilisation(run: Run, name: str, colours: Colours, beside: Chart | None = None) -> Chart | None:
@@ -252,18 +252,20 @@ def utilisation(run: Run, name: str, colours: Colours, beside: Chart | None = No
     series = run.utilisation
     if not series:
         return None
-    made = new_figure("Utilisation of dimensions, as NPU 0 uses them", 280, [("", "$name"), ("time", "$x{0,0} ns"), ("share", "$y{0.0} %")])
+    result = new_figure(
+        "Utilisation of dimensions, as NPU 0 uses them", 280, [("", "$name"), ("time", "$x{0,0} ns"), ("share", "$y{0.0} %")]
+    )
     entries = []
     for place, each in enumerate(series):
         source = ColumnDataSource({"time": each.times_ns, "percent": each.percent}, name=f"{name}-{place}")
         entries.append(Entry(each.name, colours.of(each.name), f"{name}-{place}"))
-        drawn = made.step("time", "percent", mode="after", source=source, name=each.name, color=entries[-1].colour, line_width=1.5)
+        drawn = result.step("time", "percent", mode="after", source=source, name=each.name, color=entries[-1].colour, line_width=1.5)
         drawn.tags = [entries[-1].hides]
-    time_axis(made.xaxis, run.result["finish_ns"], "time")
-    made.x_range = beside.figure.x_range if beside is not None else Range1d(start=0, end=run.result["finish_ns"] or 1)
-    made.y_range = Range1d(start=0, end=105)
-    made.yaxis.axis_label = "busy (%)"
-    return Chart(made, entries)
+    time_axis(result.xaxis, run.result["finish_ns"], "time")
+    result.x_range = beside.figure.x_range if beside is not None else Range1d(start=0, end=run.result["finish_ns"] or 1)
+    result.y_range = Range1d(start=0, end=105)
+    result.yaxis.axis_label = "busy (%)"
+    return Chart(result, entries)
 
 
 def links(run: Run, name: str) -> Chart | None:
@@ -278,31 +280,31 @@ def links(run: Run, name: str) -> Chart | None:
     }
     count = 1 + max(max(link.source, link.target) for link in run.links)
     tooltips = [("link", "@source to @target"), ("busy", "@percent{0.00} %")]
-    made = new_figure("Load of links: share of the run in which each is busy", 560, tooltips)
-    made.x_range, made.y_range = Range1d(start=-0.5, end=count - 0.5), Range1d(start=count - 0.5, end=-0.5)
-    made.sizing_mode, made.max_width, made.min_border_left = "stretch_width", 760, 60
+    result = new_figure("Load of links: share of the run in which each is busy", 560, tooltips)
+    result.x_range, result.y_range = Range1d(start=-0.5, end=count - 0.5), Range1d(start=count - 0.5, end=-0.5)
+    result.sizing_mode, result.max_width, result.min_border_left = "stretch_width", 760, 60
     mapper = LinearColorMapper(palette=Viridis256, low=0, high=max([1e-9, *data["percent"]]))
     shades = {"field": "percent", "transform": mapper}
-    made.rect("target", "source", 1, 1, fill_color=shades, line_color=None, source=ColumnDataSource(data, name=name))
-    made.add_layout(ColorBar(color_mapper=mapper, title="busy (%)"), "right")
-    made.xaxis.axis_label, made.yaxis.axis_label = "to node", "from node"
-    return Chart(made)
+    result.rect("target", "source", 1, 1, fill_color=shades, line_color=None, source=ColumnDataSource(data, name=name))
+    result.add_layout(ColorBar(color_mapper=mapper, title="busy (%)"), "right")
+    result.xaxis.axis_label, result.yaxis.axis_label = "to node", "from node"
+    return Chart(result)
 
 
 def link_dimensions(run: Run, name: str, colours: Colours) -> Chart | None:
     """How busy the links of each dimension are in the mean, where the network says it."""
-    found = run.result["network"].get("dimensions")
-    if not isinstance(found, list) or not all(isinstance(each, Mapping) and "utilisation" in each for each in found) or not found:
+    value = run.result["network"].get("dimensions")
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) and "utilisation" in each for each in value) or not value:
         return None
     data: dict[str, list[Any]] = {
-        "dimension": list(range(len(found))),
-        "percent": [100 * each["utilisation"] for each in found],
-        "links": [each.get("links", 0) for each in found],
-        "colour": [colours.of(f"dimension {number}") for number in range(len(found))],
+        "dimension": list(range(len(value))),
+        "percent": [100 * each["utilisation"] for each in value],
+        "links": [each.get("links", 0) for each in value],
+        "colour": [colours.of(f"dimension {number}") for number in range(len(value))],
     }
-    made = new_figure("Mean load of the links of each dimension", 240, [("links", "@links"), ("busy", "@percent{0.00} %")])
-    made.vbar("dimension", 0.7, "percent", color="colour", source=ColumnDataSource(data, name=name))
-    made.xaxis.ticker = FixedTicker(ticks=data["dimension"])
-    made.xaxis.axis_label, made.yaxis.axis_label = "dimension", "busy (%)"
-    made.y_range.start = 0
-    return Chart(made)
+    result = new_figure("Mean load of the links of each dimension", 240, [("links", "@links"), ("busy", "@percent{0.00} %")])
+    result.vbar("dimension", 0.7, "percent", color="colour", source=ColumnDataSource(data, name=name))
+    result.xaxis.ticker = FixedTicker(ticks=data["dimension"])
+    result.xaxis.axis_label, result.yaxis.axis_label = "dimension", "busy (%)"
+    result.y_range.start = 0
+    return Chart(result)

@@ -88,8 +88,8 @@ class Colours:
 
 def series(count: int) -> list[str]:
     """As many different colours as a figure has series."""
-    made = chain(SERIES, _made())
-    return [next(made) for _ in range(count)]
+    result = chain(SERIES, _made())
+    return [next(result) for _ in range(count)]
 
 
 def _made() -> Iterator[str]:

@@ -19,13 +19,13 @@ class Cluster(NamedTuple):
 
 def shares(counts: Sequence[int], most: int) -> list[int]:
     """How many of `most` each of some rows gets that have so many intervals: all alike, none more than it has, and each at least one."""
-    found = [0] * len(counts)
+    result = [0] * len(counts)
     room = most
     order = sorted(range(len(counts)), key=lambda row: counts[row])
     for left, row in zip(range(len(counts), 0, -1), order, strict=True):
-        found[row] = max(1, min(counts[row], room // left)) if counts[row] else 0
-        room = max(0, room - found[row])
-    return found
+        result[row] = max(1, min(counts[row], room // left)) if counts[row] else 0
+        room = max(0, room - result[row])
+    return result
 
 
 def clusters(begins: Sequence[float], ends: Sequence[float], pixel_ns: float, apart: bool = False) -> list[Cluster]:
@@ -33,7 +33,7 @@ def clusters(begins: Sequence[float], ends: Sequence[float], pixel_ns: float, ap
 
     With `apart` those that overlap are one, too, whatever their length, so that no two clusters overlap.
     """
-    found: list[Cluster] = []
+    result: list[Cluster] = []
     members: list[int] = []
     first, reach, is_short = 0.0, 0.0, True
     for place, (begin, end) in enumerate(zip(begins, ends, strict=True)):
@@ -44,11 +44,11 @@ def clusters(begins: Sequence[float], ends: Sequence[float], pixel_ns: float, ap
             is_short = is_short and short
             continue
         if members:
-            found.append(Cluster(members, first, reach))
+            result.append(Cluster(members, first, reach))
         members, first, reach, is_short = [place], begin, end, short
     if members:
-        found.append(Cluster(members, first, reach))
-    return found
+        result.append(Cluster(members, first, reach))
+    return result
 
 
 def merged(begins: Sequence[float], ends: Sequence[float], finish_ns: float, most: int, apart: bool = False) -> tuple[list[Cluster], float]:
@@ -57,16 +57,16 @@ def merged(begins: Sequence[float], ends: Sequence[float], finish_ns: float, mos
     A pixel is as small as it can be, from one part in FINEST of the run on. Where that does not suffice, for long ones overlap, all that
     overlap are one.
     """
-    found = clusters(begins, ends, -1.0, apart)
-    if len(found) <= most:
-        return found, 0.0
+    result = clusters(begins, ends, -1.0, apart)
+    if len(result) <= most:
+        return result, 0.0
     parts = FINEST
     while parts > 8 * most and parts > 1:
         parts //= 2  # with fewer pixels than that there may be more clusters than pixels, with more there are too many
     while parts >= 1:
         pixel = finish_ns / parts
-        found = clusters(begins, ends, pixel, apart)
-        if len(found) <= most:
-            return found, pixel
+        result = clusters(begins, ends, pixel, apart)
+        if len(result) <= most:
+            return result, pixel
         parts //= 2
     return clusters(begins, ends, finish_ns, apart=True)[:], finish_ns

@@ -163,7 +163,7 @@ def _section(run: Run, number: int, colours: Colours) -> _Section:
 def _differences(runs: Sequence[Run], colours: Colours) -> list[_Section]:
     """What differs between the first run that was explained and each of the next ones: their critical paths, by kind and by layer."""
     explained = [(number, run) for number, run in enumerate(runs) if waterfall(run)]
-    found = []
+    sections = []
     for number, other in explained[1 : 1 + _MOST_DIFFERENCES]:
         first = explained[0][1]
         drawn, tables = {}, []
@@ -185,8 +185,8 @@ def _differences(runs: Sequence[Run], colours: Colours) -> list[_Section]:
         note = (
             f"{other.name} takes {in_unit(abs(total))} {'more' if total > 0 else 'less'} than {first.name}{share}; on the critical paths:"
         )
-        found.append(_Section(f"{first.name} and {other.name}", drawn, [note], tables))
-    return found
+        sections.append(_Section(f"{first.name} and {other.name}", drawn, [note], tables))
+    return sections
 
 
 def _as_text(value: Any) -> str:

@@ -92,12 +92,12 @@ class Run:
 
 def load_runs(paths: Sequence[str]) -> list[Run]:
     """The runs of files `result.json`, or of folders that hold one. Runs of one name get that of their folder, too. Raises InputError."""
-    found = [(path, result) for path in map(_result_file, paths) for result in _results(path)]
-    names = Counter(result["run_name"] for _, result in found)
-    per_folder = Counter(path for path, _ in found)
-    most = min(MOST_SLICES, 2 * MOST_SLICES // len(found))
+    results = [(path, result) for path in map(_result_file, paths) for result in _results(path)]
+    names = Counter(result["run_name"] for _, result in results)
+    per_folder = Counter(path for path, _ in results)
+    most = min(MOST_SLICES, 2 * MOST_SLICES // len(results))
     runs = []
-    for path, result in found:
+    for path, result in results:
         name = result["run_name"]
         label = name if names[name] == 1 else f"{name} ({path.parent.name or path.parent})"
         runs.append(_run(label, path.parent, result, alone=per_folder[path] == 1, most=most))
@@ -108,8 +108,8 @@ def load_runs(paths: Sequence[str]) -> list[Run]:
 
 
 def _result_file(path: str) -> Path:
-    found = Path(path)
-    return found / "result.json" if found.is_dir() else found
+    result = Path(path)
+    return result / "result.json" if result.is_dir() else result
 
 
 def _results(path: Path) -> Sequence[Mapping[str, Any]]:
@@ -198,9 +198,9 @@ class _TimelineReader:
     def _slice(self, row: _Row, began: Any, end: int) -> None:
         """Add a slice of a trace to its row."""
         event = began.track_event
-        told = {self._arguments[each.name_iid]: each for each in event.debug_annotations}
-        things = told[MEMBERS].int_value if MEMBERS in told else 1
-        group = told["group"].string_value if "group" in told else ""
+        result = {self._arguments[each.name_iid]: each for each in event.debug_annotations}
+        int_value = result[MEMBERS].int_value if MEMBERS in result else 1
+        group = result["group"].string_value if "group" in result else ""
         label = self._names[event.name_iid], self._kinds[event.category_iids[0]], group
         number = self._known.get(label)
         if number is None:
@@ -209,8 +209,8 @@ class _TimelineReader:
         row.begin.append(began.timestamp)
         row.end.append(end)
         row.label.append(number)
-        row.things.append(things)
-        row.spent.append(told[SPENT].double_value if SPENT in told else end - began.timestamp)
+        row.things.append(int_value)
+        row.spent.append(result[SPENT].double_value if SPENT in result else end - began.timestamp)
         self._end_ns = max(self._end_ns, end)
 
     def _describe(self, track: Any) -> None:
@@ -228,8 +228,8 @@ class _TimelineReader:
         rows = chosen_rows(list(self._rows), MOST_ROWS)
         slices: list[Slice] = []
         coarsest = 0.0
-        given = shares([len(self._rows[row].begin) for row in rows], self._most)
-        for number, (row, most) in enumerate(zip(rows, given, strict=True)):
+        result = shares([len(self._rows[row].begin) for row in rows], self._most)
+        for number, (row, most) in enumerate(zip(rows, result, strict=True)):
             pixel = self._draw(number, self._rows[row], most, slices)
             coarsest = max(coarsest, pixel)
         groups = len({group for group, _ in self._rows if group != PATH})
@@ -238,11 +238,11 @@ class _TimelineReader:
     def _draw(self, number: int, row: _Row, most: int, slices: list[Slice]) -> float:
         """Add the slices of a row; returns the pixel that this takes (ns)."""
         order = sorted(range(len(row.begin)), key=lambda place: (row.begin[place], row.end[place]))
-        found, pixel = merged([row.begin[place] for place in order], [row.end[place] for place in order], self._end_ns, most, apart=True)
-        for cluster in found:
+        result, pixel = merged([row.begin[place] for place in order], [row.end[place] for place in order], self._end_ns, most, apart=True)
+        for cluster in result:
             members = [order[place] for place in cluster.members]
             name, kind, group = self._labels[row.label[members[0]]]
-            things = sum(row.things[place] for place in members)
+            total = sum(row.things[place] for place in members)
             if len(members) > 1:
                 spent: dict[tuple[str, str], float] = {}
                 counts: dict[str, int] = {}
@@ -253,7 +253,7 @@ class _TimelineReader:
                 kind, group = max(spent, key=lambda each: spent[each])
                 order_of = sorted(counts, key=lambda each: -counts[each])
                 name = ", ".join(f"{counts[each]:,} x {each}" for each in order_of[:3]) + (", ..." if len(order_of) > 3 else "")
-            slices.append(Slice(number, name, kind, group, cluster.begin_ns, cluster.end_ns, things, _covered(row, members)))
+            slices.append(Slice(number, name, kind, group, cluster.begin_ns, cluster.end_ns, total, _covered(row, members)))
         return pixel
 
 
@@ -278,8 +278,8 @@ def chosen_rows(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, s
         room = most - (PATH in groups)
         chosen = {names[place * len(names) // room] for place in range(room)} | {PATH}
         groups = {name: own for name, own in groups.items() if name in chosen}
-    given = dict(zip(groups, shares([len(own) for own in groups.values()], most), strict=True))
-    return [row for name, own in groups.items() for row in own[: given[name]]]
+    result = dict(zip(groups, shares([len(own) for own in groups.values()], most), strict=True))
+    return [row for name, own in groups.items() for row in own[: result[name]]]
 
 
 def _utilisation_of_csv(path: Path) -> list[Series]:

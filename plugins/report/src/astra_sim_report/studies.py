@@ -49,11 +49,11 @@ def lines(table: Table, x: str, y: str, hue: str | None) -> list[Line]:
     hues: Sequence[Cell] = [None] * len(table) if hue is None else table.column(hue, "--hue")
     places = _places(table, (xs, hues), (x, hue), y)
     order = in_order(xs)
-    found = []
+    result = []
     for value in in_order(hues):
         own = [(each, places[each, value]) for each in order if (each, value) in places]
-        found.append(Line("" if hue is None else shown(value), [each for each, _ in own], [ys[place] for _, place in own]))
-    return found
+        result.append(Line("" if hue is None else shown(value), [each for each, _ in own], [ys[place] for _, place in own]))
+    return result
 
 
 def grid(table: Table, x: str, y: str, hue: str) -> Grid:
@@ -73,17 +73,17 @@ def _places(table: Table, columns: Sequence[Sequence[Cell]], names: Sequence[str
         if len({table.columns[of][place] for place in own}) == 1:
             continue
         differ = [name for name in table.parameters if name not in names and len({table.columns[name][place] for place in own}) > 1]
-        told = " and ".join(f"{name} = {shown(cell)}" for name, cell in zip(names, pair, strict=True) if name is not None)
+        text = " and ".join(f"{name} = {shown(cell)}" for name, cell in zip(names, pair, strict=True) if name is not None)
         which = f", which differ in {', '.join(differ[:_MOST_NAMED])}" if differ else ""
         choose = f"choose with --where {differ[0] if differ else 'COLUMN'}=VALUE, or tell them apart by --hue"
-        raise InputError(f"{len(own)} rows of {table.name} have {told}{which}; expected one: {choose}")
+        raise InputError(f"{len(own)} rows of {table.name} have {text}{which}; expected one: {choose}")
     return {pair: own[0] for pair, own in rows.items()}
 
 
 def front(xs: Sequence[float], ys: Sequence[float]) -> list[int]:
     """The places of the points that no other is as good as in both coordinates and better in one, by x; less is better."""
-    found: list[int] = []
+    result: list[int] = []
     for place in sorted(range(len(xs)), key=lambda place: (xs[place], ys[place], place)):
-        if not found or ys[place] < ys[found[-1]]:
-            found.append(place)
-    return found
+        if not result or ys[place] < ys[result[-1]]:
+            result.append(place)
+    return result

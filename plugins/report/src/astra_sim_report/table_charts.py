@@ -105,14 +105,14 @@ def _ticks(key: str, axis: Any) -> dict[str, Any]:
 
 
 def _figure(title: str, tooltips: Sequence[tuple[str, str]], height: int) -> Any:
-    made: Any = figure(title=title, height=height, sizing_mode="stretch_width", tools=_TOOLS, toolbar_location="above")
-    made.toolbar.active_scroll = None  # so that the wheel scrolls the page
-    made.toolbar.logo = None
-    made.toolbar.autohide = True
-    made.min_border_right = 20
-    made.title.text_font_size = "14px"
-    made.add_tools(HoverTool(tooltips=list(tooltips)))
-    return made
+    result: Any = figure(title=title, height=height, sizing_mode="stretch_width", tools=_TOOLS, toolbar_location="above")
+    result.toolbar.active_scroll = None  # so that the wheel scrolls the page
+    result.toolbar.logo = None
+    result.toolbar.autohide = True
+    result.min_border_right = 20
+    result.title.text_font_size = "14px"
+    result.add_tools(HoverTool(tooltips=list(tooltips)))
+    return result
 
 
 def _is_number(cell: Cell) -> bool:

@@ -110,11 +110,11 @@ def _read_csv(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
     rows = csv_rows(read_text(path), path, plain=True)
     first, names = next(rows, (1, []))
     check_once(names, f"{path}:{first}")
-    found = []
+    result = []
     for number, cells in rows:
         check_cells(cells, names, f"{path}:{number}")
-        found.append([_cell(text) for text in cells])
-    return names, found
+        result.append([_cell(text) for text in cells])
+    return names, result
 
 
 def _cell(text: str) -> Cell:
@@ -138,9 +138,9 @@ def _read_sqlite(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
             started = time.process_time()
             database.set_progress_handler(lambda: time.process_time() - started > _MOST_SECONDS, 1 << 20)
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_FILE_BYTES)
-            found = database.execute(f"SELECT * FROM {TABLE}")
-            names = [column[0] for column in found.description]
-            rows = found.fetchmany(min(MAX_ROWS, MAX_CELLS // len(names)) + 1)
+            result = database.execute(f"SELECT * FROM {TABLE}")
+            names = [column[0] for column in result.description]
+            rows = result.fetchmany(min(MAX_ROWS, MAX_CELLS // len(names)) + 1)
         finally:
             database.close()
     except sqlite3.OperationalError as error:

@@ -233,15 +233,15 @@ def _write_trace(result: Result, writer: TraceWriter, limit: int | None) -> None
     path = list(result.critical_path()) if result.has_critical_path else []
     lanes = [(npu, lanes[name]) for npu, _, lanes in table.npus for name in sorted(lanes, key=lane_order)]
     counts = [len(lane.label) for _, lane in lanes]
-    given = counts if limit is None else shares([*counts, len(path)], limit)
+    outcome = counts if limit is None else shares([*counts, len(path)], limit)
     coarsest = 0.0
     rows = []
-    for (_, lane), most in zip(lanes, given, strict=False):
-        found, pixel = merged(lane.begin, lane.end, result.finish_ns, most)
-        rows.append([(cluster.members, cluster.begin_ns, cluster.end_ns) for cluster in found])
+    for (_, lane), most in zip(lanes, outcome, strict=False):
+        results, pixel = merged(lane.begin, lane.end, result.finish_ns, most)
+        rows.append([(cluster.members, cluster.begin_ns, cluster.end_ns) for cluster in results])
         coarsest = max(coarsest, pixel)
     if path:
-        _write_path(path, writer, result.finish_ns, len(path) if limit is None else given[-1])
+        _write_path(path, writer, result.finish_ns, len(path) if limit is None else outcome[-1])
     drawn = _write_tracks(table, rows, writer, result.finish_ns)
     flows = _Flows(drawn)
     marks = _Marks(path)
@@ -368,8 +368,8 @@ def _write_path(path: Sequence[PathInterval], writer: TraceWriter, finish_ns: fl
     """Write the critical path: one part after another, with the NPU on which each is."""
     track = writer.track(writer.group(PATH), PATH)
     known: dict[tuple[Any, ...], Label] = {}
-    found, _ = merged([each.begin_ns for each in path], [each.end_ns for each in path], finish_ns, most)
-    for cluster in found:
+    result, _ = merged([each.begin_ns for each in path], [each.end_ns for each in path], finish_ns, most)
+    for cluster in result:
         parts = [path[place] for place in cluster.members]
         labels = []
         for part in parts:

@@ -114,14 +114,14 @@ class Autoscaler:
 
     def _wanted(self, pool: Pool, now: float) -> int:
         """How many instances of a pool are to run."""
-        given = self.options
+        options = self.options
         running = pool.count(State.ON, State.STARTING)
-        ratio = self._metric(pool) / given.target
+        ratio = self._metric(pool) / options.target
         least = running if abs(ratio - 1) <= TOLERANCE else math.ceil(running * ratio - 1e-9)
-        least = min(max(least, given.minimum), len(pool.units))
+        least = min(max(least, options.minimum), len(pool.units))
         pool.arrived, pool.ttfts = 0, []
         pool.wanted.append((now, least))
-        while pool.wanted[0][0] < now - given.down_after_s:
+        while pool.wanted[0][0] < now - options.down_after_s:
             pool.wanted.popleft()
         return max(wanted for _, wanted in pool.wanted) if least < running else least
 

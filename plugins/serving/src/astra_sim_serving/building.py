@@ -42,10 +42,10 @@ class FleetBuilder:
         self.memory = CacheMemory(parts)
         self.gaps = WeightedValues()
         self.units: list[list[Unit]] = [[] for _ in parts.options.pool]
-        given = parts.options.speculative
+        speculative = parts.options.speculative
         self.speculation = None
-        if given is not None:
-            self.speculation = Speculation(given.tokens, given.acceptance, RandomStream(parts.options.seed, "speculation"))
+        if speculative is not None:
+            self.speculation = Speculation(speculative.tokens, speculative.acceptance, RandomStream(parts.options.seed, "speculation"))
 
     def build(
         self, on_progress: Callable[[float, int], None] | None, timeline: Callable[[Instance, float], None] | None
@@ -79,19 +79,20 @@ class FleetBuilder:
 
     def _scaler(self) -> Autoscaler | None:
         """What starts and stops instances. Raises InputError where a pool is smaller than the least number of instances."""
-        given = self.parts.options.autoscale
-        if given.policy == "none":
-            if given != AutoscaleOptions():
+        autoscale = self.parts.options.autoscale
+        if autoscale.policy == "none":
+            if autoscale != AutoscaleOptions():
                 raise InputError(
                     f"{self.parts.where}: serving.autoscale is given without a policy; expected policy = queue, kv, rate or ttft"
                 )
             return None
         for number, pool in enumerate(self.parts.options.pool):
-            if pool.instances < given.minimum:
+            if pool.instances < autoscale.minimum:
                 raise InputError(
-                    f"{self.parts.where}: serving.pool.{number} has {pool.instances} instances, and autoscale.minimum is {given.minimum}"
+                    f"{self.parts.where}: serving.pool.{number} has {pool.instances} instances, "
+                    f"and autoscale.minimum is {autoscale.minimum}"
                 )
-        return Autoscaler(given, [Pool(units) for units in self.units])
+        return Autoscaler(autoscale, [Pool(units) for units in self.units])
 
     def _router_policy(self) -> str:
         """The policy as given; else that of vLLM between ranks of data parallelism, where there are some."""
@@ -144,9 +145,11 @@ class FleetBuilder:
             pool.max_sequences or options.max_sequences, pool.max_batched_tokens or options.max_batched_tokens, options.max_prefill_tokens
         )
         cache = KvCache(blocks, options.block_tokens, options.prefix_caching, tiers)
-        made = make_scheduler(options.engine, cache, limits, options.priorities, self.parts.plugins, f"{self.parts.where}: serving.engine")
-        made.drafts = self.speculation.tokens if self.speculation is not None else 0
-        return made
+        scheduler = make_scheduler(
+            options.engine, cache, limits, options.priorities, self.parts.plugins, f"{self.parts.where}: serving.engine"
+        )
+        scheduler.drafts = self.speculation.tokens if self.speculation is not None else 0
+        return scheduler
 
     def _sharding(self, pool: PoolOptions, where: str) -> Sharding:
         """How the instances of a pool share the model. Raises InputError where that cannot be."""
@@ -168,10 +171,10 @@ class FleetBuilder:
         pools = [pool for pool in self.parts.options.pool if pool.role == "prefill"]
         if not pools:
             return None
-        given = self.parts.options.transfer
+        transfer = self.parts.options.transfer
         bytes_per_token = pools[0].tensor_parallel * self.memory.kv_bytes(Sharding(pools[0].tensor_parallel))
-        exposed = 1.0 if given.mode == "after" else 1 / self.parts.model.layers
-        return Transfers(given.latency_us / 1e6, self._seconds_of(given.bandwidth_gb_per_s), bytes_per_token, exposed)
+        exposed = 1.0 if transfer.mode == "after" else 1 / self.parts.model.layers
+        return Transfers(transfer.latency_us / 1e6, self._seconds_of(transfer.bandwidth_gb_per_s), bytes_per_token, exposed)
 
     def _seconds_of(self, bandwidth_gb_per_s: float | None) -> Callable[[Instance, Instance, float], float]:
         """The time of a transfer by its bytes: at a bandwidth, or as messages on the network. Raises InputError without both."""

@@ -26,9 +26,9 @@ class CacheMemory:
     def blocks(self, pool: PoolOptions, sharding: Sharding, where: str) -> int:
         """Blocks of an instance: as told, or what fits beside the weights. Raises InputError where none does."""
         options = self.parts.options
-        given = pool.kv_blocks or options.kv_blocks
-        if given is not None:
-            return given
+        kv_blocks = pool.kv_blocks or options.kv_blocks
+        if kv_blocks is not None:
+            return kv_blocks
         memory = (
             options.memory_gib * GIB
             if options.memory_gib is not None
@@ -59,8 +59,8 @@ class CacheMemory:
 
     @property
     def _drafts_by_layer(self) -> bool:
-        given = self.parts.options.speculative
-        return given is not None and given.draft == "mtp"
+        speculative = self.parts.options.speculative
+        return speculative is not None and speculative.draft == "mtp"
 
     def _draft_weights(self, sharding: Sharding) -> int:
         """Bytes of the weights of what drafts tokens, on a rank."""

@@ -149,7 +149,7 @@ class TransferTimes:
 
 def build_network(experiment: Experiment, plugins: Plugins) -> Components:
     """The platform, network and system of an experiment, for runs of collectives alone. Raises InputError."""
-    made = experiment.copied()
-    made.sections.pop("compute", None)
-    made.use("workload", ExecutionGraph((), (), ()), plugins)
-    return build(made, plugins)
+    result = experiment.copied()
+    result.sections.pop("compute", None)
+    result.use("workload", ExecutionGraph((), (), ()), plugins)
+    return build(result, plugins)

@@ -41,10 +41,10 @@ def explain(sequences: Sequence[RequestSequence], front_end_s: float) -> dict[st
 
 def _bands(rows: list[tuple[float, ...]], causes: tuple[str, ...]) -> list[dict[str, object]]:
     rows = sorted(rows, key=sum)
-    found: list[dict[str, object]] = []
+    result: list[dict[str, object]] = []
     for name, begin, end in BANDS:
         own = rows[int(begin * len(rows)) : -int(-end * len(rows) // 1)]
         if own:
             means = {cause: sum(row[place] for row in own) / len(own) for place, cause in enumerate(causes)}
-            found.append({"requests": name, "count": len(own), "mean_s": sum(means.values()), **means})
-    return found
+            result.append({"requests": name, "count": len(own), "mean_s": sum(means.values()), **means})
+    return result

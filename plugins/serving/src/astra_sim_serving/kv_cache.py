@@ -65,16 +65,16 @@ class KvCache:
 
     def in_tiers(self, sequence: Sequence, first: int) -> list[tuple[Tier, ContentKey]]:
         """The contents of a sequence's blocks from the first that is not in the cache on, as far as tiers have them one after another."""
-        found: list[tuple[Tier, ContentKey]] = []
+        result: list[tuple[Tier, ContentKey]] = []
         if self.tiers is None or not (sequence.request.content or sequence.preemptions):
-            return found
+            return result
         for position in range(first, (sequence.total - 1) // self.block_tokens):
             key = self._key(sequence.request, position)
             tier = self.tiers.find(key)
             if tier is None or key in self._block_of:
                 break
-            found.append((tier, key))
-        return found
+            result.append((tier, key))
+        return result
 
     def loaded(self, sequence: Sequence) -> None:
         """Note that what a sequence waited for is in its blocks."""

@@ -30,7 +30,7 @@ def summary_of(values: Sequence[tuple[float, int]]) -> dict[str, float] | None:
     if not total:
         return None
     mean = sum(value * count for value, count in values) / total
-    found = {"mean": mean}
+    result = {"mean": mean}
     ranks = [(percentile, percentile / 100 * (total - 1)) for percentile in PERCENTILES]
     position, passed = 0, 0
     for percentile, rank in ranks:
@@ -42,9 +42,9 @@ def summary_of(values: Sequence[tuple[float, int]]) -> dict[str, float] | None:
         share = rank - low
         if share and passed + count <= low + 1:
             value += share * (values[position + 1][0] - value)
-        found[f"p{percentile}"] = value
-    found["max"] = values[-1][0]
-    return found
+        result[f"p{percentile}"] = value
+    result["max"] = values[-1][0]
+    return result
 
 
 def summarize(values: Iterable[float]) -> dict[str, float] | None:

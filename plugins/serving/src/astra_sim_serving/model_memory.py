@@ -81,12 +81,12 @@ def weight_bytes(model: ModelDescription, sharding: Sharding, element_type: str)
     """Bytes of the weights of a rank, in the stage with the most; the embedding and the output layer have 16 bits."""
     end = model.vocab * model.hidden // sharding.tensor * ACTIVATION_BYTES
     stages = sharding.stages(model.layers)
-    found = []
+    result = []
     for number, layers in enumerate(stages):
         ends = (number == 0) + (number == len(stages) - 1) - (model.tied and len(stages) == 1)
         own = sum(layer_parameters(model, layer, sharding) for layer in layers)
-        found.append(math.ceil(own * ELEMENT_BYTES[element_type]) + ends * end)
-    return max(found)
+        result.append(math.ceil(own * ELEMENT_BYTES[element_type]) + ends * end)
+    return max(result)
 
 
 def kv_bytes_per_token(model: ModelDescription, sharding: Sharding, element_type: str) -> int:

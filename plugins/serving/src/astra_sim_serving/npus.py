@@ -32,17 +32,17 @@ def _named(pool: PoolOptions, npus: int, where: str) -> tuple[int, ...]:
     """The NPUs that a pool names, in order; none where it names none."""
     if pool.npus is None:
         return ()
-    found: list[int] = []
+    result: list[int] = []
     for part in pool.npus.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
             raise InputError(f"{where}: npus is {pool.npus!r}; expected numbers and ranges such as '0-3,8-11'")
-        found += range(int(first), int(last if dash else first) + 1)
-        check_npus(found[-1:], npus, f"{where}: npus")
+        result += range(int(first), int(last if dash else first) + 1)
+        check_npus(result[-1:], npus, f"{where}: npus")
     needed = pool.instances * pool.sharding.npus
-    if len(found) != needed or len(set(found)) != needed:
-        raise InputError(f"{where}: npus is {pool.npus!r}, which are {len(set(found))} NPUs; the instances of the pool need {needed}")
-    return tuple(found)
+    if len(result) != needed or len(set(result)) != needed:
+        raise InputError(f"{where}: npus is {pool.npus!r}, which are {len(set(result))} NPUs; the instances of the pool need {needed}")
+    return tuple(result)
 
 
 def place_in_block(npus: Sequence[int], platform: Platform) -> tuple[int, ...]:

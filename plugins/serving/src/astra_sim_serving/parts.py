@@ -59,19 +59,19 @@ class Parts:
         self.tables = self._tables()
 
     def _model(self) -> ModelDescription:
-        given = self.options.model
+        model = self.options.model
         where = f"{self.where}: serving.model"
-        if (given.name is None) == (not given.dimensions):
+        if (model.name is None) == (not model.dimensions):
             raise InputError(f"{where}: expected either name or dimensions")
-        return describe_model(given.name or given.dimensions, self.plugins, where)
+        return describe_model(model.name or model.dimensions, self.plugins, where)
 
     def _draft_model(self) -> ModelDescription | None:
         """The model that drafts tokens, if one does. Raises InputError where ranks cannot share it."""
-        given = self.options.speculative
-        if given is None or given.draft in ("ngram", "mtp"):
+        speculative = self.options.speculative
+        if speculative is None or speculative.draft in ("ngram", "mtp"):
             return None
         where = f"{self.where}: serving.speculative.draft"
-        model = describe_model(given.draft, self.plugins, where)
+        model = describe_model(speculative.draft, self.plugins, where)
         for pool in self.options.pool:
             if model.heads % pool.tensor_parallel:
                 raise InputError(f"{where}: {pool.tensor_parallel} ranks of tensor parallelism cannot share {model.heads} query heads")
@@ -102,11 +102,11 @@ class Parts:
         return self._of_devices[pool.device]
 
     def _tables(self) -> KernelTables | None:
-        given = self.compute_options
-        if given.tables is None:
-            if given.run is not None:
+        options = self.compute_options
+        if options.tables is None:
+            if options.run is not None:
                 raise InputError(f"{self.where}: compute.run has no effect without compute.tables")
             if self.compute is None:
                 raise InputError(f"{self.where}: there is no section compute; expected a compute model (plugin = 'gpu'), or tables")
             return None
-        return read_tables(given.tables, given.run)
+        return read_tables(options.tables, options.run)

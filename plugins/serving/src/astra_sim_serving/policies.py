@@ -78,8 +78,8 @@ class PolicyScheduler(Scheduler):
             self.limits.sequences,
             self.cache.blocks,
         )
-        given = call(self._what, self._policy.plan, state)
-        plan = self._checked(given)
+        result = call(self._what, self._policy.plan, state)
+        plan = self._checked(result)
         batch: Batch = []
         to_come = [sequence for sequence, _ in reversed(plan)]
         tokens_of = {id(sequence): tokens for sequence, tokens in plan}
@@ -89,7 +89,7 @@ class PolicyScheduler(Scheduler):
         if not batch:
             self._admit_holders(batch)
         decodes = self.is_predictable and not self.admitted and not self.preempted and len(batch) == len(self.running)
-        self.is_steady = decodes and all(tokens == 1 for _, tokens in batch) and call(self._what, self._policy.keeps, state, given)
+        self.is_steady = decodes and all(tokens == 1 for _, tokens in batch) and call(self._what, self._policy.keeps, state, result)
         return batch
 
     def _admit_holders(self, batch: Batch) -> None:
@@ -107,22 +107,22 @@ class PolicyScheduler(Scheduler):
         if not isinstance(plan, (list, tuple)):
             raise PluginError(f"{self._what} returned {plan!r:.80}; expected a list of (number, tokens)")
         known = {each.request.index: each for each in (*self.running, *self.waiting) if not each.in_flight}
-        found: dict[int, tuple[Sequence, int]] = {}
+        result: dict[int, tuple[Sequence, int]] = {}
         for entry in plan:
             if not isinstance(entry, tuple) or len(entry) != 2 or not all(type(each) is int for each in entry):
                 raise PluginError(f"{self._what} planned {entry!r:.80}; expected (number, tokens)")
             number, tokens = entry
-            if number not in known or number in found:
-                raise PluginError(f"{self._what} planned request {number}{' twice' if number in found else ', which is not here'}")
+            if number not in known or number in result:
+                raise PluginError(f"{self._what} planned request {number}{' twice' if number in result else ', which is not here'}")
             if not 1 <= tokens <= known[number].missing:
                 raise PluginError(f"{self._what} planned {tokens} tokens of request {number}; expected 1 to {known[number].missing}")
-            found[number] = known[number], tokens
-        total = sum(tokens for _, tokens in found.values())
+            result[number] = known[number], tokens
+        total = sum(tokens for _, tokens in result.values())
         if total > self.limits.tokens:
             raise PluginError(f"{self._what} planned {total} tokens; expected at most {self.limits.tokens}")
-        if not found and len(known) == len(self.running) + len(self.waiting):
+        if not result and len(known) == len(self.running) + len(self.waiting):
             raise PluginError(f"{self._what} planned nothing, and {len(known)} requests are here: the run would never end")
-        return list(found.values())
+        return list(result.values())
 
     def _allocate(self, sequence: Sequence, tokens: int, to_come: list[Sequence], batch: Batch) -> bool:
         """Give the next of the planned sequences its blocks, and admit it if it waits; False where that cannot be.

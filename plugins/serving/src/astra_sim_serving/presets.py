@@ -91,11 +91,11 @@ class ShortestFirst(Sarathi):
     options: ShortestFirstOptions
 
     def _order(self, state: ServingState) -> Sequence[RequestState]:
-        given = self.options
+        options = self.options
 
         def length(request: RequestState) -> float:
-            tokens = request.missing if given.by == "prompt" else request.max_new_tokens
-            return tokens - given.aging_tokens_per_s * request.waited_s
+            tokens = request.missing if options.by == "prompt" else request.max_new_tokens
+            return tokens - options.aging_tokens_per_s * request.waited_s
 
         return sorted(state.waiting, key=lambda each: (length(each), each.number))
 
@@ -115,10 +115,10 @@ class EarliestDeadlineFirst(Sarathi):
     options: DeadlineOptions
 
     def _order(self, state: ServingState) -> Sequence[RequestState]:
-        given = self.options
+        options = self.options
 
         def due_in(request: RequestState) -> float:
-            return given.ttft_ms / 1e3 + given.us_per_token / 1e6 * request.prompt_tokens - request.waited_s
+            return options.ttft_ms / 1e3 + options.us_per_token / 1e6 * request.prompt_tokens - request.waited_s
 
         return sorted(state.waiting, key=lambda each: (due_in(each), each.number))
 
@@ -261,8 +261,8 @@ class Sglang(Policy):
             staying.remove(victim)
             needed -= (victim.computed % state.block_tokens == 0) + _blocks(victim.computed, state)
         if len(staying) < len(decoding):
-            made = sum(each.generated_tokens + _RETRACTED_TOKENS for each in staying)
-            self._ratio = min(1.0, made / max(1, sum(each.max_new_tokens for each in staying)))
+            total = sum(each.generated_tokens + _RETRACTED_TOKENS for each in staying)
+            self._ratio = min(1.0, total / max(1, sum(each.max_new_tokens for each in staying)))
         else:
             first = _FIRST_RATIO * self.options.conservativeness
             self._ratio = max(first * _LEAST_SHARE, self._ratio - first * (1 - _LEAST_SHARE) / _DECAY_ITERATIONS)

@@ -26,23 +26,23 @@ class Pricing:
 
     def iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[tuple[int, ...]], IterationTime]:
         """What prices iterations of the instances of a pool by their NPUs: tables, formulas and collectives."""
-        given = self.parts.compute_options
+        options = self.parts.compute_options
         compute = self.parts.compute_of(pool, where)
         formulas = self._formulas(self.parts.model, sharding, compute)
         kernels: KernelTimes
         if self.parts.tables is not None:
-            kernels = TableTimes(self.parts.tables, self.parts.model, sharding, self.parts.counts, formulas, given.skew)
+            kernels = TableTimes(self.parts.tables, self.parts.model, sharding, self.parts.counts, formulas, options.skew)
         else:
             assert formulas is not None
             kernels = FormulaTimes(formulas, self.parts.counts)
 
         def time_on(npus: tuple[int, ...]) -> IterationTime:
-            made = IterationTime(
-                kernels, self.parts.model, sharding, *self._communication(pool, sharding, npus, where), given.host_us,
-                given.host_us_per_sequence, self.parts.options.async_scheduling, self._graph_tokens(pool),
+            result = IterationTime(
+                kernels, self.parts.model, sharding, *self._communication(pool, sharding, npus, where), options.host_us,
+                options.host_us_per_sequence, self.parts.options.async_scheduling, self._graph_tokens(pool),
             )  # fmt: skip
-            made.draft = self._draft(made, compute)
-            return made
+            result.draft = self._draft(result, compute)
+            return result
 
         return time_on
 
@@ -55,17 +55,17 @@ class Pricing:
 
     def _draft(self, time: IterationTime, compute: Compute | None) -> DraftTime | None:
         """The time of a token of all drafts: of one more layer with the head, or of an iteration of a model on the same ranks."""
-        given = self.parts.options.speculative
-        if given is None or given.draft == "ngram":
+        speculative = self.parts.options.speculative
+        if speculative is None or speculative.draft == "ngram":
             return None
-        if given.draft == "mtp":
+        if speculative.draft == "mtp":
             return time.layer_us
         assert self.parts.draft_model is not None
         sharding = Sharding(time.sharding.tensor)
         formulas = self._formulas(self.parts.draft_model, sharding, compute)
         if formulas is None:
             raise InputError(
-                f"{self.parts.where}: serving.speculative.draft is {given.draft!r} and there is no compute model for its kernels"
+                f"{self.parts.where}: serving.speculative.draft is {speculative.draft!r} and there is no compute model for its kernels"
             )
         model = IterationTime(FormulaTimes(formulas, self.parts.counts), self.parts.draft_model, sharding, time.all_reduce_us)
 
@@ -77,8 +77,8 @@ class Pricing:
 
     def _graph_tokens(self, pool: PoolOptions) -> int:
         """Tokens up to which the device runs graphs, which vLLM captures for up to twice as many as there are sequences."""
-        given = self.parts.options.graph_tokens
-        return min(512, 2 * (pool.max_sequences or self.parts.options.max_sequences)) if given is None else given
+        graph_tokens = self.parts.options.graph_tokens
+        return min(512, 2 * (pool.max_sequences or self.parts.options.max_sequences)) if graph_tokens is None else graph_tokens
 
     def _communication(
         self, pool: PoolOptions, sharding: Sharding, npus: tuple[int, ...], where: str

@@ -227,10 +227,10 @@ def _cell(value: Any) -> Any:
 
 def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Numbers of a document by dotted names, lists left out."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in document.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
+            result |= flat(value, f"{prefix}{key}.")
         elif not isinstance(value, list):
-            found[prefix + key] = value
-    return found
+            result[prefix + key] = value
+    return result

@@ -187,16 +187,16 @@ class Scheduler:
         if sequence.capacity:
             return False
         cache, matching = self.cache, self.cache.matching(sequence)
-        found, hit = cache.in_tiers(sequence, len(matching)), len(matching) * cache.block_tokens
-        if not found or not cache.can_hold(sequence, matching, sequence.total - hit):
+        result, hit = cache.in_tiers(sequence, len(matching)), len(matching) * cache.block_tokens
+        if not result or not cache.can_hold(sequence, matching, sequence.total - hit):
             return False
         self._start(sequence, matching, sequence.total - hit)
-        more = len(found) * cache.block_tokens
+        more = len(result) * cache.block_tokens
         sequence.computed += more
         self.loaded_tokens += more
         if not sequence.preemptions:
             sequence.cached += more
-        self.to_load.append((sequence, found))
+        self.to_load.append((sequence, result))
         self.loading += 1
         return True
 

@@ -98,9 +98,9 @@ class TraceTimeline:
             + [f"{prompt} prompt"] * (prompt > 0)
         )
         arguments = {"iterations": current.count, "decodes": decodes, "prompt_tokens": prompt, "kv_blocks": scheduler.cache.used_blocks}
-        made = _Slice(track, now, now + current.elapsed(current.count), ", ".join(parts) or "for others", arguments)
-        self.slices.append(made)
-        self._last[track] = made
+        result = _Slice(track, now, now + current.elapsed(current.count), ", ".join(parts) or "for others", arguments)
+        self.slices.append(result)
+        self._last[track] = result
 
     def text(self, sequences: Sequence[RequestSequence]) -> str:
         """The whole trace. Times are in microseconds."""

@@ -67,17 +67,17 @@ def read_trace(path: str, run: str | None = None) -> list[TraceRow]:
     failed = sum(form.is_failed(row) for _, row in rows)
     if failed:
         warn(f"{path}: {failed} of {len(rows)} requests have failed and are left out")
-    found = [_read(form, row, f"{path}, {where} {number}") for number, row in rows if not form.is_failed(row)]
-    if not found:
+    result = [_read(form, row, f"{path}, {where} {number}") for number, row in rows if not form.is_failed(row)]
+    if not result:
         raise InputError(f"{path}: all of its requests have failed")
-    for (number, _), before, after in zip(rows[1:], found, found[1:], strict=False):
+    for (number, _), before, after in zip(rows[1:], result, result[1:], strict=False):
         if after.arrival_s < before.arrival_s:
             raise InputError(
                 f"{path}, {where} {number}: it arrives at {after.arrival_s:g} s, before the one in front of it, at {before.arrival_s:g} s;"
                 " expected requests in order of arrival"
             )
-    begin = found[0].arrival_s
-    return [attrs.evolve(row, arrival_s=row.arrival_s - begin) for row in found]
+    begin = result[0].arrival_s
+    return [attrs.evolve(row, arrival_s=row.arrival_s - begin) for row in result]
 
 
 def _rows_of(text: str, path: str) -> tuple[list[tuple[int, Mapping[str, Any]]], str]:
@@ -131,15 +131,15 @@ def _format_of(row: Mapping[str, Any], path: str) -> TraceFormat:
 
 def _read(form: TraceFormat, row: Mapping[str, Any], where: str) -> TraceRow:
     try:
-        found = form.read(row)
+        trace_row = form.read(row)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{where}: {error} ({form.name})") from None
-    if not found.arrival_s >= 0 or found.arrival_s > 1e12:
-        raise InputError(f"{where}: it arrives at {found.arrival_s!r} s; expected a time of at least 0")
-    for name, value in (("input", found.input), ("output", found.output)):
+    if not trace_row.arrival_s >= 0 or trace_row.arrival_s > 1e12:
+        raise InputError(f"{where}: it arrives at {trace_row.arrival_s!r} s; expected a time of at least 0")
+    for name, value in (("input", trace_row.input), ("output", trace_row.output)):
         if not 1 <= value < 1 << 40:
             raise InputError(f"{where}: {name} is {value!r} tokens; expected at least 1")
-    return found
+    return trace_row
 
 
 def _whole(row: Mapping[str, Any], key: str) -> int:

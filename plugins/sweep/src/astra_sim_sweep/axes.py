@@ -103,7 +103,7 @@ def with_axes(tables: Mapping[str, Any], assignments: Sequence[str], is_setting:
     if not assignments:
         return tables
     axes = flatten(_table_of(tables.get("axes", {}), f"{where}: axes"), _is_axis, f"{where}: axes")
-    given: set[str] = set()
+    result: set[str] = set()
     for assignment in assignments:
         name, equals, text = (part.strip() for part in assignment.partition("="))
         at = f"--axis {assignment}"
@@ -113,9 +113,9 @@ def with_axes(tables: Mapping[str, Any], assignments: Sequence[str], is_setting:
         key = names.get(name, name)
         if key not in axes and not is_setting(key):
             raise InputError(f"{at}: there is no axis {name!r}; {suggestion(name, names)}")
-        if key in given:
+        if key in result:
             raise InputError(f"{at}: the axis {name!r} is given twice; expected once, with all its values")
-        given.add(key)
+        result.add(key)
         axes[key] = _overridden(axes.get(key), _parsed(text, at))
     return {**tables, "axes": axes}
 
@@ -141,14 +141,14 @@ def _overridden(spec: Any, value: Any) -> Any:
     values = value if isinstance(value, list) else [value]
     if not isinstance(spec, Mapping):
         return value if isinstance(value, Mapping) else values
-    kept = {key: spec[key] for key in ("name", "zip") if key in spec}
+    result = {key: spec[key] for key in ("name", "zip") if key in spec}
     if isinstance(value, Mapping):
-        return {**kept, **value}
+        return {**result, **value}
     labels = spec.get("labels")
     if isinstance(labels, list) and isinstance(spec.get("values"), list) and values and all(each in labels for each in values):
         of_label = dict(zip(labels, spec["values"], strict=False))
-        return {**kept, "values": [of_label[each] for each in values if each in of_label], "labels": values}
-    return {**kept, "values": values}
+        return {**result, "values": [of_label[each] for each in values if each in of_label], "labels": values}
+    return {**result, "values": values}
 
 
 def flatten(table: Mapping[str, Any], is_leaf: Callable[[Mapping[str, Any]], bool], where: str) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _is_axis(table: Mapping[str, Any]) -> bool:
 
 def _axis(key: str, value: Any, where: str) -> Axis:
     """The axis of a key, from a list of values or a table that has them in one of the forms. Raises InputError."""
-    table, form, given = _described_form(value, where)
+    table, form, result = _described_form(value, where)
     name, zipped, whole, labels = table.get("name", key), table.get("zip"), table.get("whole", False), table.get("labels", [])
     if not isinstance(name, str) or not name:
         raise InputError(f"{where}: name is {name!r}; expected text")
@@ -188,10 +188,10 @@ def _axis(key: str, value: Any, where: str) -> Axis:
     if whole and form in ("values", "range"):
         raise InputError(f"{where}: whole = true has no effect on {form}, whose values are as they are given")
     if form in _DRAWN:
-        return Axis(key, name, span=_span(form, given, whole, table, where))
-    for each in given:
+        return Axis(key, name, span=_span(form, result, whole, table, where))
+    for each in result:
         _check_value(each, where)
-    values = given if form == "values" else _range(given, where) if form == "range" else _logspace(given, whole, where)
+    values = result if form == "values" else _range(result, where) if form == "range" else _logspace(result, whole, where)
     if labels and (not isinstance(labels, list) or len(labels) != len(values) or not all(isinstance(label, str) for label in labels)):
         raise InputError(f"{where}: labels is {labels!r}; expected a list of text, one for each of the {len(values)} values")
     return Axis(key=key, name=name, values=values, span=None, labels=labels, zip=zipped)
@@ -209,10 +209,10 @@ def _described_form(value: Any, where: str) -> tuple[Mapping[str, Any], str, lis
     forms = [form for form in _FORMS if form in value]
     if len(forms) != 1:
         raise InputError(f"{where} has {' and '.join(forms) or 'no values'}; expected one of {', '.join(_FORMS)}")
-    form, given = forms[0], value[forms[0]]
-    if not isinstance(given, list) or not given:
-        raise InputError(f"{where}: {form} is {given!r}; expected a list of at least one value")
-    return value, form, given
+    form, result = forms[0], value[forms[0]]
+    if not isinstance(result, list) or not result:
+        raise InputError(f"{where}: {form} is {result!r}; expected a list of at least one value")
+    return value, form, result
 
 
 def _check_value(value: Any, where: str) -> None:

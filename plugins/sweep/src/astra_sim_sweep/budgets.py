@@ -45,10 +45,10 @@ class Expectation:
             parts = self.condition.parts(figures)
             return self.condition.holds(figures), ", ".join(f"{name} = {shown(value)}" for name, value in parts.items())
         assert self.figure is not None
-        found = self.figure.value(figures)
-        if isinstance(found, bool) or not isinstance(found, (int, float)):
-            raise InputError(f"{self.figure.where}: {self.figure.text} is {found!r}; expected a number")
-        return abs(found - self.value) <= self.margin, f"{self.figure.text} = {shown(found)}"
+        result = self.figure.value(figures)
+        if isinstance(result, bool) or not isinstance(result, (int, float)):
+            raise InputError(f"{self.figure.where}: {self.figure.text} is {result!r}; expected a number")
+        return abs(result - self.value) <= self.margin, f"{self.figure.text} = {shown(result)}"
 
 
 @attrs.frozen
@@ -151,10 +151,10 @@ def _verdict(expectation: Expectation, figures: dict[str, Any] | AstraError, sec
     try:
         if isinstance(figures, AstraError):
             raise figures
-        holds, found = expectation.judge(figures)
+        holds, result = expectation.judge(figures)
     except AstraError as error:
         return Verdict(expectation.name, "error", expectation.expected, str(error), seconds)
-    return Verdict(expectation.name, "passed" if holds else "failed", expectation.expected, found, seconds)
+    return Verdict(expectation.name, "passed" if holds else "failed", expectation.expected, result, seconds)
 
 
 def junit(verdicts: Sequence[Verdict], suite: str) -> str:

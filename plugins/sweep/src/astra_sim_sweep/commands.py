@@ -86,15 +86,15 @@ def sweep(
     from astra_sim_sweep.running import merge
     from astra_sim_sweep.running import sweep as begin
 
-    made: Sweep
+    result: Sweep
     if merges:
         running = {"--jobs": jobs, "--timeout": timeout, "--scheduler": scheduler, "--worker-timeout": worker_timeout, "--shard": shard}
         for name, value in {**running, "--retry-errors": retry_errors or None}.items():
             if value is not None:
                 raise InputError(f"{name} and --merge are given; --merge runs nothing")
-        made = merge(file, output, resume=resume, overwrite=overwrite, axes=axes, keep=keep)
+        result = merge(file, output, resume=resume, overwrite=overwrite, axes=axes, keep=keep)
     else:
-        made = begin(
+        result = begin(
             file,
             output,
             jobs=jobs,
@@ -108,11 +108,11 @@ def sweep(
             shard=shard,
             keep=keep,
         )
-    counts = made.counts
+    counts = result.counts
     try:
         with SweepProgress(counts, not quiet) as progress:
-            made.watch(progress.turn)
-            made.finish()
+            result.watch(progress.turn)
+            result.finish()
     except KeyboardInterrupt:
         click.echo(f"astra: interrupted; {counted(counts.rows, 'row')} kept, and --resume goes on", err=True)
         sys.exit(STATUS_INTERRUPTED)
@@ -120,13 +120,14 @@ def sweep(
         for warning in counts.warnings:
             click.echo(f"astra: warning: {warning}", err=True)
     if as_json:
-        say_json(_document(made.files, counts, made.first_error))
+        say_json(_document(result.files, counts, result.first_error))
     elif not quiet:
         known = 0 if merges else counts.known
-        click.echo(f"{counted(counts.rows, 'row')} in {' and '.join(made.files)}{_beside(known, counts.skipped, counts.failed)}")
+        click.echo(f"{counted(counts.rows, 'row')} in {' and '.join(result.files)}{_beside(known, counts.skipped, counts.failed)}")
     if counts.failed:
         click.echo(
-            f"astra: error: {counts.failed:,} of {counted(counts.rows, 'point')} failed; the first: {printable(made.first_error)}", err=True
+            f"astra: error: {counts.failed:,} of {counted(counts.rows, 'point')} failed; the first: {printable(result.first_error)}",
+            err=True,
         )
         sys.exit(1)
 

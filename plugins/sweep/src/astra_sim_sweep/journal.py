@@ -60,9 +60,9 @@ class Journal:
             raise
 
     def _open(self) -> None:
-        found = self._database.execute("PRAGMA user_version").fetchone()[0]
+        result = self._database.execute("PRAGMA user_version").fetchone()[0]
         tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if (found, tables) not in ((0, set()), (1, {"runs"}), (FORMAT, {"runs", "packages"})):
+        if (result, tables) not in ((0, set()), (1, {"runs"}), (FORMAT, {"runs", "packages"})):
             raise InputError(f"{self.path}: this is not the journal of a sweep; expected another name of --output")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
@@ -139,12 +139,12 @@ class Journal:
         with self._naming():
             texts = [text for (text,) in self._database.execute("SELECT versions FROM packages")]
         try:
-            found = [json.loads(text) for text in texts]
+            result = [json.loads(text) for text in texts]
         except (TypeError, ValueError, RecursionError):
-            found = [None]
-        if not all(isinstance(each, dict) for each in found):
+            result = [None]
+        if not all(isinstance(each, dict) for each in result):
             raise RunError(f"{self.path}: versions of packages cannot be read; expected what astra writes (--overwrite drops it)")
-        return found
+        return result
 
     def add_packages(self, versions: Mapping[str, Any]) -> None:
         """Note the versions of packages with which runs are to be added."""

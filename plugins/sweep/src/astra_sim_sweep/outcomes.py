@@ -55,8 +55,8 @@ def run_points(plan: Plan, numbers: Sequence[int]) -> Iterator[Outcome]:
                 error = str(problem)
             except Exception as problem:
                 error = f"{type(problem).__name__}: {problem}"
-        told = tuple(dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, InputWarning)))
-        yield Outcome(number, figures, error, time.perf_counter() - began, told[:_MOST_WARNINGS], document)
+        result = tuple(dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, InputWarning)))
+        yield Outcome(number, figures, error, time.perf_counter() - began, result[:_MOST_WARNINGS], document)
 
 
 def _figures(plan: Plan, number: int) -> tuple[dict[str, Any], str | None]:

@@ -219,9 +219,9 @@ class PlanReader:
         components = [axis for axis in axes if axis.key in Experiment.KINDS]
         loaded = {axis.key: [self._component(axis.key, value) for value in axis.values] for axis in components}
         # A run is known by the code that made it, as new processes have it now: an editable package may have changed under its version.
-        found = versions(self.plugins, "auto", True)
-        contents = [canonical([found, binaries(self.plugins), base.sections, base.run]) for base in bases]
-        return Plan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, found, contents)
+        result = versions(self.plugins, "auto", True)
+        contents = [canonical([result, binaries(self.plugins), base.sections, base.run]) for base in bases]
+        return Plan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, result, contents)
 
     def _check_key(self, key: str, table: str) -> None:
         """Raise InputError where a key names nothing that a sweep can change."""
@@ -246,7 +246,7 @@ class PlanReader:
 
     def _derived(self, table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Expression | int | float | bool]:
         """Values that follow, those first of which others are made."""
-        found: dict[str, Expression | int | float | bool] = {}
+        result: dict[str, Expression | int | float | bool] = {}
         for key, value in flatten(table, lambda _: False, f"{self.where}: derive").items():
             self._check_key(key, "derive")
             self._check_column(key, key, "derive")
@@ -254,16 +254,16 @@ class PlanReader:
                 raise InputError(f"{self.where}: derive: {key} is the name of an axis, too; expected another name")
             if key == EXPERIMENT:
                 raise InputError(f"{self.where}: derive: an experiment is an axis, or in the table base; expected another name")
-            found[key] = value if isinstance(value, (int, float)) else self._expression(value, "derive", key)
-        needed = {key: meaning.names if isinstance(meaning, Expression) else set() for key, meaning in found.items()}
-        for meaning in found.values():
+            result[key] = value if isinstance(value, (int, float)) else self._expression(value, "derive", key)
+        needed = {key: meaning.names if isinstance(meaning, Expression) else set() for key, meaning in result.items()}
+        for meaning in result.values():
             if isinstance(meaning, Expression):
-                meaning.check_names([*names, *found])
+                meaning.check_names([*names, *result])
         try:
             order = list(graphlib.TopologicalSorter(needed).static_order())
         except graphlib.CycleError as error:
             raise InputError(f"{self.where}: derive: {' -> '.join(error.args[1])}: these values need each other") from None
-        return {key: found[key] for key in order if key in found}
+        return {key: result[key] for key in order if key in result}
 
     def _expression(self, text: Any, table: str, key: str) -> Expression:
         where = f"{self.where}: {table}: {key}"

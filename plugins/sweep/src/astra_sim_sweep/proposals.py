@@ -83,7 +83,7 @@ class Proposals:
 
     def known(self) -> list[tuple[Point, Run]]:
         """What this process does not know yet of points that others have run, or that it has run before."""
-        found = []
+        result = []
         for trial in self._finished():
             number = trial.user_attrs.get(_POINT)
             if _SKIPPED in trial.user_attrs:
@@ -93,9 +93,9 @@ class Proposals:
                 point = self._plan.point(number)
                 run = Run(point.key, point.parameters, *trial.user_attrs[_RUN])
                 self._runs[number] = run
-                found.append((point, run))
+                result.append((point, run))
             self._ours.add(trial.number)
-        return found
+        return result
 
     def judged(self, point: Point, judgement: Judgement) -> None:
         """Take note how a point does that is known."""
@@ -240,11 +240,11 @@ class Proposals:
         return self._plan.points.grid.number(positions)
 
     def _parameters(self, number: int) -> dict[str, Any]:
-        found = {}
+        result = {}
         for group, position in zip(self._groups, self._plan.points.grid.positions(number), strict=True):
             span = group.axes[0].span
-            found[group.axes[0].name] = position if span is None else span.step(position)
-        return found
+            result[group.axes[0].name] = position if span is None else span.step(position)
+        return result
 
 
 _SKIP = Judgement(None, {})

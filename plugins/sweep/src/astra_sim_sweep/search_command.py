@@ -61,7 +61,7 @@ def search(
     from astra_sim_sweep.progress import SweepProgress
     from astra_sim_sweep.searching import search as begin
 
-    made = begin(
+    results = begin(
         file,
         output,
         jobs=jobs,
@@ -74,27 +74,28 @@ def search(
         keep=keep,
     )
     try:
-        with SweepProgress(made.counts, not quiet) as progress:
-            made.watch(progress.turn)
-            found = made.finish()
+        with SweepProgress(results.counts, not quiet) as progress:
+            results.watch(progress.turn)
+            result = results.finish()
     except KeyboardInterrupt:
-        click.echo(f"astra: interrupted; {counted(made.counts.rows, 'row')} kept, and --resume goes on", err=True)
+        click.echo(f"astra: interrupted; {counted(results.counts.rows, 'row')} kept, and --resume goes on", err=True)
         sys.exit(STATUS_INTERRUPTED)
     if not quiet:
-        for warning in made.counts.warnings:
+        for warning in results.counts.warnings:
             click.echo(f"astra: warning: {warning}", err=True)
     if as_json:
-        _print_json(made.search, found)
+        _print_json(results.search, result)
     elif not quiet:
-        if found.best:
-            _print_best(made.search, found)
-        click.echo(f"{_counted(found)}; rows in {output}")
-    if found.failed:
-        kind = "warning" if found.best else "error"
+        if result.best:
+            _print_best(results.search, result)
+        click.echo(f"{_counted(result)}; rows in {output}")
+    if result.failed:
+        kind = "warning" if result.best else "error"
         click.echo(
-            f"astra: {kind}: {found.failed:,} of {counted(found.run, 'point')} failed; the first: {printable(found.first_error)}", err=True
+            f"astra: {kind}: {result.failed:,} of {counted(result.run, 'point')} failed; the first: {printable(result.first_error)}",
+            err=True,
         )
-    if not found.best:
+    if not result.best:
         click.echo("astra: error: no point that was run is feasible", err=True)
         sys.exit(1)
 
@@ -194,10 +195,12 @@ def _print_plan(file: str, overrides: Sequence[str]) -> None:
             values += ", ..." if len(axis.values) > 12 else ""
         click.echo(f"axis      {axis.name}: {printable(values)}")
     if search.is_exhaustive:
-        kept, failed, first_error = _check_points(search)
-        click.echo(f"{counted(kept, 'point')}, all of which are run; {search.plan.points.count - kept:,} skipped")
+        result, failed, first_error = _check_points(search)
+        click.echo(f"{counted(result, 'point')}, all of which are run; {search.plan.points.count - result:,} skipped")
         if failed:
-            click.echo(f"astra: error: {failed:,} of {counted(kept, 'point')} cannot be run; the first: {printable(first_error)}", err=True)
+            click.echo(
+                f"astra: error: {failed:,} of {counted(result, 'point')} cannot be run; the first: {printable(first_error)}", err=True
+            )
             sys.exit(1)
     else:
         every = counted(search.plan.points.count, "point")

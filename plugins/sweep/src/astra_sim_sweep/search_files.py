@@ -143,5 +143,5 @@ def _are_few(plan: Plan, most: int) -> bool:
     """Whether at most so many points are not skipped."""
     if plan.points.count > _MOST_COUNTED * most:
         return False
-    kept = (point for point in plan if point.skipped_by is None)
-    return sum(1 for _ in itertools.islice(kept, most + 1)) <= most
+    result = (point for point in plan if point.skipped_by is None)
+    return sum(1 for _ in itertools.islice(result, most + 1)) <= most

@@ -64,9 +64,9 @@ def shard_journals(table: str) -> dict[str, Shard]:
     """The journals of shards of a table, by path, in the order of their numbers."""
     stem = os.path.splitext(table)[0]
     pattern = re.compile(re.escape(os.path.basename(stem)) + r"\.shard-(\d+)-of-(\d+)\.journal\.sqlite")
-    found = {}
+    result = {}
     for path in glob.glob(f"{glob.escape(stem)}.shard-*.journal.sqlite"):
         match = pattern.fullmatch(os.path.basename(path))
         if match is not None:
-            found[path] = Shard(*map(int, match.groups()))
-    return dict(sorted(found.items(), key=lambda item: (item[1].of, item[1].number)))
+            result[path] = Shard(*map(int, match.groups()))
+    return dict(sorted(result.items(), key=lambda item: (item[1].of, item[1].number)))

@@ -119,14 +119,14 @@ def _write_sqlite(temporary: str, columns: Columns, rows: Iterable[Row], path: s
 def _apart(names: Sequence[str]) -> list[str]:
     """Names that SQLite tells apart, which it does not by capital letters: the second of two such gets `_2`."""
     seen: set[str] = set()
-    found = []
+    result = []
     for name in names:
         called, number = name, 2
         while called.lower() in seen:
             called, number = f"{name}_{number}", number + 1
         seen.add(called.lower())
-        found.append(called)
-    return found
+        result.append(called)
+    return result
 
 
 def _quoted(name: str) -> str:

@@ -42,14 +42,14 @@ def lower_bound(fabric: Fabric, ranks: int, collective: Collective, size: int) -
     graph = _Graph(fabric, ranks)
     latency = Bound(graph.longest_latency_ns(), "latency between the two ranks that are farthest apart")
     if collective is Collective.ALL_TO_ALL:
-        found = [_all_to_all(graph, size)]
+        result = [_all_to_all(graph, size)]
     elif collective is Collective.ALL_GATHER:
-        found = [_all_gather(graph, size)]
+        result = [_all_gather(graph, size)]
     elif collective is Collective.REDUCE_SCATTER:
-        found = [_all_gather(graph.reversed(), size / ranks)]
+        result = [_all_gather(graph.reversed(), size / ranks)]
     else:
-        found = _all_reduce(graph, size)
-    return max([*found, latency], key=lambda bound: bound.time_ns)
+        result = _all_reduce(graph, size)
+    return max([*result, latency], key=lambda bound: bound.time_ns)
 
 
 class _Graph:
@@ -142,7 +142,7 @@ def _all_gather(graph: _Graph, each: float) -> Bound:
 def _all_reduce(graph: _Graph, size: float) -> list[Bound]:
     """Every rank needs the sum of what all have."""
     n = graph.ranks
-    found = []
+    bounds = []
     for view, verb in ((graph, "leave"), (graph.reversed(), "reach")):
         single = []
         for rank in range(n):
@@ -150,7 +150,7 @@ def _all_reduce(graph: _Graph, size: float) -> list[Bound]:
             inside[rank] = True
             single.append(view.capacity_out(inside))
         slowest = int(np.argmin(single))
-        found.append(Bound(size / single[slowest], f"cut: the whole buffer must {verb} rank {slowest}"))
+        bounds.append(Bound(size / single[slowest], f"cut: the whole buffer must {verb} rank {slowest}"))
         for parts in [np.arange(n), *_partitions(graph)]:
             count, total = int(parts.max()) + 1, 0.0
             for part in range(count) if count < n else ():
@@ -158,10 +158,10 @@ def _all_reduce(graph: _Graph, size: float) -> list[Bound]:
                 total += out
                 if count > 1:
                     members = int((parts == part).sum())
-                    found.append(Bound(size / out, f"cut: the whole buffer must {verb} a part of {members} ranks"))
+                    bounds.append(Bound(size / out, f"cut: the whole buffer must {verb} a part of {members} ranks"))
             total = sum(single) if count == n else total
-            found.append(Bound(2 * (count - 1) * size / total, f"partition: {2 * (count - 1)} crossings between {count} parts"))
-    return found
+            bounds.append(Bound(2 * (count - 1) * size / total, f"partition: {2 * (count - 1)} crossings between {count} parts"))
+    return bounds
 
 
 def _with_switches(graph: _Graph, members: np.ndarray) -> np.ndarray:
@@ -187,7 +187,7 @@ def _partitions(graph: _Graph) -> Sequence[Ints]:
     """Partitions of the ranks that are likely to be tight: the parts that stay joined by the faster links, for each bandwidth of a link."""
     from scipy.sparse.csgraph import connected_components
 
-    found: list[Ints] = []
+    ints: list[Ints] = []
     seen = set()
     nodes = graph.fabric.nodes
     for limit in sorted(set(np.round(graph.bandwidth, 9)))[:8]:
@@ -195,16 +195,16 @@ def _partitions(graph: _Graph) -> Sequence[Ints]:
         matrix = csr_matrix((np.ones(int(fast.sum())), (graph.rows[fast], graph.columns[fast])), shape=(nodes, nodes))
         _, labels = connected_components(matrix, directed=False)
         _, parts = np.unique(labels[: graph.ranks], return_inverse=True)
-        found += [parts] if 1 < parts.max() + 1 < graph.ranks and parts.tobytes() not in seen else []
+        ints += [parts] if 1 < parts.max() + 1 < graph.ranks and parts.tobytes() not in seen else []
         seen.add(parts.tobytes())
     for dimension in {link.dimension for link in graph.fabric.links}:
         inner = np.array([link.dimension <= dimension for link in graph.fabric.links])
         matrix = csr_matrix((np.ones(int(inner.sum())), (graph.rows[inner], graph.columns[inner])), shape=(nodes, nodes))
         _, labels = connected_components(matrix, directed=False)
         _, parts = np.unique(labels[: graph.ranks], return_inverse=True)
-        found += [parts] if 1 < parts.max() + 1 < graph.ranks and parts.tobytes() not in seen else []
+        ints += [parts] if 1 < parts.max() + 1 < graph.ranks and parts.tobytes() not in seen else []
         seen.add(parts.tobytes())
-    return found
+    return ints
 
 
 def _all_to_all(graph: _Graph, size: float) -> Bound:
@@ -220,8 +220,8 @@ def _all_to_all(graph: _Graph, size: float) -> Bound:
         first = np.ones(len(order), dtype=bool)
         rows, columns = graph.rows[order], graph.columns[order]
         first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-        kept = order[first]  # of parallel links the cheapest
-        matrix = csr_matrix((weights[kept], (graph.rows[kept], graph.columns[kept])), shape=(nodes, nodes))
+        result = order[first]  # of parallel links the cheapest
+        matrix = csr_matrix((weights[result], (graph.rows[result], graph.columns[result])), shape=(nodes, nodes))
         distance, before = dijkstra(matrix, indices=sources, return_predecessors=True)
         cost = float(distance[:, :n].sum())
         bound = cost * each / float(weights @ graph.bandwidth)

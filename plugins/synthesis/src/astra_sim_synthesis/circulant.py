@@ -27,11 +27,11 @@ def circulant(request: Request) -> Schedule:
 
 def _rounds(ranks: int) -> list[tuple[int, int]]:
     """The pieces that a rank has before each round, and those that it gets."""
-    found, has = [], 1
+    result, has = [], 1
     while has < ranks:
-        found.append((has, min(has, ranks - has)))
-        has += found[-1][1]
-    return found
+        result.append((has, min(has, ranks - has)))
+        has += result[-1][1]
+    return result
 
 
 def _spread(request: Request, size: int, parts: int) -> Iterator[Step]:

@@ -90,16 +90,16 @@ def synthesize(
     wanted, kind = parse_sizes(sizes), Collective(collective)
     network = components["network"] or NETWORK
     synthesizer = Synthesizer(Judge.of(components["platform"], network, components["system"], shared_plugins(), assignments))
-    made: list[Plan] = []
+    plans: list[Plan] = []
     with Progress(enabled=not quiet) as progress:
         for number, size in enumerate(wanted):
             progress.stage(f"{size} bytes", number / len(wanted), 1 / len(wanted))
-            made.append(synthesizer.plan(kind, size))
+            plans.append(synthesizer.plan(kind, size))
     files: list[str] = []
-    rows = [_row(size, plan) for size, plan in zip(wanted, made, strict=True)]
+    rows = [_row(size, plan) for size, plan in zip(wanted, plans, strict=True)]
 
     def write() -> None:
-        for size, plan in zip(wanted, made, strict=True) if output is not None else ():
+        for size, plan in zip(wanted, plans, strict=True) if output is not None else ():
             path = path_of(output or "", size, len(wanted) > 1)
             name = f"{kind.value}_{plan.request.ranks}_{size}"
             Path(path).write_text(msccl_xml(plan.designed, plan.request, name), encoding="utf-8")
@@ -107,9 +107,9 @@ def synthesize(
 
     def show() -> None:
         if as_json:
-            say_json({"collective": kind.value, "ranks": made[0].request.ranks, "plans": rows, "files": files})
+            say_json({"collective": kind.value, "ranks": plans[0].request.ranks, "plans": rows, "files": files})
         elif not quiet:
-            _print(kind, rows, made, files)
+            _print(kind, rows, plans, files)
 
     write_then_show(write, show)
 

@@ -75,13 +75,13 @@ def rank_graph(platform: Platform, rules: RouteRules | None = None, through_npus
         whole = sum(latency[link] for link in links) + 2 * sum(entered.values())
         return Edge(source, target, links, float(min(bandwidth[link] for link in links)), whole)
 
-    found = [edge(*ends, links) for ends, links in routes.items() if max(ends) < platform.npus]
-    return RankGraph(platform.npus, bandwidth, tuple(found))
+    result = [edge(*ends, links) for ends, links in routes.items() if max(ends) < platform.npus]
+    return RankGraph(platform.npus, bandwidth, tuple(result))
 
 
 def _across(wired: Platform, routes: dict[tuple[int, int], tuple[int, ...]], npus: int) -> dict[tuple[int, int], tuple[int, ...]]:
     """Routes between all pairs: those within dimensions one after another, the first dimension first."""
-    found = {}
+    result = {}
     for source in range(npus):
         for target in range(npus):
             if source == target:
@@ -92,8 +92,8 @@ def _across(wired: Platform, routes: dict[tuple[int, int], tuple[int, ...]], npu
                 then = at + (wired.coordinate(target, number) - wired.coordinate(at, number)) * stride
                 links += routes[at, then] if then != at else ()
                 at = then
-            found[source, target] = links
-    return found
+            result[source, target] = links
+    return result
 
 
 def _routes(platform: Platform, rules: RouteRules, through_npus: bool) -> Iterator[tuple[int, int, tuple[int, ...]]]:

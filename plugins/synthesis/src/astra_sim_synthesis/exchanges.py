@@ -11,11 +11,11 @@ from astra_sim_synthesis.timing import Transfer
 def straight(graph: RankGraph, request: Request, pieces: int) -> list[Transfer]:
     """The messages over the edges of a graph that has one for each pair of ranks, the nearest partner in turn first."""
     n, size = graph.ranks, request.bytes
-    found = []
+    transfers = []
     for edge in graph.edges:
         for k in range(pieces):
             place = edge.target * pieces + k
             count = size * (place + 1) // (n * pieces) - size * place // (n * pieces)
             turn = (edge.target - edge.source) % n
-            found.append(Transfer(edge, ((edge.source, place),), count, [], priority=(turn, k)))
-    return found
+            transfers.append(Transfer(edge, ((edge.source, place),), count, [], priority=(turn, k)))
+    return transfers

@@ -55,20 +55,20 @@ def _steps(
     members: Sequence[int] | None = None,
 ) -> list[Step]:
     """The steps of a rank, after `before` receives of earlier phases; an exchange is a send and a receive."""
-    found: list[Step] = []
+    steps: list[Step] = []
     sends = 0
     for step in program.steps:
         for once in step.unrolled():
             needed = sends + 1 if once.after is None else once.after
             after = 1 + before + max(0, needed - program.starts, once.after_arrivals)
             if once.send_to is not None:
-                found.append(send(_peer(once.send_to, index, ranks, members), once.bytes, after=after, pieces=pieces(once)))
+                steps.append(send(_peer(once.send_to, index, ranks, members), once.bytes, after=after, pieces=pieces(once)))
                 sends += 1
             if once.receive_from is not None:
                 peer = _peer(once.receive_from, index, ranks, members)
                 wait = after if once.send_to is None and (once.after or once.after_arrivals) else 0
-                found.append(receive(peer, once.bytes, after=wait, reduce=once.reduce, memory_bytes=once.memory_bytes))
-    return found
+                steps.append(receive(peer, once.bytes, after=wait, reduce=once.reduce, memory_bytes=once.memory_bytes))
+    return steps
 
 
 def _peer(peer: Peer, index: int, ranks: int, members: Sequence[int] | None) -> Peer:

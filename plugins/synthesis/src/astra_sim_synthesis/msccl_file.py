@@ -37,12 +37,12 @@ def msccl_xml(schedule: Schedule, request: Request, name: str) -> str:
 
 def _sent_in_order(schedule: Schedule) -> dict[tuple[int, int], list[Sequence[object]]]:
     """The pieces of the messages from each rank to each other one, in order."""
-    found: dict[tuple[int, int], list[Sequence[object]]] = {}
+    result: dict[tuple[int, int], list[Sequence[object]]] = {}
     for rank in range(schedule.ranks):
         for step in schedule.program(rank).steps:
             if step.send_to is not None:
-                found.setdefault((rank, step.send_to.of(rank, schedule.ranks)), []).append(list(step.pieces_of(0)))
-    return found
+                result.setdefault((rank, step.send_to.of(rank, schedule.ranks)), []).append(list(step.pieces_of(0)))
+    return result
 
 
 class _Block:
@@ -150,10 +150,10 @@ def _runs(names: Sequence[object], kind: Collective, pieces: int, end: str) -> l
         else:
             assert isinstance(name, int)
             places.append(name)
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for place in places:
-        if found and sum(found[-1]) == place and (kind is not Collective.ALL_TO_ALL or place % pieces):
-            found[-1] = found[-1][0], found[-1][1] + 1
+        if result and sum(result[-1]) == place and (kind is not Collective.ALL_TO_ALL or place % pieces):
+            result[-1] = result[-1][0], result[-1][1] + 1
         else:
-            found.append((place, 1))
-    return found
+            result.append((place, 1))
+    return result

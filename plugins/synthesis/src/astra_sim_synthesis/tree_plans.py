@@ -37,7 +37,7 @@ def along_trees(graph: RankGraph, request: Request, trees: Sequence[Tree], piece
     """
     size = piece_bytes(request, pieces)
     n = graph.ranks
-    found: list[Transfer] = []
+    transfers: list[Transfer] = []
     inwards: dict[tuple[int, int], list[Transfer]] = {}
     outer_height = max((_heights(tree)[tree.root] for tree in trees if not tree.inwards), default=0)
     for tree in sorted(trees, key=lambda tree: not tree.inwards):
@@ -63,10 +63,10 @@ def along_trees(graph: RankGraph, request: Request, trees: Sequence[Tree], piece
                 needs = into[above]
             transfer = Transfer(graph.edge(source, target), (name,), size(name), needs, tree.inwards, priority)
             into.setdefault(target, []).append(transfer)
-            found.append(transfer)
+            transfers.append(transfer)
         if tree.inwards:
             inwards[tree.root, tree.piece] = into.get(tree.root, [])
-    return found
+    return transfers
 
 
 def reversed_in_time(graph: RankGraph, transfers: Sequence[Transfer]) -> list[Transfer]:

@@ -45,7 +45,7 @@ def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], depth_
     for number, (root, piece, inwards) in enumerate(jobs):
         trees.append(packing.grow(root, piece, inwards, (number + 1) / len(jobs)))
         packing.add(trees[-1], 1.0)
-    best, kept = packing.congestion(), list(trees)
+    best, result = packing.congestion(), list(trees)
     for _ in range(_PASSES):
         for number, tree in enumerate(trees):
             packing.add(tree, -1.0)
@@ -53,8 +53,8 @@ def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], depth_
             packing.add(trees[number], 1.0)
         congestion = packing.congestion()
         if congestion < best * (1 - 1e-9):
-            best, kept = congestion, list(trees)
-    return kept
+            best, result = congestion, list(trees)
+    return result
 
 
 def congestion_of(graph: RankGraph, trees: Sequence[Tree]) -> float:

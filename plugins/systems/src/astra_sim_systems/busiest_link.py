@@ -177,16 +177,16 @@ class Wiring:
                     add(link.target, flow[node] / len(next_links[node]))
                     there = latency + link.latency_ns, held + 1 / link.bandwidth
                     before[link.target] = min(before.get(link.target, there), there)
-        found = {self.members[self.class_of[target]][0]: PathTime(0.0, 0.0, 0.0)}
+        result = {self.members[self.class_of[target]][0]: PathTime(0.0, 0.0, 0.0)}
         for node in reversed(next_links):
             for number in next_links[node]:
                 link = links[number]
-                after = found[link.target]
+                after = result[link.target]
                 carried = load.setdefault(number, _Carried())
                 carried.add(flow[node] / len(next_links[node]), before[node], (after.latency_ns, after.ns_per_byte))
-            found[node] = max(_over(links[number], found) for number in next_links[node])
+            result[node] = max(_over(links[number], result) for number in next_links[node])
         for source, count in sources.items():
-            yield found[self.members[source][0]], count
+            yield result[self.members[source][0]], count
 
     def _next_links(self, node: int, target: int, through_npus: bool) -> list[int]:
         """The links on which messages to an NPU leave a node."""
@@ -262,16 +262,16 @@ def _wiring(size: int, links: Sequence[FabricLink], destination_order: Sequence[
         for npu in members:
             class_of[npu] = number
     first = {members[0] for members in classes.values()}
-    kept = [number for number, link in enumerate(links) if all(end >= size or end in first for end in (link.source, link.target))]
-    if len(classes) * len(kept) > MOST_WORK:
+    result = [number for number, link in enumerate(links) if all(end >= size or end in first for end in (link.source, link.target))]
+    if len(classes) * len(result) > MOST_WORK:
         return None
     graph = DimensionGraph(size, max([size, *(max(link.source, link.target) + 1 for link in links)]), tuple(links), None, destination_order)
     order: NextLinkOrder = "listed" if rules.choice == "first" else "target"
-    routes = Routes(graph, rules.forwarding, order, set(range(len(links))).difference(kept))
+    routes = Routes(graph, rules.forwarding, order, set(range(len(links))).difference(result))
     tie: TieRule | None = tie_first if rules.choice == "first" else None
     if rules.choice == "destination" and destination_order is not None:
         tie = tie_by_destination(graph)
-    return Wiring(graph, tuple(class_of), tuple(map(tuple, classes.values())), tuple(kept), routes, tie, out, into)
+    return Wiring(graph, tuple(class_of), tuple(map(tuple, classes.values())), tuple(result), routes, tie, out, into)
 
 
 def are_switched(dimension: Dimension) -> bool:
@@ -305,9 +305,9 @@ class GraphLoads:
     def load(self, pattern: PeerRun | Pairs) -> Load | None:
         """What messages of a byte each take in a pattern; None where it has too many messages to look at, or one without a route."""
         if pattern not in self._known:
-            found = self._pattern(pattern)
+            result = self._pattern(pattern)
             try:
-                self._known[pattern] = None if found is None else self.wiring.load(found)
+                self._known[pattern] = None if result is None else self.wiring.load(result)
             except InputError:
                 self._known[pattern] = None
         return self._known[pattern]

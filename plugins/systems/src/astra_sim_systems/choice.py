@@ -98,7 +98,7 @@ class AutoAlgorithm(Algorithm):
 
     def _forecasts(self, request: Request, loads: Loads) -> Sequence[CostEstimate]:
         """Of the algorithms that can carry out a request, and whose time can be foretold."""
-        found = []
+        cost_estimates = []
         for spec, algorithm in self.candidates.items():
             if not names.has_few_steps(spec, request.collective, request.ranks):
                 continue
@@ -106,10 +106,10 @@ class AutoAlgorithm(Algorithm):
                 schedule = algorithm.schedule(request)
             except ScheduleError:
                 continue
-            made = forecast(spec, schedule, loads, self.step_ns, self.held_bytes)
-            if made is not None and self._is_believed(made, request, loads):
-                found.append(made)
-        return found
+            result = forecast(spec, schedule, loads, self.step_ns, self.held_bytes)
+            if result is not None and self._is_believed(result, request, loads):
+                cost_estimates.append(result)
+        return cost_estimates
 
     def _is_believed(self, made: CostEstimate, request: Request, loads: Loads) -> bool:
         """Whether a network that ignores how messages wait for each other is off by less than a factor of two."""
@@ -156,9 +156,9 @@ def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_b
         return None
     time_ns = busy_ns = 0.0
     for sends, repeats in rounds.items():
-        found = [(loads.load(each.pattern), each.bytes) for each in sends]
-        known = [(load, size) for load, size in found if load is not None]
-        if len(known) < len(found):
+        result = [(loads.load(each.pattern), each.bytes) for each in sends]
+        known = [(load, size) for load, size in result if load is not None]
+        if len(known) < len(result):
             return None
         took, busy = _round_ns(known, repeats, held_bytes)
         time_ns += took + repeats * step_ns

@@ -160,9 +160,9 @@ class ChunkingSystem(System):
         """What a scheduler plugin makes, which must order queues or dimensions."""
         spec = getattr(self.options, key)
         provider, _ = self.context.component("scheduler", spec, key)
-        found = getattr(provider, "orders", None)
-        if found != orders:
-            raise InputError(f"{key}: {spec} is an order of {found}; expected one of {orders}")
+        value = getattr(provider, "orders", None)
+        if value != orders:
+            raise InputError(f"{key}: {spec} is an order of {value}; expected one of {orders}")
         order = self.context.create("scheduler", spec, key, *arguments)
         if orders == "queue" and not callable(order):
             raise PluginError(f"{key}: {spec} made {order!r}, which cannot be called")

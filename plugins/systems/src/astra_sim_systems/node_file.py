@@ -19,7 +19,7 @@ def read_text_mapping(text: str, path: str) -> dict[str, str]:
 
 def _pairs(root: yaml.Node, path: str) -> dict[str, str]:
     """The entries of the mapping by hand, so that an error names its line and a repeated id is found."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for key, value in root.value:
         where = f"{path}:{key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode) or not re.fullmatch(r"[0-9]{1,20}", key.value):
@@ -27,7 +27,7 @@ def _pairs(root: yaml.Node, path: str) -> dict[str, str]:
         if not isinstance(value, yaml.ScalarNode) or not value.value:
             raise InputError(f"{where}: node {key.value} has no path prefix; expected {_WHAT}")
         id_ = str(int(key.value))
-        if id_ in found:
+        if id_ in result:
             raise InputError(f"{where}: node {id_} is given twice")
-        found[id_] = value.value
-    return found
+        result[id_] = value.value
+    return result

@@ -92,15 +92,15 @@ class _Rank:
 
 def _shared_rounds(program: RankProgram, ranks: int) -> Mapping[Round, int] | None:
     """Those of a program that all ranks share: what a rank sends in a round, it receives as much of."""
-    rank, found = _Rank(program), Counter[Round]()
+    rank, result = _Rank(program), Counter[Round]()
     while not rank.has_ended:
         taken = list(rank.take())
         if not taken:
             return None
         rank.arrive(sum(each.times for each in taken))
         again = rank.repeat(taken[0]) if len(taken) == 1 else 0
-        found[tuple(_sends(each, ranks) for each in taken)] += 1 + again
-    return found
+        result[tuple(_sends(each, ranks) for each in taken)] += 1 + again
+    return result
 
 
 def _sends(taken: _Taken, ranks: int) -> Sends:
@@ -114,7 +114,7 @@ def _sends(taken: _Taken, ranks: int) -> Sends:
 
 def _pair_rounds(schedule: Schedule) -> Mapping[Round, int] | None:
     """Those of a schedule whose ranks do different things."""
-    ranks, found = [_Rank(schedule.program(number)) for number in range(schedule.ranks)], Counter[Round]()
+    ranks, result = [_Rank(schedule.program(number)) for number in range(schedule.ranks)], Counter[Round]()
     while not all(rank.has_ended for rank in ranks):
         sent: dict[int, list[tuple[int, int]]] = {}
         moved = False
@@ -131,5 +131,5 @@ def _pair_rounds(schedule: Schedule) -> Mapping[Round, int] | None:
             for _, target in pairs:
                 ranks[target].arrive(1)
         if sent:
-            found[tuple(Sends(tuple(pairs), size) for size, pairs in sorted(sent.items()))] += 1
-    return found
+            result[tuple(Sends(tuple(pairs), size) for size, pairs in sorted(sent.items()))] += 1
+    return result

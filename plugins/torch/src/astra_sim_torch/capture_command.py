@@ -108,13 +108,13 @@ def capture_ranks(script: list[str], ranks: list[int] | None, settings: CaptureS
 
 def _others(first: RankCapture) -> list[int]:
     """The ranks that differ from rank 0: those of the groups in which it sends and receives."""
-    found: set[int] = set()
+    result: set[int] = set()
     for event in first.events:
         if event["kind"] in ("send", "receive"):
             targets(first, event["group"], event["peer"])
             ranks = first.groups[event["group"]]
-            found |= set(ranks) if regular(ranks, first.world) is not None else set(range(first.world))
-    return sorted(found - {0})
+            result |= set(ranks) if regular(ranks, first.world) is not None else set(range(first.world))
+    return sorted(result - {0})
 
 
 def _capture_rank(script: list[str], rank: int, settings: CaptureSettings) -> str:

@@ -92,11 +92,11 @@ def parse_capture(text: str, path: str) -> RankCapture:
     if rank >= world:
         raise InputError(f"{path}: line 1: rank is {rank}; expected less than world, which is {world}")
     groups = {str(name): _ranks(ranks, world, f"{path}: line 1: group {name}") for name, ranks in _table(table.get("groups"), path).items()}
-    made = tuple(_ranks(ranks, world, f"{path}: line 1: made") for ranks in table.get("made") or ())
+    result = tuple(_ranks(ranks, world, f"{path}: line 1: made") for ranks in table.get("made") or ())
     events = [_event(line, path, number, groups) for number, line in enumerate(lines, 2)]
     script = tuple(map(str, table.get("script") or ()))
     peak = {str(phase): _whole(size, f"{path}: line 1: peak_bytes") for phase, size in (table.get("peak_bytes") or {}).items()}
-    return RankCapture(path, world, rank, script, groups, made, peak, events)
+    return RankCapture(path, world, rank, script, groups, result, peak, events)
 
 
 def _event(line: str, path: str, number: int, groups: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -118,8 +118,8 @@ def _event(line: str, path: str, number: int, groups: Mapping[str, Any]) -> Mapp
             _whole(value, f"{where}: {key}", 1)
     if kind in ("collective", "send", "receive") and event.get("group") not in groups:
         raise InputError(f"{where}: group is {event.get('group')!r}; expected one of the head: {', '.join(groups) or 'it has none'}")
-    found: Mapping[str, Any] = event
-    return found
+    result: Mapping[str, Any] = event
+    return result
 
 
 def _whole(value: Any, where: str, least: int = 0) -> int:

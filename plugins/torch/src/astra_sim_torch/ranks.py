@@ -39,8 +39,8 @@ def regular(ranks: Sequence[int], world: int) -> Regular | None:
     stride = ranks[1] - ranks[0]
     if stride < 1 or any(b - a != stride for a, b in itertools.pairwise(ranks)) or world % (stride * len(ranks)):
         return None
-    found = Regular(len(ranks), stride)
-    return found if found.index(ranks[0]) == 0 else None
+    result = Regular(len(ranks), stride)
+    return result if result.index(ranks[0]) == 0 else None
 
 
 class Ranks:
@@ -60,24 +60,24 @@ class Ranks:
         if self.is_whole:
             return [(each, [each.rank]) for each in self._captures]
         of_messages = {each for capture in self._captures for each in self._groups_of_messages(capture)}
-        found: dict[tuple[int, ...], tuple[RankCapture, list[int]]] = {}
+        result: dict[tuple[int, ...], tuple[RankCapture, list[int]]] = {}
         for capture in self._captures:
-            found.setdefault(tuple(each.index(capture.rank) for each in of_messages), (capture, []))
+            result.setdefault(tuple(each.index(capture.rank) for each in of_messages), (capture, []))
         for rank in range(self.world):
             place = tuple(each.index(rank) for each in of_messages)
-            if place not in found:
+            if place not in result:
                 raise InputError(f"no capture stands for rank {rank}: it sends messages from another place; capture --ranks all")
-            found[place][1].append(rank)
-        return list(found.values())
+            result[place][1].append(rank)
+        return list(result.values())
 
     def _groups_of_messages(self, capture: RankCapture) -> set[Regular]:
-        found = set()
+        regulars = set()
         for name in {event["group"] for event in capture.events if event["kind"] in ("send", "receive")}:
             groups = regular(capture.groups[name], self.world)
             if groups is None:
                 raise InputError(f"{capture.path}: messages in group {name} of ranks {_shown(capture.groups[name])}; capture --ranks all")
-            found.add(groups)
-        return found
+            regulars.add(groups)
+        return regulars
 
     def members(self, capture: RankCapture, name: str, stands_for: Sequence[int]) -> Members:
         """Where a collective in a group of a capture is. Raises InputError where it is not known for the ranks that it stands for."""
@@ -98,8 +98,8 @@ class Ranks:
         """Whether the script made all of these groups, or the one that there is."""
         if groups.size == self.world:
             return True
-        made = set(capture.made)
-        return all(tuple(each) in made for each in LogicalDimension(groups.size, groups.stride, None).groups(self.world))
+        result = set(capture.made)
+        return all(tuple(each) in result for each in LogicalDimension(groups.size, groups.stride, None).groups(self.world))
 
     def _number(self, dimension: LogicalDimension) -> int:
         if dimension not in self.dimensions:

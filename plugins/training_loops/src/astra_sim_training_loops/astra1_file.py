@@ -91,11 +91,11 @@ class _Words:
 
     def simai(self) -> dict[str, int]:
         """Arguments of SimAI that come next, in any order."""
-        found = {}
+        result = {}
         while (word := self.peek()) is not None and (name := word.text.removesuffix(":")) in _SIMAI:
             self.next(name)
-            found[name] = self.number(name)
-        return found
+            result[name] = self.number(name)
+        return result
 
     def numbers(self, label: str) -> list[int]:
         """`label count number ... number`."""

@@ -75,7 +75,7 @@ def captured(script: list[str], devices: int, python: str = sys.executable) -> l
 
 def _modules(folder: Path, script: str, devices: int) -> list[Captured]:
     """The modules of a dump that are for so many devices, each with a name of its own. Raises InputError where there is none."""
-    found: dict[str, Captured] = {}
+    captureds: dict[str, Captured] = {}
     for path in sorted(folder.glob(f"*{_AFTER}*.txt")):
         text = read_text(str(path), is_input=False)
         try:
@@ -86,15 +86,15 @@ def _modules(folder: Path, script: str, devices: int) -> list[Captured]:
             collectives = sum(is_communication(each.opcode) for one in module.computations.values() for each in one.instructions.values())
             program = path.name.split(".")[1]
             name, number = program, 2
-            while name in found:
+            while name in captureds:
                 name, number = f"{program}.{number}", number + 1
-            found[name] = Captured(name, text, collectives)
-    if not found:
+            captureds[name] = Captured(name, text, collectives)
+    if not captureds:
         raise InputError(
             f"{script} compiled no program for {devices} devices; shard its arrays over a mesh of jax.devices(), "
             "and see that it compiles in this process"
         )
-    return list(found.values())
+    return list(captureds.values())
 
 
 def _check_jax(python: str) -> None:

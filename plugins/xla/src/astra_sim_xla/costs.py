@@ -193,8 +193,8 @@ def _dot_dimensions(instruction: Instruction) -> tuple[Axes, Axes, Axes, Axes] |
 
 
 def _window(instruction: Instruction, name: str) -> tuple[int, ...]:
-    found = re.search(rf"(?:\{{|\s){name}=([\dx_\-]+)", instruction.attribute("window") or "")
-    return tuple(map(int, re.findall(r"\d+", found[1]))) if found else ()
+    match = re.search(rf"(?:\{{|\s){name}=([\dx_\-]+)", instruction.attribute("window") or "")
+    return tuple(map(int, re.findall(r"\d+", match[1]))) if match else ()
 
 
 def _convolution_flops(instruction: Instruction, left: Shape, right: Shape) -> int:

@@ -85,8 +85,8 @@ class Instruction:
     @property
     def op_name(self) -> str:
         """The path of the operation in the program of the user, as the metadata has it."""
-        found = re.search(r'op_name="((?:[^"\\]|\\.)*)"', self.attributes)
-        return found[1] if found else ""
+        match = re.search(r'op_name="((?:[^"\\]|\\.)*)"', self.attributes)
+        return match[1] if match else ""
 
 
 @attrs.frozen(eq=False)
@@ -168,21 +168,21 @@ def parse_shape(text: str) -> tuple[Shape, int]:
     if text.startswith("("):
         end = _closing(text, 0)
         return Shape(parts=tuple(parse_shape(part)[0] for part in split_commas(text[1:end]))), end + 1
-    found = _ARRAY.match(text)
-    if found is None:
+    match = _ARRAY.match(text)
+    if match is None:
         raise ValueError(text)
-    sizes = tuple(int(size.lstrip("<=")) for size in found[2].split(",") if size.strip())
-    end = found.end()
-    return Shape(found[1], sizes), _closing(text, end) + 1 if text[end : end + 1] == "{" else end
+    sizes = tuple(int(size.lstrip("<=")) for size in match[2].split(",") if size.strip())
+    end = match.end()
+    return Shape(match[1], sizes), _closing(text, end) + 1 if text[end : end + 1] == "{" else end
 
 
 def _instruction(line: str, number: int) -> tuple[Instruction, bool]:
     """The instruction of a line, and whether it is the root. Raises InputError."""
-    found = _INSTRUCTION.match(line)
+    match = _INSTRUCTION.match(line)
     try:
-        if found is None:
+        if match is None:
             raise ValueError(line)
-        body = found[3]
+        body = match[3]
         shape, place = parse_shape(body)
         opcode = _OPCODE.match(body, place)
         if opcode is None:
@@ -193,7 +193,7 @@ def _instruction(line: str, number: int) -> tuple[Instruction, bool]:
     literal = body[opcode.end() : end]
     is_leaf = opcode[1] in ("constant", "parameter", "iota")
     operands = () if is_leaf else tuple(part.split()[-1].lstrip("%") for part in split_commas(literal))
-    return Instruction(found[2], shape, opcode[1], operands, literal.strip(), body[end + 1 :].lstrip(", "), number), bool(found[1])
+    return Instruction(match[2], shape, opcode[1], operands, literal.strip(), body[end + 1 :].lstrip(", "), number), bool(match[1])
 
 
 def _check_operands(computations: dict[str, Computation]) -> None:

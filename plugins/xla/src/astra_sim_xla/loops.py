@@ -24,8 +24,8 @@ def trip_count(loop: Instruction, caller: Computation, module: Module) -> int | 
     initial = caller.instructions[loop.operands[0]]
     if bound is None:
         place = _element(condition, compare.operands[1])
-        kept = place is not None and body.root.opcode == "tuple" and _element(body, body.root.operands[place]) == place
-        bound = _constant(caller, initial.operands[place]) if kept and initial.opcode == "tuple" and place is not None else None
+        result = place is not None and body.root.opcode == "tuple" and _element(body, body.root.operands[place]) == place
+        bound = _constant(caller, initial.operands[place]) if result and initial.opcode == "tuple" and place is not None else None
     if index is None or bound is None or initial.opcode != "tuple" or body.root.opcode != "tuple":
         return None
     start, step = _constant(caller, initial.operands[index]), _step(body, index)
@@ -52,11 +52,11 @@ def _source(computation: Computation, name: str) -> Instruction:
 
 def _element(computation: Computation, name: str) -> int | None:
     """Which element of the loop's state a value is."""
-    found = _source(computation, name)
-    is_state = found.opcode == "get-tuple-element" and computation.instructions[found.operands[0]].opcode == "parameter"
-    return int(found.attribute("index") or 0) if is_state else None
+    source = _source(computation, name)
+    is_state = source.opcode == "get-tuple-element" and computation.instructions[source.operands[0]].opcode == "parameter"
+    return int(source.attribute("index") or 0) if is_state else None
 
 
 def _constant(computation: Computation, name: str) -> int | None:
-    found = _source(computation, name)
-    return int(found.literal) if found.opcode == "constant" and re.fullmatch(r"-?\d+", found.literal) else None
+    source = _source(computation, name)
+    return int(source.literal) if source.opcode == "constant" and re.fullmatch(r"-?\d+", source.literal) else None

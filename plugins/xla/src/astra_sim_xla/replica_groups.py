@@ -74,8 +74,8 @@ def pairs_of(instruction: Instruction, replicas: int, partitions: int) -> tuple[
     """Pairs (source, target) of devices of a collective-permute, send or recv. Raises InputError for a device that is none."""
     text = instruction.attribute("source_target_pairs")
     if text is None:
-        found = re.search(r'_xla_send_recv_source_target_pairs="?(\{(?:\{\d+,\d+\},?)*\})', instruction.attributes)
-        text = found[1] if found else ""
+        match = re.search(r'_xla_send_recv_source_target_pairs="?(\{(?:\{\d+,\d+\},?)*\})', instruction.attributes)
+        text = match[1] if match else ""
     numbers = list(map(int, re.findall(r"\d+", text)))
     pairs = list(zip(numbers[::2], numbers[1::2], strict=False))
     over_partitions = partitions > 1 and (replicas == 1 or instruction.attribute("channel_id") is not None)

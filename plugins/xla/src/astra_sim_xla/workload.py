@@ -103,13 +103,13 @@ def _role_of(roles: Mapping[Instruction, Sequence[Role]], npu: int) -> Callable[
 
 def _roles(module: Module, dimensions: tuple[LogicalDimension, ...]) -> dict[Instruction, list[Role]]:
     """What each NPU does in each collective and message."""
-    found: dict[Instruction, list[Role]] = {}
+    result: dict[Instruction, list[Role]] = {}
     for computation in module.computations.values():
         for instruction in computation.instructions.values():
             if is_communication(instruction.opcode):
                 messages = base_opcode(instruction.opcode) in ("collective-permute", "send", "recv")
-                found[instruction] = (_peers if messages else _groups)(instruction, module, dimensions)
-    return found
+                result[instruction] = (_peers if messages else _groups)(instruction, module, dimensions)
+    return result
 
 
 def _groups(instruction: Instruction, module: Module, dimensions: tuple[LogicalDimension, ...]) -> list[Role]:

@@ -126,9 +126,9 @@ class Chunks:
     def make(self, task: TaskRun, step: PhaseStep, number: int, chunk: int, place: int, age: int) -> StepRun:
         """A phase step of a collective on the NPU of `task`; the priority of its job grows by its own age with that of the collective."""
         job = step.job._replace(priority=step.job.priority + step.age * age)
-        made = StepRun(task, step, number, chunk, place, job, self._queues[task.npu][step.queue] if step.queue >= 0 else None)
-        self._steps.setdefault(task.npu, []).append(made)
-        return made
+        step_run = StepRun(task, step, number, chunk, place, job, self._queues[task.npu][step.queue] if step.queue >= 0 else None)
+        self._steps.setdefault(task.npu, []).append(step_run)
+        return step_run
 
     def start(self, step: StepRun) -> None:
         """Make a step ready."""

@@ -90,15 +90,15 @@ class Collectives:
         task.chunks = len(plan.chunks)
         number = plan.first_step
         for chunk, steps in enumerate(plan.chunks):
-            made: list[StepRun] = []
+            step_runs: list[StepRun] = []
             for place, step in enumerate(steps):
-                made.append(self._chunks.make(task, step, number, chunk, place, collective.number))
+                step_runs.append(self._chunks.make(task, step, number, chunk, place, collective.number))
                 number += 1
                 if step.phase >= 0:
-                    made[-1].rank = self._phase_of(collective, chunk, place, step).by_npu[task.npu]
-            for earlier, later in pairwise(made):
+                    step_runs[-1].rank = self._phase_of(collective, chunk, place, step).by_npu[task.npu]
+            for earlier, later in pairwise(step_runs):
                 earlier.following = later
-            self._chunks.start(made[0])
+            self._chunks.start(step_runs[0])
         return len(plan.chunks)
 
     def _phase_of(self, collective: Collective, chunk: int, place: int, step: PhaseStep) -> Phase:

@@ -229,11 +229,11 @@ class Events:
 
     def next_history(self) -> History:
         """The history of what is scheduled now."""
-        made, of, at = self._recent
+        history, of, at = self._recent
         if of is not self.history or at != self.now:
-            made = (self.now, *self.history)[:HISTORY_LENGTH]
-            self._recent = made, self.history, self.now
-        return made
+            history = (self.now, *self.history)[:HISTORY_LENGTH]
+            self._recent = history, self.history, self.now
+        return history
 
     def next_end_order(self, npu: int) -> int:
         """Which of the tasks and steps that an NPU begins this is."""

@@ -202,11 +202,11 @@ class Phases:
             if kind.barrier:
                 ending = Ending()
             for rank, npu in enumerate(group):
-                phase.by_npu[npu] = made = Rank(npu, rank, group, programs[rank % len(programs)], phase, ending)
-                ending.ranks.append(made)
+                phase.by_npu[npu] = result = Rank(npu, rank, group, programs[rank % len(programs)], phase, ending)
+                ending.ranks.append(result)
                 ending.open += 1
                 if self._groups[groups].loop_back:
-                    phase.by_npu = dict.fromkeys(group, made)
+                    phase.by_npu = dict.fromkeys(group, result)
                     break
             if self._groups[groups].loop_back:
                 break

@@ -103,9 +103,9 @@ class Waiting(Generic[Entry]):
     def insert(self, place: int, entry: Entry, marks: list[tuple[int, int]]) -> Node[Entry]:
         """Put something at a place; `marks` are its key and side by each rule. Returns its node."""
         self._random = (self._random * 6364136223846793005 + 1442695040888963407) % 2**64
-        made = Node(entry, marks, self._random >> 32)
-        self._set_root(_insert(self._root, place, made))
-        return made
+        node = Node(entry, marks, self._random >> 32)
+        self._set_root(_insert(self._root, place, node))
+        return node
 
     def pop(self) -> Entry:
         """Take out the first."""

@@ -34,11 +34,11 @@ class Checked:
 def check(trace_set: TraceSet) -> Checked:
     """Look for all that `findings.KINDS` names."""
     examined: dict[int, Examined] = {}
-    kept: dict[int, Examined] = {}  # by the nodes, which equal files share
+    examineds: dict[int, Examined] = {}  # by the nodes, which equal files share
     for rank, trace in trace_set.traces.items():
-        shared = kept.get(id(trace.nodes))
+        shared = examineds.get(id(trace.nodes))
         if shared is None:
-            shared = kept[id(trace.nodes)] = examine(trace)
+            shared = examineds[id(trace.nodes)] = examine(trace)
         examined[rank] = shared
     matched = match(trace_set, examined)
     findings = [attrs.evolve(finding, ranks=(rank,)) for rank, each in examined.items() for finding in each.findings]
@@ -47,8 +47,8 @@ def check(trace_set: TraceSet) -> Checked:
     circles = {"cycle", "control_cycle"} & {finding.kind for finding in findings}
     if len(examined) > 1 and not circles:
         joined = whole(examined, matched)
-        found = deadlock(joined, examined)
+        result = deadlock(joined, examined)
         groups, _ = collectives_of(trace_set, examined)
-        findings += [found] if found is not None else held_up(joined, matched, examined)
+        findings += [result] if result is not None else held_up(joined, matched, examined)
         findings += open_orders(groups, examined)
     return Checked(trace_set, examined, matched, merged(findings))

@@ -129,11 +129,11 @@ def stats_command(trace: str, groups: str | None, platform: str | None, every: b
     unread = [finding for finding in checked.findings if finding.kind in _LOSSY]
     if unread:
         raise InputError(f"{trace}: {spans(unread[0].ranks)}: {unread[0].text} (astra trace check says all that is wrong)")
-    found = figures(checked)
+    result = figures(checked)
     if as_json:
-        say_json(found.table())
+        say_json(result.table())
     elif not quiet:
-        _print_figures(found, Screen(every, units))
+        _print_figures(result, Screen(every, units))
 
 
 @click.command("trace scale")

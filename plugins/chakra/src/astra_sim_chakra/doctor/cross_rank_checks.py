@@ -146,19 +146,19 @@ def group_of(trace_set: TraceSet, rank: int, node: Node) -> Group | None:
 
 def collectives_of(trace_set: TraceSet, examined: Mapping[int, Examined]) -> tuple[dict[Group, dict[int, list[int]]], list[Finding]]:
     """For each group and rank the collectives in the order in which a run would issue them; and what is wrong with their groups."""
-    found: dict[tuple[str, tuple[int, ...]], dict[int, list[int]]] = {}
+    result: dict[tuple[str, tuple[int, ...]], dict[int, list[int]]] = {}
     findings = []
     for rank, each in examined.items():
         unknown, strangers, apart = [], [], []
-        kept: dict[tuple[str | None, tuple[bool, ...] | None], Group | None] = {}
+        results: dict[tuple[str | None, tuple[bool, ...] | None], Group | None] = {}
         for number in each.graph.order:
             node = each.trace.nodes[number]
             if not is_collective(node):
                 continue
             key = node.pg_name, node.involved_dim
-            if key not in kept:
-                kept[key] = group_of(trace_set, rank, node)
-            group = kept[key]
+            if key not in results:
+                results[key] = group_of(trace_set, rank, node)
+            group = results[key]
             if group is None:
                 apart.append(node)
                 continue
@@ -166,7 +166,7 @@ def collectives_of(trace_set: TraceSet, examined: Mapping[int, Examined]) -> tup
                 unknown.append(node)
             if group.ranks and rank not in group.ranks:
                 strangers.append(node)
-            found.setdefault((group.name, group.ranks), {}).setdefault(rank, []).append(number)
+            result.setdefault((group.name, group.ranks), {}).setdefault(rank, []).append(number)
         lost = "groups_not_given" if trace_set.groups_file is None else "unknown_group"
         for kind, nodes, text in (
             (
@@ -180,7 +180,7 @@ def collectives_of(trace_set: TraceSet, examined: Mapping[int, Examined]) -> tup
             if nodes:
                 where = f"pg_name is {nodes[0].pg_name!r}: {text}" if kind != "not_compared" else text
                 findings.append(attrs.evolve(about(kind, where, [(node.id, label_of(node)) for node in nodes]), ranks=(rank,)))
-    groups = {Group(name, ranks or tuple(sorted(issued))): issued for (name, ranks), issued in found.items()}
+    groups = {Group(name, ranks or tuple(sorted(issued))): issued for (name, ranks), issued in result.items()}
     return groups, findings
 
 
@@ -195,9 +195,9 @@ def _collectives(trace_set: TraceSet, examined: Mapping[int, Examined], matched:
         rows = {rank: issued.get(rank, []) for rank in members}
         if _are_a_question_of_time(rows, examined):
             rows = {rank: _by_kind(numbers, examined[rank]) for rank, numbers in rows.items()}
-        found = _differences(group, rows, examined)
-        matched.findings += found
-        if not found:
+        differences = _differences(group, rows, examined)
+        matched.findings += differences
+        if not differences:
             numbers = range(len(rows[members[0]]))
             matched.collectives[group] = [[Place(rank, rows[rank][number]) for rank in members] for number in numbers]
 

@@ -114,10 +114,10 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
     for finding in findings:
         key = (finding.kind, _ID.sub("node '", finding.text), finding.count)
         alike.setdefault(key, (finding, set()))[1].update(finding.ranks)
-    found = [attrs.evolve(finding, ranks=tuple(sorted(ranks))) for finding, ranks in alike.values()]
+    result = [attrs.evolve(finding, ranks=tuple(sorted(ranks))) for finding, ranks in alike.values()]
     order = {name: number for number, name in enumerate(KINDS)}
     severities = list(Severity)
-    return sorted(found, key=lambda each: (severities.index(each.severity), order[each.kind], each.ranks))
+    return sorted(result, key=lambda each: (severities.index(each.severity), order[each.kind], each.ranks))
 
 
 _ID = re.compile(r"node \d+ '")

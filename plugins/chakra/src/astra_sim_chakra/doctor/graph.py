@@ -83,8 +83,8 @@ def dependencies(nodes: Sequence[Node], control: bool = True) -> list[list[int]]
 
 def latest(after: Sequence[Sequence[int]], order: Sequence[int], place: Mapping[int, int]) -> list[int]:
     """For each node the last of some nodes, by `place`, that it waits for, directly or not; -1 if there is none."""
-    found = [-1] * len(after)
+    result = [-1] * len(after)
     for node in order:
         for other in after[node]:
-            found[node] = max(found[node], found[other], place.get(other, -1))
-    return found
+            result[node] = max(result[node], result[other], place.get(other, -1))
+    return result

@@ -143,13 +143,13 @@ def _read(data: bytes, nodes: list[Node], findings: list[Finding]) -> None:
 
 def _attributes(message: Any, wrong: Any) -> Iterator[tuple[str, Any]]:
     """The attributes with a column, each once; what is wrong with one is told, and it counts as missing."""
-    given: set[str] = set()
+    result: set[str] = set()
     for attribute in message.attr:
         name, member = attribute.name, attribute.WhichOneof("value")
         if name not in ATTRIBUTES:
             continue
         value: Any = getattr(attribute, member) if member else None
-        if name in given:
+        if name in result:
             wrong(f"{name} is given twice")
         elif name in ("pg_name", "involved_dim"):
             if member == ATTRIBUTES[name]:
@@ -164,4 +164,4 @@ def _attributes(message: Any, wrong: Any) -> Iterator[tuple[str, Any]]:
             wrong(f"{name} is {value}; expected {LIMITS[name][0]} to {LIMITS[name][1]:d}")
         else:
             yield name, bool(value) if name == "is_cpu_op" else value
-        given.add(name)
+        result.add(name)

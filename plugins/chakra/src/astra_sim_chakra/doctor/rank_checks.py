@@ -142,17 +142,17 @@ def _fields(nodes: Sequence[Node]) -> Iterator[Finding]:
         ("zero_size", "tensor_size is 0", lambda node: node.type in MEMORY and node.tensor_size == 0),
         ("broadcast", "its comm_type is BROADCAST", lambda node: _is_of(node, CollectiveType.BROADCAST)),
     ):
-        found = [node for node in nodes if test(node)]
-        if found:
-            yield about(kind, text, labelled(found))
+        result = [node for node in nodes if test(node)]
+        if result:
+            yield about(kind, text, labelled(result))
     for attribute, needs in _NEEDS:
-        found = [node for node in nodes if getattr(node, attribute) is None and needs(node)]
-        if found:
-            yield about("missing_field", f"a {found[0].type.name} needs {attribute}, which is missing", labelled(found))
+        result = [node for node in nodes if getattr(node, attribute) is None and needs(node)]
+        if result:
+            yield about("missing_field", f"a {result[0].type.name} needs {attribute}, which is missing", labelled(result))
     for collective in CollectiveType:
-        found = [node for node in nodes if _is_of(node, collective)]
-        if found and collective not in SIMULATED and collective != CollectiveType.BROADCAST:
-            yield about("unsupported_collective", f"its comm_type is {collective.name}", labelled(found))
+        result = [node for node in nodes if _is_of(node, collective)]
+        if result and collective not in SIMULATED and collective != CollectiveType.BROADCAST:
+            yield about("unsupported_collective", f"its comm_type is {collective.name}", labelled(result))
 
 
 def _is_of(node: Node, collective: CollectiveType) -> bool:
@@ -168,12 +168,12 @@ def _times(trace: LenientTrace) -> Iterator[Finding]:
     untimed = [node for node in computing if node.is_cpu_op is not True and (not node.num_ops or not node.tensor_size)]
     if untimed:
         yield about("no_work", "it computes, without num_ops and tensor_size", labelled(untimed))
-    found = slipped(trace)
-    if found:
+    result = slipped(trace)
+    if result:
         text = "duration_micros is the number of nanoseconds in the text that the trace was converted from (input_file in its metadata)"
-        yield about("unit_slip", text, labelled(found))
+        yield about("unit_slip", text, labelled(result))
     rates = [node.num_ops / node.duration_ns * 1e9 for node in computing if node.num_ops and node.duration_ns]
-    if rates and max(rates) < SLOWEST_FLOPS and not found:
+    if rates and max(rates) < SLOWEST_FLOPS and not result:
         text = (
             f"the fastest of {len(rates)} nodes that compute does {max(rates):.3g} operations a second; accelerators do 10^12 and more, "
             "so duration_micros may hold nanoseconds"

@@ -46,14 +46,14 @@ def repair(trace: LenientTrace, times_ns: bool = False) -> Repair:
 
 def _doubled(repaired: Repair) -> None:
     seen: dict[int, list[Node]] = {}
-    kept = []
+    result = []
     for node in repaired.nodes:
         alike = seen.setdefault(node.id, [])
         if node not in alike:
-            kept.append(node)
+            result.append(node)
             alike.append(node)
-    repaired.did("node removed that was there already, equal in all fields", len(repaired.nodes) - len(kept))
-    repaired.nodes = kept
+    repaired.did("node removed that was there already, equal in all fields", len(repaired.nodes) - len(result))
+    repaired.nodes = result
 
 
 def _lost(repaired: Repair, from_pytorch: bool) -> None:

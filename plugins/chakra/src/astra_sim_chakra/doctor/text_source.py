@@ -20,7 +20,7 @@ _COLUMN = {"FWD": 2, "BWD_IG": 5, "BWD_WG": 8}
 def slipped(trace: LenientTrace) -> list[Node]:
     """The nodes whose microseconds are the nanoseconds of the text; none if the trace does not hold its text, or one differs from it."""
     times = _times(trace.metadata.get("input_file"))
-    found = []
+    nodes = []
     for node in trace.nodes if times else ():
         matched = _COMPUTES.fullmatch(node.name)
         if node.type != NodeType.COMP_NODE or matched is None or (matched[1], matched[2]) not in times:
@@ -28,8 +28,8 @@ def slipped(trace: LenientTrace) -> list[Node]:
         if node.duration_ns != 1000 * times[matched[1], matched[2]]:
             return []
         if node.duration_ns:
-            found.append(node)
-    return found
+            nodes.append(node)
+    return nodes
 
 
 def is_none_collective(node: Node) -> bool:

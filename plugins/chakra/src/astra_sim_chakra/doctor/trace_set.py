@@ -61,14 +61,14 @@ def open_traces(name: str, groups: str | None = None, platform: str | None = Non
         extension = _given(name) or PROTOBUF
         paths, single = {rank: name}, True
     else:
-        given = _given(name)
-        prefix = name.removesuffix(given)
-        extension = given if given not in ("", PROTOBUF) else extension_of(prefix)
+        result = _given(name)
+        prefix = name.removesuffix(result)
+        extension = result if result not in ("", PROTOBUF) else extension_of(prefix)
         paths, single = {rank: rank_path(prefix, rank, extension) for rank in sorted(find_ranks(prefix, extension))}, False
     if not paths:
         raise InputError(f"{name}: there is no such trace; expected a file, or a prefix with {rank_path(prefix, 0)} and so on")
-    kept: dict[bytes, LenientTrace] = {}
-    traces = {rank: _shared(path, kept) for rank, path in paths.items()}
+    lenient_traces: dict[bytes, LenientTrace] = {}
+    traces = {rank: _shared(path, lenient_traces) for rank, path in paths.items()}
     file = groups or (f"{prefix}.groups.json" if os.path.exists(f"{prefix}.groups.json") and not single else None)
     table = read_groups(file) if file is not None else {}
     ranks = 1 + max([*paths, *_ranks_of(table)])

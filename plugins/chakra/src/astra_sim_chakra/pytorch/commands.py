@@ -97,19 +97,19 @@ def _matched(counts: Counts) -> list[str]:
     )
     launched = _parts((counts.by_correlation, "with the call that launched them"), (counts.with_operator, "with their operator"))
     waits = _parts((counts.stream_waits, "recorded"), (counts.stream_waits_by_time, "by calls and times"))
-    told = f"{counts.stream_waits + counts.stream_waits_by_time} waits of streams for others{waits}"
+    text = f"{counts.stream_waits + counts.stream_waits_by_time} waits of streams for others{waits}"
     return [
         f"{operators} operators matched{how}; {counts.only_host} only in the execution trace, {counts.only_kineto} only in Kineto's",
         f"{counts.kernels} kernels and copies on the GPU{launched}",
         f"{counts.communications} of them communicate{_parts((counts.incomplete, 'without size or peer'))}",
-        f"{told}, {counts.host_waits} of the host for the GPU",
+        f"{text}, {counts.host_waits} of the host for the GPU",
     ]
 
 
 def _parts(*parts: tuple[int, str]) -> str:
     """Those of some counts that are not 0, in brackets."""
-    found = ", ".join(f"{count} {what}" for count, what in parts if count)
-    return f" ({found})" if found else ""
+    text = ", ".join(f"{count} {what}" for count, what in parts if count)
+    return f" ({text})" if text else ""
 
 
 def _pieces(table: dict[str, object]) -> list[str]:

@@ -103,15 +103,15 @@ def _recorded(record: HostNode | None) -> dict[str, Any]:
     types = inputs.get("types", []) if isinstance(inputs, dict) else record.fields.get("input_types", [])
     if not isinstance(values, list) or not isinstance(types, list):
         return {}
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for value, kind in zip(values, types, strict=False):
         if kind == "String":
-            found.setdefault("collective_name", str(value))
+            result.setdefault("collective_name", str(value))
         elif isinstance(kind, str) and kind.startswith("Tuple[String") and isinstance(value, list) and value:
-            found.setdefault("pg_name", value[0])
+            result.setdefault("pg_name", value[0])
         elif isinstance(kind, str) and "Tensor(" in kind:
-            found["bytes"] = found.get("bytes", 0) + _tensor_bytes(value)
-    return found
+            result["bytes"] = result.get("bytes", 0) + _tensor_bytes(value)
+    return result
 
 
 def _tensor_bytes(value: Any) -> int:

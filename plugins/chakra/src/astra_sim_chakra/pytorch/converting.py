@@ -125,11 +125,11 @@ class _Converter:
 
     def _groups(self, about: Any) -> dict[str, list[int]]:
         groups = about.get("process_groups", {}) if isinstance(about, dict) else {}
-        found = {**self._host.groups(), **(groups if isinstance(groups, dict) else {})}
-        for name, ranks in found.items():
+        result = {**self._host.groups(), **(groups if isinstance(groups, dict) else {})}
+        for name, ranks in result.items():
             if not isinstance(ranks, list) or not all(type(rank) is int for rank in ranks):
                 raise InputError(f"{self._host.path}: process group {name!r} is {str(ranks)[:80]!r}; expected a list of ranks")
-        return {name: ranks for name, ranks in found.items() if name not in ("", "0") and ranks}
+        return {name: ranks for name, ranks in result.items() if name not in ("", "0") and ranks}
 
     # -- The host ------------------------------------------------------------------------------------------------------
 
@@ -247,8 +247,12 @@ class _Converter:
         if isinstance(table, dict):
             return self._linked(table, f"{self._host.path}: node {node.id}: communication")
         record = self._host.record_above(node.parent)
-        found = communication_of(node.name, node.fields, record)
-        return found if found is None or found.group is not None else attrs.evolve(found, group=node.fields.get("pg_name") or None)
+        communication = communication_of(node.name, node.fields, record)
+        return (
+            communication
+            if communication is None or communication.group is not None
+            else attrs.evolve(communication, group=node.fields.get("pg_name") or None)
+        )
 
     def _linked(self, table: dict[str, Any], where: str) -> Communication:
         for key, kind in (("type", str), ("collective", str | None), ("bytes", int | None), ("pg_name", str | None), ("peer", int | None)):
@@ -322,5 +326,5 @@ def _last_elsewhere(ends: Sequence[tuple[int, int, Any]], begin: int, thread: in
 def _attributes(node: HostNode | None, where: Mapping[str, Any], begin: int) -> bytes:
     """Fields without a column: when the node began, its thread or stream, and the number of its call in PyTorch."""
     listed = {**where, "rf_id": node.rf_id if node is not None else None}
-    found = [attribute_message(name, "int64_val", value) for name, value in listed.items() if type(value) is int and abs(value) < 2**63]
-    return bytes(NodeMessage(start_time_micros=begin // 1000, attr=found).SerializeToString())
+    result = [attribute_message(name, "int64_val", value) for name, value in listed.items() if type(value) is int and abs(value) < 2**63]
+    return bytes(NodeMessage(start_time_micros=begin // 1000, attr=result).SerializeToString())

@@ -63,11 +63,11 @@ class HostTrace:
 
     def groups(self) -> dict[str, list[int]]:
         """The ranks of process groups by name, as PyTorch recorded them; an empty list is all ranks."""
-        found: dict[str, list[int]] = {}
+        result: dict[str, list[int]] = {}
         for node in self.nodes.values():
             if node.name == GROUPS_NODE:
-                found |= dict(_groups(node.fields.get("inputs")))
-        return found
+                result |= dict(_groups(node.fields.get("inputs")))
+        return result
 
     def record_above(self, id_: int | None) -> HostNode | None:
         """The `record_param_comms` at or above a node; callers that call each other end the search."""

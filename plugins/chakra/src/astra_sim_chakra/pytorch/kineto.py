@@ -40,8 +40,8 @@ class Event:
     @property
     def external_id(self) -> int | None:
         """The id of the operator that it belongs to; None where it only repeats the correlation, as in 2023."""
-        found = self.number("External id", "external id")
-        return None if found == self.number("correlation") else found
+        result = self.number("External id", "external id")
+        return None if result == self.number("correlation") else result
 
     @property
     def stream(self) -> tuple[int, int]:
@@ -82,12 +82,12 @@ class Kineto:
         """The ranks of process groups by name; an empty list is all ranks."""
         configured = self.distributed.get("pg_config", [])
         listed: Iterable[Any] = configured.values() if isinstance(configured, dict) else configured if isinstance(configured, list) else ()
-        found = {}
+        result = {}
         for group in listed:
             name, ranks = (group.get("pg_name"), group.get("ranks")) if isinstance(group, dict) else (None, None)
             if isinstance(name, str) and isinstance(ranks, list) and all(type(rank) is int for rank in ranks):
-                found[name] = ranks
-        return found
+                result[name] = ranks
+        return result
 
 
 def read_kineto(path: str) -> Kineto:
@@ -105,13 +105,13 @@ def kineto_of(table: Mapping[str, Any], path: str) -> Kineto:
     processes: set[int] = set()
     for number, event in enumerate(table["traceEvents"]):
         if isinstance(event, dict) and event.get("ph") == "X" and _NAMES.get(str(event.get("cat", "")).lower()):
-            made = _event(event, f"{path}: event number {number}")
-            if (step := step_of(made.name)) is not None:
-                steps.setdefault(step, (made.begin, made.end))
-            elif not made.name.startswith(PROFILER_STEP):
-                if made.category == OPERATORS[0] and type(event.get("pid")) is int:
+            result = _event(event, f"{path}: event number {number}")
+            if (step := step_of(result.name)) is not None:
+                steps.setdefault(step, (result.begin, result.end))
+            elif not result.name.startswith(PROFILER_STEP):
+                if result.category == OPERATORS[0] and type(event.get("pid")) is int:
                     processes.add(event["pid"])
-                kinds.setdefault(_NAMES[made.category], []).append(made)
+                kinds.setdefault(_NAMES[result.category], []).append(result)
     for events in kinds.values():
         events.sort(key=lambda event: (event.begin, -event.end))
     distributed = table.get("distributedInfo", {})

@@ -195,9 +195,9 @@ class _Linker:
             if number:
                 by_call.setdefault(number, event)
         for node in self._host.nodes.values():
-            found = by_call.get(node.rf_id) if node.rf_id is not None else None
-            if found is not None and found.name == node.name:
-                self._join(node, found)
+            value = by_call.get(node.rf_id) if node.rf_id is not None else None
+            if value is not None and value.name == node.name:
+                self._join(node, value)
         self._counts.by_call = len(self._event_of)
         if not by_call:
             self._match_by_external_id()
@@ -223,9 +223,9 @@ class _Linker:
         votes = Counter(number - (node.rf_id or 0) for node in rare for number in by_name[node.name])
         distance = votes.most_common(1)[0][0] if votes else 0
         for node in nodes:
-            found = events.get((node.rf_id or 0) + distance)
-            if found is not None and found.name == node.name:
-                self._join(node, found)
+            value = events.get((node.rf_id or 0) + distance)
+            if value is not None and value.name == node.name:
+                self._join(node, value)
 
     def _match_by_order(self) -> None:
         """The k-th operator of a name on a thread is the k-th of that name that is not matched, where both have as many."""

@@ -166,10 +166,10 @@ def _batch(batch: int | None, batch_per_npu: int | None, npus: int) -> int:
 
 
 def _changes(changes: tuple[str, ...]) -> dict[str, int]:
-    made = {}
+    result = {}
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals or not is_whole(value.strip()):
             raise InputError(f"--set {change}: expected PARAMETER=NUMBER, such as hidden=4096")
-        made[name.strip()] = int(value)
-    return made
+        result[name.strip()] = int(value)
+    return result

@@ -17,10 +17,12 @@ def check_account(figures_of: Callable[..., Any]) -> None:
     """Raise AssertionError or AstraError unless an account gives figures that are ready for JSON, and leaves the result as it is."""
     result = bench_result(layered_graph(), "account", npu_times=True)
     before = result.to_dict(every=True)
-    found = figures_of(result, PLATFORM)
-    require(isinstance(found, Mapping) and found, f"it returned {found!r}; expected figures by name")
-    require(all(isinstance(name, str) for name in found), f"its figures are {', '.join(map(repr, found))}; expected names that are text")
-    for name, figure in found.items():
+    figures = figures_of(result, PLATFORM)
+    require(isinstance(figures, Mapping) and figures, f"it returned {figures!r}; expected figures by name")
+    require(
+        all(isinstance(name, str) for name in figures), f"its figures are {', '.join(map(repr, figures))}; expected names that are text"
+    )
+    for name, figure in figures.items():
         value = figure.value if isinstance(figure, Figure) else figure
         try:
             json.dumps(value, allow_nan=False)

@@ -85,5 +85,5 @@ def _run(kind: str, component: Provider, options: Mapping[str, Any]) -> None:
     except AstraError as error:
         if not options:
             raise
-        given = ", ".join(f"{key}={value}" for key, value in options.items())
-        raise PluginError(f"with {given}: {error}") from None
+        text = ", ".join(f"{key}={value}" for key, value in options.items())
+        raise PluginError(f"with {text}: {error}") from None

@@ -108,8 +108,8 @@ class TrainingLoopContract(ComponentContract):
 
     def test_its_program_runs_to_the_end(self) -> None:
         """It is run on four layers, of which the first is an embedding."""
-        given = () if self.given is None else (self.given,)
-        check_training_loop(lambda program: self.provider.create(None, program, *given), bench_context(self.platform))
+        result = () if self.given is None else (self.given,)
+        check_training_loop(lambda program: self.provider.create(None, program, *result), bench_context(self.platform))
 
 
 class SystemContract(ComponentContract):
@@ -140,12 +140,12 @@ class CollectiveContract(ComponentContract):
         """Real pieces are moved along every schedule."""
         factory = self.provider.load_factory()
         scales = getattr(self.provider, "scales", True)
-        given = () if self.given is None else (self.given,)
+        result = () if self.given is None else (self.given,)
         if getattr(self.provider, "takes_platform", False):
             ranks = tuple(n for n in self.ranks if n in _RANKS_OF_PLATFORMS)
-            check_collective(lambda request: factory(request, *given, joined_platform(request.ranks)), ranks, scales)
+            check_collective(lambda request: factory(request, *result, joined_platform(request.ranks)), ranks, scales)
         else:
-            check_collective(lambda request: factory(request, *given), self.ranks, scales)
+            check_collective(lambda request: factory(request, *result), self.ranks, scales)
 
 
 class SchedulerContract(ComponentContract):
@@ -173,8 +173,8 @@ class TopologyContract(ComponentContract):
         return self._made()
 
     def _made(self) -> Sequence[Dimension]:
-        made = self.make()
-        return check_dimensions(dimensions_of(made, self.name, shared_plugins()) if isinstance(made, Preset) else made)
+        result = self.make()
+        return check_dimensions(dimensions_of(result, self.name, shared_plugins()) if isinstance(result, Preset) else result)
 
     def test_it_is_a_topology(self) -> None:
         """Every dimension has what the kernel asks of it."""

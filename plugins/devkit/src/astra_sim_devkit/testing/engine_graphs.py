@@ -333,11 +333,11 @@ class Graph:
 
     def run(self, engine_type: EngineType) -> list[Any]:
         """Everything that can be seen of a run on an engine."""
-        made: list[Engine] = []
+        engines: list[Engine] = []
         try:
-            return self._run(engine_type, made)
+            return self._run(engine_type, engines)
         except (AstraError, UnlikeCollectivesError) as error:
-            return [type(error).__name__, str(error), *((engine.now, engine.messages) for engine in made)]
+            return [type(error).__name__, str(error), *((engine.now, engine.messages) for engine in engines)]
 
     def _run(self, engine_type: EngineType, made: list[Engine]) -> list[Any]:
         """All that an engine says about the graph. It is in `made` as soon as it exists, so that one that fails can still be asked."""

@@ -37,10 +37,10 @@ def _run(policy: Policy) -> list[list[tuple[int, int]]]:
             continue
 
         def state_of(number: int, is_running: bool, now: int = iteration) -> RequestState:
-            prompt, made = _LENGTHS[number][0], generated.get(number, 0)
+            prompt, result = _LENGTHS[number][0], generated.get(number, 0)
             done = computed.get(number, 0)
             limit = _LENGTHS[number][1]
-            return RequestState(number, prompt, made, done, prompt + made - done, 0, float(now), 0, is_running, limit)
+            return RequestState(number, prompt, result, done, prompt + result - done, 0, float(now), 0, is_running, limit)
 
         state = ServingState(
             float(iteration),

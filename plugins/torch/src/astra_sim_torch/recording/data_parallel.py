@@ -22,16 +22,16 @@ FIRST_BUCKET, USUAL_BUCKET = 1 * MIB, 25 * MIB
 
 def _buckets(parameters: Sequence[torch.nn.Parameter], cap: int) -> list[list[torch.nn.Parameter]]:
     """Parameters in buckets, in their order; each is closed by the parameter that fills it, and has elements of one type."""
-    found: list[list[torch.nn.Parameter]] = []
+    result: list[list[torch.nn.Parameter]] = []
     open_buckets: dict[torch.dtype, list[torch.nn.Parameter]] = {}
     limit = min(FIRST_BUCKET, cap)
     for parameter in parameters:
         bucket = open_buckets.setdefault(parameter.dtype, [])
         bucket.append(parameter)
         if sum(map(_bytes, bucket)) >= limit:
-            found.append(open_buckets.pop(parameter.dtype))
+            result.append(open_buckets.pop(parameter.dtype))
             limit = cap
-    return [*found, *open_buckets.values()]
+    return [*result, *open_buckets.values()]
 
 
 def _bytes(parameter: torch.nn.Parameter) -> int:

@@ -192,14 +192,14 @@ def register(events: Events) -> None:
 
     def init_process_group(backend: Any = None, *args: Any, **given: Any) -> None:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        kept = {key: given[key] for key in ("timeout", "group_name") if given.get(key) is not None}
-        begin(BACKEND, store=dist.HashStore(), rank=rank, world_size=size, **kept)
+        result = {key: given[key] for key in ("timeout", "group_name") if given.get(key) is not None}
+        begin(BACKEND, store=dist.HashStore(), rank=rank, world_size=size, **result)
 
     def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **given: Any) -> Any:
         members = list(range(dist.get_world_size())) if ranks is None else [int(rank) for rank in ranks]
         _created.append(members)
-        kept = {key: value for key, value in given.items() if key == "group_desc"}
-        return make(members, timeout, BACKEND, **kept)
+        result = {key: value for key, value in given.items() if key == "group_desc"}
+        return make(members, timeout, BACKEND, **result)
 
     replace(begin, init_process_group)
     replace(make, new_group)
@@ -209,8 +209,8 @@ def register(events: Events) -> None:
 def tables() -> tuple[dict[str, list[int]], list[list[int]]]:
     """The ranks of each group of this rank, by name, and those of all groups that were made."""
     world = dist.distributed_c10d._world
-    found = {}
+    result = {}
     for group, name in world.pg_names.items():
         ranks = world.pg_group_ranks.get(group, {})
-        found[name] = sorted(ranks, key=ranks.__getitem__)
-    return found, _created
+        result[name] = sorted(ranks, key=ranks.__getitem__)
+    return result, _created

@@ -136,11 +136,11 @@ def _attention_flops(shape: dict[str, Any]) -> int:
 
 def _mutated(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """The tensors that an operator in place writes."""
-    found = []
+    tensors = []
     for number, argument in enumerate(function._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            found += _tensors(args[number] if number < len(args) else kwargs.get(argument.name))
-    return found
+            tensors += _tensors(args[number] if number < len(args) else kwargs.get(argument.name))
+    return tensors
 
 
 def _shape(name: str, inputs: list[torch.Tensor], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
