@@ -126,7 +126,8 @@ def changed(kind: str, provider: Provider, options: dict[str, Any], first: dict[
             yield {**result, "set": [f"{name if kind == 'variation' else kind}.{key}={value}"]}
     if kind in ("workload", "training_loop", "system", "collective") and options == first:
         yield from ({**result, key: value} for key, value in changes(RunOptions, {}))
-        yield from ({**result, "set": [text]} for text in ELSEWHERE)
+        elsewhere = (text.replace("size=8", "size=3") if name == "synthesized" else text for text in ELSEWHERE)
+        yield from ({**result, "set": [text]} for text in elsewhere)
 
 
 def outcome(given: dict[str, Any]) -> str:

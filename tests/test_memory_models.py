@@ -131,7 +131,7 @@ def _layer(**forward: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("memory", "turns"), [("per_npu", 1), ("per_node&npus_per_node=4", 4), ("pool", 8), ("per_node&npus_per_node=3", 3)]
 )
-def test_npus_wait_for_their_turn_at_a_shared_memory(memory: str, destination_order: int, engine: str) -> None:
+def test_npus_wait_for_their_turn_at_a_shared_memory(memory: str, turns: int, engine: str) -> None:
     """NPU 0 goes first in the forward pass; all wait in the collective for the last one of the slowest node."""
     workload = _layer(compute_ns=0, remote_read_bytes=1_000_000)
     workload["layers"][0]["weight_gradient"] = {"compute_ns": 0, "collective": "all_reduce", "collective_bytes": 8}  # type: ignore[index]
@@ -141,8 +141,8 @@ def test_npus_wait_for_their_turn_at_a_shared_memory(memory: str, destination_or
     without = astra_sim.simulate(workload=collective, platform=RING, engine=engine)
     result = astra_sim.simulate(workload=workload, platform=RING, memory=spec, engine=engine)
     assert alone.finish_ns < without.finish_ns
-    assert result.finish_ns - without.finish_ns == destination_order * 20_100
-    assert result.simulated_npus == (1 if destination_order == 1 else 8)
+    assert result.finish_ns - without.finish_ns == turns * 20_100
+    assert result.simulated_npus == (1 if turns == 1 else 8)
 
 
 def test_a_write_to_remote_memory_takes_its_time_after_computing() -> None:

@@ -116,7 +116,8 @@ def test_help(environment: Environment) -> None:
 
 
 def test_all_components_keep_their_contract(environment: Environment) -> None:
-    done = environment.run("astra", "plugins", "check")
+    """Those of synthesis, which plans hundreds of collectives for it, are checked in the checkout alone."""
+    done = environment.run("astra", "plugins", "check", *(member.name for member in MEMBERS if member.name not in ("core", "synthesis")))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "ok     collective ring\n" in done.stdout
 

@@ -141,6 +141,13 @@ class Compute(Contract, abc.ABC):
         """Operations a second that the device can do at most on elements of a type; None where that is not known."""
         return None
 
+    def direct_all_reduce_us(self, ranks: int, size: int) -> float | None:
+        """Microseconds of an all-reduce of so many bytes in which the NPUs of a node read each other's memory, as inference servers do.
+
+        None: the model does not know, or such sizes go over the network.
+        """
+        return None
+
     @abc.abstractmethod
     def duration_ns(self, work: Work) -> float:
         """Nanoseconds that the work takes, at least 0. Raises MissingWork where the work lacks what this model needs."""

@@ -11,6 +11,7 @@ from astra_sim import InputError, option
 from astra_sim.errors import located
 from astra_sim.options import missing_keys, structure
 from astra_sim.shapes import ELEMENT_BYTES
+from astra_sim.units import MIB
 
 from astra_sim_compute_gpu import data_files
 
@@ -56,6 +57,52 @@ class PagedAttentionFit:
 
 
 @attrs.frozen
+class ServedProductFit:
+    """What products of inference servers reach, which have few rows."""
+
+    share: float = option(above=0, maximum=2, help="factor on the rates of `gemm`")
+    start_us: float = option(minimum=0, help="start-up time of the kernel, with that of what scales its first factor", unit="us")
+    byte_efficiency: float = option(above=0, maximum=1, help="share of the memory bandwidth that a product reaches at most")
+
+
+@attrs.frozen
+class DirectAllReduceFit:
+    """What all-reduces reach in which NPUs of a node read each other's memory, as those of inference servers do for small sizes.
+
+    The time is the least of one shot (each NPU reads everything of the others) and two (a share of it, and the sums of the others' shares).
+    """
+
+    start_us: float = option(minimum=0, help="start-up time of one shot", unit="us")
+    gb_per_s: float = option(above=0, help="rate at which an NPU reads in one shot", unit="10^9 bytes/s")
+    two_shots_start_us: float = option(minimum=0, help="start-up time of two shots", unit="us")
+    two_shots_gb_per_s: float = option(above=0, help="rate at which an NPU reads in two shots", unit="10^9 bytes/s")
+    largest_mib: float = option(8.0, above=0, help="largest size for which it is used", unit="MiB")
+
+    def us(self, ranks: int, size: int) -> float | None:
+        """Microseconds of an all-reduce of so many bytes; None where it is too large."""
+        if size > self.largest_mib * MIB:
+            return None
+        one = self.start_us + (ranks - 1) * size / (self.gb_per_s * 1e3)
+        two = self.two_shots_start_us + 2 * (ranks - 1) / ranks * size / (self.two_shots_gb_per_s * 1e3)
+        return min(one, two)
+
+
+@attrs.frozen
+class InferenceFits:
+    """What kernels of inference servers reach, where it is not what those of training do."""
+
+    gemm: dict[str, Any] = option(factory=dict, help="products, by element type; fp8_block: of fp8 with a scale for each 128 elements")
+    grouped_gemm: dict[str, Any] = option(factory=dict, help="products of experts, by element type")
+    all_reduce: DirectAllReduceFit | None = option(None, help="all-reduces by reading memory of other NPUs; none: those of the network")
+
+    def product(self, kind: str, element_type: str, block_scaled: bool) -> ServedProductFit | None:
+        """The numbers of a kind of products (`gemm`, `grouped_gemm`) of a type; None where there are none."""
+        fits: Mapping[str, ServedProductFit] = getattr(self, kind)
+        own = fits.get(f"{element_type}_block") if block_scaled else None
+        return own or fits.get(element_type)
+
+
+@attrs.frozen
 class MemoryFit:
     """What kernels that are bound by memory reach."""
 
@@ -87,6 +134,7 @@ class Device:
     attention: AttentionFit = option(help="what flash attention reaches")
     attention_fp8: AttentionFit | None = option(None, help="the same for elements of 8 bits; none: as with 16")
     paged_attention: PagedAttentionFit | None = option(None, help="what attention of inference servers reaches; none: as flash attention")
+    inference: InferenceFits | None = option(None, help="what kernels of inference servers reach; none: what those of training do")
     elementwise: MemoryFit = option(help="what element-wise kernels and optimizer steps reach")
     cast: MemoryFit = option(help="what casts reach")
     block_scaling: bool | None = option(None, help="whether it multiplies MX formats (a scale for each 32 elements); none: unknown")
@@ -203,4 +251,17 @@ def _device_of(table: dict[str, Any], where: str) -> Device:
     fits = {name: structure(GemmFit, fit, f"{where}: gemm: {name}") for name, fit in device.gemm.items()}
     if REFERENCE_TYPE not in fits:
         raise InputError(f"{where}: gemm has no {REFERENCE_TYPE}, whose efficiencies hold for types that are not given")
-    return attrs.evolve(device, gemm=fits)
+    return attrs.evolve(device, gemm=fits, inference=_inference_of(device.inference, f"{where}: inference"))
+
+
+def _inference_of(fits: InferenceFits | None, where: str) -> InferenceFits | None:
+    """The numbers of inference servers with those of products structured. Raises InputError."""
+    if fits is None:
+        return None
+    known = [*ELEMENT_BYTES, "fp8_block"]
+    for kind, table in (("gemm", fits.gemm), ("grouped_gemm", fits.grouped_gemm)):
+        for element_type, own in table.items():
+            if element_type not in known:
+                raise InputError(f"{where}: {kind} has {element_type!r}; known: {', '.join(known)}")
+            table[element_type] = structure(ServedProductFit, own, f"{where}: {kind}: {element_type}")
+    return fits

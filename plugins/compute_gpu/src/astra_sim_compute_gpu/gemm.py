@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from astra_sim.shapes import ELEMENT_BYTES, Gemm
 
 from astra_sim_compute_gpu.device import GemmFit
@@ -12,6 +14,9 @@ TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (6
 ALIGNMENT = ((64, 1.0), (32, 1.1), (16, 1.25), (8, 1.5), (1, 3.0))
 """How much longer a product takes where n or k is a multiple of no more than this. Guesses."""
 
+NARROW_TILES = ((64, 32), (32, 64), (16, 64), (16, 128))
+"""Further tiles of kernels for few rows."""
+
 _PARTIAL_SUM_BYTES = 8
 _LARGE, _MEDIUM = 256 * 128, 128 * 128
 
@@ -21,7 +26,15 @@ def output_bytes(gemm: Gemm, element_type: str) -> float:
     return _PARTIAL_SUM_BYTES if gemm.accumulate_fp32 else max(2, ELEMENT_BYTES[element_type])
 
 
-def gemm_us(gemm: Gemm, element_type: str, fit: GemmFit, ops_per_us: float, multiprocessors: int, bytes_per_us: float) -> float:
+def gemm_us(
+    gemm: Gemm,
+    element_type: str,
+    fit: GemmFit,
+    ops_per_us: float,
+    multiprocessors: int,
+    bytes_per_us: float,
+    tiles: Sequence[tuple[int, int]] = TILES,
+) -> float:
     """Microseconds of a product, start-up time not included. `ops_per_us` is the peak of the whole device."""
     out = output_bytes(gemm, element_type)
     depth = gemm.k + fit.k0 * out / 2
@@ -29,7 +42,7 @@ def gemm_us(gemm: Gemm, element_type: str, fit: GemmFit, ops_per_us: float, mult
     computing = min(
         _waves(gemm.batch * -(-gemm.m // rows) * -(-gemm.n // columns) / multiprocessors, fit.tail)
         * (rows * columns * wave_unit_us / _efficiency(rows * columns, fit))
-        for rows, columns in TILES
+        for rows, columns in tiles
     )
     factors = gemm.input_elements + gemm.batch * gemm.k * gemm.n
     size = factors * ELEMENT_BYTES[element_type] + gemm.batch * gemm.m * gemm.n * out

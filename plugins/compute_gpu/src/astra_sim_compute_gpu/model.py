@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -14,9 +14,9 @@ from astra_sim.shapes import ELEMENT_BYTES, Attention, Cast, Convolution, Gemm, 
 from astra_sim.units import GIB
 
 from astra_sim_compute_gpu.attention import flash_us, paged_us
-from astra_sim_compute_gpu.device import MemoryFit, names, read_device
+from astra_sim_compute_gpu.device import Device, MemoryFit, ServedProductFit, names, read_device
 from astra_sim_compute_gpu.expected_error import configuration_of, expected_error
-from astra_sim_compute_gpu.gemm import gemm_us
+from astra_sim_compute_gpu.gemm import NARROW_TILES, TILES, gemm_us
 from astra_sim_compute_gpu.stack import AUTO, KERNELS, Stack, newest_stack, read_stack
 
 _NS_PER_US = 1000.0
@@ -75,13 +75,35 @@ def _known() -> str:
     return f"device = {' | '.join(names())}, or a file DEVICE.toml"
 
 
+def product_us(device: Device, gemm: Gemm, element_type: str, rate_share: float, served: ServedProductFit | None) -> float:
+    """Microseconds of a matrix product on a device, with the start of its kernel: that of training, or of a server (`served`).
+
+    `rate_share` is the share of the peak that a stack leaves.
+    """
+    fit, ops_per_us = device.gemm_fit(element_type), device.peak(element_type) * 1e6 * rate_share
+    tiles: Sequence[tuple[int, int]] = TILES
+    if served is not None:
+        fit = attrs.evolve(fit, start_us=served.start_us, byte_efficiency=served.byte_efficiency)
+        ops_per_us *= served.share
+        tiles = (*TILES, *NARROW_TILES)
+    return fit.start_us + gemm_us(
+        gemm=gemm,
+        element_type=element_type,
+        fit=fit,
+        ops_per_us=ops_per_us,
+        multiprocessors=device.multiprocessors,
+        bytes_per_us=device.memory_bandwidth_gb_per_s * 1e3,
+        tiles=tiles,
+    )
+
+
 class Gpu(Compute):
     """Work takes the time of the kernel of its shape; work without a shape that of its operations, or of its bytes if they take longer.
 
     `of_platform`: its device is the one that the platform names; `chosen`: nobody named its stack.
     """
 
-    def __init__(self, options: GpuOptions, of_platform: bool = False, chosen: bool = False) -> None:
+    def __init__(self, options: GpuOptions, of_platform: bool = False, chosen: bool = False, traits: Collection[str] = ()) -> None:
         if options.device is None:
             raise InputError(f"device is missing; expected {_known()}")
         self.profile = read_device(options.device)
@@ -93,6 +115,8 @@ class Gpu(Compute):
         self.device = options.device if options.device in names() else self.profile.based_on
         self.workload_defaults = self.stack.workload
         self._of_platform, self._chosen = of_platform, chosen
+        self._inference = self.profile.inference if "inference" in traits else None
+        self._scales_inputs, self._block_scaled = "scales_inputs" in traits, "block_scaled" in traits
         self._element_type = options.element_type or next(iter(self.profile.peak_tera_ops_per_s))
         self.profile.peak(self._element_type)
         self._kernels: dict[Kernel, float] = {}
@@ -106,7 +130,13 @@ class Gpu(Compute):
             warn(f"stack {self.stack_name}: the iterations of its fit do not determine {number} = {getattr(self.stack, number):g}")
 
     def for_workload(self, name: str, traits: Collection[str]) -> Compute:
-        """The model with the newest stack that was fitted to this workload on the device, where none is named."""
+        """The model with the newest stack that was fitted to this workload on the device, where none is named.
+
+        For a server (trait `inference`) with the kernels of servers; those of 8 bits have numbers of their own where a kernel scales its
+        inputs itself (`scales_inputs`), token by token or with a scale for each 128 elements (`block_scaled`).
+        """
+        if "inference" in traits:
+            return Gpu(self._options, self._of_platform, self._chosen, traits)
         if self._options.stack != AUTO or "training" not in traits:
             return self
         result = newest_stack(self.device, name, traits)
@@ -163,7 +193,7 @@ class Gpu(Compute):
 
     def _kernel_us(self, shape: Kernel) -> float:
         if isinstance(shape, GroupedGemm):
-            return self._gemm_us(shape.batched)
+            return self._gemm_us(shape.batched, "grouped_gemm")
         if isinstance(shape, (Gemm, Convolution)):
             return self._gemm_us(shape.gemm)
         if isinstance(shape, Attention):
@@ -175,19 +205,21 @@ class Gpu(Compute):
     def _type_of(self, shape: Kernel) -> str:
         return shape.element_type or self._element_type
 
-    def _gemm_us(self, gemm: Gemm) -> float:
-        """The time of a matrix product, with the start of its kernel."""
+    def _gemm_us(self, gemm: Gemm, kind: str = "gemm") -> float:
+        """The time of a matrix product, or of one for each expert (`grouped_gemm`), with the start of its kernel."""
         element_type = self._type_of(gemm)
-        fit, bytes_per_us = self.profile.gemm_fit(element_type), self.profile.memory_bandwidth_gb_per_s * 1e3
-        ops_per_us = self.profile.peak(element_type) * 1e6 * self.stack.gemm_share
-        return fit.start_us + gemm_us(
-            gemm=gemm,
-            element_type=element_type,
-            fit=fit,
-            ops_per_us=ops_per_us,
-            multiprocessors=self.profile.multiprocessors,
-            bytes_per_us=bytes_per_us,
-        )
+        return product_us(self.profile, gemm, element_type, self.stack.gemm_share, self._served_product(kind, element_type))
+
+    def _served_product(self, kind: str, element_type: str) -> ServedProductFit | None:
+        """The numbers of products of servers, where the model is that of a server and the device has some."""
+        if self._inference is None or (ELEMENT_BYTES[element_type] == 1 and not self._scales_inputs):
+            return None
+        return self._inference.product(kind, element_type, self._block_scaled)
+
+    def direct_all_reduce_us(self, ranks: int, size: int) -> float | None:
+        """Microseconds of an all-reduce in which NPUs of a node read each other's memory; None: servers use that of the network."""
+        fits = self._inference
+        return None if fits is None or fits.all_reduce is None else fits.all_reduce.us(ranks, size)
 
     def _flash_us(self, shape: Attention) -> float:
         """The time of fused attention, with the start of its kernel."""

@@ -41,6 +41,11 @@ class CommunicationTimes:
         groups = [tuple(range(first, first + t)) for first in range(0, self.sharding.stage_npus, t)]
         return self._interpolated("all_reduce", size, lambda exact: self._collective_us(Collective.ALL_REDUCE, exact, groups))
 
+    def tensor_groups(self) -> list[tuple[int, ...]]:
+        """The NPUs of the platform that share each product, of all stages."""
+        t = self.sharding.tensor
+        return [self.npus[first : first + t] for first in range(0, len(self.npus), t)]
+
     def gather_us(self, size: int) -> float:
         """An all-gather of so many bytes of each rank of data parallelism, and the reduce-scatter of the sums of as many of each."""
         t, d = self.sharding.tensor, self.sharding.data

@@ -58,7 +58,9 @@ class KernelFormulas:
             gemm = self._us(*self._attention_products(tokens)) * model.layers
             gemm += self._us(*self._feed_forward(tokens, model.width)) * dense if dense else 0.0
             gemm += self._us(*self._beside_experts(tokens)) * experts if experts else 0.0
-            self._products[tokens] = gemm, self._us(*self._between(tokens)) * model.layers + self._us(self._memory(tokens * model.hidden))
+            other = self._us(*self._between(tokens)) * model.layers + self._us(self._memory(tokens * model.hidden))
+            other += self._us(self._activation(tokens, model.width)) * dense if dense else 0.0
+            self._products[tokens] = gemm, other
         return self._products[tokens]
 
     def _attention_products(self, tokens: int) -> list[Kernel]:
@@ -82,37 +84,48 @@ class KernelFormulas:
         return [self._gemm(tokens, (model.branches - 1) * own, model.hidden), self._gemm(tokens, model.hidden, own)]
 
     def _beside_experts(self, tokens: int) -> list[Kernel]:
-        """The router of a layer with experts, and its shared experts."""
-        model = self.model
-        shared = self._feed_forward(tokens, model.shared_experts * model.expert_ffn) if model.shared_experts else []
+        """The router of a layer with experts, and its shared experts with their activation."""
+        model, width = self.model, self.model.shared_experts * self.model.expert_ffn
+        shared = [*self._feed_forward(tokens, width), self._activation(tokens, width)] if width else []
         return [self._gemm(tokens, model.experts, model.hidden), *shared]
 
     def experts_us(self, tokens: int) -> float:
-        """The routed experts of all layers that get some of so many tokens of all ranks, and the sum of what they give.
+        """The routed experts of all layers for so many tokens of all ranks, their activation, and the sum of what they give."""
+        return self._us(*self.expert_kernels(tokens, touched_experts(self.model, tokens))) * expert_layers(self.model)
 
-        Ranks of one expert share its width.
+    def expert_kernels(self, tokens: int, touched: float) -> list[Kernel]:
+        """The kernels of the routed experts of a layer, of which so many get tokens. Ranks of one expert share its width.
+
+        The kernels of vLLM, `fused_moe`, work on a row for each expert that a token chose, wherever that expert is: of those of other ranks
+        they write zeros, and read them again. Only products leave them out.
         """
         model, sharding = self.model, self.sharding
-        own = max(1, round(touched_experts(model, tokens) / sharding.expert))
+        own = max(1, round(touched / sharding.expert))
         rows = max(1, round(tokens * model.top_k / sharding.expert / own))
         width = max(1, model.expert_ffn * sharding.expert // sharding.stage_npus)
-        first = GroupedGemm(experts=own, rows=rows, n=(model.branches - 1) * width, k=model.hidden, element_type=self.element_type)
-        second = GroupedGemm(experts=own, rows=rows, n=model.hidden, k=width, element_type=self.element_type)
-        chosen = math.ceil(tokens * model.top_k / sharding.expert) * model.hidden * ACTIVATION_BYTES
-        combine = Elementwise(read_bytes=chosen, write_bytes=tokens * model.hidden * ACTIVATION_BYTES)
-        return self._us(first, second, combine) * expert_layers(model)
+        entered, chosen = (model.branches - 1) * width, tokens * model.top_k
+        zeros = (chosen - math.ceil(chosen / sharding.expert)) * (entered + model.hidden)
+        return [
+            GroupedGemm(experts=own, rows=rows, n=entered, k=model.hidden, element_type=self.element_type),
+            GroupedGemm(experts=own, rows=rows, n=model.hidden, k=width, element_type=self.element_type),
+            Elementwise(read_bytes=chosen * entered * ACTIVATION_BYTES, write_bytes=(chosen * width + zeros) * ACTIVATION_BYTES),
+            Elementwise(read_bytes=chosen * model.hidden * ACTIVATION_BYTES, write_bytes=tokens * model.hidden * ACTIVATION_BYTES),
+        ]
 
     def _between(self, tokens: int) -> list[Kernel]:
-        """Two norms with residual sums, rotary positions with the cache, and the activation of the feed-forward part."""
+        """Two norms with residual sums, and rotary positions with the cache."""
         model, t = self.model, self.sharding.tensor
-        width = (model.top_k * model.expert_ffn if model.experts else model.width) // t
         rotary = model.head_size * (model.heads // t + key_heads(model, t))
         return [
             self._memory(2 * tokens * model.hidden),
             self._memory(2 * tokens * model.hidden),
             self._memory(tokens * rotary),
-            Elementwise(read_bytes=(model.branches - 1) * tokens * width * ACTIVATION_BYTES, write_bytes=tokens * width * ACTIVATION_BYTES),
         ]
+
+    def _activation(self, tokens: int, width: int) -> Elementwise:
+        """The activation of a feed-forward part, of which ranks have a share of the width each."""
+        size = tokens * (width // self.sharding.tensor) * ACTIVATION_BYTES
+        return Elementwise(read_bytes=(self.model.branches - 1) * size, write_bytes=size)
 
     def _memory(self, elements: int) -> Elementwise:
         return Elementwise(read_bytes=elements * ACTIVATION_BYTES, write_bytes=elements * ACTIVATION_BYTES)

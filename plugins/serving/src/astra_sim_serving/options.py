@@ -151,6 +151,12 @@ class ServedModel:
     dimensions: dict[str, Any] = option(factory=dict, help="dimensions of a model that has no name here")
     precision: str = option("bf16", choices=WEIGHT_TYPES, help="type of weights and of the inputs of products")
     kv: str | None = option(None, choices=WEIGHT_TYPES, help="type of keys and values; none: bf16")
+    scaling: str | None = option(
+        None,
+        choices=("tensor", "token", "block"),
+        help="scales of the inputs of fp8 products: tensor: known before; token: of each token, found with each product; block: of each "
+        "128 elements; none: token with the engines vllm and sglang, else tensor",
+    )
 
 
 @attrs.frozen
@@ -177,6 +183,12 @@ class ServingOptions:
         unit="tokens",
     )
     speculative: SpeculationOptions | None = option(None, help="speculative decoding; none: one token an iteration")
+    all_reduce: str | None = option(
+        None,
+        choices=("direct", "network"),
+        help="all-reduces of tensor parallelism in a node: direct: NPUs read each other's memory up to 8 MiB, as the compute model knows; "
+        "none: direct where it knows and the times of the network were measured (model=nccl)",
+    )
     async_scheduling: bool = option(True, help="the host plans the next iteration while the device works")
     jumps: bool = option(True, help="iterations whose plan does not change are simulated as one event")
     seed: int = option(1, minimum=0, help="seed of all random numbers")

@@ -15,6 +15,7 @@ from astra_sim.errors import suggestion
 from astra_sim.models import ModelDescription, describe_model
 from astra_sim.options import structure
 from astra_sim.platform import Platform
+from astra_sim.shapes import ELEMENT_BYTES
 
 from astra_sim_serving.collectives import build_network
 from astra_sim_serving.experiment import ServingExperiment
@@ -23,6 +24,8 @@ from astra_sim_serving.options import PoolOptions, ServingCompute, ServingOption
 from astra_sim_serving.tables import KernelTables, read_tables
 
 KNOWN_KEYS = ("name", "serving", *SECTIONS)
+_SCALE_TOKENS = ("vllm", "sglang")
+"""Engines whose products of fp8 scale their inputs token by token, unless something else is said."""
 _OWN_COMPUTE = tuple(field.name for field in attrs.fields(ServingCompute))
 
 
@@ -82,9 +85,22 @@ class Parts:
         where, kernel = f"{self.where}: compute", self.kernel.copied()
         kernel.use("compute", dict(table), self.plugins, os.path.dirname(self.where), where)
         if self.platform is not None:
-            return build_compute(kernel, self.plugins, self.platform)
+            return build_compute(kernel, self.plugins, self.platform).for_workload("serving", self._traits())
         alone: Compute = component("compute", kernel.sections["compute"], self.plugins, where)
-        return alone
+        return alone.for_workload("serving", self._traits())
+
+    def _traits(self) -> list[str]:
+        """What the server does, from which kernels follow. Raises InputError where a scaling has nothing to scale."""
+        served, engine = self.options.model, self.options.engine.partition("?")[0]
+        narrow = ELEMENT_BYTES[served.precision] == 1
+        if served.scaling is not None and not narrow:
+            raise InputError(f"{self.where}: serving.model.scaling has no effect with precision = {served.precision!r}; expected fp8")
+        scaling = served.scaling or ("token" if engine in _SCALE_TOKENS else "tensor")
+        return [
+            "inference",
+            *(["scales_inputs"] if narrow and scaling != "tensor" else []),
+            *(["block_scaled"] if scaling == "block" else []),
+        ]
 
     @functools.cached_property
     def network(self) -> Components:

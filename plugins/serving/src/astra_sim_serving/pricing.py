@@ -38,7 +38,7 @@ class Pricing:
 
         def time_on(npus: tuple[int, ...]) -> IterationTime:
             result = IterationTime(
-                kernels, self.parts.model, sharding, *self._communication(pool, sharding, npus, where), options.host_us,
+                kernels, self.parts.model, sharding, *self._communication(pool, sharding, npus, compute, where), options.host_us,
                 options.host_us_per_sequence, self.parts.options.async_scheduling, self._graph_tokens(pool),
             )  # fmt: skip
             result.draft = self._draft(result, compute)
@@ -81,7 +81,7 @@ class Pricing:
         return min(512, 2 * (pool.max_sequences or self.parts.options.max_sequences)) if graph_tokens is None else graph_tokens
 
     def _communication(
-        self, pool: PoolOptions, sharding: Sharding, npus: tuple[int, ...], where: str
+        self, pool: PoolOptions, sharding: Sharding, npus: tuple[int, ...], compute: Compute | None, where: str
     ) -> tuple[OfBytes | None, OfTokens | None, OfBytes | None]:
         """The times of an all-reduce, of an exchange with the experts, and of a message to the next stage; None where there are none."""
         exchanges = sharding.data > 1 and self.parts.model.experts > 0
@@ -93,7 +93,32 @@ class Pricing:
             raise InputError(f"{where}: {name} is {value} and there is no platform, on which its collectives run")
         times = CommunicationTimes(self.parts.network, sharding, npus)
         return (
-            times.all_reduce_us if sharding.tensor > 1 else None,
+            self._all_reduce(times, compute, where) if sharding.tensor > 1 else None,
             exchange_of_tokens(times, self.parts.model, pool.exchange, self.parts.options.model.precision) if exchanges else None,
             times.send_us if sharding.pipeline > 1 else None,
         )
+
+    def _all_reduce(self, times: CommunicationTimes, compute: Compute | None, where: str) -> OfBytes:
+        """The time of an all-reduce of tensor parallelism: directly between the NPUs of a node, or over the network.
+
+        Raises InputError where it is to be direct and cannot be.
+        """
+        wanted, ranks = self.parts.options.all_reduce, times.sharding.tensor
+        if wanted == "network":
+            return times.all_reduce_us
+        node = self.parts.network.platform.dimensions[0].size
+        in_node = all(len({npu // node for npu in group}) == 1 for group in times.tensor_groups())
+        known = compute is not None and in_node and compute.direct_all_reduce_us(ranks, 0) is not None
+        if wanted == "direct" and not known:
+            raise InputError(
+                f"{where}: serving.all_reduce is 'direct'; expected NPUs of one node, and a compute model that knows such all-reduces"
+            )
+        if not known or (wanted is None and not self.parts.network.network.device):
+            return times.all_reduce_us
+        assert compute is not None
+
+        def least(size: int) -> float:
+            direct = compute.direct_all_reduce_us(ranks, size)
+            return times.all_reduce_us(size) if direct is None else direct
+
+        return least

@@ -130,11 +130,11 @@ class Transport:
             for number in arrived:
                 if number not in self._under_way:
                     raise not_under_way(network, number)
-                self._happen(since, number, self._under_way.pop(number))
+                self._deliver_outcome(since, number, self._under_way.pop(number))
             for number in sent:
                 # Of a message that belongs to a collective nobody waits for this.
                 if number in self._unconfirmed:
-                    self._happen(since, -number, self._unconfirmed.pop(number))
+                    self._deliver_outcome(since, -number, self._unconfirmed.pop(number))
 
     def _hand_over(self, source: int, destination: int, size: int, arrival: EventPayload, flow: int, queue: int) -> None:
         """Give a message to the network."""
@@ -167,7 +167,7 @@ class Transport:
             return self._class_without_queue
         return self._class_of_queue[queue] if queue < len(self._class_of_queue) else -1
 
-    def _happen(self, time: int, cause: int, message: tuple[int, EventPayload, History]) -> None:
+    def _deliver_outcome(self, time: int, cause: int, message: tuple[int, EventPayload, History]) -> None:
         """A message brings about what it does at a time, after those that the network delivered before it at this time."""
         source, what, history = message
         latest_at, latest = self._latest
