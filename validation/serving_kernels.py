@@ -162,16 +162,27 @@ GENERATIONS: Sequence[Mapping[str, str]] = (
 """Devices that have the same multiprocessors, and so the same numbers."""
 
 
-def fitted(lines: Sequence[Mapping[str, Any]], systems: Iterable[str]) -> Iterator[tuple[str, Any, Any, list[MeasuredKernel[Any]]]]:
-    """The tables of device files for some devices: their names, what all lines give, what half of them give, and the lines."""
+Fitted = tuple[str, Any, Any, list[MeasuredKernel[Any]]]
+"""The name of a table of a device file, what all lines give, what half of them give, and the lines."""
+
+
+def fitted(lines: Sequence[Mapping[str, Any]], systems: Iterable[str]) -> Iterator[Fitted]:
+    """The tables of device files for some devices that have the same multiprocessors."""
     systems = list(systems)
     for key, kind in (("gemm", products), ("grouped_gemm", experts)):
         for measured_type, name in TYPES.items():
             kernels = [each for system in systems for each in kind(lines, device_of(system), system, measured_type)]
             if len(kernels) >= LEAST_LINES:
-                yield f"{key}.{name}", *(best(own, ServedProductFit, PRODUCTS) for own in (kernels, half(kernels))), kernels
+                all_lines, of_half = (best(own, ServedProductFit, PRODUCTS) for own in (kernels, half(kernels)))
+                yield f"{key}.{name}", all_lines, of_half, kernels
+    yield from fitted_all_reduces(lines, systems)
+
+
+def fitted_all_reduces(lines: Sequence[Mapping[str, Any]], systems: Iterable[str]) -> Iterator[Fitted]:
+    """The same of all-reduces alone."""
     reductions = [each for system in systems for each in all_reduces(lines, system)]
-    yield "all_reduce", *(best(own, DirectAllReduceFit, ALL_REDUCES) for own in (reductions, half(reductions))), reductions
+    all_lines, of_half = (best(own, DirectAllReduceFit, ALL_REDUCES) for own in (reductions, half(reductions)))
+    yield "all_reduce", all_lines, of_half, reductions
 
 
 def kernel_lines(path: Path) -> list[dict[str, Any]]:
@@ -186,9 +197,7 @@ def main(path: str) -> None:
         for table, fit, of_half, kernels in fitted(lines, systems):
             mean, absolute = mean_errors(kernels, of_half)
             print(f"\n[inference.{table}]")
-            print(
-                f"# {', '.join(systems.values())}: {len(kernels)} lines; fitted on half, errors of the other: {mean:+.1%}, absolute {absolute:.1%}"
-            )
+            print(f"# {', '.join(systems.values())}: {len(kernels)} lines; a fit on half errs by {mean:+.1%}, absolute {absolute:.1%}")
             for name, value in attrs.asdict(fit).items():
                 if name != "largest_mib":
                     print(f"{name} = {value:g}")

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from astra_sim.toml_text import to_toml
 
-from astra_sim_compute_gpu.device import Device, GemmFit, read_table
+from astra_sim_compute_gpu.device import Device, DirectAllReduceFit, GemmFit, InferenceFits, ServedProductFit, read_table
 
 _NOT_SHOWN = ("title", "calibrated", "based_on", "sources")
 
@@ -41,12 +41,30 @@ def _keys(cls: Any, table: Mapping[str, Any], mark: str) -> Iterator[str]:
             continue
         inner = table[name]
         if name == "gemm":
-            for element_type, fit in inner.items():
-                yield from ("", f"# {field.metadata['help']}", f"[gemm.{element_type}]", *_values(fit, attrs.fields_dict(GemmFit), mark))
+            yield from _fits("gemm", inner, field, GemmFit, mark)
+            continue
+        if name == "inference":
+            yield from _inference(inner, mark)
             continue
         kinds = [kind for kind in typing.get_args(_kind(cls, name)) or (_kind(cls, name),) if isinstance(kind, type) and attrs.has(kind)]
         known = attrs.fields_dict(kinds[0]) if kinds else {}
         yield from ("", f"# {_words(field)}", f"[{name}]", *_values(inner, known, mark))
+
+
+def _fits(name: str, fits: Mapping[str, Any], field: Any, cls: Any, mark: str) -> Iterator[str]:
+    """A table for each element type."""
+    for element_type, fit in fits.items():
+        yield from ("", f"# {_words(field)}", f"[{name}.{element_type}]", *_values(fit, attrs.fields_dict(cls), mark))
+
+
+def _inference(table: Mapping[str, Any], mark: str) -> Iterator[str]:
+    """The tables of kernels of servers."""
+    fields = attrs.fields_dict(InferenceFits)
+    for name in ("gemm", "grouped_gemm"):
+        yield from _fits(f"inference.{name}", table.get(name, {}), fields[name], ServedProductFit, mark)
+    if "all_reduce" in table:
+        numbers = _values(table["all_reduce"], attrs.fields_dict(DirectAllReduceFit), mark)
+        yield from ("", f"# {_words(fields['all_reduce'])}", "[inference.all_reduce]", *numbers)
 
 
 def _kind(cls: Any, name: str) -> Any:

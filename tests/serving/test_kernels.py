@@ -1,0 +1,174 @@
+"""Kernels of servers: products, experts and all-reduces where the device has numbers for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from astra_sim import InputError
+from astra_sim.commands import component, shared_plugins
+from astra_sim.compute import Work
+from astra_sim.models import describe_model
+from astra_sim.shapes import Elementwise, Gemm, GroupedGemm
+from astra_sim_compute_gpu.device import DirectAllReduceFit, device_of, read_table
+from astra_sim_compute_gpu.model import Gpu
+from astra_sim_serving import serve
+from astra_sim_serving.formulas import KernelFormulas
+from astra_sim_serving.model_memory import Sharding
+
+SERVED = ("inference",)
+SCALES = ("inference", "scales_inputs")
+BLOCKS = ("inference", "scales_inputs", "block_scaled")
+NCCL = {"plugin": "analytical", "model": "nccl", "device": "h100"}
+
+
+def gpu(device: str = "h100") -> Gpu:
+    compute: Gpu = component("compute", f"gpu?device={device}", shared_plugins(), "test")
+    return compute
+
+
+def us(compute: Any, shape: Any) -> float:
+    return float(compute.duration_ns(Work(shape=shape)) / 1e3)
+
+
+def test_a_product_that_reads_much_takes_its_start_and_its_bytes() -> None:
+    compute = gpu()
+    inference: Any = compute.profile.inference
+    fit = inference.gemm["bf16"]
+    size = 2 * (8 * 8192 + 8192 * 8192 + 8 * 8192)
+    expected = fit.start_us + size / (compute.profile.memory_bandwidth_gb_per_s * 1e3 * fit.byte_efficiency)
+    shape = Gemm(m=8, n=8192, k=8192, element_type="bf16")
+    assert us(compute.for_workload("serving", SERVED), shape) == pytest.approx(expected)
+    assert us(compute, shape) != pytest.approx(expected)  # training keeps its numbers
+
+
+def test_scales_of_inputs_cost_time_and_blocks_cost_more() -> None:
+    compute = gpu()
+    shape = Gemm(m=64, n=4096, k=4096, element_type="fp8")
+    known, token, block = (us(compute.for_workload("serving", traits), shape) for traits in (SERVED, SCALES, BLOCKS))
+    assert known == us(compute, shape)
+    assert known < token < block
+    wide = Gemm(m=64, n=4096, k=4096, element_type="bf16")
+    assert us(compute.for_workload("serving", BLOCKS), wide) == us(compute.for_workload("serving", SERVED), wide)
+
+
+def test_products_of_experts_have_numbers_of_their_own() -> None:
+    compute = gpu().for_workload("serving", SERVED)
+    grouped = GroupedGemm(experts=8, rows=2, n=2048, k=2048, element_type="bf16")
+    inference: Any = gpu().profile.inference
+    size = 2 * 8 * (2 * 2048 + 2048 * 2048 + 2 * 2048)
+    fit = inference.grouped_gemm["bf16"]
+    assert us(compute, grouped) == pytest.approx(fit.start_us + size / (3350e3 * fit.byte_efficiency))
+
+
+@pytest.mark.filterwarnings("ignore:device b300 is not calibrated")
+def test_a_device_without_numbers_takes_those_of_training() -> None:
+    compute = gpu("b300")
+    shape = Gemm(m=8, n=4096, k=4096, element_type="bf16")
+    served = compute.for_workload("serving", SCALES)
+    assert us(served, shape) == us(compute, shape)
+    assert served.direct_all_reduce_us(4, 1024) is None
+
+
+def test_an_all_reduce_takes_one_shot_or_two() -> None:
+    fit = DirectAllReduceFit(start_us=4.0, gb_per_s=100.0, two_shots_start_us=8.0, two_shots_gb_per_s=200.0)
+    assert fit.us(4, 0) == 4.0
+    assert fit.us(4, 100_000) == pytest.approx(4 + 3 * 1.0)  # two shots would take 8.75
+    assert fit.us(4, 1_000_000) == pytest.approx(8 + 2 * 0.75 * 5)  # one shot would take 34
+    assert fit.us(4, 8 << 20) is not None
+    assert fit.us(4, (8 << 20) + 1) is None
+    assert gpu().direct_all_reduce_us(4, 1024) is None  # the model of a training
+
+
+def test_rows_of_experts_elsewhere_are_written_and_read() -> None:
+    dimensions = {
+        "layers": 1, "hidden": 1024, "heads": 8, "ffn": 512, "gated": True, "vocab": 1000, "experts": 64, "top_k": 4, "expert_ffn": 512,
+    }  # fmt: skip
+    model = describe_model(dimensions, shared_plugins(), "test")
+
+    def traffic(sharding: Sharding) -> tuple[int, ...]:
+        kernels = KernelFormulas(model, sharding, gpu(), "bf16", "bf16").expert_kernels(100, 64)
+        first, second, activation, combine = kernels
+        assert isinstance(first, GroupedGemm)
+        assert isinstance(second, GroupedGemm)
+        assert isinstance(activation, Elementwise)
+        assert isinstance(combine, Elementwise)
+        return first.experts * first.rows, activation.read_bytes, activation.write_bytes, combine.read_bytes, combine.write_bytes
+
+    rows, hidden = 400, 1024
+    assert traffic(Sharding()) == (64 * 6, rows * 1024 * 2, rows * 512 * 2, rows * hidden * 2, 100 * hidden * 2)
+    zeros = (rows - 100) * (1024 + hidden)
+    assert traffic(Sharding(tensor=4, expert=4)) == (16 * 6, rows * 1024 * 2, (rows * 512 + zeros) * 2, rows * hidden * 2, 100 * hidden * 2)
+
+
+def served(model: dict[str, Any], **serving: Any) -> dict[str, Any]:
+    return {
+        "serving": {
+            "model": model,
+            "pool": [{"tensor_parallel": 4}],
+            "requests": {"arrival": "burst", "count": 2, "input": 64, "output": 20},
+            **serving,
+        },
+        "compute": {"plugin": "gpu", "device": "h100"},
+        "platform": {"plugin": "dgx_h100"},
+        "network": NCCL,
+    }
+
+
+def tpot(experiment: dict[str, Any]) -> float:
+    return float(serve(experiment).document()["tpot_s"]["mean"])
+
+
+def test_all_reduces_are_direct_where_the_network_was_measured() -> None:
+    table = served({"name": "llama-3-8b"})
+    direct = tpot(table)
+    assert direct == tpot(served({"name": "llama-3-8b"}, all_reduce="direct"))
+    assert direct < tpot(served({"name": "llama-3-8b"}, all_reduce="network"))
+    simulated = {**table, "network": {"plugin": "analytical"}}
+    assert tpot(simulated) == tpot({**simulated, "serving": {**table["serving"], "all_reduce": "network"}})
+    assert tpot(simulated) != tpot({**simulated, "serving": {**table["serving"], "all_reduce": "direct"}})
+
+
+def test_groups_of_several_nodes_use_the_network() -> None:
+    table = served({"name": "llama-3-8b"}, pool=[{"tensor_parallel": 8, "npus": "0-3,8-11"}])
+    table["platform"] = {"plugin": "dgx_h100", "nodes": 2}
+    assert tpot(table) == tpot({**table, "serving": {**table["serving"], "all_reduce": "network"}})
+    with pytest.raises(InputError, match=r"serving.all_reduce is 'direct'; expected NPUs of one node, and a compute model that knows"):
+        serve({**table, "serving": {**table["serving"], "all_reduce": "direct"}})
+
+
+def test_the_engine_says_how_inputs_are_scaled() -> None:
+    narrow = {"name": "llama-3-8b", "precision": "fp8"}
+    of_vllm, of_trtllm = tpot(served(narrow)), tpot(served(narrow, engine="trtllm"))
+    assert of_trtllm < of_vllm
+    assert of_vllm == tpot(served({**narrow, "scaling": "token"}))
+    assert of_vllm == pytest.approx(tpot(served(narrow, engine="sglang")))
+    assert of_vllm < tpot(served({**narrow, "scaling": "block"}))
+    assert of_trtllm == tpot(served({**narrow, "scaling": "tensor"}))
+    with pytest.raises(InputError, match=r"serving.model.scaling has no effect with precision = 'bf16'; expected fp8"):
+        serve(served({"name": "llama-3-8b", "scaling": "block"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gemm": {"bf17": {}}}, "inference: gemm has 'bf17'; known: "),
+        ({"grouped_gemm": {"bf16": {"share": 0, "start_us": 1, "byte_efficiency": 0.5}}}, "inference: grouped_gemm: bf16: share is 0"),
+        ({"gemm": {"fp8_block": {"share": 1, "byte_efficiency": 0.5}}}, "inference: gemm: fp8_block: start_us is missing"),
+        ({"all_reduce": {"start_us": 1}}, "all_reduce"),
+    ],
+)
+def test_wrong_numbers_of_servers_are_named(change: dict[str, Any], words: str) -> None:
+    table, _ = read_table("h100")
+    with pytest.raises(InputError) as caught:
+        device_of({**table, "inference": change}, "mine.toml")
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("mine.toml: ")
+
+
+def test_numbers_of_a_device_are_not_those_of_another() -> None:
+    h100, b200 = gpu("h100").profile.inference, gpu("b200").profile.inference
+    assert h100 is not None
+    assert b200 is not None
+    assert attrs.asdict(h100) != attrs.asdict(b200)
