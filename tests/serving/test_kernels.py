@@ -53,6 +53,14 @@ def test_scales_of_inputs_cost_time_and_blocks_cost_more() -> None:
     assert us(compute.for_workload("serving", BLOCKS), wide) == us(compute.for_workload("serving", SERVED), wide)
 
 
+def test_products_with_many_rows_have_the_rates_of_training() -> None:
+    inference: Any = gpu().profile.inference
+    fit = inference.gemm["fp8"]
+    assert [fit.share_of(rows) for rows in (1, 512, 1024, 2048, 8192)] == pytest.approx([0.5, 0.5, 0.5**0.5, 1.0, 1.0])
+    compute, shape = gpu(), Gemm(m=4096, n=8192, k=8192, element_type="bf16")
+    assert us(compute.for_workload("serving", SERVED), shape) == pytest.approx(us(compute, shape), rel=0.01)
+
+
 def test_products_of_experts_have_numbers_of_their_own() -> None:
     compute = gpu().for_workload("serving", SERVED)
     grouped = GroupedGemm(experts=8, rows=2, n=2048, k=2048, element_type="bf16")
@@ -87,8 +95,8 @@ def test_rows_of_experts_elsewhere_are_written_and_read() -> None:
     }  # fmt: skip
     model = describe_model(dimensions, shared_plugins(), "test")
 
-    def traffic(sharding: Sharding) -> tuple[int, ...]:
-        kernels = KernelFormulas(model, sharding, gpu(), "bf16", "bf16").expert_kernels(100, 64)
+    def traffic(sharding: Sharding, gathered: bool = True) -> tuple[int, ...]:
+        kernels = KernelFormulas(model, sharding, gpu(), "bf16", "bf16", gathered).expert_kernels(100, 64)
         first, second, activation, combine = kernels
         assert isinstance(first, GroupedGemm)
         assert isinstance(second, GroupedGemm)
@@ -98,6 +106,8 @@ def test_rows_of_experts_elsewhere_are_written_and_read() -> None:
 
     rows, hidden = 400, 1024
     assert traffic(Sharding()) == (64 * 6, rows * 1024 * 2, rows * 512 * 2, rows * hidden * 2, 100 * hidden * 2)
+    sent = traffic(Sharding(tensor=4, expert=4), gathered=False)
+    assert sent == (16 * 6, 100 * 1024 * 2, 100 * 512 * 2, 100 * hidden * 2, 100 * hidden * 2)
     zeros = (rows - 100) * (1024 + hidden)
     assert traffic(Sharding(tensor=4, expert=4)) == (16 * 6, rows * 1024 * 2, (rows * 512 + zeros) * 2, rows * hidden * 2, 100 * hidden * 2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from astra_sim.units import MIB
 
 from astra_sim_compute_gpu import data_files
 
+_MEASURED_ROWS = 512
+_ALL_ROWS = 2048
 FOLDER = "devices"
 REFERENCE_TYPE = "bf16"
 """The element type whose efficiencies hold for types that have none of their own."""
@@ -60,9 +63,15 @@ class PagedAttentionFit:
 class ServedProductFit:
     """What products of inference servers reach, which have few rows."""
 
-    share: float = option(above=0, maximum=2, help="factor on the rates of `gemm`")
+    share: float = option(above=0, maximum=2, help="factor on the rates of `gemm`; of single products with up to 512 rows")
     start_us: float = option(minimum=0, help="start-up time of the kernel, with that of what scales its first factor", unit="us")
     byte_efficiency: float = option(above=0, maximum=1, help="share of the memory bandwidth that a product reaches at most")
+
+    def share_of(self, rows: int) -> float:
+        """The factor of a product with so many rows: beyond those that were measured it approaches 1, the rates of training."""
+        octaves = math.log2(_ALL_ROWS / _MEASURED_ROWS)
+        left = math.log2(_ALL_ROWS / min(max(rows, _MEASURED_ROWS), _ALL_ROWS)) / octaves
+        return float(self.share**left)
 
 
 @attrs.frozen

@@ -84,7 +84,7 @@ def product_us(device: Device, gemm: Gemm, element_type: str, rate_share: float,
     tiles: Sequence[tuple[int, int]] = TILES
     if served is not None:
         fit = attrs.evolve(fit, start_us=served.start_us, byte_efficiency=served.byte_efficiency)
-        ops_per_us *= served.share
+        ops_per_us *= served.share_of(gemm.m) if gemm.batch == 1 else served.share
         tiles = (*TILES, *NARROW_TILES)
     return fit.start_us + gemm_us(
         gemm=gemm,

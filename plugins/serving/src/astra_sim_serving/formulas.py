@@ -32,6 +32,7 @@ def expert_layers(model: ModelDescription) -> int:
 class KernelFormulas:
     """Times of the kernels of one rank in microseconds. Products have `element_type`, keys and values `kv_type`.
 
+    `gathered`: a rank with experts has the tokens of all ranks, else those that are sent to its experts.
     `attentions` are the times of attention of a layer that are known, by sequences, and by queries and keys of each.
     """
 
@@ -40,6 +41,7 @@ class KernelFormulas:
     compute: Compute
     element_type: str
     kv_type: str
+    gathered: bool = True
     attentions: dict[tuple[int, int, int], float] = attrs.field(factory=dict)
     _products: dict[int, tuple[float, float]] = attrs.field(factory=dict)
 
@@ -97,14 +99,16 @@ class KernelFormulas:
         """The kernels of the routed experts of a layer, of which so many get tokens. Ranks of one expert share its width.
 
         The kernels of vLLM, `fused_moe`, work on a row for each expert that a token chose, wherever that expert is: of those of other ranks
-        they write zeros, and read them again. Only products leave them out.
+        they write zeros, and read them again. Only products leave them out. Where tokens are sent to their experts (not `gathered`), a rank
+        has no such rows.
         """
         model, sharding = self.model, self.sharding
         own = max(1, round(touched / sharding.expert))
         rows = max(1, round(tokens * model.top_k / sharding.expert / own))
         width = max(1, model.expert_ffn * sharding.expert // sharding.stage_npus)
-        entered, chosen = (model.branches - 1) * width, tokens * model.top_k
-        zeros = (chosen - math.ceil(chosen / sharding.expert)) * (entered + model.hidden)
+        entered, own_rows = (model.branches - 1) * width, math.ceil(tokens * model.top_k / sharding.expert)
+        chosen = tokens * model.top_k if self.gathered else own_rows
+        zeros = (chosen - own_rows) * (entered + model.hidden)
         return [
             GroupedGemm(experts=own, rows=rows, n=entered, k=model.hidden, element_type=self.element_type),
             GroupedGemm(experts=own, rows=rows, n=model.hidden, k=width, element_type=self.element_type),

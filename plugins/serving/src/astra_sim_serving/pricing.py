@@ -29,6 +29,8 @@ class Pricing:
         options = self.parts.compute_options
         compute = self.parts.compute_of(pool, where)
         formulas = self._formulas(self.parts.model, sharding, compute)
+        if formulas is not None:
+            formulas.gathered = pool.exchange == "gather"
         kernels: KernelTimes
         if self.parts.tables is not None:
             kernels = TableTimes(self.parts.tables, self.parts.model, sharding, self.parts.counts, formulas, options.skew)
