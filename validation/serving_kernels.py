@@ -48,6 +48,9 @@ ALL_REDUCES = {
     "two_shots_gb_per_s": (75, 100, 150, 200, 250, 300, 400, 500),
 }
 
+LEAST_PROMPT = 1024
+"""Tokens of prompts of which latent attention is compared; shorter ones were launched kernel by kernel, which took 0.1 ms."""
+
 F = TypeVar("F")
 
 
@@ -142,6 +145,20 @@ def _experts_of(config: Mapping[str, Any], element_type: str, gpu: Gpu) -> list[
     formulas = KernelFormulas(model, Sharding(tensor=config["moe_tp_size"] * parts, expert=parts), gpu, element_type, "bf16")
     touched = min(number, tokens * model.top_k) if config["distribution"] == "balanced" else touched_experts(model, tokens)
     return formulas.expert_kernels(tokens, touched)
+
+
+def latent_prompts(lines: Iterable[Mapping[str, Any]], gpu: Gpu, system: str) -> list[tuple[float, float]]:
+    """Simulated and measured microseconds of latent attention of one prompt, with its products, by the formulas of servers."""
+    served = gpu.for_workload("serving", ["inference", "scales_inputs", "block_scaled"])
+    deepseek = describe_model("deepseek-v3", shared_plugins(), "validation")
+    times = []
+    for config, us, _ in _of(lines, system, "mla_context_module", batch_size=1, step=0):
+        element_type = TYPES.get(config["gemm_type"], "").removesuffix("_block")
+        if element_type and config["isl"] >= LEAST_PROMPT:
+            model = attrs.evolve(deepseek, heads=config["num_heads"])
+            formulas = KernelFormulas(model, Sharding(), served, element_type, "bf16")
+            times.append((formulas.prompt_us(config["isl"], 0) + formulas.attention_products_us(config["isl"]), us))
+    return times
 
 
 def all_reduces(lines: Iterable[Mapping[str, Any]], system: str) -> list[MeasuredKernel[DirectAllReduceFit]]:

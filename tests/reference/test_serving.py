@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -86,6 +87,16 @@ def test_kernels_of_servers(systems: Mapping[str, str], lines: list[dict[str, An
         mean, absolute = serving_kernels.mean_errors(measured, of_half)
         row = f"| {', '.join(systems.values())} | {table} | {len(measured)} | {100 * mean:+.1f} % | {100 * absolute:.1f} % |"
         assert row in PAGE.read_text()
+
+
+@pytest.mark.parametrize(("system", "title", "bound"), [("h100_sxm", "H100", 0.3), ("h200_sxm", "H200", 0.3), ("b200_sxm", "B200", 0.5)])
+def test_latent_attention_of_prompts(system: str, title: str, bound: float, lines: list[dict[str, Any]]) -> None:
+    times = serving_kernels.latent_prompts(lines, paged_attention.device_of(system), system)
+    errors = [simulated / measured - 1 for simulated, measured in times]
+    absolute = sum(map(abs, errors)) / len(errors)
+    assert absolute < bound
+    figures = rf"{title} {100 * sum(errors) / len(errors):+.1f} % \({len(errors)}(?: lines)?, {100 * absolute:.1f} %"
+    assert re.search(figures.replace("+", r"\+"), " ".join(PAGE.read_text().split()))
 
 
 def test_servers_without_tables(lines: list[dict[str, Any]]) -> None:

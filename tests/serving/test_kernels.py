@@ -10,7 +10,7 @@ from astra_sim import InputError
 from astra_sim.commands import component, shared_plugins
 from astra_sim.compute import Work
 from astra_sim.models import describe_model
-from astra_sim.shapes import Elementwise, Gemm, GroupedGemm
+from astra_sim.shapes import Attention, Elementwise, Gemm, GroupedGemm
 from astra_sim_compute_gpu.device import DirectAllReduceFit, device_of, read_table
 from astra_sim_compute_gpu.model import Gpu
 from astra_sim_serving import serve
@@ -110,6 +110,29 @@ def test_rows_of_experts_elsewhere_are_written_and_read() -> None:
     assert sent == (16 * 6, 100 * 1024 * 2, 100 * 512 * 2, 100 * hidden * 2, 100 * hidden * 2)
     zeros = (rows - 100) * (1024 + hidden)
     assert traffic(Sharding(tensor=4, expert=4)) == (16 * 6, rows * 1024 * 2, (rows * 512 + zeros) * 2, rows * hidden * 2, 100 * hidden * 2)
+
+
+def test_prompts_with_latent_attention_make_keys_and_values_of_each_head() -> None:
+    model = describe_model("deepseek-v3", shared_plugins(), "test")
+    compute = gpu().for_workload("serving", SERVED)
+    formulas = KernelFormulas(model, Sharding(tensor=8), compute, "bf16", "bf16")
+    shape: dict[str, Any] = {"heads": 16, "key_heads": 16, "query_length": 512, "head_size": 192, "value_size": 128, "causal": True, "paged": True}
+    alone, behind = (us(compute, Attention(key_length=512 + context, **shape)) for context in (0, 1024))
+    made = us(compute, Gemm(m=1024, n=16 * (128 + 128), k=512, element_type="bf16"))
+    assert formulas.prompt_us(512, 0) == pytest.approx(alone)
+    assert formulas.prompt_us(512, 1024) == pytest.approx(behind + made)
+    latents = Attention(
+        heads=16,
+        key_heads=1,
+        query_length=8192,
+        key_length=8192,
+        head_size=576,
+        value_size=512,
+        values_in_keys=True,
+        causal=True,
+        paged=True,
+    )
+    assert formulas.prompt_us(8192, 0) < us(compute, latents) / 2
 
 
 def served(model: dict[str, Any], **serving: Any) -> dict[str, Any]:

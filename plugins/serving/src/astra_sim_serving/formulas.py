@@ -33,7 +33,7 @@ class KernelFormulas:
     """Times of the kernels of one rank in microseconds. Products have `element_type`, keys and values `kv_type`.
 
     `gathered`: a rank with experts has the tokens of all ranks, else those that are sent to its experts.
-    `attentions` are the times of attention of a layer that are known, by sequences, and by queries and keys of each.
+    `attentions` are the times of attention of a layer that are known, by sequences (0: a prompt), and by queries and keys of each.
     """
 
     model: ModelDescription
@@ -57,7 +57,7 @@ class KernelFormulas:
             model = self.model
             kinds = [model.kind(layer) for layer in range(model.layers)]
             dense, experts = kinds.count("dense"), kinds.count("moe")
-            gemm = self._us(*self._attention_products(tokens)) * model.layers
+            gemm = self.attention_products_us(tokens) * model.layers
             gemm += self._us(*self._feed_forward(tokens, model.width)) * dense if dense else 0.0
             gemm += self._us(*self._beside_experts(tokens)) * experts if experts else 0.0
             other = self._us(*self._between(tokens)) * model.layers + self._us(self._memory(tokens * model.hidden))
@@ -80,6 +80,10 @@ class KernelFormulas:
             self._gemm(tokens, m.value, m.key_value_rank, batch=heads),
             self._gemm(tokens, h, heads * m.value),
         ]
+
+    def attention_products_us(self, tokens: int) -> float:
+        """The products around the attention of a layer."""
+        return self._us(*self._attention_products(tokens))
 
     def _feed_forward(self, tokens: int, width: int) -> list[Kernel]:
         model, own = self.model, width // self.sharding.tensor
@@ -148,12 +152,35 @@ class KernelFormulas:
         """Attention of all layers: the chunk of prompts, and the decoding sequences."""
         time = 0.0
         if shape.chunk:
-            queries = shape.attention_chunk
-            time += self._attention_us(1, queries, queries + KV_QUANTUM * round(shape.chunk_context / KV_QUANTUM))
+            time += self.prompt_us(shape.attention_chunk, KV_QUANTUM * round(shape.chunk_context / KV_QUANTUM))
         if shape.decodes:
             keys = KV_QUANTUM * max(1, round(shape.kv_mean / KV_QUANTUM))
             time += self._attention_us(shape.decodes, 1 + round(shape.draft_rounds), keys)
         return time * self.model.layers
+
+    def prompt_us(self, queries: int, context: int) -> float:
+        """Attention of a layer of a chunk of a prompt behind a context that is cached.
+
+        Latent attention makes keys and values of each head from the latents, for the context, too (those of the chunk are counted with the
+        products): that takes fewer operations than attention to latents, which are wider.
+        """
+        if self.model.mla is None:
+            return self._attention_us(1, queries, queries + context)
+        m, heads, key = self.model.mla, self.model.heads // self.sharding.tensor, (0, queries, queries + context)
+        if key not in self.attentions:
+            attention = Attention(
+                heads=heads,
+                query_length=queries,
+                key_length=queries + context,
+                head_size=m.nope + m.rope,
+                value_size=m.value,
+                key_heads=heads,
+                causal=True,
+                paged=True,
+            )
+            decompression = [self._gemm(context, heads * (m.nope + m.value), m.key_value_rank)] if context else []
+            self.attentions[key] = self._us(attention, *decompression)
+        return self.attentions[key]
 
     def _attention_us(self, sequences: int, queries: int, keys: int) -> float:
         key = sequences, queries, keys
