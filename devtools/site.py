@@ -22,11 +22,15 @@ from astra_sim.providers import Provider
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = {
     "README.md": "index.md",
+    "validation/PROCEDURE.md": "validation-procedure.md",
+    "validation/LOG.md": "validation-log.md",
+    "validation/COLLECTIVES.md": "validation-collectives.md",
+    "validation/serving.md": "validation-serving.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "examples/README.md": "examples.md",
 }
-"""Markdown files outside of docs/, and the pages that stand for them; the home page is written for the site."""
+"""Markdown files outside of docs/, and the pages that stand for them."""
 KINDS = {
     "workload": ("Workloads", "--workload"),
     "training_loop": ("Training loops", None),
@@ -189,9 +193,8 @@ def on_files(files: Any, config: Any) -> Any:
 
     texts = {f"docs/{path.name}": path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
     for source, page in OUTSIDE.items():
-        if page != "index.md":
-            texts[source] = (ROOT / source).read_text()
-            files.append(File.generated(config, page, content=rewritten(texts[source], source, page)))
+        texts[source] = (ROOT / source).read_text()
+        files.append(File.generated(config, page, content=rewritten(texts[source], source, page)))
     for page, text in _generated().items():
         files.append(File.generated(config, page, content=text))
     targets = {path for source, text in texts.items() for target in links(text) if (path := outside(target, source)) is not None}

@@ -1,4 +1,4 @@
-"""The figures of docs/nccl.md: device files are what the procedure makes of the data, and the page has their errors."""
+"""The figures of validation/COLLECTIVES.md: device files are what the procedure makes of the data, and the page has their errors."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def newest(device: str) -> str:
 
 
 def test_the_page_has_the_figures(comparisons: list[Any]) -> None:
-    page = (ROOT / "docs" / "nccl.md").read_text()
-    assert COLLECTIVES.markdown(comparisons) in page
+    assert COLLECTIVES.markdown(comparisons) in (ROOT / "validation" / "COLLECTIVES.md").read_text()
+    page = (ROOT / "docs" / "collectives.md").read_text()
     assert COLLECTIVES.summary(comparisons) in page
     assert COLLECTIVES.between_nodes() in page
 

@@ -1,4 +1,4 @@
-"""Plugins of the version before run on this kernel, with the same figures: docs/compatibility.md promises it.
+"""Plugins of the version before run on this kernel, with the same figures: docs/plugins.md promises it.
 
 tests/previous/ holds a package that was written for that version, with a component of every kind, its network in C++ with the header of
 that time; what it computed then; and the names that plugins could import. tests/support/previous_version.py makes the last two.
@@ -29,7 +29,7 @@ from devtools import release, workspace
 
 VERSION = "0.1.0"
 REVISION = "fe7ea97"
-PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
 NAMES = json.loads((PREVIOUS / "names.json").read_text())
 
 
@@ -134,7 +134,7 @@ def misfits(then: list[str] | None, now: list[str] | None) -> Iterator[str]:
 
 def test_names_that_could_be_imported_can_be() -> None:
     """But for those that the page lists."""
-    listed = set(re.findall(r"^\| `([^`]+)` \|", PAGE.split(f"## Since {VERSION}\n")[1], re.MULTILINE))
+    listed = set(re.findall(r"^\| `([^`]+)` \|", PAGE.split(f"### Since {VERSION}\n")[1], re.MULTILINE))
     assert set(missing(NAMES, public_names())) == listed
 
 

@@ -1,4 +1,4 @@
-"""Collectives against measured tables: fits devices of the model `nccl`, and compares (docs/nccl.md).
+"""Collectives against measured tables: fits devices of the model `nccl`, and compares (validation/COLLECTIVES.md).
 
 In a node every second size is held out: the published errors are of parameters of the others alone, which lie in data/nccl_half. The
 device files of the package are of all sizes. Between nodes nothing is fitted.
@@ -263,7 +263,7 @@ def main() -> None:
     if parser.parse_args().fit:
         for table in TABLES:
             whole, half = files_of(table)
-            comment = "Parameters of NCCL in a node, fitted by validation/collectives.py --fit (docs/nccl.md)"
+            comment = "Parameters of NCCL in a node, fitted by validation/collectives.py --fit (validation/COLLECTIVES.md)"
             (DEVICES / f"{table.name}.toml").write_text(to_toml(whole, comment))
             (HALVES / f"{table.name}.toml").write_text(to_toml(half, comment))
     result = comparisons()

@@ -116,7 +116,15 @@ def test_prompts_with_latent_attention_make_keys_and_values_of_each_head() -> No
     model = describe_model("deepseek-v3", shared_plugins(), "test")
     compute = gpu().for_workload("serving", SERVED)
     formulas = KernelFormulas(model, Sharding(tensor=8), compute, "bf16", "bf16")
-    shape: dict[str, Any] = {"heads": 16, "key_heads": 16, "query_length": 512, "head_size": 192, "value_size": 128, "causal": True, "paged": True}
+    shape: dict[str, Any] = {
+        "heads": 16,
+        "key_heads": 16,
+        "query_length": 512,
+        "head_size": 192,
+        "value_size": 128,
+        "causal": True,
+        "paged": True,
+    }
     alone, behind = (us(compute, Attention(key_length=512 + context, **shape)) for context in (0, 1024))
     made = us(compute, Gemm(m=1024, n=16 * (128 + 128), k=512, element_type="bf16"))
     assert formulas.prompt_us(512, 0) == pytest.approx(alone)

@@ -1,4 +1,4 @@
-"""Notices to authors of plugins: what they use will be gone (docs/compatibility.md)."""
+"""Notices to authors of plugins: what they use will be gone (docs/plugins.md#what-stays-compatible)."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def collective(
     for kind in Collective:
         if any(row.operation is kind for row in rows):
             sources[kind.value] = result.source(kind)
-    head = "Parameters of NCCL in a node, fitted by astra calibrate collective (docs/nccl.md of astra)"
+    head = "Parameters of NCCL in a node, fitted by astra calibrate collective (validation/COLLECTIVES.md of astra)"
     write_toml(table_of(title or table, result.fits, sources, channels, nvlink_gb_per_s=nvlink), output, head)
     if as_json:
         say_json({"files": [output], "fits": [_document(kind, result) for kind in Collective if kind.value in sources]})

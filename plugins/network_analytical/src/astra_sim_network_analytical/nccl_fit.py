@@ -1,4 +1,4 @@
-"""Fits the parameters of NCCL to measured collectives. `docs/nccl.md` states the procedure.
+"""Fits the parameters of NCCL to measured collectives. `validation/COLLECTIVES.md` states the procedure.
 
 `calibrated` makes parameters twice: of half of the sizes, for the error on the others, and of all rows, for use.
 """

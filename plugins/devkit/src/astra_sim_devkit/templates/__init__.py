@@ -219,7 +219,7 @@ def new_package(kind: str, name: str, plugins: Plugins) -> Package:
 
 
 def kernel_range(version: str) -> str:
-    """What a package that is written for a kernel asks for: its series X.Y and the next (docs/compatibility.md)."""
+    """What a package that is written for a kernel asks for: its series X.Y and the next (docs/plugins.md#what-stays-compatible)."""
     major, minor = (int(number) for number in version.split(".")[:2])
     first = f"{major}.{minor}.0.dev0" if re.search(r"(a|b|rc|\.dev)\d", version) else f"{major}.{minor}"
     return f"astra-sim-core>={first},<{major}.{minor + 2}"

@@ -1,0 +1,93 @@
+"""Names and pages: words of a dialect that are not to come back in identifiers, and how many pages and words there may be.
+
+Counts may only become smaller: where there are fewer than a list says, the list is wrong, too.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+
+from support import ROOT
+from support.code_sizes import sources
+
+WORDS = {
+    "turns": "destination_order, round_robin",
+    "ways": "paths",
+    "happening": "event, payload",
+    "in_words": "describe",
+    "heard": "received",
+    "stuck": "blocked, deadlocked",
+    "suits": "is_exact",
+    "bring": "prefetch",
+    "posted": "pending",
+    "loose": "lenient",
+    "things": "what they are",
+    "kept": "cached, saved",
+    "told": "what it is: arguments, options, message",
+    "said": "what it is: text, value",
+    "found": "what it is: routes, options, errors; result",
+    "made": "what it is: components, network; result",
+    "given": "what it is: options, arguments, values",
+    "carriage": "bus_transfer",
+    "joined": "product_dimension, merged",
+    "tells_sent": "reports_completion",
+    "charged_dimension": "accounting_dimension",
+}
+"""Words that are not to come back as identifiers, and those of the field."""
+
+LEFT = {
+    "carriage": 17,
+    "charged_dimension": 13,
+    "found": 398,
+    "given": 203,
+    "joined": 101,
+    "kept": 68,
+    "made": 202,
+    "posted": 50,
+    "stuck": 8,
+    "tells_sent": 40,
+    "things": 12,
+    "told": 47,
+    "turns": 13,
+    "ways": 22,
+}
+"""How often packages still have them."""
+
+MOST_PAGES = 24
+MOST_WORDS = 101_500
+"""Words of all pages in docs/, with tables and what commands print."""
+
+_STRINGS_AND_COMMENTS = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"')
+
+
+def identifiers(path_text: str, is_python: bool) -> Iterator[str]:
+    """The identifiers of a source, each as often as it is there."""
+    if is_python:
+        yield from (token.string for token in tokenize.generate_tokens(io.StringIO(path_text).readline) if token.type == tokenize.NAME)
+    else:
+        yield from re.findall(r"[A-Za-z_]\w*", _STRINGS_AND_COMMENTS.sub("", path_text))
+
+
+def test_identifiers_are_counted() -> None:
+    assert list(identifiers('a = found  # found\nb = "found"\n', is_python=True)) == ["a", "found", "b"]
+    assert list(identifiers('int a = found;  // found\nchar* b = "found";\n', is_python=False)) == ["int", "a", "found", "char", "b"]
+
+
+def test_words_of_a_dialect_do_not_come_back() -> None:
+    counts = Counter[str]()
+    for path in sources(".py", ".hpp", ".cpp", ".h"):
+        counts.update(name.strip("_") for name in identifiers(path.read_text(), path.suffix == ".py") if name.strip("_") in WORDS)
+    more = {word: f"{count} times; write {WORDS[word]}" for word, count in counts.items() if count > LEFT.get(word, 0)}
+    assert more == {}
+    assert dict(counts) == LEFT, "there are fewer than the list says: shorten it"
+
+
+def test_pages_and_words_do_not_become_more() -> None:
+    pages = list((ROOT / "docs").glob("*.md"))
+    words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+    assert len(pages) <= MOST_PAGES
+    assert MOST_WORDS - 1500 < words <= MOST_WORDS, "pages became shorter or longer: write the number of their words, rounded up"
