@@ -48,8 +48,8 @@ OF_PACKAGES = {
     "memory": "memory_models",
     "training_loops": "training_loops",
     "project": (
-        "architecture_page code_sizes language contributing development docs examples explain_page fabrics_page figures key_by_key links notebooks "
-        "pages plugin_page releases rooms site studies validation wheels workflows your_own"
+        "architecture_page code_sizes contributing development docs examples explain_page fabrics_page figures key_by_key language links "
+        "notebooks pages plugin_page releases rooms site studies validation wheels workflows your_own"
     ),
 }
 """The modules of tests that lie in no folder: those of each package, and of the project as a whole, without `test_` and `.py`."""

@@ -114,7 +114,8 @@ def _begin(results: Results) -> Iterator[str]:
     yield "All that is read lies in `validation/data/`, with a source in every line."
     yield ""
     yield f"* The eight Megatron points, which are never in a fit: {_percent(core8['mean'])} mean, {_percent(core8['max'])} at most,"
-    yield f"  {_percent(core8['bias'], True)} bias. The first run had 4.1 % and 7.0 %: read [the log](../validation/LOG.md) before you quote this."
+    yield f"  {_percent(core8['bias'], True)} bias. The first run had 4.1 % and 7.0 %:"
+    yield "  read [the log](../validation/LOG.md) before you quote this."
     yield f"* Dense stacks, profile of at most four numbers, held-out configurations: {len(good)} of {len(dense)} are within 6 %."
     yield f"* Mixture of experts inside one release: {len(good_moe)} of {len(moe)} releases are within 15 %."
     yield ""
@@ -148,8 +149,8 @@ def _stacks(stacks: Mapping[str, Results]) -> Iterator[str]:
     yield "Each stack has a profile of at most four numbers (docs/compute.md says what reads them), fitted on half of its configurations."
     yield "Held-out lines are of other configurations: other models, sequences, numbers of GPUs or parallel groups. `not fitted`: held-out"
     yield "lines with a profile of ones. Numbers compensate for each other and for what is not modelled; they are no hardware."
-    yield "Rules and one bound were changed after held-out figures had been seen, as [the log](../validation/LOG.md) says, so these are not blind:"
-    yield "in the first whole run 6 of 10 dense stacks were within 6 %, and 2 of 5 releases within 15 %. launch_us is in microseconds."
+    yield "Rules and one bound were changed after held-out figures had been seen, as [the log](../validation/LOG.md) says, so these are"
+    yield "not blind: in the first whole run 6 of 10 dense stacks were within 6 %, and 2 of 5 releases within 15 %. launch_us is in us."
     yield ""
     head = ("stack", "lines (configurations) fitted, held out", "not fitted", "fitted", "held out", "p90", "max", "bias", "goal", "holds")
     rows = []

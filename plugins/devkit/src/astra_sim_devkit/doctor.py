@@ -70,7 +70,7 @@ def examine() -> dict[str, Any]:
 
 
 def _goes_with(version: str, kernel: str) -> bool:
-    """Whether a package of astra of that version goes with that kernel: the same series, and not newer (docs/plugins.md#what-stays-compatible)."""
+    """Whether a package of astra of that version goes with that kernel: the same series, and not newer (docs/plugins.md)."""
     package, core = ([int(number) for number in re.findall(r"\d+", each)[:3]] for each in (version, kernel))
     return package[:2] == core[:2] and package <= core
 

@@ -25,7 +25,7 @@ FABRICS = {
     "efa": Fabric(26.0, 0.96, ("ll", "simple", "nvls")),
     "tcpxo": Fabric(21.0, 0.93, ("simple",), Chain(channels=8, chunk_bytes=2 * 1024 * 1024, gb_per_s=42.0)),
 }
-"""InfiniBand: NCCL's own latency, and nccl-tests (NVIDIA/nccl-tests, issue 290; CoreWeave). The others are fitted (validation/COLLECTIVES.md)."""
+"""InfiniBand: NCCL's own latency, and nccl-tests (NVIDIA/nccl-tests, issue 290; CoreWeave). The others are fitted (docs/collectives.md)."""
 
 
 def on_fabric(parameters: Parameters, given: str) -> tuple[Parameters, float]:
