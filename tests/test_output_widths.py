@@ -171,6 +171,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "search.toml").write_text(f'{search}search.minimize = "finish_ns"\n')
     (folder / "front.toml").write_text(f'{search}search.minimize = ["finish_ns", "exposed_comm_ns * 123.456"]\n')
     (folder / "budgets.toml").write_text(f'[[expect]]\nexperiment = "{VGG16}"\ncheck = "finish_ns <= 123456789"\n')
+    (folder / "varied.toml").write_text(
+        f'workload = "plugin:collective?bytes=65536"\nplatform = "{RING}"\n\n[variation]\nseed = 7\n'
+        'compute = [{ ranks = "5", factor = 1.05 }, { distribution = "lognormal", cv = 0.02, scope = "operation" }]\n'
+    )
     (folder / "traces").mkdir()
     write_ranks(folder / "traces" / "t", data_parallel)
     training_step(folder)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from astra_sim._boundary import call
+from astra_sim._boundary import call, shown
 from astra_sim.compute import Compute
+from astra_sim.errors import PluginError
 from astra_sim.graph import ExecutionGraph
 from astra_sim.network import Network
 from astra_sim.platform import Platform, device_family
@@ -39,5 +40,9 @@ def _of_devices(platform: Platform, compute: Compute, network: Network) -> Itera
 
 
 def _of_compute(compute: Compute, graph: ExecutionGraph) -> Iterator[Mismatch]:
-    for message in call(f"compute {type(compute).__name__}: mismatches", compute.mismatches, graph.precision):
+    what = f"compute {type(compute).__name__}: mismatches"
+    messages = call(what, compute.mismatches, graph.precision)
+    if not isinstance(messages, (list, tuple)):
+        raise PluginError(f"{what} returned {shown(messages)}; expected a list of texts")
+    for message in messages:
         yield Mismatch(("compute", "workload"), str(message))
