@@ -93,10 +93,10 @@ def experiment(kind: str, provider: Provider, options: dict[str, Any]) -> dict[s
         case "training_loop":
             result["workload"] |= {"loop": name, "loop_options": options}
         case "collective":
-            result["system"] = {"plugin": "astra1", "all_gather" if name == "msccl" else "all_reduce": spec}
+            result["system"] = {"plugin": "astra1", "all_gather" if name.startswith(("msccl", "one_msccl")) else "all_reduce": spec}
             if name == "in_network":
                 result["platform"] = {"dimensions": [{"topology": "switch", "size": 4, "in_network_reduction": True, **LINKS}]}
-            if name == "one_chakra":
+            if name in ("one_chakra", "one_msccl", "one_mscclpp"):
                 result["platform"] = {"dimensions": [RING]}
             if name == "synthesized":  # whose cost grows fast with the NPUs
                 result["platform"] = {"dimensions": [{**RING, "size": 2}, {**MESH, "sizes": [2]}]}

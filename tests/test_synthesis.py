@@ -12,6 +12,8 @@ from astra_sim.command import cli
 from astra_sim.errors import InputError
 from astra_sim.testing import check_schedule
 from astra_sim_synthesis import synthesize
+from astra_sim_synthesis.msccl_file import msccl_xml
+from astra_sim_synthesis.mscclpp_file import mscclpp_json
 from click.testing import CliRunner
 
 LINK = "link_bandwidth_gb_per_s=50&link_latency_ns=500"
@@ -73,3 +75,27 @@ def test_the_file_is_read_by_msccl(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named(arguments: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):
         printed(*arguments)
+
+
+LINKS = {"link_bandwidth_gb_per_s": 50, "link_latency_ns": 500}
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+def test_files_of_both_formats_do_what_the_plan_does(kind: str, tmp_path: Path) -> None:
+    """On a platform of two dimensions, over all NPUs; the plan of MSCCL++ has a signal for each message."""
+    platform = {"dimensions": [{**LINKS, "topology": "mesh", "sizes": [3]}, {**LINKS, "topology": "ring", "size": 2, "links": 2}]}
+    run: dict[str, Any] = {
+        "workload": f"plugin:collective?collective={kind}&bytes=60000",
+        "platform": platform,
+        "network": "plugin:analytical?congestion=aware&switching=cut_through",
+    }
+    plan = synthesize(platform, kind, 60000)
+    finishes, messages = [], []
+    for name, write in (("msccl", msccl_xml), ("mscclpp", mscclpp_json)):
+        path = tmp_path / f"plan.{name}"
+        path.write_text(write(plan.designed, plan.request, "plan"))
+        result = astra_sim.simulate(**run, system={"plugin": "astra1", kind: f"one_{name}?file={path}", "endpoint_delay_ns": 0})
+        finishes.append(result.finish_ns)
+        messages.append(result.messages)
+    assert finishes[1] == pytest.approx(finishes[0], rel=0.002)
+    assert messages[1] == 2 * messages[0]

@@ -125,8 +125,8 @@ class Step:
     With a `stride` each repetition has another peer: the value of `send_to` grows by it each time, and `receive_from` moves as the rank to
     which we are that peer does. So `exchange(shift(1), bytes, times=n - 1, stride=1)` is an exchange with each of the others, and costs the
     kernel what one step costs.
-    `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`. For `returned` see
-    `RankProgram`.
+    `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`. `overhead_bytes` of it carry no
+    data (flags, signals, requests): a message of nothing else names no pieces. For `returned` see `RankProgram`.
     """
 
     send_to: Peer | None
@@ -141,6 +141,12 @@ class Step:
     returned: bool = False
     compute_ps: int = 0
     stride: int = 0
+    overhead_bytes: int = 0
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of each message that carry data."""
+        return self.bytes - self.overhead_bytes
 
     @property
     def targets(self) -> PeerRun | None:
@@ -198,9 +204,12 @@ def exchange(
     return Step(to, to.inverse(), bytes, times, after, after_arrivals, reduce, charged, pieces, stride=stride)
 
 
-def send(to: Peer, bytes: int, *, after: int | None = None, pieces: Pieces = ()) -> Step:
-    """Send a message of `bytes` bytes, once the rank has `after` tokens (None: one more than its sends before this one)."""
-    return Step(to, None, bytes, after=after, pieces=pieces)
+def send(to: Peer, bytes: int, *, after: int | None = None, pieces: Pieces = (), overhead_bytes: int = 0) -> Step:
+    """Send a message of `bytes` bytes, once the rank has `after` tokens (None: one more than its sends before this one).
+
+    `overhead_bytes` of it carry no data.
+    """
+    return Step(to, None, bytes, after=after, pieces=pieces, overhead_bytes=overhead_bytes)
 
 
 def receive(

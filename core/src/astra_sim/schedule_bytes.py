@@ -154,14 +154,14 @@ def _compare_messages(program: RankProgram, request: Request, cut: int, who: str
         if step.send_to is None:
             continue
         if type(step.pieces) is list and len(step.pieces) == 1 and _is_numbered(step.pieces[0]):
-            if step.bytes in one_piece:
+            if step.data_bytes in one_piece:
                 continue
-            one_piece.add(step.bytes)
+            one_piece.add(step.data_bytes)
         for repetition in {0, step.times - 1} if callable(step.pieces) else (0,):
             names = _known(step.pieces_of(repetition))
             share = unnamed_share(names)
             if share is None:
-                check_message(step.bytes, names, request, cut, who)
+                check_message(step.data_bytes, names, request, cut, who)
             else:
                 smallest = share if smallest is None else min(share, smallest)
     return smallest
@@ -174,7 +174,7 @@ def _check_totals(program: RankProgram, request: Request, cut: int, who: str, sm
     """
     sent = received = 0.0
     for step in program.steps:
-        size = step.bytes * step.times
+        size = step.data_bytes * step.times
         if step.receive_from is not None:
             received += size
         if step.send_to is not None:

@@ -15,8 +15,11 @@ astra-sim-collectives collective double_binary_tree
 astra-sim-collectives collective halving_doubling
 astra-sim-collectives collective in_network
 astra-sim-collectives collective msccl
+astra-sim-collectives collective mscclpp
 astra-sim-collectives collective one_direct
 astra-sim-collectives collective one_halving_doubling
+astra-sim-collectives collective one_msccl
+astra-sim-collectives collective one_mscclpp
 astra-sim-collectives collective one_ring
 astra-sim-collectives collective ring
 astra-sim-compat command compat install

@@ -33,6 +33,72 @@ class DataFlow:
     reduced: set[Event]
 
 
+@attrs.define
+class Buffers:
+    """What the buffers of all ranks hold, chunk by chunk. `chunks` is the number of chunks of the larger of input and output.
+
+    In place, the smaller of the two is a part of the larger.
+    """
+
+    collective: Collective
+    ranks: int
+    chunks: int
+    in_place: bool
+    _held: dict[tuple[int, Place], Value] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        own = self._share if self.collective is Collective.ALL_GATHER else self.chunks
+        for rank in range(self.ranks):
+            for offset in range(own):
+                self.write(rank, Place("i", offset), Value(self._name(rank, offset), _BASE**rank))
+
+    @property
+    def _share(self) -> int:
+        return self.chunks // self.ranks
+
+    def _name(self, rank: int, offset: int) -> Hashable:
+        """The name of chunk `offset` of a rank's input."""
+        if self.collective is Collective.ALL_GATHER:
+            return rank * self._share + offset
+        return (rank, offset) if self.collective is Collective.ALL_TO_ALL else offset
+
+    def _at(self, rank: int, place: Place) -> tuple[int, Place]:
+        """Where a chunk lies."""
+        buffer, offset = place
+        if self.in_place and buffer != "s":
+            smaller = {Collective.ALL_GATHER: "i", Collective.REDUCE_SCATTER: "o"}.get(self.collective)
+            return rank, Place("io", offset + rank * self._share if buffer == smaller else offset)
+        return rank, place
+
+    def read(self, rank: int, place: Place) -> Value | None:
+        """What a chunk holds; None: nothing."""
+        return self._held.get(self._at(rank, place))
+
+    def write(self, rank: int, place: Place, value: Value) -> None:
+        """Let a chunk hold something."""
+        self._held[self._at(rank, place)] = value
+
+    def wrong(self) -> str | None:
+        """What is wrong with the output of a rank, in words; None: each has the chunks that its collective promises."""
+        kind, ranks, everyone = self.collective, self.ranks, sum(_BASE**rank for rank in range(self.ranks))
+        for rank in range(ranks):
+            for offset in range(self._share if kind is Collective.REDUCE_SCATTER else self.chunks):
+                source, rest = divmod(offset, max(1, self._share))
+                match kind:
+                    case Collective.ALL_REDUCE:
+                        right: tuple[Hashable, int] = offset, everyone
+                    case Collective.REDUCE_SCATTER:
+                        right = rank * self._share + offset, everyone
+                    case Collective.ALL_GATHER:
+                        right = offset, _BASE**source
+                    case _:
+                        right = (source, rank * self._share + rest), _BASE**source
+                held = self.read(rank, Place("o", offset))
+                if held is None or (held.chunk, held.times) != right:
+                    return f"at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; expected {_words(Value(*right))}"
+        return None
+
+
 def follow(algorithm: Algorithm, events: Sequence[Event]) -> DataFlow:
     """Do all events, in order. Raises InputError if a step reads an empty chunk, or the result is not that of the collective."""
     return _Follower(algorithm).follow(events)
@@ -41,28 +107,8 @@ def follow(algorithm: Algorithm, events: Sequence[Event]) -> DataFlow:
 class _Follower:
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm
-        self._ranks = len(algorithm.gpus)
-        self._share = algorithm.chunks // self._ranks
-        self._held: dict[tuple[int, Place], Value] = {}
+        self._buffers = Buffers(algorithm.collective, len(algorithm.gpus), algorithm.chunks, algorithm.in_place)
         self._flow = DataFlow({}, set())
-        for rank in range(self._ranks):
-            own = self._share if algorithm.collective is Collective.ALL_GATHER else algorithm.chunks
-            for offset in range(own):
-                self._held[self._at(rank, Place("i", offset), 0)] = Value(self._name(rank, offset), _BASE**rank)
-
-    def _name(self, rank: int, offset: int) -> Hashable:
-        """The name of chunk `offset` of a rank's input."""
-        if self._algorithm.collective is Collective.ALL_GATHER:
-            return rank * self._share + offset
-        return (rank, offset) if self._algorithm.collective is Collective.ALL_TO_ALL else offset
-
-    def _at(self, rank: int, place: Place, further: int) -> tuple[int, Place]:
-        """A chunk of a buffer. In place, the smaller of input and output is a part of the larger."""
-        buffer, offset = place.buffer, place.offset + further
-        if self._algorithm.in_place and buffer != "s":
-            smaller = {Collective.ALL_GATHER: "i", Collective.REDUCE_SCATTER: "o"}.get(self._algorithm.collective)
-            return rank, Place("io", offset + rank * self._share if buffer == smaller else offset)
-        return rank, Place(buffer, offset)
 
     def follow(self, events: Sequence[Event]) -> DataFlow:
         sent: dict[Event, list[Value]] = {}
@@ -89,15 +135,17 @@ class _Follower:
                     values = self._add(event, values, self._read(event, step.target))
             for further, value in enumerate(values):
                 if step.target is not None:
-                    self._held[self._at(event.rank, step.target, further)] = value
-        self._check_result()
+                    self._buffers.write(event.rank, Place(step.target.buffer, step.target.offset + further), value)
+        wrong = self._buffers.wrong()
+        if wrong is not None:
+            raise self._algorithm.error(1, f"algo: {wrong}")
         return self._flow
 
     def _read(self, event: Event, place: Place | None) -> list[Value]:
         assert place is not None
         values = []
         for further in range(event.step.count):
-            value = self._held.get(self._at(event.rank, place, further))
+            value = self._buffers.read(event.rank, Place(place.buffer, place.offset + further))
             if value is None:
                 raise self._algorithm.error(
                     event.step.line, f"step: gpu {event.rank} reads chunk {place.offset + further} of buffer {place.buffer}, which is empty"
@@ -113,28 +161,6 @@ class _Follower:
             self._flow.reduced.update(value.received for value in (a, b) if value.received is not None)
             sums.append(Value(a.chunk, a.times + b.times))
         return sums
-
-    def _check_result(self) -> None:
-        """Check that every rank ends with the chunks that its collective promises."""
-        kind, ranks, everyone = self._algorithm.collective, self._ranks, sum(_BASE**rank for rank in range(self._ranks))
-        for rank in range(ranks):
-            for offset in range(self._share if kind is Collective.REDUCE_SCATTER else self._algorithm.chunks):
-                source, rest = divmod(offset, max(1, self._share))
-                match kind:
-                    case Collective.ALL_REDUCE:
-                        right: tuple[Hashable, int] = offset, everyone
-                    case Collective.REDUCE_SCATTER:
-                        right = rank * self._share + offset, everyone
-                    case Collective.ALL_GATHER:
-                        right = offset, _BASE**source
-                    case _:
-                        right = (source, rank * self._share + rest), _BASE**source
-                held = self._held.get(self._at(rank, Place("o", offset), 0))
-                if held is None or (held.chunk, held.times) != right:
-                    raise self._algorithm.error(
-                        1,
-                        f"algo: at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; expected {_words(Value(*right))}",
-                    )
 
 
 def _words(value: Value | None) -> str:

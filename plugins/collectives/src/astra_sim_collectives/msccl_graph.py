@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import attrs
 from astra_sim import InputError
 
-from astra_sim_collectives.msccl_xml import RECEIVING, SENDING, Algorithm, XmlStep
+from astra_sim_collectives.msccl_xml import RECEIVING, SENDING, Algorithm
 
 
 @attrs.define(eq=False, slots=True)
@@ -16,12 +18,12 @@ class Event:
     """An action of a step: a receive (with its store or reduction), a send, or a local action. `kind` is "r", "s" or "l".
 
     `message` is the send that a receive meets. `place` is the event's place in a possible order of all events. `needs` has a bit
-    for each receive of the rank that must have happened before, the receive itself included.
+    for each receive of the rank that must have happened before, the receive itself included. `step` is that of the file.
     """
 
     kind: str
     rank: int
-    step: XmlStep
+    step: Any
     peer: int
     after: list[Event] = attrs.field(factory=list)
     message: Event | None = None
@@ -30,15 +32,30 @@ class Event:
     place: int = -1
 
 
+E = TypeVar("E", bound=Event)
+
+
 def events_in_order(algorithm: Algorithm) -> list[Event]:
-    """All events, each after those it waits for. Of two that may come in either order, the one that fewer messages lead to comes first.
+    """All events, each after those it waits for (see `in_order`).
 
     Raises InputError if sends and receives do not match, or steps wait for each other.
     """
     events = _events(algorithm)
     _match(algorithm, events)
-    followers: dict[Event, list[Event]] = defaultdict(list)
-    waiting = {}
+    ordered = in_order(events)
+    if len(ordered) < len(events):
+        event = next(event for event in events if event.place < 0)
+        raise algorithm.error(event.step.line, f"step: gpu {event.rank} waits here for ever: steps and messages wait for each other")
+    return ordered
+
+
+def in_order(events: Sequence[E]) -> list[E]:
+    """Events that can happen, each after those it waits for; of two that may come in either order, that to which fewer messages lead.
+
+    Those that are left out wait for each other.
+    """
+    followers: dict[Event, list[E]] = defaultdict(list)
+    waiting: dict[Event, int] = {}
     for event in events:
         causes = event.after if event.message is None else [*event.after, event.message]
         waiting[event] = len(causes)
@@ -48,7 +65,7 @@ def events_in_order(algorithm: Algorithm) -> list[Event]:
     bits: dict[int, int] = defaultdict(int)
     ready = [(0, 0, number[event], event) for event in events if not waiting[event]]
     heapq.heapify(ready)
-    ordered: list[Event] = []
+    ordered: list[E] = []
     while ready:
         event = heapq.heappop(ready)[-1]
         if event.kind == "r":
@@ -63,9 +80,6 @@ def events_in_order(algorithm: Algorithm) -> list[Event]:
                 follower.needs |= event.needs
             if not waiting[follower]:
                 heapq.heappush(ready, (follower.time, follower.needs.bit_count(), number[follower], follower))
-    if len(ordered) < len(events):
-        event = next(event for event in events if event.place < 0)
-        raise algorithm.error(event.step.line, f"step: gpu {event.rank} waits here for ever: steps and messages wait for each other")
     return ordered
 
 

@@ -44,15 +44,15 @@ def astra_collectives() -> list[CollectiveProvider]:
             pure=True,
         )
     )
-    providers.append(
-        CollectiveProvider(
-            "msccl",
-            "From a file in the XML format of MSCCL",
-            f"{_HERE}.msccl:msccl",
-            f"{_HERE}.msccl:MscclOptions",
-            examples=f"{_HERE}.examples:msccl",
-        )
-    )
+    for name, summary in (
+        ("msccl", "From a file in the XML format of MSCCL"),
+        ("mscclpp", "From an execution plan in the JSON format of MSCCL++"),
+    ):
+        factory, files = f"{_HERE}.{name}:{name}", f"{_HERE}.examples:{name}"
+        file_options = f"{_HERE}.{name}:{name.capitalize()}Options"
+        providers.append(CollectiveProvider(name, summary, factory, file_options, examples=files))
+        text = f"{summary}; over all NPUs as one dimension"
+        providers.append(CollectiveProvider(f"one_{name}", text, factory, file_options, whole_platform=True, examples=files))
     return providers
 
 

@@ -60,7 +60,13 @@ def path_of(output: str, size: int, several: bool) -> str:
     help="What it is to do.",
 )
 @click.option("--bytes", "sizes", metavar="A..B[,C...]", required=True, help="Sizes, which grow fourfold from A to B.")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the plan in the XML format of MSCCL.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write the plan: FILE.json in the format of MSCCL++, else in that of MSCCL.",
+)
 @json_option
 @quiet_option
 def synthesize(
@@ -83,6 +89,7 @@ def synthesize(
     """
     from astra_sim_synthesis.judge import Judge
     from astra_sim_synthesis.msccl_file import msccl_xml
+    from astra_sim_synthesis.mscclpp_file import mscclpp_json
     from astra_sim_synthesis.synthesis import NETWORK, Plan, Synthesizer
 
     if components["platform"] is None:
@@ -102,7 +109,8 @@ def synthesize(
         for size, plan in zip(wanted, plans, strict=True) if output is not None else ():
             path = path_of(output or "", size, len(wanted) > 1)
             name = f"{kind.value}_{plan.request.ranks}_{size}"
-            Path(path).write_text(msccl_xml(plan.designed, plan.request, name), encoding="utf-8")
+            write = mscclpp_json if path.endswith(".json") else msccl_xml
+            Path(path).write_text(write(plan.designed, plan.request, name), encoding="utf-8")
             files.append(os.fspath(path))
 
     def show() -> None:

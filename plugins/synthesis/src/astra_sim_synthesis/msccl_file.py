@@ -12,12 +12,13 @@ from xml.sax.saxutils import quoteattr
 from astra_sim.schedule import Collective, Request, Schedule, Step
 from astra_sim.schedule_bytes import cut_of
 
-_NAMES = {
+NAMES = {
     Collective.ALL_REDUCE: "allreduce",
     Collective.REDUCE_SCATTER: "reducescatter",
     Collective.ALL_GATHER: "allgather",
     Collective.ALL_TO_ALL: "alltoall",
 }
+"""Collectives as files of MSCCL and MSCCL++ name them."""
 
 
 def msccl_xml(schedule: Schedule, request: Request, name: str) -> str:
@@ -26,7 +27,7 @@ def msccl_xml(schedule: Schedule, request: Request, name: str) -> str:
     in_place = kind is not Collective.ALL_TO_ALL
     lines = [
         (f"<algo name={quoteattr(name)} proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"{n * pieces}\" ngpus=\"{n}\""
-        f" coll=\"{_NAMES[kind]}\" inplace=\"{int(in_place)}\" outofplace=\"{int(not in_place)}\" redop=\"sum\""
+        f" coll=\"{NAMES[kind]}\" inplace=\"{int(in_place)}\" outofplace=\"{int(not in_place)}\" redop=\"sum\""
         f" minBytes=\"{request.bytes}\" maxBytes=\"{request.bytes}\">")
     ]  # fmt: skip
     sent = _sent_in_order(schedule)
@@ -83,7 +84,7 @@ def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequenc
             number = received.get(source, 0)
             received[source] = number + 1
             into = block("r", source)
-            for first, count in _runs(sent[source, rank][number], kind, pieces, "target"):
+            for first, count in runs_of(sent[source, rank][number], kind, pieces, "target"):
                 _receive(into, step, kind, first, count)
             posted.append((into.number, len(into.steps) - 1))
             continue
@@ -98,12 +99,12 @@ def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequenc
         for earlier in waits[:-1]:
             out.add("nop", 'srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"', earlier)
         last_wait = waits[-1] if waits else (-1, -1)
-        for first, count in _runs(list(step.pieces_of(0)), kind, pieces, "source"):
-            source_buffer, target_buffer = _buffers(kind)
-            offset = _target_of(kind, first, rank, pieces)
+        for first, count in runs_of(list(step.pieces_of(0)), kind, pieces, "source"):
+            source_buffer, target_buffer = buffers_of(kind)
+            offset = target_of(kind, first, rank, pieces)
             out.add("s", f'srcbuf="{source_buffer}" srcoff="{first}" dstbuf="{target_buffer}" dstoff="{offset}" cnt="{count}"', last_wait)
             last_wait = -1, -1
-    lines = [f'  <gpu id="{rank}" i_chunks="{_inputs(kind, n, pieces)}" o_chunks="{_outputs(kind, n, pieces)}" s_chunks="0">']
+    lines = [f'  <gpu id="{rank}" i_chunks="{inputs_of(kind, n, pieces)}" o_chunks="{outputs_of(kind, n, pieces)}" s_chunks="0">']
     if kind is Collective.ALL_TO_ALL:
         own = _Block(len(blocks), -1, -1)
         own.add("cpy", f'srcbuf="i" srcoff="{rank * pieces}" dstbuf="o" dstoff="{rank * pieces}" cnt="{pieces}"', (-1, -1))
@@ -114,32 +115,34 @@ def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequenc
 
 
 def _receive(into: _Block, step: Step, kind: Collective, first: int, count: int) -> None:
-    buffer = _buffers(kind)[1]
+    buffer = buffers_of(kind)[1]
     where = f'srcbuf="{buffer}" srcoff="{first}" dstbuf="{buffer}" dstoff="{first}" cnt="{count}"'
     into.add("rrc" if step.reduce else "r", where, (-1, -1))
 
 
-def _buffers(kind: Collective) -> tuple[str, str]:
+def buffers_of(kind: Collective) -> tuple[str, str]:
     """Where a sender reads and a receiver writes: in place that is the larger of the two buffers."""
     if kind is Collective.ALL_TO_ALL:
         return "i", "o"
     return ("o", "o") if kind is Collective.ALL_GATHER else ("i", "i")
 
 
-def _inputs(kind: Collective, ranks: int, pieces: int) -> int:
+def inputs_of(kind: Collective, ranks: int, pieces: int) -> int:
+    """Chunks of the input of a rank."""
     return pieces if kind is Collective.ALL_GATHER else ranks * pieces
 
 
-def _outputs(kind: Collective, ranks: int, pieces: int) -> int:
+def outputs_of(kind: Collective, ranks: int, pieces: int) -> int:
+    """Chunks of its output."""
     return pieces if kind is Collective.REDUCE_SCATTER else ranks * pieces
 
 
-def _target_of(kind: Collective, first: int, rank: int, pieces: int) -> int:
+def target_of(kind: Collective, first: int, rank: int, pieces: int) -> int:
     """Where the receiver writes what is read from chunk `first`."""
     return rank * pieces + first % pieces if kind is Collective.ALL_TO_ALL else first
 
 
-def _runs(names: Sequence[object], kind: Collective, pieces: int, end: str) -> list[tuple[int, int]]:
+def runs_of(names: Sequence[object], kind: Collective, pieces: int, end: str) -> list[tuple[int, int]]:
     """Chunks that lie one behind the other: the first and their number. Of piece (a, b) of an all-to-all rank a has it at b, b at a's."""
     places = []
     for name in names:

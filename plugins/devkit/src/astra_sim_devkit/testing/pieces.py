@@ -195,8 +195,12 @@ class _Delivery:
         """What a message of a rank holds."""
         to, held = step.send_to or Peer("shift", 0), self._ranks[index].held
         names = [UNNAMED if is_unnamed(piece) else _absolute(piece, to, index, self._count) for piece in step.pieces_of(0)]
+        data_bytes = step.data_bytes
+        require(data_bytes >= 0, f"rank {index} sends {step.bytes} bytes to {step.send_to}, of which {step.overhead_bytes} carry no data")
+        if not names and not data_bytes:
+            return {}
         require(bool(names), f"rank {index} sends a message to {step.send_to} that names no pieces")
-        check_message(step.bytes, names, self._request, self._size_cut, f"rank {index}")
+        check_message(data_bytes, names, self._request, self._size_cut, f"rank {index}")
         data: Contents = {}
         for name in names:
             if name == UNNAMED:
