@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import sys
@@ -134,6 +135,28 @@ def mean_ms(result: ServingResult, metric: str) -> float:
     """The mean of a latency over all requests; `itl` is the gap between two tokens."""
     summary = result.document()[f"{metric}_s"]
     return float(1e3 * summary["mean"])
+
+
+# -- Transfers of keys and values: SGLang with Mooncake on RoCE --------------------------------------------------------------
+
+LATENCIES_US = range(250, 5001, 250)
+BANDWIDTHS = range(100, 201, 2)
+
+
+def transfers(lines: Iterable[Line]) -> tuple[int, int, list[Compared]]:
+    """The latency (us) and bandwidth (10^9 bytes/s) of `serving.transfer` that fit every second size, and seconds of all of them."""
+    sizes = sorted((line["config"]["kv_bytes"], line["value"] / 1e3) for line in lines if line["kind"] == "kv-transfer")
+
+    def compared(latency_us: float, bandwidth: float) -> list[Compared]:
+        return [
+            Compared(f"{size:.0f} bytes", seconds, latency_us / 1e6 + size / (bandwidth * 1e9), fits=number % 2 == 0)
+            for number, (size, seconds) in enumerate(sizes)
+        ]
+
+    latency, bandwidth = min(
+        itertools.product(LATENCIES_US, BANDWIDTHS), key=lambda pair: mean_error(line for line in compared(*pair) if line.fits)
+    )
+    return latency, bandwidth, compared(latency, bandwidth)
 
 
 # -- Iterations: vLLM of 2023, Llama-2-70B and BLOOM-176B on A100 and H100 (Splitwise) -------------------------------------

@@ -138,6 +138,15 @@ def row_of(name: str, compared: list[servers.Compared], sequences: Iterable[floa
     return f"| {name} | {len(compared)} | {without} | {host[0]:g}, {host[1]:g} | {100 * error:.1f} % |"
 
 
+def test_transfers_of_sizes_that_were_not_fitted(lines: list[dict[str, Any]]) -> None:
+    latency, bandwidth, compared = servers.transfers(lines)
+    errors = [abs(line.error()) for line in compared if not line.fits]
+    mean = sum(errors) / len(errors)
+    assert mean < 0.06
+    figures = f"the others err by {100 * mean:.1f} %, {100 * max(errors):.1f} % at most"
+    assert f"{latency / 1e3:.2f} ms and {bandwidth} GB/s fit every second size; {figures}" in " ".join(PAGE.read_text().split())
+
+
 def test_throughput_with_nothing_fitted(lines: list[dict[str, Any]]) -> None:
     throughputs = servers.throughputs(lines)
     errors = [line.error() for line in throughputs]

@@ -78,3 +78,5 @@ def test_the_command_writes_a_trace_and_tables_of_sweeps(capsys: pytest.CaptureF
     heading, *rows = Path(table).read_text().splitlines()
     assert heading.startswith("serving.requests.rate,schema,requests.arrived")
     assert [row.split(",")[0] for row in rows] == ["1", "2"]
+    refused = run("serve", server, "-o", table)
+    assert (refused.status, f"--output is {table}; expected FILE.json" in refused.error) == (2, True)

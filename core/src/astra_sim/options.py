@@ -111,7 +111,7 @@ def _default_words(field: Any) -> str:
         default = default.factory()
     if default is REQUIRED:
         return "required"
-    if default is None or (attrs.has(type(default)) and default == type(default)()):
+    if default is None or default in ((), [], {}) or (attrs.has(type(default)) and default == type(default)()):
         return "none"
     return str(default.value if isinstance(default, enum.Enum) else default)
 

@@ -68,6 +68,8 @@ def serve_command(
     for name, value in (("--per-request", per_request), ("--timeline", timeline)):
         if axes and value is not None:
             raise InputError(f"{name} has no effect with --sweep")
+    if not axes and output is not None and output.endswith(".csv"):
+        raise InputError(f"--output is {output}; expected FILE.json, since a table is for --sweep (--per-request writes one of requests)")
     if axes:
         _sweep(case, axes, output, as_json, quiet)
     elif measured is not None:
