@@ -138,6 +138,16 @@ def test_sums_are_sent_on(write: Write) -> None:
     assert (sizes(schedule, 0), sizes(schedule, 1)) == ([8, 4800, 8], [8, 4800])
 
 
+def test_sums_are_kept_as_packets_and_sent_on(write: Write) -> None:
+    """The second adds packets of the first, keeps the sum and sends it back; the first unpacks it."""
+    gpus = [GpuPlan(rank, 2, (1, 1)) for rank in range(2)]
+    gpus[0].add(0, "ppkt", [("i", 0, 1)], [(1, "s", 0, 1)], to=[1])
+    gpus[0].add(0, "upkt", [("s", 1, 1)], [("i", 0, 1)])
+    gpus[1].add(0, "recspkt", [("i", 0, 1), ("s", 0, 1)], [("i", 0, 1), ("s", 2, 1), (0, "s", 1, 1)], to=[0])
+    schedule = make(write, plan("allreduce", gpus, protocol="LL"), Collective.ALL_REDUCE, 2)
+    assert (sizes(schedule, 0), sizes(schedule, 1)) == ([9600], [9600])
+
+
 @given(st.data())
 @settings(max_examples=30, deadline=None)
 def test_random_trees_reach_everybody(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

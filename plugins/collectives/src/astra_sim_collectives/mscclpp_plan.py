@@ -280,7 +280,7 @@ class _GpuReader:
         """Raise InputError where an operation lacks what it needs."""
         there = [span.rank != self._rank for span in (*op.sources, *op.targets)]
         sources, targets = there[: len(op.sources)], there[len(op.sources) :]
-        name, first, others = op.name, "a first {} of this gpu and others on other gpus", (sources[1:], targets[1:])
+        name = op.name
         two_ends = (*PUTTING, *GETTING, *REDUCING, "copy", "cpkt", "upkt")
         needs = {
             "a source and a target": name in two_ends and not (op.sources and op.targets),
@@ -289,8 +289,8 @@ class _GpuReader:
             "targets on other gpus": name in PUTTING and not all(targets),
             "sources of this gpu": name not in GETTING and any(sources),
             "sources on another gpu": name == "get" and not all(sources),
-            first.format("source"): name in ("rre", "rres") and (sources[:1] != [False] or not all(others[0])),
-            first.format("target"): name in REDUCING_AND_SENDING and (targets[:1] != [False] or not all(others[1])),
+            "a first source of this gpu and others on other gpus": name in ("rre", "rres") and (any(sources[:1]) or not all(sources[1:])),
+            "a first target of this gpu": name in REDUCING_AND_SENDING and any(targets[:1]),
             "one target for each source": name in ("get", "copy", "cpkt", "upkt") and len(op.sources) != len(op.targets),
             "one source, or one for each target": name in PUTTING and len(op.sources) not in (1, len(op.targets)),
             "targets of this gpu": name in (*LOCAL, "get", "rre") and any(targets),
