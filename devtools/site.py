@@ -25,6 +25,7 @@ OUTSIDE = {
     "validation/PROCEDURE.md": "validation-procedure.md",
     "validation/LOG.md": "validation-log.md",
     "validation/COLLECTIVES.md": "validation-collectives.md",
+    "validation/KERNELS.md": "validation-kernels.md",
     "validation/serving.md": "validation-serving.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",

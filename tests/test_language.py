@@ -58,7 +58,7 @@ LEFT = {
 """How often packages still have them."""
 
 MOST_PAGES = 24
-MOST_WORDS = 99_700
+MOST_WORDS = 98_700
 """Words of all pages in docs/, with tables and what commands print."""
 
 _STRINGS_AND_COMMENTS = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"')

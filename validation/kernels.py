@@ -1,6 +1,6 @@
 """Measured kernels against the gpu compute model: products of matrices, and flash attention.
 
-    python validation/kernels.py            print the table of docs/compute.md
+    python validation/kernels.py            print the table of validation/KERNELS.md
     python validation/kernels.py --assign   record the half of every line that has none yet
 
 Each line of `data/kernels.jsonl` names its source, and its `half`: "fit" (the numbers of the device were fitted to it), "held_out", or

@@ -266,7 +266,7 @@ def _others(results: Results) -> Iterator[str]:
     )
     yield ""
     rows = [(each["table"], *(_rows(each[part]) for part in ("fitted", "held_out", "held_out_large"))) for each in results["kernels"]]
-    yield from _table(("kernels (compute.md)", "fitted (rows)", "held out", "held out, above 10^11 operations"), rows)
+    yield from _table(("kernels (KERNELS.md)", "fitted (rows)", "held out", "held out, above 10^11 operations"), rows)
     rows = [
         (
             f"{each['device']}, {each['collective']}",

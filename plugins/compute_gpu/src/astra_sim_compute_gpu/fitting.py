@@ -1,4 +1,4 @@
-"""Fits of cost models to measured kernels, by the procedure in docs/compute.md."""
+"""Fits of cost models to measured kernels, by the procedure in validation/KERNELS.md."""
 
 from __future__ import annotations
 
