@@ -248,7 +248,7 @@ def test_no_device_exceeds_its_peak(name: str) -> None:
 
 
 def test_the_devices_that_are_promised_are_there() -> None:
-    promised = "v100 a100-40 a100-80 h100 h200 gh200 b200 b300 gb200 gb300 l40s mi300x mi325x mi355x gaudi3 trainium2"
+    promised = "v100 a100-40 a100-80 h100 h200 gh200 b200 b300 gb200 gb300 l40s rtx-4090 rtx-pro-6000 mi300x mi325x mi355x gaudi3 trainium2"
     promised += " tpu-v4 tpu-v5e tpu-v5p tpu-v6e tpu-v7"
     assert sorted(promised.split()) == DEVICES
 
