@@ -195,9 +195,10 @@ def test_plugins_are_listed_shown_and_checked(capsys: pytest.CaptureFixture[str]
     ]
     status, out, _ = astra(capsys, monkeypatch, "plugins", "show", "platform:ring")
     assert "link_bandwidth_gb_per_s" in out
-    status, out, _ = astra(capsys, monkeypatch, "plugins", "check", "collectives")
+    status, out, _ = astra(capsys, monkeypatch, "plugins", "check", "memory", "halving_doubling")
     assert status == 0
     assert "ok     collective halving_doubling" in out
+    assert out.count("ok     memory ") == 2
 
 
 def test_help_is_quick_to_import() -> None:

@@ -5,6 +5,9 @@
 //
 // Events of the near future lie in a wheel of buckets, each a short span of time; only those of the bucket whose turn it is are put in
 // order. So an event costs the same however many wait. Events beyond the wheel lie in a heap.
+//
+// It is no `RadixQueue` of the kernel, which keeps events of one time in the order in which they were added: here an event may get a place
+// among those of its instant that was taken before.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // Which units have to be looked at in which cycle: a ring of bit sets, one for each of the next cycles.
+//
+// It is no `RadixQueue` of the kernel: nothing is scheduled further ahead than the longest link, and a unit that is woken several times in
+// a cycle acts once, in the order of units, which a bit for each unit gives without sorting.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // A queue of what is to come, by time: for engines and networks that simulate events (C++20).
 //
 // The compiled engine, the analytical networks and flow have their events here. What has not says in its header why: events that change
-// their time or are cancelled (the ends of flows, the timers of TCP in ns-3) are in heaps.
+// their time or are cancelled (the ends of flows, the timers of TCP in ns-3) are in heaps, roce has a wheel, packet a calendar.
 //
 // A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990) whose digits have six bits. Time only goes on, so an event is compared with a time
 // before all that are to come, and lies in the list of the highest digit in which the two differ, and of what that digit is. The lowest
