@@ -21,6 +21,18 @@ from astra_sim_serving.routers import ROUTERS
 from serving.cases import EXPERTS, RING, TINY, case, check_conserved, close, flat, run
 
 
+def add_models(draw: random.Random, result: dict[str, Any]) -> None:
+    """Let drafts or adapters, or both, be there."""
+    if draw.random() < 0.3:
+        result["serving"]["speculative"] = {
+            "tokens": draw.randint(1, 5), "acceptance": draw.choice([0.0, 0.6, 1.0]), "draft": draw.choice(["ngram", "mtp"]),
+        }  # fmt: skip
+    if draw.random() < 0.4:
+        lora = result["serving"]["lora"] = {"adapters": draw.randint(1, 6), "rank": 4, "share": draw.choice([0.5, 1.0])}
+        if "engine" not in result["serving"]:
+            lora["max_loras"] = draw.randint(1, 3)
+
+
 def random_case(seed: int) -> dict[str, Any]:
     """A random server and load: small caches, so that sequences are preempted, prompts shed, and beginnings shared."""
     draw = random.Random(seed)
@@ -102,10 +114,6 @@ def random_case(seed: int) -> dict[str, Any]:
         result["serving"]["engine"] = draw.choice(engines)
         if draw.random() < 0.5:
             requests["max_output"] = draw.choice([40, 100])
-    if draw.random() < 0.3:
-        result["serving"]["speculative"] = {
-            "tokens": draw.randint(1, 5), "acceptance": draw.choice([0.0, 0.6, 1.0]), "draft": draw.choice(["ngram", "mtp"]),
-        }  # fmt: skip
     if draw.random() < 0.5:
         result["serving"]["model"] = {"dimensions": EXPERTS}
         if not split:
@@ -113,6 +121,7 @@ def random_case(seed: int) -> dict[str, Any]:
             result["serving"]["pool"][0]["expert_parallel"] = draw.choice([n for n in (1, 2, 4) if ranks % n == 0])
             if shared["data_parallel"] > 1:
                 result["serving"]["pool"][0]["exchange"] = draw.choice(["gather", "all-to-all"])
+    add_models(draw, result)
     return result
 
 

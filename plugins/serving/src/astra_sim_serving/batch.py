@@ -12,6 +12,17 @@ PAIR_QUANTUM = 16
 """Tokens of which an equivalent prompt is a multiple, so that times are found again."""
 
 
+class AdapterUse(NamedTuple):
+    """Tokens of an iteration that have adapters, how many adapters these are, and how many of them come from the host for it."""
+
+    tokens: int = 0
+    adapters: int = 0
+    loads: int = 0
+
+
+NO_ADAPTERS = AdapterUse()
+
+
 class BatchShape(NamedTuple):
     """Tokens of an iteration.
 
@@ -27,6 +38,7 @@ class BatchShape(NamedTuple):
     kv_longest: int
     sampled: int
     drafts: int = 0
+    adapters: AdapterUse = NO_ADAPTERS
 
     @property
     def tokens(self) -> int:
@@ -64,7 +76,11 @@ class BatchShape(NamedTuple):
 
     def later(self, iterations: int) -> BatchShape:
         """The same sequences so many iterations later, where all decode."""
-        return self._replace(kv_tokens=self.kv_tokens + iterations * self.decodes, kv_longest=self.kv_longest + iterations)
+        return self._replace(
+            adapters=self.adapters._replace(loads=0),
+            kv_tokens=self.kv_tokens + iterations * self.decodes,
+            kv_longest=self.kv_longest + iterations,
+        )
 
 
 def shape_of(batch: Iterable[tuple[Sequence, int]]) -> BatchShape:

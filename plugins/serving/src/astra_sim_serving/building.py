@@ -15,15 +15,16 @@ from astra_sim_serving.collectives import TransferTimes
 from astra_sim_serving.fleet import Fleet, HandOver, Transfers
 from astra_sim_serving.instance import Instance
 from astra_sim_serving.kv_cache import KvCache
+from astra_sim_serving.lora import AdapterPlaces
 from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.model_memory import Sharding
 from astra_sim_serving.npus import npus_of_pools, place_in_block
 from astra_sim_serving.options import AutoscaleOptions, PoolOptions
 from astra_sim_serving.parts import Parts
-from astra_sim_serving.policies import make_scheduler
+from astra_sim_serving.policies import VLLM, make_scheduler
 from astra_sim_serving.pricing import Pricing
 from astra_sim_serving.replica import Replica
-from astra_sim_serving.requests import requests_of
+from astra_sim_serving.requests import requests_of, with_adapters
 from astra_sim_serving.result import ServingResult
 from astra_sim_serving.routers import make_router
 from astra_sim_serving.scheduler import Limits, Scheduler
@@ -53,6 +54,8 @@ class FleetBuilder:
         """The fleet, and the result that is filled by its run."""
         options, compute = self.parts.options, self.parts.compute_options
         arrivals = requests_of(options.requests, options.seed, f"{self.parts.where}: serving.requests")
+        if options.lora is not None:
+            arrivals = with_adapters(arrivals, options.lora, options.seed)
         replicas = self._replicas()
         instances = [each for replica in replicas for each in replica.instances]
         npus = sum(pool.instances * pool.sharding.npus for pool in options.pool)
@@ -127,6 +130,7 @@ class FleetBuilder:
                     Instance(
                         count + rank, number, pool.role, self._scheduler(pool, blocks, tiers()), self.gaps, rank, self.speculation,
                         npus=sharding.npus_of_rank(own, rank),
+                        adapters=AdapterPlaces(options.lora.places) if options.lora is not None else None,
                     )
                     for rank in range(sharding.data)
                 ]  # fmt: skip
@@ -148,6 +152,12 @@ class FleetBuilder:
         scheduler = make_scheduler(
             options.engine, cache, limits, options.priorities, self.parts.plugins, f"{self.parts.where}: serving.engine"
         )
+        if options.lora is not None and options.lora.max_loras is not None:
+            if options.engine != VLLM:
+                raise InputError(
+                    f"{self.parts.where}: serving.lora.max_loras has no effect with the policy {options.engine!r}; expected {VLLM!r}"
+                )
+            scheduler.max_adapters, scheduler.in_order = options.lora.max_loras, False
         scheduler.drafts = self.speculation.tokens if self.speculation is not None else 0
         return scheduler
 

@@ -11,6 +11,7 @@ from astra_sim.errors import located
 from astra_sim.shapes import ELEMENT_BYTES
 from astra_sim.units import GIB
 
+from astra_sim_serving.lora import adapter_bytes
 from astra_sim_serving.model_memory import MemoryUse, Sharding, activation_bytes, kv_bytes_per_token, layer_parameters, weight_bytes
 from astra_sim_serving.options import PoolOptions, TierOptions
 from astra_sim_serving.parts import Parts
@@ -43,6 +44,7 @@ class CacheMemory:
             weight_bytes(model, sharding, served.precision) + self._draft_weights(sharding),
             activation_bytes(model, sharding, pool.max_batched_tokens or options.max_batched_tokens, sequences),
             options.memory_margin_gib * GIB,
+            self._adapters(sharding),
         )
         try:
             return use.blocks(options.block_tokens * self.kv_bytes(sharding))
@@ -69,6 +71,11 @@ class CacheMemory:
             return weight_bytes(self.parts.draft_model, Sharding(sharding.tensor), kind)
         last = self.parts.model.layers - 1
         return math.ceil(layer_parameters(self.parts.model, last, sharding) * ELEMENT_BYTES[kind]) if self._drafts_by_layer else 0
+
+    def _adapters(self, sharding: Sharding) -> int:
+        """Bytes of the adapters that a rank has memory for."""
+        lora = self.parts.options.lora
+        return lora.places * adapter_bytes(self.parts.model, sharding, lora.rank) if lora is not None else 0
 
     def tiers(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[], Tiers | None]:
         """What makes the memories behind the cache of each instance of a pool. Raises InputError where one holds no block."""

@@ -168,6 +168,8 @@ def _print(document: Mapping[str, Any]) -> None:
     if "speculation" in document:
         drafts = document["speculation"]
         screen.text(f"drafts: {drafts['accepted']} of {drafts['drafted']} tokens were accepted ({_percent(drafts['acceptance'])})")
+    if "lora" in document:
+        screen.text(f"adapters: {document['lora']['requests']} requests had one, {document['lora']['loads']} loads from the host")
     pricing = document["pricing"]
     if pricing["tables"]:
         screen.text(

@@ -6,6 +6,8 @@ from collections import deque
 
 import attrs
 
+from astra_sim_serving.batch import BatchShape, shape_of
+from astra_sim_serving.lora import AdapterPlaces
 from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.request import NO_PARTS, Sequence
 from astra_sim_serving.scheduler import Batch, Scheduler
@@ -77,6 +79,7 @@ class Instance:
     rank: int = 0
     speculation: Speculation | None = None
     npus: tuple[int, ...] = ()
+    adapters: AdapterPlaces | None = None
     totals: InstanceTotals = attrs.field(factory=InstanceTotals)
     under_way: deque[Iterations] = attrs.field(factory=deque)
     accounted: float = 0.0
@@ -111,6 +114,11 @@ class Instance:
         for sequence in scheduler.admitted:
             self._mark_admitted(sequence, now)
         return batch
+
+    def shape(self, batch: Batch) -> BatchShape:
+        """The work of a batch, whose adapters are on the device then."""
+        result = shape_of(batch)
+        return result if self.adapters is None else result._replace(adapters=self.adapters.use(batch))
 
     def steady_iterations(self, batch: Batch, now: float) -> int | None:
         """Iterations in which a plan stays as it is, until a sequence ends or blocks run out; None: for ever, since there is none."""

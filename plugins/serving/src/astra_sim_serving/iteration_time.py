@@ -10,6 +10,7 @@ from astra_sim.models import ModelDescription
 
 from astra_sim_serving.batch import BatchShape
 from astra_sim_serving.formulas import KV_QUANTUM, KernelFormulas, expert_layers, touched_experts
+from astra_sim_serving.lora import AdapterTimes
 from astra_sim_serving.model_memory import ACTIVATION_BYTES, Sharding
 from astra_sim_serving.tables import KernelTables
 
@@ -201,7 +202,8 @@ class IterationTime:
     time in which tokens get to the experts of a layer and back, by the tokens of each rank of data parallelism; then a layer with experts
     has one all-reduce. `send_us` is that of a message to the next stage of a pipeline. The host works beside the device where the engine
     is `asynchronous`, else before it. Ranks of data parallelism fill batches of up to `graph_tokens` tokens to that of the largest. `draft`
-    is the time of one token of all drafts, after the last stage; None: that takes no time on the device.
+    is the time of one token of all drafts, after the last stage; None: that takes no time on the device. `adapters` are the times of LoRA
+    adapters; the host loads those that are not there before the iteration.
     """
 
     kernels: KernelTimes
@@ -215,6 +217,7 @@ class IterationTime:
     asynchronous: bool = True
     graph_tokens: int = 0
     draft: DraftTime | None = None
+    adapters: AdapterTimes | None = None
     _reductions: dict[int, float] = attrs.field(factory=dict)
     _expert_layers: int = attrs.field(init=False)
 
@@ -229,13 +232,14 @@ class IterationTime:
         tokens = shape.tokens
         gemm, other = self.kernels.layers_us(tokens)
         gemm += self.kernels.experts_us(tokens)
+        other += self._adapters_us(shape)
         head, sampler = self.kernels.head_us(shape.sampled + shape.drafts)
         attention = self.kernels.attention_us(shape)
         collective = self._reductions_us(tokens)
         draft = self._draft_us(shape)
         last = head + sampler + sum(draft)
         body = gemm + other + attention + collective
-        host = self._host_us(shape.sampled, body + last)
+        host = self._host_us(shape.sampled, body + last) + self._loads_us(shape)
         stages, send = self._stages(host, body, last, tokens) if self.sharding.pipeline > 1 else ((), 0.0)
         collective += draft[3] + send * (self.sharding.pipeline - 1)
         parts = gemm + head + draft[0], attention + draft[1], other + sampler + draft[2], collective, host
@@ -251,7 +255,7 @@ class IterationTime:
         most = max(tokens)
         if most <= self.graph_tokens:
             tokens = [most] * len(tokens)
-        layers = [kernels.layers_us(each) for each in tokens]
+        layers = [(gemm, other + self._adapters_us(own)) for (gemm, other), own in zip(map(kernels.layers_us, tokens), shapes, strict=True)]
         attention = [kernels.attention_us(shape) for shape in shapes]
         reductions = [self._reductions_us(each) for each in tokens]
         ends = [kernels.head_us(shape.sampled + shape.drafts) for shape in shapes]
@@ -260,7 +264,7 @@ class IterationTime:
         last = max(sum(end) + sum(draft) for end, draft in zip(ends, drafts, strict=True))
         experts = kernels.experts_us(sum(tokens))
         body = slowest + experts + self._exchange_us(sum(tokens) / len(tokens)) * self._expert_layers
-        host = self._host_us(max(shape.sampled for shape in shapes), body + last)
+        host = self._host_us(max(shape.sampled for shape in shapes), body + last) + max(map(self._loads_us, shapes))
         stages, send = self._stages(host, body, last, most) if self.sharding.pipeline > 1 else ((), 0.0)
         whole = body + last + send * (self.sharding.pipeline - 1)
         parts = []
@@ -277,6 +281,14 @@ class IterationTime:
         experts = self.kernels.experts_us(tokens * self.sharding.data) / of_experts if of_experts else 0.0
         collective = self._reductions_us(tokens) / layers + (self._exchange_us(tokens) if of_experts else 0.0)
         return gemm / layers + experts + head, self.kernels.attention_us(shape) / layers, other / layers + sampler, collective
+
+    def _adapters_us(self, shape: BatchShape) -> float:
+        """The products of adapters."""
+        return self.adapters.layers_us(shape.adapters) if self.adapters is not None else 0.0
+
+    def _loads_us(self, shape: BatchShape) -> float:
+        """The time in which adapters come from the host."""
+        return self.adapters.load_us * shape.adapters.loads if self.adapters is not None else 0.0
 
     def _draft_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
         """Products, attention, other kernels and collectives of the drafts for a batch."""

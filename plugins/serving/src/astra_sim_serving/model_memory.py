@@ -112,15 +112,17 @@ class MemoryUse:
     weights: int
     activations: int
     margin: float
+    adapters: int = 0
 
     def blocks(self, block_bytes: int) -> int:
         """Blocks of keys and values that fit. Raises CapacityError where none does, with the bytes that are missing."""
-        left = self.usable - self.weights - self.activations - self.margin
+        left = self.usable - self.weights - self.adapters - self.activations - self.margin
         if left < block_bytes:
-            needed = self.weights + self.activations + self.margin + block_bytes
+            needed = self.weights + self.adapters + self.activations + self.margin + block_bytes
+            adapters = f" {self.adapters / GIB:.1f} GiB of adapters," if self.adapters else ""
             raise CapacityError(
-                f"the model does not fit: {self.weights / GIB:.1f} GiB of weights, {self.activations / GIB:.1f} GiB of activations and"
-                f" {self.margin / GIB:.1f} GiB of contexts and graphs leave nothing of {self.usable / GIB:.1f} GiB for keys and values;"
+                f"the model does not fit: {self.weights / GIB:.1f} GiB of weights,{adapters} {self.activations / GIB:.1f} GiB of"
+                f" activations and {self.margin / GIB:.1f} GiB of contexts and graphs leave nothing of {self.usable / GIB:.1f} GiB for keys and values;"
                 f" {(needed - self.usable) / GIB:.1f} GiB are missing on each NPU",
                 needed,
                 self.usable,

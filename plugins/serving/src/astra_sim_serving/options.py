@@ -134,6 +134,25 @@ class SpeculationOptions:
 
 
 @attrs.frozen
+class LoraOptions:
+    """LoRA adapters, which requests choose."""
+
+    adapters: int = option(minimum=1, maximum=1_000_000, help="adapters that there are")
+    rank: int = option(16, minimum=1, maximum=1024, help="rank of each")
+    share: float = option(1.0, minimum=0, maximum=1, help="share of the requests that have an adapter")
+    zipf: float = option(0.0, minimum=0, maximum=10, help="the n-th adapter is chosen in proportion to n^-zipf")
+    max_loras: int | None = option(
+        None, minimum=1, help="adapters of an iteration, for which an instance has memory; more wait; none: all that there are"
+    )
+    load_gb_per_s: float = option(25.0, above=0, help="bandwidth from the host to each NPU, of adapters that come", unit="10^9 bytes/s")
+
+    @property
+    def places(self) -> int:
+        """Adapters for which an instance has memory."""
+        return self.max_loras or self.adapters
+
+
+@attrs.frozen
 class TierOptions:
     """A memory behind the cache, which keeps what the cache gives up."""
 
@@ -183,6 +202,7 @@ class ServingOptions:
         unit="tokens",
     )
     speculative: SpeculationOptions | None = option(None, help="speculative decoding; none: one token an iteration")
+    lora: LoraOptions | None = option(None, help="adapters; none: requests ask for the model itself")
     all_reduce: str | None = option(
         None,
         choices=("direct", "network"),

@@ -13,6 +13,7 @@ from astra_sim_serving.batch import BatchShape
 from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, exchange_of_tokens
 from astra_sim_serving.formulas import KernelFormulas
 from astra_sim_serving.iteration_time import DraftTime, FormulaTimes, IterationTime, KernelTimes, TableTimes
+from astra_sim_serving.lora import AdapterTimes, adapter_bytes
 from astra_sim_serving.model_memory import Sharding
 from astra_sim_serving.options import PoolOptions
 from astra_sim_serving.parts import Parts
@@ -38,12 +39,15 @@ class Pricing:
             assert formulas is not None
             kernels = FormulaTimes(formulas, self.parts.counts)
 
+        adapters = self._adapters(sharding, compute)
+
         def time_on(npus: tuple[int, ...]) -> IterationTime:
             result = IterationTime(
                 kernels, self.parts.model, sharding, *self._communication(pool, sharding, npus, compute, where), options.host_us,
                 options.host_us_per_sequence, self.parts.options.async_scheduling, self._graph_tokens(pool),
             )  # fmt: skip
             result.draft = self._draft(result, compute)
+            result.adapters = adapters
             return result
 
         return time_on
@@ -54,6 +58,18 @@ class Pricing:
             return None
         served = self.parts.options.model
         return KernelFormulas(model, sharding, compute, served.precision, served.kv or "bf16")
+
+    def _adapters(self, sharding: Sharding, compute: Compute | None) -> AdapterTimes | None:
+        """The times of adapters; None where there are none. Raises InputError where nothing says them."""
+        lora, model = self.parts.options.lora, self.parts.model
+        if lora is None:
+            return None
+        if compute is None:
+            raise InputError(f"{self.parts.where}: serving.lora is given and there is no compute model for the kernels of adapters")
+        if model.mla is not None:
+            raise InputError(f"{self.parts.where}: serving.lora is given; expected a model without latent attention")
+        load_us = adapter_bytes(model, sharding, lora.rank) / (lora.load_gb_per_s * 1e3)
+        return AdapterTimes(model, sharding, lora.rank, compute, load_us)
 
     def _draft(self, time: IterationTime, compute: Compute | None) -> DraftTime | None:
         """The time of a token of all drafts: of one more layer with the head, or of an iteration of a model on the same ranks."""

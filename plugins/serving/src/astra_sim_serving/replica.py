@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from astra_sim_serving.batch import BatchShape, shape_of
+from astra_sim_serving.batch import BatchShape
 from astra_sim_serving.instance import Instance, Iterations
 from astra_sim_serving.iteration_time import IterationTime, Step
 from astra_sim_serving.scheduler import Batch
@@ -61,7 +61,7 @@ class Replica:
         batches = [each.plan(now) for each in self.instances]
         if not any(batches):
             return None
-        shapes = [shape_of(batch) for batch in batches]
+        shapes = [each.shape(batch) for each, batch in zip(self.instances, batches, strict=True)]
         step = self.time.step(shapes)
         count, last = 1, step
         if self.jumps:

@@ -15,7 +15,7 @@ class Request:
     """A request. `arrival` is in seconds from the start of the run, `input` and `output` are in tokens.
 
     `content` identifies the first tokens of the prompt: each id stands for `content_tokens` tokens and all before them, so that requests
-    with equal ids share a prefix. A smaller `priority` goes first.
+    with equal ids share a prefix. A smaller `priority` goes first. `adapter`: the number of a LoRA adapter (-1: none).
     """
 
     index: int
@@ -28,6 +28,7 @@ class Request:
     session: str = ""
     tenant: str = ""
     limit: int = 0
+    adapter: int = -1
 
     @property
     def max_new_tokens(self) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator
 
+import attrs
 from astra_sim import InputError
 from astra_sim.random import RandomStream
 
 from astra_sim_serving.arrivals import arrival_times, check_arrivals
 from astra_sim_serving.lengths import LengthSampler
-from astra_sim_serving.options import RequestOptions
+from astra_sim_serving.options import LoraOptions, RequestOptions
 from astra_sim_serving.request import Request
 from astra_sim_serving.traces import TraceRow, read_trace
 
@@ -28,6 +30,21 @@ def requests_of(options: RequestOptions, seed: int, where: str) -> Iterator[Requ
     check_arrivals(options.arrival, options.rate, options.cv, options.concurrency, options.stages, where)
     inputs, outputs = LengthSampler(options.input, f"{where}.input"), LengthSampler(options.output, f"{where}.output")
     return _drawn(options, seed, inputs, outputs)
+
+
+def with_adapters(requests: Iterator[Request], lora: LoraOptions, seed: int) -> Iterator[Request]:
+    """Requests with adapters: a share of them, of which the n-th adapter is chosen in proportion to n^-zipf.
+
+    Prompts that begin alike have the same keys and values only with the same adapter.
+    """
+    stream = RandomStream(seed, "requests.adapter")
+    sums = list(itertools.accumulate(number**-lora.zipf for number in range(1, lora.adapters + 1)))
+    for request in requests:
+        adapter = -1
+        if stream.uniform(2 * request.index) < lora.share:
+            adapter = min(bisect_right(sums, stream.uniform(2 * request.index + 1) * sums[-1]), lora.adapters - 1)
+        content = tuple(each * (lora.adapters + 1) + adapter + 1 for each in request.content)
+        yield attrs.evolve(request, adapter=adapter, content=content)
 
 
 def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: LengthSampler) -> Iterator[Request]:

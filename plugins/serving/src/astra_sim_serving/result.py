@@ -105,6 +105,7 @@ class ServingResult:
             "instances": [self._instance(each, span) for each in self.instances],
             **({} if self.scaling is None else {"scaling": self.scaling}),
             **({} if self.speculation is None else {"speculation": self.speculation.document()}),
+            **self._lora(),
             "time": self._time(span),
             "explanation": explain(finished, self.front_end_s) if finished else {"ttft": [], "tpot": []},
             "pricing": attrs.asdict(self.pricing),
@@ -156,6 +157,11 @@ class ServingResult:
             "prefix_hit_fraction": sum(each.scheduler.hit_tokens for each in self.instances) / looked if looked else 0.0,
             "tier_hit_fraction": sum(each.scheduler.loaded_tokens for each in self.instances) / looked if looked else 0.0,
         }
+
+    def _lora(self) -> dict[str, Any]:
+        """How many requests had adapters, and how often one came from the host; nothing without adapters."""
+        loads = [each.adapters.loads for each in self.instances if each.adapters is not None]
+        return {"lora": {"requests": sum(each.request.adapter >= 0 for each in self.sequences), "loads": sum(loads)}} if loads else {}
 
     def _instance(self, instance: Instance, span: float) -> dict[str, Any]:
         """The figures of an instance over a span of time."""

@@ -35,6 +35,7 @@ class Scheduler:
     `by_priority`: smaller priorities go first, and the worst running one is preempted; else the order is that of arrival. `is_predictable`:
     `is_steady` is known after a plan. `in_order`: waiting sequences are admitted in the order in which they wait. `receives`: some
     sequences come from other instances or memories, with their blocks. `drafts` tokens are drafted for each sequence that decodes.
+    `max_adapters`: requests of one iteration have at most so many adapters (0: no limit).
     `to_load` are sequences whose beginnings are to be loaded from tiers, with what is to be; of them `loading` are not back.
     """
 
@@ -51,6 +52,7 @@ class Scheduler:
         self.admitted: list[Sequence] = []
         self.receives = False
         self.drafts = 0
+        self.max_adapters = 0
         self.hit_tokens = 0
         self.looked_up_tokens = 0
         self.loaded_tokens = 0
@@ -144,25 +146,32 @@ class Scheduler:
         return max(range(last + 1), key=lambda place: self.running[place].order) if self.by_priority else last
 
     def _admit(self, batch: Batch, budget: int) -> None:
-        """Admit waiting sequences, in order, up to the first that does not fit.
+        """Admit waiting sequences, in order, up to the first that does not fit. Those whose adapter has no place are passed over.
 
         Behind that one, sequences whose keys and values have come from another instance are admitted: they have their blocks, and would
         otherwise wait for one that waits for these blocks.
         """
-        waiting, place = self.waiting, 0
+        waiting, place, is_first = self.waiting, 0, True
+        active = {each.request.adapter for each in self.running} - {-1} if self.max_adapters else set()
         while place < len(waiting) and budget > 0 and len(self.running) < self.limits.sequences:
             sequence = waiting[place]
+            adapter = sequence.request.adapter
+            if self.max_adapters and adapter >= 0 and adapter not in active and len(active) >= self.max_adapters:
+                place += 1
+                continue
             if self.cache.tiers is not None and self._load(sequence):
                 del waiting[place]
                 continue
-            tokens = self._fitting(sequence, budget) if place == 0 or sequence.capacity else 0
+            tokens = self._fitting(sequence, budget) if is_first or sequence.capacity else 0
             if not tokens:
                 if not self.receives:
                     return
-                place += 1
+                place, is_first = place + 1, False
                 continue
             del waiting[place]
             self._enter(sequence)
+            if self.max_adapters and adapter >= 0:
+                active.add(adapter)
             batch.append((sequence, tokens))
             budget -= tokens
 
