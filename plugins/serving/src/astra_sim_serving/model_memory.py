@@ -122,7 +122,8 @@ class MemoryUse:
             adapters = f" {self.adapters / GIB:.1f} GiB of adapters," if self.adapters else ""
             raise CapacityError(
                 f"the model does not fit: {self.weights / GIB:.1f} GiB of weights,{adapters} {self.activations / GIB:.1f} GiB of"
-                f" activations and {self.margin / GIB:.1f} GiB of contexts and graphs leave nothing of {self.usable / GIB:.1f} GiB for keys and values;"
+                f" activations and {self.margin / GIB:.1f} GiB of contexts and graphs leave nothing of"
+                f" {self.usable / GIB:.1f} GiB for keys and values;"
                 f" {(needed - self.usable) / GIB:.1f} GiB are missing on each NPU",
                 needed,
                 self.usable,
