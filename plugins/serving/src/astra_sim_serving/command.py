@@ -13,6 +13,7 @@ from astra_sim.options import Typed
 
 from astra_sim_serving.comparison import compare
 from astra_sim_serving.experiment import ServingExperiment, read_experiment
+from astra_sim_serving.pool_search import DOES_NOT_FIT, Choice, search_pools
 from astra_sim_serving.result import ServingResult, csv_of, flat
 from astra_sim_serving.serving import serve
 from astra_sim_serving.sweep import Row, sweep
@@ -33,6 +34,9 @@ _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
 @click.option(
     "--sweep", "axes", metavar="KEY=A,B,...", multiple=True, help="Run each value, and say which is the highest that meets the SLO."
 )
+@click.option(
+    "--search-pools", "npus", metavar="NPUS", type=click.IntRange(1, 4096), help="Find pools of instances that serve most within the SLO."
+)
 @click.option("--compare", "measured", metavar="FILE.jsonl", type=click.Path(), help="Serve measured requests, and print errors.")
 @json_option
 @quiet_option
@@ -45,6 +49,7 @@ def serve_command(
     timeline: str | None,
     exact: bool,
     axes: tuple[str, ...],
+    npus: int | None,
     measured: str | None,
     as_json: bool,
     quiet: bool,
@@ -55,6 +60,7 @@ def serve_command(
     astra serve llama3_70b_h100.toml
     astra serve llama3_70b_h100.toml --set serving.requests.rate=8 --per-request requests.csv
     astra serve llama3_70b_h100.toml --sweep serving.requests.rate=2,4,8,16
+    astra serve llama3_70b_h100.toml --search-pools 8
     astra serve measured.toml --compare requests.jsonl
     """
     values: dict[str, Any] = dict(map(_assigned, assignments))
@@ -63,15 +69,16 @@ def serve_command(
     if exact:
         values["serving.jumps"] = False
     case = read_experiment(experiment).with_values(values)
-    if axes and measured is not None:
-        raise InputError("--sweep and --compare are given; expected one of the two")
+    several = _kind_of_runs(axes, npus, measured)
     for name, value in (("--per-request", per_request), ("--timeline", timeline)):
-        if axes and value is not None:
-            raise InputError(f"{name} has no effect with --sweep")
-    if not axes and output is not None and output.endswith(".csv"):
+        if several not in (None, "--compare") and value is not None:
+            raise InputError(f"{name} has no effect with {several}")
+    if several in (None, "--compare") and output is not None and output.endswith(".csv"):
         raise InputError(f"--output is {output}; expected FILE.json, since a table is for --sweep (--per-request writes one of requests)")
     if axes:
         _sweep(case, axes, output, as_json, quiet)
+    elif npus is not None:
+        _search(case, npus, output, as_json, quiet)
     elif measured is not None:
         if requests is not None:
             raise InputError("--requests has no effect with --compare, which serves the measured requests")
@@ -80,6 +87,14 @@ def serve_command(
         result, writer = _run(case, timeline, quiet)
         document = result.document()
         _finish(document, result, writer, (output, per_request, timeline), as_json, quiet, lambda: _print(document))
+
+
+def _kind_of_runs(axes: Sequence[str], npus: int | None, measured: str | None) -> str | None:
+    """Which option asks for something else than one run; None: none does. Raises InputError where several do."""
+    wanted = [name for name, value in (("--sweep", axes or None), ("--search-pools", npus), ("--compare", measured)) if value is not None]
+    if len(wanted) > 1:
+        raise InputError(f"{' and '.join(wanted)} are given; expected one of them")
+    return wanted[0] if wanted else None
 
 
 def _assigned(assignment: str) -> tuple[str, Any]:
@@ -262,6 +277,46 @@ def _print_sweep(rows: Sequence[Row], best: Row | None) -> None:
         screen.text("no run meets the SLO with 99 % of its requests")
     else:
         screen.text(f"the highest that meets the SLO with 99 % of its requests: {', '.join(f'{k}={v}' for k, v in best.values.items())}")
+
+
+def _search(case: ServingExperiment, npus: int, output: str | None, as_json: bool, quiet: bool) -> None:
+    """Search for pools, write what came of each candidate, and print those that meet the SLO."""
+    with Progress(enabled=not quiet, unit="s") as progress:
+        choices, best = search_pools(case, npus, progress)
+    documents = [choice.document() for choice in choices]
+    document = {"choices": documents, "best": None if best is None else best.document()}
+
+    def write() -> None:
+        if output is not None and output.endswith(".csv"):
+            _write(output, csv_of([{**each, "pools": str(choice.candidate)} for each, choice in zip(documents, choices, strict=True)]))
+        elif output is not None:
+            _write(output, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+    def show() -> None:
+        if as_json:
+            say_json(document)
+        elif not quiet:
+            _print_choices(choices)
+
+    write_then_show(write, show)
+
+
+def _print_choices(choices: Sequence[Choice]) -> None:
+    """Print a row for each candidate that meets the SLO, the best first, and how many others there are."""
+    screen = Screen(every=True)
+    good = sorted((each for each in choices if each.rate is not None), key=lambda each: -(each.rate or 0.0))
+    columns = [Column("pools", "name"), *map(Column, ("NPUs", "highest rate (1/s)", "goodput (1/s)", "of an NPU (1/s)"))]
+    rows = []
+    for each in good:
+        goodput = each.document()["goodput_requests_s"]
+        rows.append(
+            [str(each.candidate), str(each.candidate.npus), f"{each.rate:.4g}", f"{goodput:.4g}", f"{goodput / each.candidate.npus:.4g}"]
+        )
+    if rows:
+        screen.table(Table(columns, rows, ""))
+    unfit = sum(each.why == DOES_NOT_FIT for each in choices)
+    missing = len(choices) - len(good) - unfit
+    screen.text(f"{missing} others miss the SLO at the highest rate before them, or at all; for {unfit} the model does not fit")
 
 
 def _compare(
