@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import re
 import sys
@@ -43,6 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if re.search(r" at 0x[0-9a-f]+", item.nodeid):
             raise pytest.UsageError(f"{item.nodeid}: the name of a test holds an address; give the parameter an id")
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of garbage collections: thousands of them would be looked through again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
