@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from typing import Any
 
@@ -170,7 +169,7 @@ def test_all_kinds_of_parallelism_have_adapters(pool: dict[str, int]) -> None:
     result = serve(table)
     check_conserved(result)
     assert result.document()["lora"]["loads"] >= 5
-    assert math.isclose(sum(each.adapters.loads for each in result.instances if each.adapters), result.document()["lora"]["loads"])
+    assert all(each.adapters is not None and each.adapters.loads > 0 for each in result.instances)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,15 @@ def test_candidates_that_do_not_fit_are_named() -> None:
     assert best is not None
 
 
+def test_ranks_share_experts_evenly() -> None:
+    """Where experts are shared as wholes: 8 query heads, and 2 experts."""
+    model = {"dimensions": {**TINY, "heads": 8, "experts": 2, "top_k": 1, "expert_ffn": 32}}
+    few, _ = search(model=model, pool=[{"tensor_parallel": 2, "expert_parallel": 2}])
+    assert {tensor for choice in few for _, _, tensor in choice.candidate.pools} == {1, 2}
+    more, _ = search(model=model)
+    assert {tensor for choice in more for _, _, tensor in choice.candidate.pools} == {1, 2, 4}
+
+
 def test_options_of_a_pool_of_the_same_role_are_kept() -> None:
     few = search(pool=[{"role": "both", "max_sequences": 1}])[1]
     many = search(pool=[{"role": "both", "max_sequences": 100}])[1]

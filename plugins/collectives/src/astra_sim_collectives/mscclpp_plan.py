@@ -92,7 +92,7 @@ class _Reader:
         self._path = path
 
     def plan(self, table: Any) -> Plan:
-        top = self._table(table, "")
+        top = self.table(table, "")
         name = top.get("collective")
         if name not in COLLECTIVES:
             raise self._error("collective", f"is {name!r}", f"{', '.join(COLLECTIVES)}")
@@ -121,7 +121,7 @@ class _Reader:
     def _chunks(self, gpu: Any, number: int, collective: Collective, ranks: int) -> int:
         """The chunks of the larger of input and output; those of all but an all-reduce belong to one rank each."""
         where = f"gpus[{number}]"
-        table = self._table(gpu, where)
+        table = self.table(gpu, where)
         counts = [self.number(table, key, where, 0, MAX_CHUNKS) for key in ("input_chunks", "output_chunks")]
         larger = max(counts)
         if not larger or (collective is not Collective.ALL_REDUCE and larger % ranks):
@@ -136,7 +136,8 @@ class _Reader:
     def _error(self, where: str, what: str, right: str) -> InputError:
         return InputError(f"{self._path}: {where}{' ' if where else ''}{what}; expected {right}")
 
-    def _table(self, value: Any, where: str) -> Mapping[str, Any]:
+    def table(self, value: Any, where: str) -> Mapping[str, Any]:
+        """A value that is to be a table."""
         if not isinstance(value, Mapping):
             raise self._error(where, f"is {json.dumps(value)[:80]}", "a table")
         return value
@@ -151,7 +152,7 @@ class _Reader:
         """The tables of a list, with their places."""
         for number, each in enumerate(self._list(table, key, where)):
             place = f"{where}.{key}[{number}]"
-            yield self._table(each, place), place
+            yield self.table(each, place), place
 
     def numbers(self, table: Mapping[str, Any], key: str, where: str, high: int) -> list[int]:
         """Whole numbers from 0 to `high` of a list."""
@@ -164,16 +165,16 @@ class _Reader:
 
     def _checked(self, value: Any, where: str, low: int, high: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            result = "is missing" if value is None else f"is {json.dumps(value)[:80]}"
-            raise self._error(where, result, f"a whole number from {low} to {high}")
+            fault = "is missing" if value is None else f"is {json.dumps(value)[:80]}"
+            raise self._error(where, fault, f"a whole number from {low} to {high}")
         return value
 
     def word(self, table: Mapping[str, Any], key: str, where: str, known: Sequence[str]) -> str:
         """One of several words."""
         value = table.get(key)
         if value not in known:
-            result = f"{where}.{key} is {json.dumps(value)[:80]}; {suggestion(str(value), known)}"
-            raise InputError(f"{self._path}: {result}")
+            fault = f"{where}.{key} is {json.dumps(value)[:80]}; {suggestion(str(value), known)}"
+            raise InputError(f"{self._path}: {fault}")
         return str(value)
 
 
@@ -237,7 +238,7 @@ class _GpuReader:
         used = tuple(ends[each] for each in reader.numbers(op, "channel_ids", where, len(ends) - 1))
         part, parts = 0, 1
         if "tbg_info" in op:
-            group = reader._table(op["tbg_info"], f"{where}.tbg_info")
+            group = reader.table(op["tbg_info"], f"{where}.tbg_info")
             parts = reader.number(group, "tbg_size", f"{where}.tbg_info", 1, 1024)
             part = reader.number(group, "tb_id", f"{where}.tbg_info", 0, parts - 1)
         spans = {

@@ -75,12 +75,8 @@ class BatchShape(NamedTuple):
         return self.kv_tokens / self.decodes if self.decodes else 0.0
 
     def later(self, iterations: int) -> BatchShape:
-        """The same sequences so many iterations later, where all decode."""
-        return self._replace(
-            adapters=self.adapters._replace(loads=0),
-            kv_tokens=self.kv_tokens + iterations * self.decodes,
-            kv_longest=self.kv_longest + iterations,
-        )
+        """The same sequences so many iterations later, where all decode, as in the iteration before: no adapter is loaded."""
+        return self._replace(kv_tokens=self.kv_tokens + iterations * self.decodes, kv_longest=self.kv_longest + iterations)
 
 
 def shape_of(batch: Iterable[tuple[Sequence, int]]) -> BatchShape:

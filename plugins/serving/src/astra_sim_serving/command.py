@@ -27,7 +27,7 @@ _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
 @click.argument("experiment", type=click.Path())
 @click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
 @click.option("--requests", metavar="FILE", type=click.Path(), help="A trace of requests, whose format is recognised by its content.")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the result; of a sweep *.csv is a table.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the result; of several runs *.csv is a table.")
 @click.option("--per-request", metavar="FILE.csv", type=click.Path(), help="Write a row for each request.")
 @click.option("--timeline", metavar="FILE", type=click.Path(), help="Write what instances do over time: a table, or *.json for Perfetto.")
 @click.option("--exact", is_flag=True, help="Simulate every iteration by itself, also where nothing changes between them.")
@@ -74,7 +74,10 @@ def serve_command(
         if several not in (None, "--compare") and value is not None:
             raise InputError(f"{name} has no effect with {several}")
     if several in (None, "--compare") and output is not None and output.endswith(".csv"):
-        raise InputError(f"--output is {output}; expected FILE.json, since a table is for --sweep (--per-request writes one of requests)")
+        raise InputError(
+            f"--output is {output}; expected FILE.json, since a table is for --sweep and --search-pools"
+            " (--per-request writes one of requests)"
+        )
     if axes:
         _sweep(case, axes, output, as_json, quiet)
     elif npus is not None:
@@ -308,7 +311,7 @@ def _print_choices(choices: Sequence[Choice]) -> None:
     columns = [Column("pools", "name"), *map(Column, ("NPUs", "highest rate (1/s)", "goodput (1/s)", "of an NPU (1/s)"))]
     rows = []
     for each in good:
-        goodput = each.document()["goodput_requests_s"]
+        goodput = each.goodput or 0.0
         rows.append(
             [str(each.candidate), str(each.candidate.npus), f"{each.rate:.4g}", f"{goodput:.4g}", f"{goodput / each.candidate.npus:.4g}"]
         )

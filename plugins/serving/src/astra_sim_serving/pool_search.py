@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from astra_sim import CapacityError, InputError
 from astra_sim.commands import Plugins, Progress, shared_plugins
 
 from astra_sim_serving.experiment import ServingExperiment
-from astra_sim_serving.options import AutoscaleOptions, PoolOptions
+from astra_sim_serving.options import AutoscaleOptions, PoolOptions, SloOptions
 from astra_sim_serving.parts import Parts
 from astra_sim_serving.serving import serve
 from astra_sim_serving.sweep import Row
@@ -48,16 +49,20 @@ class Choice:
     row: Row | None
     why: str = ""
 
+    @property
+    def goodput(self) -> float | None:
+        """Requests a second within the SLO at that rate."""
+        return None if self.row is None else float(self.row.document["goodput"]["requests_s"])
+
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
         pools = [dict(zip(("role", "instances", "tensor_parallel"), pool, strict=True)) for pool in self.candidate.pools]
-        goodput = None if self.row is None else self.row.document["goodput"]["requests_s"]
-        return {"pools": pools, "npus": self.candidate.npus, "rate": self.rate, "goodput_requests_s": goodput, "why": self.why}
+        return {"pools": pools, "npus": self.candidate.npus, "rate": self.rate, "goodput_requests_s": self.goodput, "why": self.why}
 
 
-def candidates(npus: int, heads: int) -> Iterator[Candidate]:
-    """Instances that do both, and those for prompts beside those for answers, of 1, 2, 4, ... NPUs each, as many as fit."""
-    sizes = [1 << power for power in range(npus.bit_length()) if 1 << power <= npus and heads % (1 << power) == 0]
+def candidates(npus: int, shared: int) -> Iterator[Candidate]:
+    """Instances that do both, and those for prompts beside those for answers, of 1, 2, 4, ... NPUs each that divide `shared`."""
+    sizes = [1 << power for power in range(npus.bit_length()) if 1 << power <= npus and shared % (1 << power) == 0]
     for size in sizes:
         yield Candidate((("both", npus // size, size),))
     for prompt, answer in itertools.product(sizes, sizes):
@@ -77,7 +82,7 @@ def search_pools(
     plugins = plugins or shared_plugins()
     parts = Parts(case, plugins)
     _check(parts, npus)
-    listed = list(candidates(npus, parts.model.heads))
+    listed = list(candidates(npus, _shared(parts)))
     choices: list[Choice] = []
     best: Choice | None = None
     for number, candidate in enumerate(listed):
@@ -90,10 +95,16 @@ def search_pools(
     return choices, best
 
 
+def _shared(parts: Parts) -> int:
+    """What ranks of tensor parallelism have to share evenly: query heads, and experts where these are shared as wholes."""
+    shares_experts = any(pool.expert_parallel > 1 for pool in parts.options.pool)
+    return math.gcd(parts.model.heads, parts.model.experts) if shares_experts else parts.model.heads
+
+
 def _check(parts: Parts, npus: int) -> None:
     """Raise InputError where the experiment says what the search is to find, or nothing that it could look for."""
     options, where = parts.options, f"{parts.where}: serving"
-    if options.slo == type(options.slo)():
+    if options.slo == SloOptions():
         raise InputError(f"{where}.slo has no limit; expected one, such as ttft_ms, for a search of pools")
     if options.requests.rate is None:
         raise InputError(f"{where}.requests has no rate, which a search of pools changes")

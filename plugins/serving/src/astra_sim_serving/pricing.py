@@ -135,8 +135,8 @@ class Pricing:
             return times.all_reduce_us
         assert compute is not None
 
-        def least(size: int) -> float:
+        def all_reduce_us(size: int) -> float:
             direct = compute.direct_all_reduce_us(ranks, size)
             return times.all_reduce_us(size) if direct is None else direct
 
-        return least
+        return all_reduce_us

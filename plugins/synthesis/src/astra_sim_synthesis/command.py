@@ -109,8 +109,8 @@ def synthesize(
         for size, plan in zip(wanted, plans, strict=True) if output is not None else ():
             path = path_of(output or "", size, len(wanted) > 1)
             name = f"{kind.value}_{plan.request.ranks}_{size}"
-            write = mscclpp_json if path.endswith(".json") else msccl_xml
-            Path(path).write_text(write(plan.designed, plan.request, name), encoding="utf-8")
+            text_of = mscclpp_json if path.endswith(".json") else msccl_xml
+            Path(path).write_text(text_of(plan.designed, plan.request, name), encoding="utf-8")
             files.append(os.fspath(path))
 
     def show() -> None:

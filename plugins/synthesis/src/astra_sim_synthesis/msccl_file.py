@@ -30,13 +30,13 @@ def msccl_xml(schedule: Schedule, request: Request, name: str) -> str:
         f" coll=\"{NAMES[kind]}\" inplace=\"{int(in_place)}\" outofplace=\"{int(not in_place)}\" redop=\"sum\""
         f" minBytes=\"{request.bytes}\" maxBytes=\"{request.bytes}\">")
     ]  # fmt: skip
-    sent = _sent_in_order(schedule)
+    sent = sent_in_order(schedule)
     for rank in range(n):
         lines += _gpu(schedule, rank, sent, kind, pieces)
     return "\n".join([*lines, "</algo>", ""])
 
 
-def _sent_in_order(schedule: Schedule) -> dict[tuple[int, int], list[Sequence[object]]]:
+def sent_in_order(schedule: Schedule) -> dict[tuple[int, int], list[Sequence[object]]]:
     """The pieces of the messages from each rank to each other one, in order."""
     result: dict[tuple[int, int], list[Sequence[object]]] = {}
     for rank in range(schedule.ranks):

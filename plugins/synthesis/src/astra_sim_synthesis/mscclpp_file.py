@@ -13,7 +13,7 @@ from typing import Any
 from astra_sim.schedule import Collective, Request, Schedule, Step
 from astra_sim.schedule_bytes import cut_of
 
-from astra_sim_synthesis.msccl_file import NAMES, buffers_of, inputs_of, outputs_of, runs_of, target_of
+from astra_sim_synthesis.msccl_file import NAMES, buffers_of, inputs_of, outputs_of, runs_of, sent_in_order, target_of
 
 _CHANNEL = {"channel_type": "memory"}
 
@@ -60,14 +60,12 @@ class _Message:
 
 def _messages(schedule: Schedule, kind: Collective, pieces: int) -> dict[tuple[int, int], list[_Message]]:
     """The messages from each rank to each other one, in order."""
-    result: dict[tuple[int, int], list[_Message]] = {}
-    for rank in range(schedule.ranks):
-        for step in schedule.program(rank).steps:
-            if step.send_to is not None:
-                names = list(step.pieces_of(0))
-                sources = runs_of(names, kind, pieces, "source")
-                targets = [(target_of(kind, first, rank, pieces), count) for first, count in sources]
-                result.setdefault((rank, step.send_to.of(rank, schedule.ranks)), []).append(_Message(sources, targets))
+
+    def message_of(names: Sequence[object], sender: int) -> _Message:
+        sources = runs_of(names, kind, pieces, "source")
+        return _Message(sources, [(target_of(kind, first, sender, pieces), count) for first, count in sources])
+
+    result = {ends: [message_of(names, ends[0]) for names in sent] for ends, sent in sent_in_order(schedule).items()}
     for rank in range(schedule.ranks):
         scratch, seen = 0, dict[int, int]()
         for step in schedule.program(rank).steps:
