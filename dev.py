@@ -114,9 +114,9 @@ def test(arguments: Sequence[str]) -> int:
     """Run the tests."""
     OURS.install(tools=True)
     os.chdir(ROOT)
-    result = ["-pdevtools.slow_tests" if argument == "--slow" else argument for argument in arguments]
-    chosen = suite.chosen(result)
-    alone = chosen == result and _names_tests(arguments)  # a package has many tests, as all have
+    replaced = ["-pdevtools.slow_tests" if argument == "--slow" else argument for argument in arguments]
+    chosen = suite.chosen(replaced)
+    alone = chosen == replaced and _names_tests(arguments)  # a package has many tests, as all have
     OURS.become(OURS.python, "-m", "pytest", *([] if alone else IN_PARALLEL), *chosen)
 
 
@@ -306,8 +306,8 @@ def _test_under(
     environment = Environment(ROOT / f".venv-{name}", (f"-Ccmake.define.ASTRA_SANITIZE={sanitizers}", f"-Cbuild-dir=build/{name}"))
     environment.install(tools=True)
     compiler = os.environ.get("CXX", "c++")
-    result = [subprocess.check_output([compiler, f"-print-file-name=lib{library}.so"], text=True).strip() for library in libraries]
-    os.environ["LD_PRELOAD"] = " ".join(result)
+    paths = [subprocess.check_output([compiler, f"-print-file-name=lib{library}.so"], text=True).strip() for library in libraries]
+    os.environ["LD_PRELOAD"] = " ".join(paths)
     os.chdir(ROOT)
     # What a sanitizer says before it ends the process is not for pytest to keep.
     pytest: tuple[str | Path, ...] = (

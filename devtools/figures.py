@@ -93,12 +93,12 @@ def _print(table: FigureTable, rows: Iterable[MeasuredRow]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    result = Table(title=table.name, title_justify="left")
+    drawn = Table(title=table.name, title_justify="left")
     for place, heading in enumerate(table.headings):
-        result.add_column(heading, justify="left" if place < table.labels else "right")
+        drawn.add_column(heading, justify="left" if place < table.labels else "right")
     for labels, figures in rows:
-        result.add_row(*labels, *(["not measured"] if figures is None else figures))
-    Console(width=160).print(result)
+        drawn.add_row(*labels, *(["not measured"] if figures is None else figures))
+    Console(width=160).print(drawn)
 
 
 def machine() -> str:

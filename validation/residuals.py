@@ -35,11 +35,11 @@ COLUMNS = ("stack", "half", "software", "line", "name", "device", "npus", "param
 
 def rows(runs: Runs, results: Results) -> Iterator[dict[str, Any]]:
     """A row for each line with its own stack, with the newest stack of its device, and with kernels alone."""
-    result = lines()
+    listed = lines()
     for name in (*results["stacks"], *_OF_ONES, KERNELS):
         profile = numbers(results["stacks"][name]["profile"]) if name in results["stacks"] else ()
         takes = {name, *_OF_ONES.get(name, ())}
-        own = [line for line in result if name == KERNELS or line["stack"] in takes or _newest(line) == name]
+        own = [line for line in listed if name == KERNELS or line["stack"] in takes or _newest(line) == name]
         for point in points(runs, own, profile):
             yield _row(name, point.line, experiment(point.line), point.error)
 

@@ -80,8 +80,8 @@ def short(runs: Runs, recorded: Results) -> Results:
             by_stack[line["stack"]].append(line)
     stacks = {}
     for name, stack in recorded["stacks"].items():
-        result = points(runs, by_stack[name], numbers(stack["profile"]))
-        stacks[name] = {"fitted": {HELD_OUT: summary(result)}, "points": [_point(point) for point in result]}
+        judged = points(runs, by_stack[name], numbers(stack["profile"]))
+        stacks[name] = {"fitted": {HELD_OUT: summary(judged)}, "points": [_point(point) for point in judged]}
     return {"unit": _unit(), "core8": _core8(points(runs, by_stack[CORE8])), "stacks": stacks}
 
 

@@ -74,9 +74,9 @@ class Runs:
         new = {(experiment.key, profile): (experiment, profile) for experiment, profile in jobs}
         new = {key: job for key, job in new.items() if key not in self._known}
         if self._pool is not None and len(new) > 1:
-            result = list(self._pool.map(_iteration_s, new.values(), chunksize=4))
+            times_s = list(self._pool.map(_iteration_s, new.values(), chunksize=4))
         else:
-            result = [_iteration_s(job) for job in new.values()]
-        self._known.update(zip(new, result, strict=True))
+            times_s = [_iteration_s(job) for job in new.values()]
+        self._known.update(zip(new, times_s, strict=True))
         self.made += len(new)
         return [self._known[experiment.key, profile] for experiment, profile in jobs]

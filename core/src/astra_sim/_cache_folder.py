@@ -64,9 +64,9 @@ class CacheFile:
         folder = os.path.dirname(self._path)
         try:
             _make_folder(folder)
-            result = os.stat(folder)
-            if not _is_safe(result, is_folder=True):
-                if CACHE_VARIABLE in os.environ or not _is_safe(result, is_folder=True, ignore_mode=True):
+            status = os.stat(folder)
+            if not _is_safe(status, is_folder=True):
+                if CACHE_VARIABLE in os.environ or not _is_safe(status, is_folder=True, ignore_mode=True):
                     return
                 os.chmod(folder, _FOLDER_MODE)  # of a former version, made under another umask
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), _FILE_MODE)

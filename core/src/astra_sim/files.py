@@ -284,9 +284,9 @@ def note_input(file: FilePath | int) -> None:
     if not _inputs:
         return
     with contextlib.suppress(OSError, ValueError):
-        result = os.stat(file)
-        if stat.S_ISREG(result.st_mode):
-            _inputs[-1].add((result.st_dev, result.st_ino))
+        status = os.stat(file)
+        if stat.S_ISREG(status.st_mode):
+            _inputs[-1].add((status.st_dev, status.st_ino))
 
 
 def check_output(path: FilePath) -> None:
@@ -294,8 +294,8 @@ def check_output(path: FilePath) -> None:
     if not _inputs:
         return
     with contextlib.suppress(OSError, ValueError):
-        result = os.stat(path)
-        if (result.st_dev, result.st_ino) in _inputs[-1]:
+        status = os.stat(path)
+        if (status.st_dev, status.st_ino) in _inputs[-1]:
             raise InputError(f"cannot write {os.fspath(path)}: it is an input of this command; expected another name")
 
 
@@ -304,14 +304,14 @@ def check_words(inputs: Iterable[str], outputs: Sequence[str]) -> None:
     files = {}
     for path in outputs:
         with contextlib.suppress(OSError, ValueError):
-            result = os.stat(path)
-            if stat.S_ISREG(result.st_mode):
-                files[result.st_dev, result.st_ino] = path
+            status = os.stat(path)
+            if stat.S_ISREG(status.st_mode):
+                files[status.st_dev, status.st_ino] = path
     for word in inputs if files else ():
         with contextlib.suppress(OSError, ValueError):
-            result = os.stat(word)
-            if (result.st_dev, result.st_ino) in files:
-                output = files[result.st_dev, result.st_ino]
+            status = os.stat(word)
+            if (status.st_dev, status.st_ino) in files:
+                output = files[status.st_dev, status.st_ino]
                 raise InputError(f"cannot write {output}: it is an input of this command; expected another name")
 
 
@@ -507,14 +507,14 @@ class FileSet:
     def _rename(self) -> None:
         """Give all files their names. If one cannot take its own, the earlier ones are put back."""
         begun: list[tuple[str, str]] = []
-        result: list[str] = []
+        backups: list[str] = []
         try:
             for temporary, target in self._written:
                 begun.append((temporary, target))
                 if os.path.lexists(target):
-                    result.append(_kept(temporary))
+                    backups.append(_kept(temporary))
                     with _naming(target):
-                        _keep(target, result[-1])
+                        _keep(target, backups[-1])
                 try:
                     os.replace(temporary, target)
                 except OSError as error:
@@ -524,7 +524,7 @@ class FileSet:
                 _put_back(temporary, target)
             raise
         finally:
-            for old in result:
+            for old in backups:
                 _remove(old)
 
 

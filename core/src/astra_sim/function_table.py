@@ -232,15 +232,15 @@ class FunctionTable:
             return {}
         figures: dict[str, float] = {}
         for number in range(count):
-            result = array[number].name
+            raw = array[number].name
             try:
-                name = None if result is None else result.decode()
+                name = None if raw is None else raw.decode()
             except UnicodeDecodeError:
                 name = None
             if name and name not in figures:
                 figures[name] = array[number].value
             else:
-                wrong = "NULL" if result is None else repr(result)
+                wrong = "NULL" if raw is None else repr(raw)
                 warn(str(self._failure(f"figure {number} of its statistics has the name {wrong}; {_NAMES}. It is left out")))
         return figures
 

@@ -136,11 +136,11 @@ def describe_model(model: str | Mapping[str, Any], plugins: Plugins, where: str)
         raise InputError(f"{where}: {model!r} is not the name of a model, a path, or a table of its dimensions")
     if is_path(model):
         provider, options = plugins.get("model", FILE_READER), {"path": model}
-        result = structure(provider.load_options(), options, where)
+        structured = structure(provider.load_options(), options, where)
     else:
-        provider, result = component_of(plugins, "model", model, where)
+        provider, structured = component_of(plugins, "model", model, where)
     try:
-        model_description = provider.made(result)
+        model_description = provider.made(structured)
     except AstraError as error:
         raise located(error, where) from None
     if not isinstance(model_description, ModelDescription):

@@ -240,12 +240,12 @@ class Platform:
         What was changed is put back, for other runs may share its dimensions.
         """
         changes = []
-        for part, where, name, value, result in self._as_made:
+        for part, where, name, value, before in self._as_made:
             owner = self if part is None else part
             now = getattr(owner, name)
-            if (now != result) if type(result) in _PLAIN else now is not value:
-                changes.append(f"{where}{name} was {result!r} and is {now!r}")
-                object.__setattr__(owner, name, result)
+            if (now != before) if type(before) in _PLAIN else now is not value:
+                changes.append(f"{where}{name} was {before!r} and is {now!r}")
+                object.__setattr__(owner, name, before)
         if changes:
             raise PluginError(f"a plugin has changed the platform, which nobody may: {'; '.join(changes)}")
 

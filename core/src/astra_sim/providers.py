@@ -250,14 +250,14 @@ def named_function(name: str, where: str) -> Callable[..., Any]:
 
     entries = call("the entry points of installed packages", importlib.metadata.entry_points).select(group=FUNCTION_GROUP)
     plain, _, distribution = name.partition("@")
-    result = [entry for entry in entries if entry.name == plain and distribution in ("", _distribution(entry))]
-    if not result:
+    matching = [entry for entry in entries if entry.name == plain and distribution in ("", _distribution(entry))]
+    if not matching:
         known = suggestion(name, {entry.name for entry in entries})
         raise InputError(f"{where} is {name!r}; expected the name of a function of the entry-point group {FUNCTION_GROUP} ({known})")
-    if len(result) > 1:
-        choice = " or ".join(sorted(f"{plain}@{_distribution(entry)}" for entry in result))
+    if len(matching) > 1:
+        choice = " or ".join(sorted(f"{plain}@{_distribution(entry)}" for entry in matching))
         raise PluginError(f"{where} is {name!r}, which several packages register; choose {choice}")
-    function = call(f"{where} {name!r}", result[0].load)
+    function = call(f"{where} {name!r}", matching[0].load)
     if not callable(function):
         raise PluginError(f"{where} {name!r} is {function!r}, which cannot be called")
     return function  # type: ignore[no-any-return]

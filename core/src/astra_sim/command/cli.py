@@ -465,10 +465,10 @@ def _keep_output() -> None:
     except (OSError, ValueError):
         return  # a stream of a test
     sys.stdout.flush()
-    result = os.dup(1)
+    descriptor = os.dup(1)
     os.dup2(2, 1)
-    move_output(result)
-    sys.stdout = os.fdopen(result, "w", 1 if sys.stdout.line_buffering else -1, sys.stdout.encoding, closefd=False)
+    move_output(descriptor)
+    sys.stdout = os.fdopen(descriptor, "w", 1 if sys.stdout.line_buffering else -1, sys.stdout.encoding, closefd=False)
 
 
 class _UnreadErrors(io.FileIO):

@@ -97,15 +97,15 @@ def audit(
     the network.
     """
     network = components.network
-    result = list(_of_links(figures, network.remedy))
+    findings = list(_of_links(figures, network.remedy))
     loads = _Loads(components, network)
     if isinstance(network, EventNetwork):
-        result += _of_run(components, run, loads)
+        findings += _of_run(components, run, loads)
     else:
-        result += _of_phases(components, run, loads)
-        result += _of_dimensions(components, run, busy, counted, loads)
+        findings += _of_phases(components, run, loads)
+        findings += _of_dimensions(components, run, busy, counted, loads)
     worst: dict[tuple[int, str], Finding] = {}
-    for finding in result:
+    for finding in findings:
         place = finding.dimension if finding.dimension is not None else -1, finding.topology
         if place not in worst or finding.ratio > worst[place].ratio:
             worst[place] = finding
@@ -409,10 +409,12 @@ def _link_bytes(run: RunRecord, loads: _Loads) -> list[float]:
 def _of_links(figures: Mapping[str, Any], remedy: str) -> Iterator[Finding]:
     """Links that a network says are used more than all the time."""
     dimensions = figures.get("dimensions")
-    result = {name: value for name, value in figures.items() if name.endswith("utilisation")}
+    utilisations = {name: value for name, value in figures.items() if name.endswith("utilisation")}
     if isinstance(dimensions, list):
-        result |= {f"utilisation of dimension {n}": each.get("utilisation") for n, each in enumerate(dimensions) if isinstance(each, dict)}
-    for name, share in result.items():
+        utilisations |= {
+            f"utilisation of dimension {n}": each.get("utilisation") for n, each in enumerate(dimensions) if isinstance(each, dict)
+        }
+    for name, share in utilisations.items():
         if isinstance(share, (int, float)) and share > 1 + TOLERANCE:
             yield Finding("link", None, name, None, 0, 0.0, 0.0, 0.0, float(share), remedy)
 

@@ -182,14 +182,14 @@ def _table(executions: Iterable[tuple[_Key, NpuShares, _Used]], names: Sequence[
     sums: dict[tuple[str, ...], _Sum] = defaultdict(_Sum)
     for key, share, used in executions:
         sums[key if every else tuple(_DIGITS.sub("*", each) for each in key)].add(key, share, used)
-    result = sorted(sums.items(), key=lambda item: (-item[1].exposed_ps, -item[1].ps, item[0]))
-    if not every and len(result) > MOST_ROWS:
+    ordered = sorted(sums.items(), key=lambda item: (-item[1].exposed_ps, -item[1].ps, item[0]))
+    if not every and len(ordered) > MOST_ROWS:
         rest = _Sum()
-        for _, one in result[MOST_ROWS - 1 :]:
+        for _, one in ordered[MOST_ROWS - 1 :]:
             rest.join(one)
-        result = [*result[: MOST_ROWS - 1], ((_OTHERS, *[""] * (len(names) - 1)), rest)]
+        ordered = [*ordered[: MOST_ROWS - 1], ((_OTHERS, *[""] * (len(names) - 1)), rest)]
     rows = []
-    for key, one in result:
+    for key, one in ordered:
         words = [_common([each[place] for each in one.keys], key[place]) for place in range(len(names))]
         row: Row = dict(zip(names, words, strict=True))
         row |= {"alike": len(one.keys), "npus": one.npus.total(), "count": one.count}

@@ -177,10 +177,10 @@ class Composites:
         self._collectives = _Collectives(graph.dimensions, alone, path, explain)
         self._times = CompositeTimes(self._collectives.ps)
         self._expanded: dict[int, ExpandedProgram] = {}
-        result = [kind for kind in graph_kinds(graph) if isinstance(kind, Composite)]
-        for composite in result:
+        composites = [kind for kind in graph_kinds(graph) if isinstance(kind, Composite)]
+        for composite in composites:
             self._times.of(composite)
-        self.any = bool(result)
+        self.any = bool(composites)
         """Whether the run has composites."""
 
     def times(self, composite: Composite) -> ChainTimes:

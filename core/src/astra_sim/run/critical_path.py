@@ -217,16 +217,16 @@ def make_path(
     `durations` are the times of computing, where they differ between NPUs.
     """
     messages = _Messages(inputs.network, empty)
-    result = _Parts(inputs, programs, collectives, messages, durations)
+    builder = _Parts(inputs, programs, collectives, messages, durations)
     parts = [PathSegment(SegmentKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
-    placed = result.placed(links)
-    ends = result.ends_of_composites(placed)
+    placed = builder.placed(links)
+    ends = builder.ends_of_composites(placed)
     for number, (link, place, phase) in enumerate(placed):
         begin = start_ps + link.begin
         if number in ends:
-            parts += result.parts_of_composite(ends[number], link, place, start_ps)
+            parts += builder.parts_of_composite(ends[number], link, place, start_ps)
             continue
-        for kind, ps, dimension, latency, bandwidth in result.pieces(link, place, phase):
+        for kind, ps, dimension, latency, bandwidth in builder.pieces(link, place, phase):
             parts.append(
                 PathSegment(
                     kind=kind,
@@ -240,9 +240,9 @@ def make_path(
                 )
             )
             begin += ps
-    within = [result.alone(operation) for operation in result.in_composites.values()]
+    within = [builder.alone(operation) for operation in builder.in_composites.values()]
     # What computing takes on an NPU may depend on when it starts.
-    exact = messages.exact and not result.waited and inputs.npu_ps is None and all(path.exact for path in within)
+    exact = messages.exact and not builder.waited and inputs.npu_ps is None and all(path.exact for path in within)
     return CriticalPath(parts, exact, messages.rounded or any(path.rounded for path in within), session.cuts_by_bandwidth)
 
 
@@ -331,15 +331,15 @@ class _Parts:
         """The pieces of a collective of a composite, those that differ in nothing but their length as one."""
         key = program, index, id(operation)
         if key not in self._in_collectives:
-            result: dict[tuple[int, SegmentKind, int | None], tuple[SegmentOrigin, _Piece]] = {}
+            pieces: dict[tuple[int, SegmentKind, int | None], tuple[SegmentOrigin, _Piece]] = {}
             for part in self.alone(operation).segments:
                 if part.kind is SegmentKind.START:
                     continue
                 piece = _Piece(part.kind, part.ps, *part[5:])
                 same = id(part.origin), part.kind, part.dimension
-                where = result[same][0] if same in result else attrs.evolve(part.origin, program=program, index=index, operation=operation)
-                result[same] = where, _sum(result[same][1], piece, 1) if same in result else piece
-            self._in_collectives[key] = list(result.values())
+                where = pieces[same][0] if same in pieces else attrs.evolve(part.origin, program=program, index=index, operation=operation)
+                pieces[same] = where, _sum(pieces[same][1], piece, 1) if same in pieces else piece
+            self._in_collectives[key] = list(pieces.values())
         return self._in_collectives[key]
 
     def _within(self, program: int, index: int, operation: Operation) -> SegmentOrigin:
@@ -423,12 +423,12 @@ class _Parts:
         plan, cost = phase.plan, phase.cost
         assert cost is not None
         if id(cost) not in self._timed:
-            result: dict[tuple[SegmentKind, int | None], _Piece] = {}
+            pieces: dict[tuple[SegmentKind, int | None], _Piece] = {}
             for link, times in self._collectives.phase_links(plan).items():
                 for piece in self.pieces(link, NOWHERE, phase):
                     key = piece.kind, piece.dimension
-                    result[key] = _sum(result.get(key, _Piece(piece.kind, 0, piece.dimension)), piece, times)
-            self._timed[id(cost)] = _spent(result.values())
+                    pieces[key] = _sum(pieces.get(key, _Piece(piece.kind, 0, piece.dimension)), piece, times)
+            self._timed[id(cost)] = _spent(pieces.values())
         return self._timed[id(cost)]
 
 

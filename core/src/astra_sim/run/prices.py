@@ -35,17 +35,19 @@ class Prices:
 
         One that the graph prices waits in no queue: its price has the time that it waits for others.
         """
-        result = operation.priced_ps is not None
-        if operation.bytes < 1 or (operation.algorithm and not result):
+        is_priced = operation.priced_ps is not None
+        if operation.bytes < 1 or (operation.algorithm and not is_priced):
             return None
         logical = self.ranks(operation)
         if logical is None:
             return None
-        time = operation.priced_ps if result else self._time(operation, logical)
+        time = operation.priced_ps if is_priced else self._time(operation, logical)
         if time is None:
             return None
         dimension = 0 if isinstance(logical, Group) else min(self._involved(operation))
-        queue, priority = (-1, None) if result else call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
+        queue, priority = (
+            (-1, None) if is_priced else call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
+        )
         waiting, counted = self._schedules(operation, logical)
         phase = PhasePlan(
             dimension=dimension,
@@ -100,8 +102,8 @@ class Prices:
             output = default_output_bytes(request)
             shape = self._shape(logical)
             sends = RankProgram(tuple(Step(shift(far), None, size) for far, size in _hops(ring_bytes(request), shape)))
-            result = [Schedule(request.ranks, (program,), output) for program in (RankProgram((), last_bytes=0), sends)]
-            self._phases[key] = result[0], result[1]
+            schedules = [Schedule(request.ranks, (program,), output) for program in (RankProgram((), last_bytes=0), sends)]
+            self._phases[key] = schedules[0], schedules[1]
         return self._phases[key]
 
 

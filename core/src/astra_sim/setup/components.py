@@ -378,10 +378,10 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     """The platform that the section of an experiment describes. Raises InputError."""
     where = experiment.where("platform")
     results, logical, parts = _described(experiment.sections.get("platform", {}), where)
-    result = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
-    presets = [part for part in result if isinstance(part, _Assembled)]
-    dimensions = [dimension for part in result for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
-    whole = presets[0].preset if len(result) == len(presets) == 1 else None
+    structured = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
+    presets = [part for part in structured if isinstance(part, _Assembled)]
+    dimensions = [dimension for part in structured for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
+    whole = presets[0].preset if len(structured) == len(presets) == 1 else None
     name = whole.name if whole is not None else ""
     device = next((part.preset.device for part in presets), "")
     platform = Platform(
@@ -478,9 +478,9 @@ def _check_topology(topology: Topology, what: str) -> None:
         "links_per_npu": lambda: topology.links_per_npu,
     }
     for name, method in {"hops": lambda: topology.hops, "is_symmetric": lambda: topology.is_symmetric, **counts}.items():
-        result = call(f"{what}: {name}", method)
-        if not callable(result):
-            raise PluginError(f"{what}: {name} is {shown(result)}; expected a method")
+        answer = call(f"{what}: {name}", method)
+        if not callable(answer):
+            raise PluginError(f"{what}: {name} is {shown(answer)}; expected a method")
     for name, count in counts.items():
         links = call(f"{what}: {name}", count())
         if not COUNT.is_right(links, topology):

@@ -226,12 +226,12 @@ def _follows(ranks: Sequence[_Rank], node: tuple[int, int], cause: tuple[int, in
         causes = [(number, other) for other in one.waits[row]]
         if one.trace.type[row] == NodeType.COMM_RECV_NODE:
             causes.append(one.meets[row])
-        for result in causes:
-            if result == cause:
+        for earlier in causes:
+            if earlier == cause:
                 return True
-            if result not in seen:
-                seen.add(result)
-                rest.append(result)
+            if earlier not in seen:
+                seen.add(earlier)
+                rest.append(earlier)
     return False
 
 

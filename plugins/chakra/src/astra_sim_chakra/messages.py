@@ -93,8 +93,8 @@ def parsed(kind: Any, data: bytes) -> Any:
 
 def check_fields(message: Any) -> None:
     """Raise Broken for a field of the wrong type, which protobuf would keep as an unknown field."""
-    for result in UnknownFieldSet(message):
-        number, wire_type = result.field_number, result.wire_type
+    for unknown in UnknownFieldSet(message):
+        number, wire_type = unknown.field_number, unknown.wire_type
         if wire_type not in _WIRE_TYPES:
             raise Broken(f"field {number} has wire type {wire_type}; expected 0, 1, 2 and 5")
         field = message.DESCRIPTOR.fields_by_number.get(number)

@@ -58,8 +58,10 @@ class MlcommonsText:
             lines.pop()
         words = lines[0].split() if lines else []
         if not words or words[0] not in _LOOPS:
-            result, remedy = words[0] if words else "", "astra convert --platform takes all parallelisms of ASTRA-sim 1.0"
-            raise self._error(1, f"MLCommons' converter does not have the parallelism {result!r}; {suggestion(result, _LOOPS)}; {remedy}")
+            parallelism, remedy = words[0] if words else "", "astra convert --platform takes all parallelisms of ASTRA-sim 1.0"
+            raise self._error(
+                1, f"MLCommons' converter does not have the parallelism {parallelism!r}; {suggestion(parallelism, _LOOPS)}; {remedy}"
+            )
         self._loop, self._last_bottom = _LOOPS[words[0]], -1
         if words[0].startswith("HYBRID_DLRM"):
             self._last_bottom = self._whole(words[1] if len(words) > 1 else "", 1, "the last layer of the bottom MLP")

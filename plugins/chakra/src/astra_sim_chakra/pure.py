@@ -150,14 +150,14 @@ class Reader:
             columns["data_end"].append(len(self._data_ids))
             for column, unset in _UNSET.items():
                 columns[column].append(unset)
-            result = set()
+            seen = set()
             for attribute in node.attr:
                 name = attribute.name
                 if name not in ATTRIBUTES:
                     continue
-                if name in result:
+                if name in seen:
                     raise Broken(f"{name} is given twice")
-                result.add(name)
+                seen.add(name)
                 self._attribute(row, name, attribute)
         except Broken as broken:
             raise Broken(f"{self._label(row)}: {broken}") from None

@@ -81,12 +81,12 @@ def parse_document(text: str, where: str) -> Any:
     decoder, at = json.JSONDecoder(), 0
     while match := _OBJECT.match(text, at):
         try:
-            result, at = decoder.raw_decode(text, match.end() - 1)
+            value, at = decoder.raw_decode(text, match.end() - 1)
         except json.JSONDecodeError as error:
             raise InputError(f"{where}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: object number {len(objects)}: {error}") from None
-        objects.append(result)
+        objects.append(value)
     if text[at:].strip():
         line = text.count("\n", 0, at) + 1
         raise InputError(

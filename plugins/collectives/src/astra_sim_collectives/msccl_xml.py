@@ -159,8 +159,8 @@ class _Reader:
         """The outermost element: the collective and its chunks. Those of all but an all-reduce belong to one rank each."""
         name = attributes.get("coll", "")
         if name not in COLLECTIVES:
-            result = f"is {name!r}" if name else "is missing"
-            raise self._error(f"algo: coll {result}; expected {', '.join(COLLECTIVES)}")
+            fault = f"is {name!r}" if name else "is missing"
+            raise self._error(f"algo: coll {fault}; expected {', '.join(COLLECTIVES)}")
         self._declared = self._number("algo", attributes, "ngpus", 1)
         chunks = self._number("algo", attributes, "nchunksperloop", 1, MAX_CHUNKS)
         self._says_in_place = self._number("algo", attributes, "inplace", 0, 1, default=0) == 1

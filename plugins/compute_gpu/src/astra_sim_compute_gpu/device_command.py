@@ -48,10 +48,10 @@ def _list(as_json: bool) -> None:
     """Print all devices, as a table or as JSON."""
     from astra_sim_compute_gpu.device import names, read_device
 
-    result = {name: read_device(name) for name in names()}
+    devices = {name: read_device(name) for name in names()}
     if as_json:
         keys = ("title", "calibrated", "multiprocessors", "memory_gib", "memory_bandwidth_gb_per_s", "peak_tera_ops_per_s")
-        say_json({"devices": [{"name": name, **{key: getattr(each, key) for key in keys}} for name, each in result.items()]})
+        say_json({"devices": [{"name": name, **{key: getattr(each, key) for key in keys}} for name, each in devices.items()]})
         return
     columns = (
         Column("device", "word"),
@@ -70,6 +70,6 @@ def _list(as_json: bool) -> None:
             f"{each.memory_bandwidth_gb_per_s:g}",
             "yes" if each.calibrated else "no",
         ]
-        for name, each in result.items()
+        for name, each in devices.items()
     ]
     Screen().table(Table(columns, rows, "Devices"))

@@ -124,8 +124,8 @@ class Bash(_Shell):
         line, word = os.environ["COMP_LINE"], os.environ.get("COMP_WORD", "")
         _, whole = self.get_completion_args()
         quote = _open_quote(line)
-        result = len(whole) - len(_unquoted(word))
-        value = item.value[result:]
+        prefix = len(whole) - len(_unquoted(word))
+        value = item.value[prefix:]
         if not quote:
             value = _SPECIAL.sub(r"\\\1", value)
         elif word.startswith(quote):

@@ -27,12 +27,12 @@ def doctor(as_json: bool) -> None:
     with that of the kernel (another series, the first two numbers, or newer), and a cache folder that cannot be written.
     A package that is not installed, an extra that is not complete, and a kernel without its compiled engine are told, and are no fault.
     """
-    result = examine()
+    report = examine()
     if as_json:
-        say_json(result)
+        say_json(report)
     else:
-        _print(result)
-    if result["problems"]:
+        _print(report)
+    if report["problems"]:
         sys.exit(1)
 
 

@@ -148,10 +148,10 @@ class Schedules:
             if asked > self._routes_left:
                 return None
             self._routes_left -= asked
-            result = {network.route(group[rank], group[peer.of(rank, size)]) for group in groups for rank in range(size)}
-            if len(result) > 1:
+            distinct = {network.route(group[rank], group[peer.of(rank, size)]) for group in groups for rank in range(size)}
+            if len(distinct) > 1:
                 return None
-            routes.append(result.pop())
+            routes.append(distinct.pop())
         return RouteColumns.of(routes)
 
     def _rows(self, program: LoweredProgram, ranks: int, delays: _Delays | None) -> ProgramRows:

@@ -156,7 +156,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         path = [{**attrs.asdict(row, filter=lambda field, _: field.name != "ps"), "ns": row.ns} for row in self.path]
-        totals = {name: [{name: key, "ns": ns} for key, ns in result.items()] for name, result in self.totals().items()}
+        totals = {name: [{name: key, "ns": ns} for key, ns in shares.items()] for name, shares in self.totals().items()}
         return {
             "run_name": self.run_name,
             "finish_ns": self.finish_ns,

@@ -34,11 +34,11 @@ def print_difference(a: Explanation, b: Explanation, screen: Screen) -> None:
     for letter, run in (("A", a), ("B", b)):
         screen.text(f"{letter}: {printable(run.run_name)}: {unit(run.finish_ns)} on {run.npus} NPUs")
     screen.text(f"B - A: {'+' if change >= 0 else ''}{unit(change)}{share}; on the critical paths:")
-    result = difference(a, b)
-    for row in result["kind"][:5]:
+    changes = difference(a, b)
+    for row in changes["kind"][:5]:
         percent = "" if row["percent"] is None else f" ({row['percent']:+.2f}{Screen.NO_BREAK}%)"
         screen.text(f"{row['kind']}: {'+' if row['change_ns'] >= 0 else ''}{unit(row['change_ns'])}{percent}", "  ")
-    _print_tables((_changes(name, rows, unit, screen) for name, rows in result.items()), screen)
+    _print_tables((_changes(name, rows, unit, screen) for name, rows in changes.items()), screen)
 
 
 def _print_tables(tables: Iterator[Table], screen: Screen) -> None:
@@ -104,8 +104,8 @@ def _contributor(what: tuple[str, str, int | None], explanation: Explanation) ->
 def _gains(explanation: Explanation) -> str:
     """What 1 % more of what matters most gives, and 1 % less of what costs time."""
     smooth = [each for each in explanation.sensitivities if each.layer is None and each.method != "re-runs, kink"]
-    result = [each for each in smooth if abs(each.percent) >= _LEAST_GAIN]
-    largest = sorted(result, key=lambda each: -abs(each.percent))[:_GAINS]
+    considerable = [each for each in smooth if abs(each.percent) >= _LEAST_GAIN]
+    largest = sorted(considerable, key=lambda each: -abs(each.percent))[:_GAINS]
     gains = [f"{'more' if each.percent < 0 else 'less'} {_parameter(each)} {abs(each.percent):.3f}{Screen.NO_BREAK}%" for each in largest]
     return f"1{Screen.NO_BREAK}% of these makes it faster: {'; '.join(gains)}." if gains else ""
 
@@ -159,8 +159,8 @@ def _tables(explanation: Explanation, unit: Unit, screen: Screen) -> Iterator[Ta
     rows = [[layer or "-", unit.number(computing.get(layer, 0) / 1000), *times(ps)] for layer, ps in layers.items()]
     yield _first("By layer", [Column("layer", "name"), Column(f"compute ({unit.name})", rank=1), *figures], rows, screen)
     for title, name, key in _OTHERS:
-        result = {each: ps for each, ps in explanation.by(key).items() if each not in ("", None)}
-        rows = [[_where(title, each, explanation), *times(ps)] for each, ps in result.items()]
+        shares = {each: ps for each, ps in explanation.by(key).items() if each not in ("", None)}
+        rows = [[_where(title, each, explanation), *times(ps)] for each, ps in shares.items()]
         yield _first(title, [Column(name, "name"), *figures], rows, screen)
     yield _sensitivities(explanation, screen)
     bounds = [

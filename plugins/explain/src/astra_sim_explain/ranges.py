@@ -56,8 +56,8 @@ class _Line:
         run = self._varied(self.factor(x), True)
         if run is None or not run.path.exact:
             return None
-        result = {(each.parameter, each.dimension, each.layer): each for each in of_path(run)}
-        derivative = result[self._key].derivative_ns if self._key in result else 0.0
+        sensitivities = {(each.parameter, each.dimension, each.layer): each for each in of_path(run)}
+        derivative = sensitivities[self._key].derivative_ns if self._key in sensitivities else 0.0
         return _Run(x, run.record.finish_ps, abs(derivative) * 1000 / x)
 
     def is_alike(self, run: _Run) -> bool:

@@ -135,15 +135,15 @@ def _table(made: _Rerun) -> Document:
 
 def _print(reruns: list[_Rerun], are_several: bool, screen: Screen, quiet: bool) -> None:
     """Print what differs, run by run."""
-    for result in reruns:
-        label = f"{printable(result.run_name)}: " if are_several else ""
+    for rerun in reruns:
+        label = f"{printable(rerun.run_name)}: " if are_several else ""
         if not quiet:
-            for line in result.versions:
+            for line in rerun.versions:
                 screen.text(f"{label}version: {line}", further="  ")
-        for line in result.inputs:
+        for line in rerun.inputs:
             screen.text(f"{label}input: {printable(line)}", further="  ")
-        if result.differences:
-            _print_differences(result.differences, label, screen)
+        if rerun.differences:
+            _print_differences(rerun.differences, label, screen)
         elif not quiet:
             screen.text(f"{label}all figures are as recorded")
 

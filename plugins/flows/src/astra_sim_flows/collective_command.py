@@ -158,17 +158,17 @@ def collective(
         else parse_sizes(sizes or DEFAULT_SIZES)
     )
     with Progress(enabled=not quiet) as progress:
-        result = with_measured(rows_of(built, operation, ranks, wanted, progress), measured_collectives)
-    errors = [abs(row.error) for row in result if row.error is not None]
+        compared = with_measured(rows_of(built, operation, ranks, wanted, progress), measured_collectives)
+    errors = [abs(row.error) for row in compared if row.error is not None]
     mean = sum(errors) / len(errors) if errors else None
     if as_json:
-        table: dict[str, Any] = {"operation": operation.value, "ranks": ranks, "rows": [attrs.asdict(row) for row in result]}
+        table: dict[str, Any] = {"operation": operation.value, "ranks": ranks, "rows": [attrs.asdict(row) for row in compared]}
         if measured_collectives:
             table["mean_error"] = mean
         say_json(table)
         return
     if not quiet:
-        _print(operation, ranks, result, mean, bool(measured_collectives))
+        _print(operation, ranks, compared, mean, bool(measured_collectives))
 
 
 def _print(operation: Collective, ranks: int, rows: Sequence[Row], mean: float | None, compared: bool) -> None:

@@ -114,8 +114,8 @@ def flows(
         named = parse_flows(read_text(file), file, platform.npus)
     else:
         options = PatternOptions(parse_size(size, "--bytes"), target, senders, count, load, distribution, seed)
-        result = make_flows(str(pattern), options, platform.npus, _nic_bandwidth(platform))
-        named = NamedFlows(tuple(range(len(result))), tuple(result))
+        generated = make_flows(str(pattern), options, platform.npus, _nic_bandwidth(platform))
+        named = NamedFlows(tuple(range(len(generated))), tuple(generated))
     began = time.perf_counter()
     with Progress(enabled=not quiet, unit="ps") as progress:
         if isinstance(network, EventNetwork):

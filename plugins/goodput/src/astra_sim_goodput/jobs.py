@@ -159,17 +159,17 @@ class JobFile:
 
     def _graph(self, job: Job) -> JobGraph:
         """What a job does, as if its NPUs were a platform. Raises InputError."""
-        result = self.experiment.copied()
+        experiment = self.experiment.copied()
         for kind, results in (("workload", job.options.workload), ("compute", job.options.compute)):
             if results is None and kind == "compute":
                 continue
-            result.use(kind, results, self._plugins, os.path.dirname(self.file), f"{job.where}: {kind}")
+            experiment.use(kind, results, self._plugins, os.path.dirname(self.file), f"{job.where}: {kind}")
         if job.options.passes is not None:
-            result.choose("passes", job.options.passes)
+            experiment.choose("passes", job.options.passes)
         if len(job.ranks) < self.platform.npus:
-            result.sections["platform"] = self._part(job)
-            result.sections["network"] = {"plugin": "analytical"}
-        components = build(result, self._plugins)
+            experiment.sections["platform"] = self._part(job)
+            experiment.sections["network"] = {"plugin": "analytical"}
+        components = build(experiment, self._plugins)
         if components.system.phases_end_together:
             raise InputError(
                 f"{self.file}: system {type(components.system).__name__} ends each phase on all NPUs of the platform at once,"
@@ -197,11 +197,11 @@ class JobFile:
 
     def run(self, names: Sequence[str]) -> Together:
         """Some of the jobs together, with every NPU simulated."""
-        result = self.experiment.copied()
-        result.sections["workload"] = merged([self._graphs[name] for name in names], self.platform)
-        result.choose("symmetry", False)
-        components = build(result, self._plugins)
-        finish = run_components(components, result.name, time.perf_counter()).npu_finish_ns
+        experiment = self.experiment.copied()
+        experiment.sections["workload"] = merged([self._graphs[name] for name in names], self.platform)
+        experiment.choose("symmetry", False)
+        components = build(experiment, self._plugins)
+        finish = run_components(components, experiment.name, time.perf_counter()).npu_finish_ns
         jobs = {job.options.name: max(finish[npu] for npu in job.ranks) for job in self.jobs if job.options.name in names}
         return Together(jobs, isinstance(components.network, EventNetwork))
 

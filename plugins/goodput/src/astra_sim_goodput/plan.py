@@ -249,9 +249,9 @@ def _rates(options: GoodputOptions, where: str) -> dict[str, float]:
 
 def _step(options: GoodputOptions, where: str, folder: Path) -> tuple[float | None, float | None]:
     """The duration of a step in seconds, and its tokens."""
-    result = [name for name in ("step_s", "step_ns", "experiment") if getattr(options, name) is not None]
-    if len(result) > 1:
-        raise InputError(f"{where}: goodput: {' and '.join(result)} are given; expected one of them")
+    names = [name for name in ("step_s", "step_ns", "experiment") if getattr(options, name) is not None]
+    if len(names) > 1:
+        raise InputError(f"{where}: goodput: {' and '.join(names)} are given; expected one of them")
     if options.experiment is None:
         return options.step_s if options.step_ns is None else options.step_ns / 1e9, options.tokens_per_step
     import astra_sim
@@ -266,13 +266,13 @@ def _step(options: GoodputOptions, where: str, folder: Path) -> tuple[float | No
 
 def _length(options: GoodputOptions, step_s: float | None, tokens_per_step: float | None, where: str) -> tuple[float | None, float | None]:
     """How long the job runs, or its work; in seconds."""
-    result = [name for name in ("days", "steps", "tokens") if getattr(options, name) is not None]
-    if len(result) != 1:
-        raise InputError(f"{where}: goodput: {' and '.join(result) or 'nothing'} is given; expected one of days, steps and tokens")
+    names = [name for name in ("days", "steps", "tokens") if getattr(options, name) is not None]
+    if len(names) != 1:
+        raise InputError(f"{where}: goodput: {' and '.join(names) or 'nothing'} is given; expected one of days, steps and tokens")
     if options.days is not None:
         return options.days * DAY, None
     if step_s is None:
-        raise InputError(f"{where}: goodput: {result[0]} needs step_s or experiment")
+        raise InputError(f"{where}: goodput: {names[0]} needs step_s or experiment")
     if options.steps is not None:
         return None, options.steps * step_s
     assert options.tokens is not None

@@ -158,14 +158,14 @@ def _show(case: Case, as_json: bool, quiet: bool) -> None:
         fits = None if capacity is None else most <= capacity.usable
         fitting = suggestions(case.plan.setup, capacity.usable, case.node) if capacity is not None else []
     if as_json:
-        result: dict[str, Any] = {
+        document: dict[str, Any] = {
             "stages": memory_json(uses),
             "memory_bytes": most,
             **_capacity_json(capacity),
             "fits": fits,
             "suggestions": [{"change": one.change, "memory_bytes": one.bytes} for one in fitting],
         }
-        say_json(result)
+        say_json(document)
     elif not quiet:
         print_memory(uses, capacity, fitting)
 
@@ -288,8 +288,8 @@ def _values(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
 def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
     """The workload's options that make a setup of what the experiment says, without those that have no effect on it."""
     parallel = setup.parallel
-    result = {key: value for key, value in case.experiment.sections["workload"].items() if key not in ("plugin", "shard_group")}
-    table = _values(result, attrs.asdict(case.options))
+    workload = {key: value for key, value in case.experiment.sections["workload"].items() if key not in ("plugin", "shard_group")}
+    table = _values(workload, attrs.asdict(case.options))
     if parallel.zero < 2:
         table.pop("accumulation", None)
     if parallel.zero not in (1, 2):

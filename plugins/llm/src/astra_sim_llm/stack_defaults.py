@@ -57,12 +57,12 @@ def taken(table: Mapping[str, Any], offered: Mapping[str, Any], context: Context
 
 def _fits(table: Mapping[str, Any], defaults: Mapping[_Path, Any], npus: int) -> bool:
     """Whether there is a plan of a table with some defaults."""
-    result: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    filled: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     for path, value in defaults.items():
-        _put(result, path, value)
+        _put(filled, path, value)
     try:
         with warnings.catch_warnings(action="ignore"):
-            make_plan(structure(LlmOptions, result, "workload"), npus)
+            make_plan(structure(LlmOptions, filled, "workload"), npus)
     except InputError:
         return False
     return True

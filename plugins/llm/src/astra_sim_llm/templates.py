@@ -470,9 +470,9 @@ class ProgramRows:
         counts = np.tile(one.counts, times)
         flat = waits.reshape(-1)
         if self._end == BEFORE and len(one.before):  # the first rows wait for nothing
-            result = np.ones(len(flat), bool)
-            result[one.before] = False
-            flat = flat[result]
+            is_waiting = np.ones(len(flat), bool)
+            is_waiting[one.before] = False
+            flat = flat[is_waiting]
             rows = np.repeat(np.arange(len(one.counts)), one.counts)[one.before]
             np.subtract.at(counts, rows, 1)
         if len(one.free):

@@ -101,8 +101,8 @@ def calibrated(rows: Sequence[MeasuredCollective], make: Make) -> Calibration:
 
 def error_over(fits: Sequence[Fit], rows: Iterable[MeasuredCollective]) -> ErrorOf:
     """The error of parameters over rows of numbers of ranks that they have."""
-    result = {(fit.operation, fit.ranks): fit for fit in fits}
-    errors = ((row, result[row.operation.value, row.ranks].time_us(row.bytes) / row.microseconds - 1) for row in rows)
+    by_ranks = {(fit.operation, fit.ranks): fit for fit in fits}
+    errors = ((row, by_ranks[row.operation.value, row.ranks].time_us(row.bytes) / row.microseconds - 1) for row in rows)
     return error_of(((row.operation, row.ranks, row.bytes), abs(error)) for row, error in errors)
 
 

@@ -235,8 +235,8 @@ def table_of(
 
 
 def _check(fit: Fit, what: str) -> None:
-    result = any(getattr(fit, name) is not None for name in PROTOCOLS)
-    if result == bool(fit.bytes):
+    has_protocol = any(getattr(fit, name) is not None for name in PROTOCOLS)
+    if has_protocol == bool(fit.bytes):
         raise InputError(f"{what}: expected a protocol ({', '.join(PROTOCOLS)}) or bytes and microseconds of a measured table")
     rises = all(earlier < later for earlier, later in pairwise(fit.bytes))
     if len(fit.bytes) != len(fit.microseconds) or not rises or any(later < earlier for earlier, later in pairwise(fit.microseconds)):

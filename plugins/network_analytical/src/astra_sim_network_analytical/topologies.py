@@ -168,10 +168,10 @@ def switch(options: SwitchOptions) -> list[Dimension]:
 
 def _dimension(topology: Ring | FullyConnected | Switch, options: DimensionOptions) -> Dimension:
     """A dimension with the options that all of these topologies share. Raises InputError."""
-    result = options.link_bandwidth_gb_per_s, options.link_bandwidth_gib_per_s
-    if (result[0] is None) == (result[1] is None):
+    bandwidths = options.link_bandwidth_gb_per_s, options.link_bandwidth_gib_per_s
+    if (bandwidths[0] is None) == (bandwidths[1] is None):
         raise InputError("exactly one of link_bandwidth_gb_per_s and link_bandwidth_gib_per_s must be given")
-    bandwidth = float(result[0]) if result[0] is not None else bytes_per_ns(result[1])  # type: ignore[arg-type]
+    bandwidth = float(bandwidths[0]) if bandwidths[0] is not None else bytes_per_ns(bandwidths[1])  # type: ignore[arg-type]
     return Dimension(
         topology=topology,
         size=options.size,

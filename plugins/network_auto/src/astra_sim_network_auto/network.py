@@ -79,9 +79,9 @@ class AutoNetwork(RefiningNetwork):
         if len(slices) == 1 and not measuring.is_continued(slices[0]):
             return self._whole(simulations)  # which is no more work, and certain
         times = [measuring.times(each) for each in slices]
-        for part, result in zip(slices, times, strict=True):
+        for part, measured in zip(slices, times, strict=True):
             for place in range(part.begin, part.end):
-                operations[place] = _priced(operations[place], result.durations_ps[place - part.begin])
+                operations[place] = _priced(operations[place], measured.durations_ps[place - part.begin])
         record = simulations.final(attrs.evolve(graph, operations=operations, shared=False), FormulaNetwork(self.platform))
         counts = Counter(map(id, times))
         kinds = {id(each): (part, each) for part, each in zip(slices, times, strict=True)}

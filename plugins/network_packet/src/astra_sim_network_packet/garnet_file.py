@@ -42,11 +42,11 @@ def recognises(text: str) -> bool:
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The sections `platform`, `network`, and `memory` as in Garnet. Raises InputError with the line."""
-    result = _values(text, path)
-    topology, line = result.pop("topology", ("Torus3D", 0))
+    values = _values(text, path)
+    topology, line = values.pop("topology", ("Torus3D", 0))
     if topology not in _TOPOLOGIES:
         raise InputError(f"{path}:{line}: topology is {topology!r}; {suggestion(topology, _TOPOLOGIES)}")
-    routing, line = result.pop("routing-algorithm", (_ROUTINGS[topology], 0))
+    routing, line = values.pop("routing-algorithm", (_ROUTINGS[topology], 0))
     if routing != _ROUTINGS[topology]:
         raise InputError(f"{path}:{line}: routing-algorithm is {routing!r}; expected {_ROUTINGS[topology]} for {topology}")
     sections: dict[str, dict[str, Any]] = {
@@ -54,8 +54,8 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         "network": {"plugin": "packet", "preset": "garnet"},
     }
     for name, (section, key, default) in _NUMBERS.items():
-        if name in result:
-            value, line = result[name]
+        if name in values:
+            value, line = values[name]
             if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < 1:
                 raise InputError(f"{path}:{line}: {name} is {value!r}; expected a whole number of at least 1")
             sections[section][key] = int(value)
@@ -68,7 +68,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     network = sections["network"]
     bits = network.pop("flit_bits")
     if bits % 8:
-        raise InputError(f"{path}:{result['flit-width'][1]}: flit-width is {bits}; expected a multiple of 8 bits")
+        raise InputError(f"{path}:{values['flit-width'][1]}: flit-width is {bits}; expected a multiple of 8 bits")
     network["flit_bytes"] = bits // 8
     # In Garnet a memory access takes 10 ns, whatever its size.
     sections["memory"] = {"plugin": "local", "latency_ns": 10.0, "bandwidth_bytes_per_ns": 1e18}

@@ -94,16 +94,16 @@ def traffic(
 ) -> None:
     """Drive a platform with synthetic traffic, and show latency against throughput."""
     points = parse_rates(rates)
-    result = read_platform(platform)
+    described = read_platform(platform)
     is_hot = pattern.replace("-", "_").lower() in ("hot_spot", "hotspot")
     how = Measurement(hot_share=hot_share if is_hot else 0.0, **measurement)
     with Progress(enabled=not quiet, unit="cycles") as progress:
-        loads = sweep(result, read_options(network), pattern, points, how, permutation, progress)
+        loads = sweep(described, read_options(network), pattern, points, how, permutation, progress)
     table = {
         "platform": platform,
         "network": network,
         "pattern": pattern,
-        "npus": result.npus,
+        "npus": described.npus,
         "seed": how.seed,
         "packet_flits": how.packet_flits,
         "saturation_rate": next((load.rate for load in loads if not load.stable), None),

@@ -140,7 +140,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The section `network`, and `platform` where the file names a topology. Raises InputError with the line."""
-    result: dict[str, int] = {}
+    lines: dict[str, int] = {}
     network: dict[str, Any] = {"plugin": "roce", "preset": "reference"}
     sections: dict[str, dict[str, Any]] = {"network": network}
     idle: list[str] = []
@@ -152,9 +152,9 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         key, where = words[0], f"{path}:{number}"
         if key not in _KNOWN:
             raise InputError(f"{where}: unknown key {key!r:.80}; {suggestion(key, _KNOWN)}")
-        if key in result:
-            raise InputError(f"{where}: {key} is given again (first in line {result[key]})")
-        result[key] = number
+        if key in lines:
+            raise InputError(f"{where}: {key} is given again (first in line {lines[key]})")
+        lines[key] = number
         if key in KEYS:
             option, reader = KEYS[key]
             network[option] = reader(words[1:], f"{where}: {key}")

@@ -149,10 +149,10 @@ def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
     size = sum(name.isdecimal() for name in numbers)
     edges: dict[tuple[int, int], GraphLink] = {}
     for where, link in listed:
-        result = link.bandwidth_gb_per_s, link.bandwidth_gib_per_s
-        if (result[0] is None) == (result[1] is None):
+        bandwidths = link.bandwidth_gb_per_s, link.bandwidth_gib_per_s
+        if (bandwidths[0] is None) == (bandwidths[1] is None):
             raise InputError(f"{where}: exactly one of bandwidth_gb_per_s and bandwidth_gib_per_s must be given")
-        bandwidth = float(result[0]) if result[0] is not None else bytes_per_ns(result[1])  # type: ignore[arg-type]
+        bandwidth = float(bandwidths[0]) if bandwidths[0] is not None else bytes_per_ns(bandwidths[1])  # type: ignore[arg-type]
         ends = numbers[link.source], numbers[link.target]
         if ends[0] == ends[1]:
             raise InputError(f"{where}: a link from {link.source} to itself; expected two nodes")

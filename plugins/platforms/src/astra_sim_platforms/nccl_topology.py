@@ -177,14 +177,14 @@ class _Node:
         """Bytes/ns of the link above a <pci>: lanes times transfers of a bit, less what the encoding takes (PCI Express)."""
         speed, width = part.attributes.get("link_speed", ""), part.attributes.get("link_width", "")
         match = re.match(r"(\d{1,3}(?:\.\d+)?) ?GT/s", speed)
-        result = speed != "" and not speed.startswith("Unknown"), width not in _UNKNOWN_LANES
-        if (result[0] and (match is None or not float(match[1]))) or (result[1] and not re.fullmatch(r"[1-9]\d?", width)):
+        is_known = speed != "" and not speed.startswith("Unknown"), width not in _UNKNOWN_LANES
+        if (is_known[0] and (match is None or not float(match[1]))) or (is_known[1] and not re.fullmatch(r"[1-9]\d?", width)):
             raise InputError(
                 f"{part.where}: link_speed of <pci> is {speed!r:.80} and link_width {width!r:.80}; expected such as '16 GT/s' and '16'"
             )
-        if not all(result) and self._options.pcie_gb_per_s is not None:
+        if not all(is_known) and self._options.pcie_gb_per_s is not None:
             return float(self._options.pcie_gb_per_s)
-        lanes = int(width) if result[1] else _USUAL_LANES
+        lanes = int(width) if is_known[1] else _USUAL_LANES
         return lanes * lane_bytes_per_ns(float(match[1]) if match is not None else _USUAL_TRANSFERS)
 
 

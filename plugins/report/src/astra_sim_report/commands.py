@@ -91,9 +91,9 @@ def plot(
             raise InputError(f"--label is for runs; expected none with the table {tables[0]}")
         drawn = _of_table(path=tables[0], kind=kind or "line", form=form, title=title, where=where, quiet=quiet, **of_table)
     else:
-        result = [f"--{name}" for name, value in {**of_table, "where": where}.items() if value]
-        if result:
-            raise InputError(f"{result[0]} is for tables of results; {paths[0]} is a run")
+        refused = [f"--{name}" for name, value in {**of_table, "where": where}.items() if value]
+        if refused:
+            raise InputError(f"{refused[0]} is for tables of results; {paths[0]} is a run")
         drawn = _progressing(quiet, lambda: _of_folders(kind, paths, form, title, labels))
     with FileSet() as files, files.open(output, "wb") as file:
         file.write(drawn)

@@ -198,9 +198,9 @@ class _TimelineReader:
     def _slice(self, row: _Row, began: Any, end: int) -> None:
         """Add a slice of a trace to its row."""
         event = began.track_event
-        result = {self._arguments[each.name_iid]: each for each in event.debug_annotations}
-        int_value = result[MEMBERS].int_value if MEMBERS in result else 1
-        group = result["group"].string_value if "group" in result else ""
+        annotations = {self._arguments[each.name_iid]: each for each in event.debug_annotations}
+        int_value = annotations[MEMBERS].int_value if MEMBERS in annotations else 1
+        group = annotations["group"].string_value if "group" in annotations else ""
         label = self._names[event.name_iid], self._kinds[event.category_iids[0]], group
         number = self._known.get(label)
         if number is None:
@@ -210,7 +210,7 @@ class _TimelineReader:
         row.end.append(end)
         row.label.append(number)
         row.things.append(int_value)
-        row.spent.append(result[SPENT].double_value if SPENT in result else end - began.timestamp)
+        row.spent.append(annotations[SPENT].double_value if SPENT in annotations else end - began.timestamp)
         self._end_ns = max(self._end_ns, end)
 
     def _describe(self, track: Any) -> None:
@@ -228,8 +228,8 @@ class _TimelineReader:
         rows = chosen_rows(list(self._rows), MOST_ROWS)
         slices: list[Slice] = []
         coarsest = 0.0
-        result = shares([len(self._rows[row].begin) for row in rows], self._most)
-        for number, (row, most) in enumerate(zip(rows, result, strict=True)):
+        limits = shares([len(self._rows[row].begin) for row in rows], self._most)
+        for number, (row, most) in enumerate(zip(rows, limits, strict=True)):
             pixel = self._draw(number, self._rows[row], most, slices)
             coarsest = max(coarsest, pixel)
         groups = len({group for group, _ in self._rows if group != PATH})
@@ -238,8 +238,8 @@ class _TimelineReader:
     def _draw(self, number: int, row: _Row, most: int, slices: list[Slice]) -> float:
         """Add the slices of a row; returns the pixel that this takes (ns)."""
         order = sorted(range(len(row.begin)), key=lambda place: (row.begin[place], row.end[place]))
-        result, pixel = merged([row.begin[place] for place in order], [row.end[place] for place in order], self._end_ns, most, apart=True)
-        for cluster in result:
+        clusters, pixel = merged([row.begin[place] for place in order], [row.end[place] for place in order], self._end_ns, most, apart=True)
+        for cluster in clusters:
             members = [order[place] for place in cluster.members]
             name, kind, group = self._labels[row.label[members[0]]]
             total = sum(row.things[place] for place in members)

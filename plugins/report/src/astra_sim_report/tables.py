@@ -138,9 +138,9 @@ def _read_sqlite(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
             started = time.process_time()
             database.set_progress_handler(lambda: time.process_time() - started > _MOST_SECONDS, 1 << 20)
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_FILE_BYTES)
-            result = database.execute(f"SELECT * FROM {TABLE}")
-            names = [column[0] for column in result.description]
-            rows = result.fetchmany(min(MAX_ROWS, MAX_CELLS // len(names)) + 1)
+            cursor = database.execute(f"SELECT * FROM {TABLE}")
+            names = [column[0] for column in cursor.description]
+            rows = cursor.fetchmany(min(MAX_ROWS, MAX_CELLS // len(names)) + 1)
         finally:
             database.close()
     except sqlite3.OperationalError as error:

@@ -368,8 +368,8 @@ def _write_path(path: Sequence[PathInterval], writer: TraceWriter, finish_ns: fl
     """Write the critical path: one part after another, with the NPU on which each is."""
     track = writer.track(writer.group(PATH), PATH)
     known: dict[tuple[Any, ...], Label] = {}
-    result, _ = merged([each.begin_ns for each in path], [each.end_ns for each in path], finish_ns, most)
-    for cluster in result:
+    clusters, _ = merged([each.begin_ns for each in path], [each.end_ns for each in path], finish_ns, most)
+    for cluster in clusters:
         parts = [path[place] for place in cluster.members]
         labels = []
         for part in parts:

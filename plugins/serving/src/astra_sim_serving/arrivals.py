@@ -60,8 +60,8 @@ def _staged(stages: Sequence[Stage], stream: RandomStream) -> Iterator[float]:
 def check_arrivals(name: str, rate: float | None, cv: float | None, concurrency: int | None, stages: Sequence[Stage], where: str) -> None:
     """Raise InputError where an arrival process lacks what it needs, or has what it does not use."""
     needs = {"poisson": ("rate",), "gamma": ("rate", "cv"), "constant": ("rate",), "closed": ("concurrency",), "stages": ("stages",)}
-    result = {"rate": rate, "cv": cv, "concurrency": concurrency, "stages": stages or None}
-    for key, value in result.items():
+    options = {"rate": rate, "cv": cv, "concurrency": concurrency, "stages": stages or None}
+    for key, value in options.items():
         if value is None and key in needs.get(name, ()):
             raise InputError(f"{where}: arrival = {name!r} needs {key}")
         if value is not None and key not in needs.get(name, ()) and not (key == "rate" and name == "trace"):

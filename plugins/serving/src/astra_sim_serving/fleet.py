@@ -283,8 +283,8 @@ class Fleet:
         """Begin the loads that an instance has asked for."""
         scheduler = instance.scheduler
         assert scheduler.cache.tiers is not None
-        for sequence, result in scheduler.to_load:
-            end = scheduler.cache.tiers.load(self.now, result)
+        for sequence, blocks in scheduler.to_load:
+            end = scheduler.cache.tiers.load(self.now, blocks)
             if sequence.spent.preempted_at < 0:
                 sequence.spent.load_s += end - self.now
             self._queue.push(end, Event.LOADED, (sequence, instance))

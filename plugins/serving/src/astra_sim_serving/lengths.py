@@ -43,8 +43,8 @@ class LengthSampler:
     """Draws lengths of a distribution: the n-th follows from the stream and n alone."""
 
     def __init__(self, table: int | Mapping[str, Any], where: str) -> None:
-        result = {"value": table} if isinstance(table, int) else table
-        self._lengths: Lengths = structure(Lengths, result, where)
+        options = {"value": table} if isinstance(table, int) else table
+        self._lengths: Lengths = structure(Lengths, options, where)
         needs = _NEEDS[self._lengths.distribution]
         for name in needs:
             if getattr(self._lengths, name) in (None, ()):

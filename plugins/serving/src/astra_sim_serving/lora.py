@@ -78,7 +78,7 @@ class AdapterTimes:
         """The two products beside one of the model."""
         first, second = product.weight_bytes(self.rank)
         between = use.tokens * self.rank * product.joint * RANK_BYTES
-        result = use.tokens * product.left * ACTIVATION_BYTES
+        output = use.tokens * product.left * ACTIVATION_BYTES
         width = self.rank * product.joint
         kernels = (
             (
@@ -86,7 +86,7 @@ class AdapterTimes:
                 Gemm(m=use.tokens, n=width, k=product.entered),
             ),
             (
-                Elementwise(read_bytes=between + use.adapters * second + result, write_bytes=result),
+                Elementwise(read_bytes=between + use.adapters * second + output, write_bytes=output),
                 Gemm(m=use.tokens, n=product.left, k=self.rank),
             ),
         )

@@ -78,8 +78,8 @@ class PolicyScheduler(Scheduler):
             self.limits.sequences,
             self.cache.blocks,
         )
-        result = call(self._what, self._policy.plan, state)
-        plan = self._checked(result)
+        answer = call(self._what, self._policy.plan, state)
+        plan = self._checked(answer)
         batch: Batch = []
         to_come = [sequence for sequence, _ in reversed(plan)]
         tokens_of = {id(sequence): tokens for sequence, tokens in plan}
@@ -89,7 +89,7 @@ class PolicyScheduler(Scheduler):
         if not batch:
             self._admit_holders(batch)
         decodes = self.is_predictable and not self.admitted and not self.preempted and len(batch) == len(self.running)
-        self.is_steady = decodes and all(tokens == 1 for _, tokens in batch) and call(self._what, self._policy.keeps, state, result)
+        self.is_steady = decodes and all(tokens == 1 for _, tokens in batch) and call(self._what, self._policy.keeps, state, answer)
         return batch
 
     def _admit_holders(self, batch: Batch) -> None:

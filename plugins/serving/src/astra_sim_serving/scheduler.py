@@ -196,16 +196,16 @@ class Scheduler:
         if sequence.capacity:
             return False
         cache, matching = self.cache, self.cache.matching(sequence)
-        result, hit = cache.in_tiers(sequence, len(matching)), len(matching) * cache.block_tokens
-        if not result or not cache.can_hold(sequence, matching, sequence.total - hit):
+        in_tiers, hit = cache.in_tiers(sequence, len(matching)), len(matching) * cache.block_tokens
+        if not in_tiers or not cache.can_hold(sequence, matching, sequence.total - hit):
             return False
         self._start(sequence, matching, sequence.total - hit)
-        more = len(result) * cache.block_tokens
+        more = len(in_tiers) * cache.block_tokens
         sequence.computed += more
         self.loaded_tokens += more
         if not sequence.preemptions:
             sequence.cached += more
-        self.to_load.append((sequence, result))
+        self.to_load.append((sequence, in_tiers))
         self.loading += 1
         return True
 

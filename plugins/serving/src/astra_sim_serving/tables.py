@@ -121,12 +121,12 @@ def _by_layer(columns: Mapping[str, Any], table: str, path: str) -> dict[str, Gr
 
 
 def _rows(columns: Mapping[str, Any], axes: Sequence[str], path: str) -> list[tuple[Sequence[float], float]]:
-    result = [columns.get(name) for name in (*axes, "time_us")]
-    if not all(isinstance(column, list) and column for column in result) or len({len(column) for column in result if column}) != 1:
+    lists = [columns.get(name) for name in (*axes, "time_us")]
+    if not all(isinstance(column, list) and column for column in lists) or len({len(column) for column in lists if column}) != 1:
         raise InputError(f"{path}: expected columns {', '.join((*axes, 'time_us'))} of one length")
-    for name, column in zip((*axes, "time_us"), result, strict=True):
+    for name, column in zip((*axes, "time_us"), lists, strict=True):
         for value in column or ():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
                 raise InputError(f"{path}: {name} is {value!r}; expected a number of at least 0")
-    *points, times = result
+    *points, times = lists
     return list(zip(zip(*points, strict=True), times, strict=True))  # type: ignore[arg-type]

@@ -98,9 +98,9 @@ class TraceTimeline:
             + [f"{prompt} prompt"] * (prompt > 0)
         )
         arguments = {"iterations": current.count, "decodes": decodes, "prompt_tokens": prompt, "kv_blocks": scheduler.cache.used_blocks}
-        result = _Slice(track, now, now + current.elapsed(current.count), ", ".join(parts) or "for others", arguments)
-        self.slices.append(result)
-        self._last[track] = result
+        interval = _Slice(track, now, now + current.elapsed(current.count), ", ".join(parts) or "for others", arguments)
+        self.slices.append(interval)
+        self._last[track] = interval
 
     def text(self, sequences: Sequence[RequestSequence]) -> str:
         """The whole trace. Times are in microseconds."""

@@ -103,7 +103,7 @@ def with_axes(tables: Mapping[str, Any], assignments: Sequence[str], is_setting:
     if not assignments:
         return tables
     axes = flatten(_table_of(tables.get("axes", {}), f"{where}: axes"), _is_axis, f"{where}: axes")
-    result: set[str] = set()
+    assigned: set[str] = set()
     for assignment in assignments:
         name, equals, text = (part.strip() for part in assignment.partition("="))
         at = f"--axis {assignment}"
@@ -113,9 +113,9 @@ def with_axes(tables: Mapping[str, Any], assignments: Sequence[str], is_setting:
         key = names.get(name, name)
         if key not in axes and not is_setting(key):
             raise InputError(f"{at}: there is no axis {name!r}; {suggestion(name, names)}")
-        if key in result:
+        if key in assigned:
             raise InputError(f"{at}: the axis {name!r} is given twice; expected once, with all its values")
-        result.add(key)
+        assigned.add(key)
         axes[key] = _overridden(axes.get(key), _parsed(text, at))
     return {**tables, "axes": axes}
 

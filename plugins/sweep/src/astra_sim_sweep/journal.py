@@ -60,9 +60,9 @@ class Journal:
             raise
 
     def _open(self) -> None:
-        result = self._database.execute("PRAGMA user_version").fetchone()[0]
+        version = self._database.execute("PRAGMA user_version").fetchone()[0]
         tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if (result, tables) not in ((0, set()), (1, {"runs"}), (FORMAT, {"runs", "packages"})):
+        if (version, tables) not in ((0, set()), (1, {"runs"}), (FORMAT, {"runs", "packages"})):
             raise InputError(f"{self.path}: this is not the journal of a sweep; expected another name of --output")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")

@@ -283,8 +283,8 @@ class Merge(Sweep):
         """Why points are missing, as far as shards and packages tell, and what to do."""
         points = self.plan.points.count
         counts = sorted({shard.of for shard in self._shards.values()})
-        result = counted(len(self._shards), "shard")
-        text = f"{len(missing):,} of {self.counts.passed - self.counts.skipped:,} points have not been run by {result}"
+        shards_text = counted(len(self._shards), "shard")
+        text = f"{len(missing):,} of {self.counts.passed - self.counts.skipped:,} points have not been run by {shards_text}"
         if len(counts) == 1:
             shards = sorted({shard_of_point(number, points, counts[0]).number for number in missing})
             text += f": they belong to {', '.join(f'{number}/{counts[0]}' for number in shards[:8])}{', ...' if len(shards) > 8 else ''}"

@@ -195,11 +195,11 @@ def _print_plan(file: str, overrides: Sequence[str]) -> None:
             values += ", ..." if len(axis.values) > 12 else ""
         click.echo(f"axis      {axis.name}: {printable(values)}")
     if search.is_exhaustive:
-        result, failed, first_error = _check_points(search)
-        click.echo(f"{counted(result, 'point')}, all of which are run; {search.plan.points.count - result:,} skipped")
+        count, failed, first_error = _check_points(search)
+        click.echo(f"{counted(count, 'point')}, all of which are run; {search.plan.points.count - count:,} skipped")
         if failed:
             click.echo(
-                f"astra: error: {failed:,} of {counted(result, 'point')} cannot be run; the first: {printable(first_error)}", err=True
+                f"astra: error: {failed:,} of {counted(count, 'point')} cannot be run; the first: {printable(first_error)}", err=True
             )
             sys.exit(1)
     else:

@@ -220,8 +220,8 @@ def _all_to_all(graph: _Graph, size: float) -> Bound:
         first = np.ones(len(order), dtype=bool)
         rows, columns = graph.rows[order], graph.columns[order]
         first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-        result = order[first]  # of parallel links the cheapest
-        matrix = csr_matrix((weights[result], (graph.rows[result], graph.columns[result])), shape=(nodes, nodes))
+        cheapest = order[first]  # of parallel links the cheapest
+        matrix = csr_matrix((weights[cheapest], (graph.rows[cheapest], graph.columns[cheapest])), shape=(nodes, nodes))
         distance, before = dijkstra(matrix, indices=sources, return_predecessors=True)
         cost = float(distance[:, :n].sum())
         bound = cost * each / float(weights @ graph.bandwidth)

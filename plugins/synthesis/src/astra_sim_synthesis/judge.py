@@ -37,9 +37,9 @@ class Judge:
     def of(cls, platform: Any, network: Any, system: Any, plugins: Plugins, assignments: Sequence[str] = ()) -> Judge:
         """Build them. Raises InputError where something does not fit."""
         experiment = Experiment()
-        for kind, result in (("platform", platform), ("network", network), ("system", system)):
-            if result is not None:
-                experiment.use(kind, result, plugins, where=kind)
+        for kind, spec in (("platform", platform), ("network", network), ("system", system)):
+            if spec is not None:
+                experiment.use(kind, spec, plugins, where=kind)
         experiment.use("workload", ExecutionGraph((), (), ()), plugins)
         for assignment in assignments:
             experiment.set(assignment)

@@ -129,10 +129,10 @@ class Synthesizer:
         best_ns, best, schedule = float("inf"), "", None
         phases = self.judge.phases(request)
         for candidate in [*self._promising(request, bound.time_ns), *self._own(request, phases)]:
-            result = candidate.make()
-            time_ns = self.judge.time_ns(result, collective, own)
+            candidate_schedule = candidate.make()
+            time_ns = self.judge.time_ns(candidate_schedule, collective, own)
             if time_ns < best_ns:
-                best_ns, best, schedule = time_ns, candidate.method, result
+                best_ns, best, schedule = time_ns, candidate.method, candidate_schedule
         if schedule is None:
             raise InputError(f"no schedule was found for {collective} on {n} ranks: its NPUs send through NPUs that take no part")
         designed = named_by_owner(expanded(schedule), request)

@@ -305,9 +305,9 @@ class GraphLoads:
     def load(self, pattern: PeerRun | Pairs) -> Load | None:
         """What messages of a byte each take in a pattern; None where it has too many messages to look at, or one without a route."""
         if pattern not in self._known:
-            result = self._pattern(pattern)
+            messages = self._pattern(pattern)
             try:
-                self._known[pattern] = None if result is None else self.wiring.load(result)
+                self._known[pattern] = None if messages is None else self.wiring.load(messages)
             except InputError:
                 self._known[pattern] = None
         return self._known[pattern]

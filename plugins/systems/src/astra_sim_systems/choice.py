@@ -106,9 +106,9 @@ class AutoAlgorithm(Algorithm):
                 schedule = algorithm.schedule(request)
             except ScheduleError:
                 continue
-            result = forecast(spec, schedule, loads, self.step_ns, self.held_bytes)
-            if result is not None and self._is_believed(result, request, loads):
-                cost_estimates.append(result)
+            estimate = forecast(spec, schedule, loads, self.step_ns, self.held_bytes)
+            if estimate is not None and self._is_believed(estimate, request, loads):
+                cost_estimates.append(estimate)
         return cost_estimates
 
     def _is_believed(self, made: CostEstimate, request: Request, loads: Loads) -> bool:
@@ -156,9 +156,9 @@ def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_b
         return None
     time_ns = busy_ns = 0.0
     for sends, repeats in rounds.items():
-        result = [(loads.load(each.pattern), each.bytes) for each in sends]
-        known = [(load, size) for load, size in result if load is not None]
-        if len(known) < len(result):
+        loaded = [(loads.load(each.pattern), each.bytes) for each in sends]
+        known = [(load, size) for load, size in loaded if load is not None]
+        if len(known) < len(loaded):
             return None
         took, busy = _round_ns(known, repeats, held_bytes)
         time_ns += took + repeats * step_ns

@@ -24,8 +24,8 @@ def trip_count(loop: Instruction, caller: Computation, module: Module) -> int | 
     initial = caller.instructions[loop.operands[0]]
     if bound is None:
         place = _element(condition, compare.operands[1])
-        result = place is not None and body.root.opcode == "tuple" and _element(body, body.root.operands[place]) == place
-        bound = _constant(caller, initial.operands[place]) if result and initial.opcode == "tuple" and place is not None else None
+        is_passed_on = place is not None and body.root.opcode == "tuple" and _element(body, body.root.operands[place]) == place
+        bound = _constant(caller, initial.operands[place]) if is_passed_on and initial.opcode == "tuple" and place is not None else None
     if index is None or bound is None or initial.opcode != "tuple" or body.root.opcode != "tuple":
         return None
     start, step = _constant(caller, initial.operands[index]), _step(body, index)

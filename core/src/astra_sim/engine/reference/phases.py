@@ -202,11 +202,11 @@ class Phases:
             if kind.barrier:
                 ending = Ending()
             for rank, npu in enumerate(group):
-                phase.by_npu[npu] = result = Rank(npu, rank, group, programs[rank % len(programs)], phase, ending)
-                ending.ranks.append(result)
+                phase.by_npu[npu] = member = Rank(npu, rank, group, programs[rank % len(programs)], phase, ending)
+                ending.ranks.append(member)
                 ending.open += 1
                 if self._groups[groups].loop_back:
-                    phase.by_npu = dict.fromkeys(group, result)
+                    phase.by_npu = dict.fromkeys(group, member)
                     break
             if self._groups[groups].loop_back:
                 break

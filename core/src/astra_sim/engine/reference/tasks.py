@@ -202,8 +202,8 @@ class Tasks:
         """Let NPUs run a program, which is of an agreement (-1: of none)."""
         rows = task_rows(tasks)
         check_program(rows, npus, self._npus)
-        for number, result in enumerate(tasks):
-            for other in result.after:
+        for number, one in enumerate(tasks):
+            for other in one.after:
                 if not 0 <= other < number:
                     raise ValueError(f"task {number} waits for task {other}; expected earlier ones")
         program = Program(self._programs, len(npus), issue, any(task.unit >= 0 for task in kinds_of(tasks)))

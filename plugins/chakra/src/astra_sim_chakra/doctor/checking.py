@@ -47,8 +47,8 @@ def check(trace_set: TraceSet) -> Checked:
     circles = {"cycle", "control_cycle"} & {finding.kind for finding in findings}
     if len(examined) > 1 and not circles:
         joined = whole(examined, matched)
-        result = deadlock(joined, examined)
+        blocked = deadlock(joined, examined)
         groups, _ = collectives_of(trace_set, examined)
-        findings += [result] if result is not None else held_up(joined, matched, examined)
+        findings += [blocked] if blocked is not None else held_up(joined, matched, examined)
         findings += open_orders(groups, examined)
     return Checked(trace_set, examined, matched, merged(findings))

@@ -25,10 +25,10 @@ def open_orders(groups: Mapping[Group, Mapping[int, Sequence[int]]], examined: M
         if len(issued) < 2 or _are_alike([examined[rank] for rank in issued]):
             continue
         for rank, numbers in issued.items():
-            result = unordered(numbers, examined[rank])
-            if result is not None:
-                first, second = (label_of(examined[rank].trace.nodes[number]) for number in result)
-                ids = tuple(examined[rank].trace.nodes[number].id for number in result)
+            pair = unordered(numbers, examined[rank])
+            if pair is not None:
+                first, second = (label_of(examined[rank].trace.nodes[number]) for number in pair)
+                ids = tuple(examined[rank].trace.nodes[number].id for number in pair)
                 text = f"{group.name}: {first} and {second} do not wait for each other, and are not alike"
                 yield Finding("order_by_time", text, ids, ranks=(rank,))
 

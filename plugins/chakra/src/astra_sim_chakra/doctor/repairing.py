@@ -46,14 +46,14 @@ def repair(trace: LenientTrace, times_ns: bool = False) -> Repair:
 
 def _doubled(repaired: Repair) -> None:
     seen: dict[int, list[Node]] = {}
-    result = []
+    nodes = []
     for node in repaired.nodes:
         alike = seen.setdefault(node.id, [])
         if node not in alike:
-            result.append(node)
+            nodes.append(node)
             alike.append(node)
-    repaired.did("node removed that was there already, equal in all fields", len(repaired.nodes) - len(result))
-    repaired.nodes = result
+    repaired.did("node removed that was there already, equal in all fields", len(repaired.nodes) - len(nodes))
+    repaired.nodes = nodes
 
 
 def _lost(repaired: Repair, from_pytorch: bool) -> None:

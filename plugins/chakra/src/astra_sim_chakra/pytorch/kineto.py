@@ -105,13 +105,13 @@ def kineto_of(table: Mapping[str, Any], path: str) -> Kineto:
     processes: set[int] = set()
     for number, event in enumerate(table["traceEvents"]):
         if isinstance(event, dict) and event.get("ph") == "X" and _NAMES.get(str(event.get("cat", "")).lower()):
-            result = _event(event, f"{path}: event number {number}")
-            if (step := step_of(result.name)) is not None:
-                steps.setdefault(step, (result.begin, result.end))
-            elif not result.name.startswith(PROFILER_STEP):
-                if result.category == OPERATORS[0] and type(event.get("pid")) is int:
+            interval = _event(event, f"{path}: event number {number}")
+            if (step := step_of(interval.name)) is not None:
+                steps.setdefault(step, (interval.begin, interval.end))
+            elif not interval.name.startswith(PROFILER_STEP):
+                if interval.category == OPERATORS[0] and type(event.get("pid")) is int:
                     processes.add(event["pid"])
-                kinds.setdefault(_NAMES[result.category], []).append(result)
+                kinds.setdefault(_NAMES[interval.category], []).append(interval)
     for events in kinds.values():
         events.sort(key=lambda event: (event.begin, -event.end))
     distributed = table.get("distributedInfo", {})

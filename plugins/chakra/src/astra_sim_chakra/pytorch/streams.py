@@ -76,11 +76,13 @@ def waits_of(kineto: Kineto, calls: Mapping[int, Event]) -> Waits:
 
     by_stream = {stream: line(kernels) for stream, kernels in streams.items()}
     by_thread = {tid: line(kernels) for tid, kernels in threads.items()}
-    result = {number for sync in kineto.syncs if (number := sync.number("correlation")) and sync.number("wait_on_stream") is not None}
+    waiting_on_streams = {
+        number for sync in kineto.syncs if (number := sync.number("correlation")) and sync.number("wait_on_stream") is not None
+    }
     for sync in kineto.syncs:
         _told(sync, calls, by_stream, waits)
     for number, call in calls.items():
-        if call.name in _WAITS and number not in result and call.tid in by_thread:
+        if call.name in _WAITS and number not in waiting_on_streams and call.tid in by_thread:
             _by_time(call, by_thread[call.tid], by_stream, waits)
         elif "Synchronize" in call.name or call.name in _BLOCKS:
             _blocked(call, by_stream, waits)

@@ -66,7 +66,7 @@ def generate_workload(
         )
         shapes: tuple[Shape, Shape, Shape] = (share.forward, share.input_gradient, share.weight_gradient)
         times = [_time(compute, shape, f"layer {layer.name}, {name}") for shape, name in zip(shapes, PASSES, strict=True)]
-        passes = tuple(GeneratedPass(*result) for result in zip(shapes, times, share.exchanges, strict=True))
+        passes = tuple(GeneratedPass(*values) for values in zip(shapes, times, share.exchanges, strict=True))
         generated.append(GeneratedLayer(layer.name, layer_policy, layer.weights, passes))  # type: ignore[arg-type]
     return GeneratedWorkload(policy, tuple(generated))
 

@@ -34,13 +34,13 @@ def check_apart(kind: str, component: Provider | FileFormat, timeout_s: float) -
         return _outcome(kind, component)
     fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="astra-check-") as folder:  # deleted by this process: the other may be killed
-        answer, result = fork.Pipe(duplex=False)
-        process = fork.Process(target=_tell, args=(result, kind, component, folder))
+        answer, sender = fork.Pipe(duplex=False)
+        process = fork.Process(target=_tell, args=(sender, kind, component, folder))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads, which pytest-xdist has
                 process.start()
-            result.close()
+            sender.close()
             if not answer.poll(timeout_s):
                 return Outcome(f"the check of {kind} {component.name} has not ended after {timeout_s:g} s (--timeout); expected an end")
             try:

@@ -37,20 +37,20 @@ def check_collective(
     collective and number of ranks.
     """
     requests = list(_requests(ranks))
-    result: dict[Request, Schedule | None] = {}
+    schedules: dict[Request, Schedule | None] = {}
     outlines: dict[Request, Hashable] = {}
     checked: set[Hashable] = set()
     for request in requests:
-        schedule = result[request] = _asked(algorithm, request)
+        schedule = schedules[request] = _asked(algorithm, request)
         outlines[request] = outline = _outline(schedule)
         what = request.collective, request.bytes, outline
         if schedule is not None and what not in checked:
             _check(schedule, request, scales)
             checked.add(what)
-    accepted = {(request.collective, request.ranks): schedule for request, schedule in result.items() if schedule is not None}
+    accepted = {(request.collective, request.ranks): schedule for request, schedule in schedules.items() if schedule is not None}
     if not accepted:
         raise PluginError(f"it serves no collective on {' or '.join(map(str, ranks))} ranks")
-    for request, schedule in result.items():
+    for request, schedule in schedules.items():
         changed = f"its schedule for {_words(request)} has changed since it gave it; expected new steps for each schedule"
         require(_outline(schedule) == outlines[request], changed)
     random.Random(1).shuffle(requests)

@@ -108,8 +108,8 @@ class TrainingLoopContract(ComponentContract):
 
     def test_its_program_runs_to_the_end(self) -> None:
         """It is run on four layers, of which the first is an embedding."""
-        result = () if self.given is None else (self.given,)
-        check_training_loop(lambda program: self.provider.create(None, program, *result), bench_context(self.platform))
+        arguments = () if self.given is None else (self.given,)
+        check_training_loop(lambda program: self.provider.create(None, program, *arguments), bench_context(self.platform))
 
 
 class SystemContract(ComponentContract):
@@ -140,12 +140,12 @@ class CollectiveContract(ComponentContract):
         """Real pieces are moved along every schedule."""
         factory = self.provider.load_factory()
         scales = getattr(self.provider, "scales", True)
-        result = () if self.given is None else (self.given,)
+        arguments = () if self.given is None else (self.given,)
         if getattr(self.provider, "takes_platform", False):
             ranks = tuple(n for n in self.ranks if n in _RANKS_OF_PLATFORMS)
-            check_collective(lambda request: factory(request, *result, joined_platform(request.ranks)), ranks, scales)
+            check_collective(lambda request: factory(request, *arguments, joined_platform(request.ranks)), ranks, scales)
         else:
-            check_collective(lambda request: factory(request, *result), self.ranks, scales)
+            check_collective(lambda request: factory(request, *arguments), self.ranks, scales)
 
 
 class SchedulerContract(ComponentContract):

@@ -153,8 +153,8 @@ def check_delays(network: RouteDelayNetwork) -> None:
             right = min(parts) >= 0 and abs(taken - delays[3]) <= _ROUNDED_PS
             require(right, f"{SIZES[2]} bytes {way} take {delays[3]} ps, and their parts are {parts}; expected parts that add up to that")
         if functions is not None:
-            result = functions.delay(source, destination, SIZES[2])
-            require(result == delays[3], f"{SIZES[2]} bytes {way} take {delays[3]} ps, and by its function table {result} ps")
+            by_table = functions.delay(source, destination, SIZES[2])
+            require(by_table == delays[3], f"{SIZES[2]} bytes {way} take {delays[3]} ps, and by its function table {by_table} ps")
     ask = network.pair_delay if network.delays_by_pair else network.route_delay
     for (one, other, size), (delay, way) in reversed(asked.items()):
         again = ask(one, other, size)

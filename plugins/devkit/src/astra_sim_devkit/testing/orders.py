@@ -47,9 +47,9 @@ def _job(draw: random.Random) -> Job:
 
 
 def _place(order: Order, jobs: Sequence[Job], started: int, job: Job) -> object:
-    result = list(jobs)
-    place = call("the order of a queue", order, result, started, job)
-    require(result == list(jobs), "it changed the list of jobs that it was given")
+    copied = list(jobs)
+    place = call("the order of a queue", order, copied, started, job)
+    require(copied == list(jobs), "it changed the list of jobs that it was given")
     return place
 
 
@@ -87,9 +87,9 @@ def _chunks(
     total, chunks = rest, []
     order.begin(collective, 0)
     while rest > 0:
-        result = list(dimensions), list(usable)
-        taken, way = order.chunk(collective, rest, size, *result)
-        require(result == (list(dimensions), list(usable)), f"{collective}: it changed the lists that it was given")
+        copied = list(dimensions), list(usable)
+        taken, way = order.chunk(collective, rest, size, *copied)
+        require(copied == (list(dimensions), list(usable)), f"{collective}: it changed the lists that it was given")
         asked = f"{collective}: of {rest} bytes left, with {size} asked for,"
         require(type(taken) is int and 0 < taken <= rest, f"{asked} it gave a chunk of {taken!r} bytes; expected 1 to {rest}")
         every = list(range(len(dimensions)))

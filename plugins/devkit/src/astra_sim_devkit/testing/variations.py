@@ -23,7 +23,7 @@ def check_variation(make: Callable[..., Any]) -> None:
     first, again = make(PLATFORM), make(PLATFORM)
     require(callable(first), f"it made {first!r}; expected a function of an operation that starts")
     times = [first(each) for each in _STARTS]
-    for each, result in zip(_STARTS, times, strict=True):
-        require(type(result) is int and result >= 0, f"{each} takes {result!r}; expected a whole number of picoseconds, 0 or more")
+    for each, time in zip(_STARTS, times, strict=True):
+        require(type(time) is int and time >= 0, f"{each} takes {time!r}; expected a whole number of picoseconds, 0 or more")
     reverse = [again(each) for each in reversed(_STARTS)][::-1]
     require(times == reverse, "operations take another time when others were asked for before; expected that each has its own")

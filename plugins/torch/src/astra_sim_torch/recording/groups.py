@@ -192,8 +192,8 @@ def register(events: Events) -> None:
 
     def init_process_group(backend: Any = None, *args: Any, **given: Any) -> None:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        result = {key: given[key] for key in ("timeout", "group_name") if given.get(key) is not None}
-        begin(BACKEND, store=dist.HashStore(), rank=rank, world_size=size, **result)
+        options = {key: given[key] for key in ("timeout", "group_name") if given.get(key) is not None}
+        begin(BACKEND, store=dist.HashStore(), rank=rank, world_size=size, **options)
 
     def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **given: Any) -> Any:
         members = list(range(dist.get_world_size())) if ranks is None else [int(rank) for rank in ranks]
