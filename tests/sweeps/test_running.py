@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -11,9 +12,11 @@ import sqlite3
 import subprocess
 import sys
 import sysconfig
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import astra_sim
@@ -432,9 +435,28 @@ def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path) -> None:
         sweep(GRID, tmp_path / "a.csv", scheduler="nonsense")
 
 
-def test_a_client_of_dask_stays_open(tmp_path: Path) -> None:
+@pytest.fixture
+def event_loop() -> Iterator[Any]:
+    """An event loop that runs in a thread of its own. Dask fails where the thread of its own loop does not start within 10 s."""
+    ioloop = pytest.importorskip("tornado.ioloop", reason="distributed is not installed")
+    loops: Queue[tuple[Any, asyncio.Event]] = Queue()
+
+    async def run() -> None:
+        end = asyncio.Event()
+        loops.put((ioloop.IOLoop.current(), end))
+        await end.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    loop, end = loops.get()
+    yield loop
+    loop.add_callback(end.set)
+    thread.join()
+
+
+def test_a_client_of_dask_stays_open(tmp_path: Path, event_loop: Any) -> None:
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0"}
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0", "loop": event_loop}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         for number in range(2):
             rows = list(sweep(GRID, tmp_path / f"{number}.csv", client=client))
