@@ -2,8 +2,9 @@
 """Development commands of astra. They need nothing but Python 3.11 or newer.
 
 python3 dev.py astra [ARGUMENTS]   run the command astra as this checkout has it
-python3 dev.py test [ARGUMENTS]    run the tests: pytest with these arguments, in the project's folder; all tests run side by side, on
-                                   every processor (-n 0: one after another); --slow: say which take the most processor time
+python3 dev.py test [ARGUMENTS]    run the tests but for the slowest (tests/slow_tests.txt): pytest with these arguments, in the project's
+                                   folder, side by side on every processor (-n 0: one after another); --all: the slowest, too; --slow:
+                                   say which take the most processor time
 python3 dev.py test PACKAGE        run the tests of one package, such as core or network_packet
 python3 dev.py ns3 [ARGUMENTS]     build the network ns3, which is not among the other packages (its licence is GPL-2.0-only), and run its
                                    tests: pytest with these arguments. Once built it stays in the environment, up to date
@@ -114,9 +115,11 @@ def test(arguments: Sequence[str]) -> int:
     """Run the tests."""
     OURS.install(tools=True)
     os.chdir(ROOT)
-    replaced = ["-pdevtools.slow_tests" if argument == "--slow" else argument for argument in arguments]
+    replaced = ["-pdevtools.slow_tests" if argument == "--slow" else argument for argument in arguments if argument != "--all"]
     chosen = suite.chosen(replaced)
     alone = chosen == replaced and _names_tests(arguments)  # a package has many tests, as all have
+    if chosen == replaced and not alone and "--all" not in arguments:
+        chosen.append("--quick")
     OURS.become(OURS.python, "-m", "pytest", *([] if alone else IN_PARALLEL), *chosen)
 
 

@@ -1,4 +1,7 @@
-"""A plugin of pytest that says which tests take the most processor time, with that of the processes they waited for."""
+"""A plugin of pytest that says which tests take the most processor time, with that of the processes they waited for.
+
+With `--write-slow-tests` it also writes the list of tests that `python3 dev.py test` leaves out: a whole run makes it anew.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,20 @@ from pathlib import Path
 import pytest
 
 SHOWN = 30
+LIST = Path(__file__).resolve().parents[1] / "tests" / "slow_tests.txt"
+LIST_FROM_S = 0.8
+"""Processor time from which a test is on the list."""
+_HEADING = (
+    "# Tests that take long, with their processor time in seconds. `python3 dev.py test` leaves them out, and those that need",
+    "# wheels or the site, unless tests are named or --all is given. Written by",
+    "# python3 dev.py test --all --slow --write-slow-tests",
+)
+
+
+def listed() -> frozenset[str]:
+    """The tests that take long, by their ids."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    return frozenset(line.split(maxsplit=1)[1] for line in lines if not line.startswith("#"))
 
 
 def _processor_time() -> float:
@@ -66,6 +83,14 @@ class _Table:
         terminalreporter.line("\nFiles, slowest first")
         for name, seconds in _slowest_first(of_files):
             terminalreporter.line(f"{seconds:9.2f} s  {name} ({tests[name]})")
+        if terminalreporter.config.getoption("write_slow_tests"):
+            rows = [f"{seconds:6.1f}  {name}" for name, seconds in _slowest_first(self.of_tests) if seconds >= LIST_FROM_S]
+            LIST.write_text("\n".join([*_HEADING, *rows]) + "\n", encoding="utf-8")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes the list."""
+    parser.addoption("--write-slow-tests", action="store_true", help=f"write {LIST.name}: run all tests")
 
 
 def _slowest_first(times: dict[str, float]) -> list[tuple[str, float]]:

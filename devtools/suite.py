@@ -14,7 +14,7 @@ OF_PACKAGES = {
         "composites damaged_inputs destination_order public_api engine_choice fabric fabric_routes fabric_twin "
         "files folding foreign_keys function_table hookspecs idle_npus interrupts layout limits lowered_schedules machine_parts "
         "messages named_functions network_start networks npu_tables output_widths overheads own_inputs pair_delays "
-        "parts_of_dimensions pickling plugin_files plugin_names previous_version priced_collectives processors progress properties "
+        "parts_of_dimensions pickling plugin_files plugin_names priced_collectives processors progress properties "
         "provenance random random_checks random_experiments rank_programs cached_formats reports ring_directions routes "
         "run_options series show slow_npus start symmetry symmetry_choice toml_text topology traffic_classes unit_times "
         "unread_streams unreceived_messages using whole_platform workload_figures"
@@ -39,7 +39,7 @@ OF_PACKAGES = {
     "platforms": "fabrics htsim_topology infragraph nccl_topology platform_presets",
     "flows": "collective_command flows",
     "synthesis": "synthesis",
-    "devkit": "broken_components broken_kinds completion contracts devkit_absent doctor native_plugin plugin_templates server",
+    "devkit": "broken_components broken_kinds completion contracts devkit_absent doctor server",
     "explain": "compare compare_memory explain_absent explain_command explanation explanation_ranges rerun",
     "report": "plot plot_flows plot_serving plot_tables report_page timeline",
     "compute_gpu": "expected_error gpu_calibration gpu_data_sheets gpu_kernels kernel_validation",
@@ -47,12 +47,16 @@ OF_PACKAGES = {
     "compute_systolic": "generate systolic_array systolic_plugin systolic_stalls",
     "memory": "memory_models",
     "training_loops": "training_loops",
+    "released": "native_plugin notebooks pages plugin_page plugin_templates previous_version releases site studies wheels your_own",
     "project": (
         "architecture_page code_sizes contributing development docs examples explain_page fabrics_page figures key_by_key language links "
-        "notebooks pages plugin_page releases rooms site studies validation wheels workflows your_own"
+        "rooms validation workflows"
     ),
 }
-"""The modules of tests that lie in no folder: those of each package, and of the project as a whole, without `test_` and `.py`."""
+"""The modules of tests that lie in no folder: those of each package, and of the project as a whole, without `test_` and `.py`.
+
+`released` are those of what users get: packages as they are installed, and the pages of the documentation.
+"""
 
 
 def tests_of(part: str) -> list[str]:

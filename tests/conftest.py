@@ -17,6 +17,7 @@ from hypothesis import settings
 from support.environments import Environment, checked
 
 from devtools import environment as installed
+from devtools import slow_tests
 from devtools.release import version
 from devtools.workspace import build_development_wheels, build_wheels
 
@@ -39,11 +40,25 @@ settings.register_profile("astra", settings.default, deadline=None)
 settings.load_profile("astra")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse names that are others in every process: parallel runs would not find the same tests."""
+SLOW_FIXTURES = {"wheel_house", "sdist_house", "texts", "site"}
+"""Fixtures that take long: the first test that uses one would."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option with which `python3 dev.py test` runs all tests but those that take long."""
+    parser.addoption("--quick", action="store_true", help="leave out the tests that tests/slow_tests.txt names")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse names that are others in every process: parallel runs would not find the same tests. Leave out what takes long."""
     for item in items:
         if re.search(r" at 0x[0-9a-f]+", item.nodeid):
             raise pytest.UsageError(f"{item.nodeid}: the name of a test holds an address; give the parameter an id")
+    if config.getoption("quick"):
+        slow = slow_tests.listed()
+        takes_long = [item.nodeid in slow or bool(SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))) for item in items]
+        config.hook.pytest_deselected(items=[item for item, long in zip(items, takes_long, strict=True) if long])
+        items[:] = [item for item, long in zip(items, takes_long, strict=True) if not long]
 
 
 def pytest_collection_finish() -> None:

@@ -24,7 +24,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import ROOT
 
-from devtools import comparison, release, suite, workspace
+from devtools import comparison, release, slow_tests, suite, workspace
 from devtools.environment import Environment
 from devtools.workspace import Failure, fingerprint
 
@@ -490,7 +490,7 @@ def test_every_module_of_tests_is_of_one_package() -> None:
     named = [module for modules in suite.OF_PACKAGES.values() for module in modules.split()]
     assert len(named) == len(set(named))
     assert suite.loose() <= set(named)
-    assert set(suite.OF_PACKAGES) - {folder.name for folder in MEMBERS} <= {"explain", "project"}
+    assert set(suite.OF_PACKAGES) - {folder.name for folder in MEMBERS} <= {"explain", "project", "released"}
 
 
 def test_a_package_stands_for_its_tests() -> None:
@@ -500,6 +500,33 @@ def test_a_package_stands_for_its_tests() -> None:
     assert chosen[1:-3] == suite.tests_of("engine")
     assert all((ROOT / each).exists() for part in suite.parts() for each in suite.tests_of(part))
     assert all(suite.tests_of(part) for part in suite.parts())
+
+
+def test_the_list_of_slow_tests_names_tests_that_exist() -> None:
+    names = [re.split(r"::|\[", name)[:2] for name in slow_tests.listed()]
+    assert len(names) > 100
+    assert [name for path, name in names if not re.search(rf"(def|class) {name}\b", (ROOT / path).read_text(encoding="utf-8"))] == []
+
+
+def test_tests_that_take_long_run_when_they_are_named() -> None:
+    name = "tests/errors/test_fuzzed_files.py::test_spoilt_files_give_an_answer_or_an_error_and_nothing_else"
+    assert name in slow_tests.listed()
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/errors/test_fuzzed_files.py"]
+    for arguments, count in (([], 1), (["--quick"], 0)):
+        done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.stdout.count(name) == count, done.stdout + done.stderr
+
+
+def test_dev_py_leaves_out_slow_tests_where_none_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    dev = runpy.run_path(str(ROOT / "dev.py"))
+    commands: list[tuple[object, ...]] = []
+    monkeypatch.setattr(type(dev["OURS"]), "install", lambda *_, **__: None)
+    monkeypatch.setattr(type(dev["OURS"]), "become", lambda _, *command: commands.append(command))
+    monkeypatch.chdir(ROOT)
+    for arguments in ([], ["-q", "--all"], ["core"], ["tests/test_docs.py"]):
+        dev["test"](arguments)
+    assert ["--quick" in command for command in commands] == [True, False, False, False]
+    assert not any("--all" in command for command in commands)
 
 
 def test_the_slowest_tests_are_told_with_the_time_of_processes_they_waited_for(tmp_path: Path) -> None:
