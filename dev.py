@@ -306,7 +306,8 @@ def races(arguments: Sequence[str]) -> int:
 def _test_under(
     name: str, sanitizers: str, libraries: Sequence[str], arguments: Sequence[str], tests: Sequence[str], before: Sequence[str] = ()
 ) -> NoReturn:
-    environment = Environment(ROOT / f".venv-{name}", (f"-Ccmake.define.ASTRA_SANITIZE={sanitizers}", f"-Cbuild-dir=build/{name}"))
+    options = (f"--config-settings=cmake.define.ASTRA_SANITIZE={sanitizers}", f"--config-settings=build-dir=build/{name}")
+    environment = Environment(ROOT / f".venv-{name}", options)
     environment.install(tools=True)
     compiler = os.environ.get("CXX", "c++")
     paths = [subprocess.check_output([compiler, f"-print-file-name=lib{library}.so"], text=True).strip() for library in libraries]

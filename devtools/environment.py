@@ -149,12 +149,16 @@ class Environment:
         return self.linked()
 
     def linked(self) -> tuple[str, ...]:
-        """The options of pip with which packages link the nanobind of this environment; none where it has none."""
+        """The options of pip with which packages link the nanobind of this environment; none where it has none.
+
+        Written out, since pip 23.0 (Python 3.11 of Debian 12) does not know -C.
+        """
         build = self.folder / "nanobind"
         if not (build / "packages.cmake").exists():
             return ()
-        folder = () if any("build-dir" in option for option in self.build_options) else ("-Cbuild-dir=build/development/{wheel_tag}",)
-        return (f"-Ccmake.define.CMAKE_PROJECT_INCLUDE={build / 'packages.cmake'}", *folder)
+        named = any("build-dir" in option for option in self.build_options)
+        folder = () if named else ("--config-settings=build-dir=build/development/{wheel_tag}",)
+        return (f"--config-settings=cmake.define.CMAKE_PROJECT_INCLUDE={build / 'packages.cmake'}", *folder)
 
     def make(self) -> None:
         """Create it, or create it anew where it is incomplete or of another Python version. Raises Failure."""

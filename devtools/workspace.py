@@ -75,7 +75,7 @@ def build_wheels(directory: Path, python: Path) -> None:
     pip = (python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", directory, "--find-links", directory)
 
     # Sources as few units, nanobind's too: each package builds its own, since a wheel stands by itself.
-    units = "-Ccmake.define.CMAKE_UNITY_BUILD=ON"
+    units = "--config-settings=cmake.define.CMAKE_UNITY_BUILD=ON"
 
     def command(folder: Path) -> Sequence[str | Path]:
         how = units if is_compiled(folder) else "--no-build-isolation"

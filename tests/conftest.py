@@ -97,7 +97,7 @@ def wheel_house(shared_folder: Path) -> Path:
         options = installed.Environment(Path(sys.prefix)).linked()
         if options and "ASTRA_LONG_BUILDS" not in os.environ:
             # The rest of what builds for development and for wheels differ in, so that nothing is compiled again.
-            build_development_wheels(folder, Path(sys.executable), (*options, "-Ccmake.define.SKBUILD_STATE=editable"))
+            build_development_wheels(folder, Path(sys.executable), (*options, "--config-settings=cmake.define.SKBUILD_STATE=editable"))
         else:
             build_wheels(folder, Path(sys.executable))
 

@@ -439,7 +439,7 @@ def test_development_builds_link_one_nanobind(tmp_path: Path) -> None:
             pytest.skip(f"{name} is not in the environment")
     pytest.importorskip("nanobind")
     environment = _Beside(tmp_path / "an environment", tools)
-    linked = dict(option.removeprefix("-C").split("=", 1) for option in environment._shared_nanobind())
+    linked = dict(option.removeprefix("--config-settings=").split("=", 1) for option in environment._shared_nanobind())
     package = tmp_path / "a package"
     package.mkdir()
     (package / "CMakeLists.txt").write_text(TWO_MODULES)
