@@ -13,7 +13,7 @@ python3 dev.py frameworks          run the tests that need PyTorch and JAX, whos
 python3 dev.py lint                ruff check, ruff format --check, mypy and clang-format --dry-run
 python3 dev.py docs [DIR]          build the documentation site into DIR (site), with warnings as errors; docs/*.md are its pages
 python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
-python3 dev.py bench --write [NAME]...  measure the tables of docs/performance.md, or those of some benchmarks, and write them there. Other
+python3 dev.py bench --write [NAME]...  measure the tables of pages, or those of some benchmarks, and write them there. Other
                                    programs are measured beside ours where environment variables name them: see that page
 python3 dev.py bench NAME --against REVISION  compare its cases in CPU time with a revision of git, which gets a checkout and an
                                    environment of its own, in a temporary folder
@@ -187,7 +187,7 @@ def bench(arguments: Sequence[str]) -> int:
             return 0
         case ["--write", *names] if not set(names) - set(known):
             OURS.install()
-            figures.write(figures.PAGE, OURS, names)
+            figures.write(figures.PAGES, OURS, names)
             return 0
         case [] | [_] if not set(arguments) - set(known):
             OURS.install()

@@ -26,7 +26,8 @@ from devtools.environment import Environment
 from devtools.workspace import ROOT, Failure
 
 BENCHMARKS = ROOT / "benchmarks"
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = (ROOT / "docs" / "performance.md", ROOT / "benchmarks" / "RESULTS.md", ROOT / "plugins" / "synthesis" / "METHOD.md")
+"""Pages with tables that benchmarks measure."""
 PLACE = re.compile(r"<!-- figures: ([\w-]+)/([\w-]+) -->\n(.*?)<!-- end of figures -->\n", re.DOTALL)
 
 Cells = Sequence[str]
@@ -109,18 +110,24 @@ def machine() -> str:
     return f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {processors} processor{'s' * (processors > 1)}, {python}{busy}."
 
 
-def write(page: Path, environment: Environment, names: Sequence[str]) -> None:
-    """Measure the tables of a page, or those of some benchmarks, and write them there. What cannot be measured stays as it is.
+def places(pages: Sequence[Path]) -> dict[tuple[str, str], Path]:
+    """The page of each table, by benchmark and name."""
+    return {(benchmark, table): page for page in pages for benchmark, table, _ in PLACE.findall(page.read_text(encoding="utf-8"))}
+
+
+def write(pages: Sequence[Path], environment: Environment, names: Sequence[str]) -> None:
+    """Measure the tables of pages, or those of some benchmarks, and write them there. What cannot be measured stays as it is.
 
     Raises Failure where a benchmark fails, or has no such table.
     """
-    places = [(benchmark, table) for benchmark, table, _ in PLACE.findall(page.read_text(encoding="utf-8"))]
-    unknown = sorted(set(names) - {benchmark for benchmark, _ in places})
+    page_of = places(pages)
+    unknown = sorted(set(names) - {benchmark for benchmark, _ in page_of})
     if unknown:
-        raise Failure(f"dev.py: {page} has no tables of {', '.join(unknown)}", 2)
-    for benchmark in dict.fromkeys(benchmark for benchmark, _ in places if not names or benchmark in names):
-        for line in _lines(benchmark, [table for each, table in places if each == benchmark], environment):
+        raise Failure(f"dev.py: {', '.join(page.name for page in pages)}: no tables of {', '.join(unknown)}", 2)
+    for benchmark in dict.fromkeys(benchmark for benchmark, _ in page_of if not names or benchmark in names):
+        for line in _lines(benchmark, [table for each, table in page_of if each == benchmark], environment):
             table, headings, rows = json.loads(line)
+            page = page_of[benchmark, table]
             text = page.read_text(encoding="utf-8")  # which somebody may have changed meanwhile
             page.write_text(with_table(text, f"{benchmark}/{table}", headings, rows, machine()), encoding="utf-8")
 

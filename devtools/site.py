@@ -1,7 +1,8 @@
 """What the documentation site has beyond docs/: a hook module of MkDocs, named in mkdocs.yml.
 
-Made when the site is built: a page for each kind of component, with the options that `astra plugins show` prints; a page for each public
-module; pages of Markdown files outside of docs/; and the files and folders outside of docs/ to which pages link.
+Made when the site is built: a page for each kind of component, with the options that `astra plugins show` prints; a page of all commands
+with their help; a page for each public module; pages of Markdown files outside of docs/; and the files and folders outside of docs/ to
+which pages link.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import click
 from astra_sim import PUBLIC_MODULES
+from astra_sim.command import cli
 from astra_sim.commands import shared_plugins
 from astra_sim.options import describe_options
 from astra_sim.providers import Provider
@@ -27,11 +30,19 @@ OUTSIDE = {
     "validation/COLLECTIVES.md": "validation-collectives.md",
     "validation/KERNELS.md": "validation-kernels.md",
     "validation/serving.md": "validation-serving.md",
+    "validation/RESULTS.md": "validation-tables.md",
+    "benchmarks/RESULTS.md": "measurements.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "devtools/LIBRARIES.md": "libraries.md",
     "examples/README.md": "examples.md",
 }
-"""Markdown files outside of docs/, and the pages that stand for them."""
+OUTSIDE.update(
+    (path.relative_to(ROOT).as_posix(), f"details/{path.parent.name.replace('_', '-')}-{path.stem.lower()}.md")
+    for path in sorted(ROOT.glob("plugins/*/[A-Z]*.md"))
+    if path.name != "README.md"
+)
+"""Markdown files outside of docs/, and the pages that stand for them; details of packages are in a folder."""
 KINDS = {
     "workload": ("Workloads", "--workload"),
     "training_loop": ("Training loops", None),
@@ -49,7 +60,6 @@ KINDS = {
     "serving_policy": ("Policies of serving instances", None),
     "variation": ("How computing varies", None),
     "account": ("What runs cost", None),
-    "command": ("Commands", None),
     "format": ("Formats", None),
 }
 """Kinds of components: the title of their page, and the option of `astra` that names one."""
@@ -87,6 +97,26 @@ def options_page(kind: str) -> str:
             lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
+
+
+def command_page() -> str:
+    """The page of all commands, each with its help."""
+    lines = ["# Commands", "", "`astra COMMAND --help` prints the same.", ""]
+    for name, command in _commands(cli.astra, "astra"):
+        context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
+        lines += [f"## {name}", "", "````text", command.get_help(context), "````", ""]
+    return "\n".join(lines)
+
+
+def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    """All commands below one, by their names; groups are not among them."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    context = click.Context(command)
+    for each in command.list_commands(context):
+        if (found := command.get_command(context, each)) is not None:
+            yield from _commands(found, f"{name} {each}")
 
 
 def module_page(module: str) -> str:
@@ -159,6 +189,7 @@ def _escaped(text: str) -> str:
 def _generated() -> dict[str, str]:
     """Pages that are made of what is installed: their path in the site, and their text."""
     pages = {f"options/{kind}.md": options_page(kind) for kind in KINDS if shared_plugins().components(kind)}
+    pages["options/command.md"] = command_page()
     pages["api/astra_sim.md"] = package_page()
     pages.update({f"api/{module}.md": module_page(module) for module in PUBLIC_MODULES})
     return pages
@@ -169,7 +200,7 @@ def _generated() -> dict[str, str]:
 
 def on_config(config: Any) -> Any:
     """Put the pages of a pattern into the navigation."""
-    pages = [*(path.name for path in sorted((ROOT / "docs").glob("*.md"))), *_generated()]
+    pages = [*(path.name for path in sorted((ROOT / "docs").glob("*.md"))), *_generated(), *OUTSIDE.values()]
 
     def expanded(entries: list[Any]) -> list[Any]:
         result: list[Any] = []

@@ -52,12 +52,20 @@ def test_the_workloads_are_what_the_script_makes() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def cells_of(row: str) -> list[float]:
+    """The numbers of a row of a table."""
+    return [float(cell) for cell in re.findall(r"\| ([\d.]+) (?=\|)", row)]
+
+
 def test_the_table_of_themis_is_what_the_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLES / "themis.py"), run_name="__main__")
     page = (ROOT / "docs" / "collectives.md").read_text()
     rows = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\| (W-|Conv-|[0-9])", line)]
     assert len(rows) == 6 + 3 + 4
-    assert all(row in page for row in rows)
+    assert all(row in page for row in rows[:6])
+    assert "by 1.28 to 1.84 times" in page
+    assert [min(column) for column in zip(*(cells_of(row) for row in rows[6:9]), strict=True)] == [1.28, 1.00]
+    assert [max(column) for column in zip(*(cells_of(row) for row in rows[6:9]), strict=True)] == [1.84, 1.25]
 
 
 def test_the_claims_about_wafer_scale_hang_on_the_number_of_chunks() -> None:

@@ -341,7 +341,7 @@ FLITS = {
     "all-to-all, HyperX of 4 x 4 NPUs": ("all_to_all", "hyperx?sizes=4,4"),
     "all-reduce, HyperX of 4 x 4 NPUs": ("all_reduce", "hyperx?sizes=4,4"),
 }
-PAGE = (ROOT / "docs" / "networks.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "plugins" / "network_flow" / "ACCURACY.md").read_text(encoding="utf-8")
 ROWS = {row[0]: row[1:] for row in re.findall(r"^\| (all-\S+, [^|]+) \| ([-\d.]+) % \| ([-\d.]+) % \| ([-\d.]+) % \|$", PAGE, re.MULTILINE)}
 
 

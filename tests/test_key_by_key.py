@@ -1,4 +1,4 @@
-"""docs/from-astra-sim.md has every key of the files that are read, each with the option that it becomes."""
+"""plugins/compat/KEYS.md has every key of the files that are read, each with the option that it becomes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from support import ROOT
 
 def table(heading: str) -> dict[str, tuple[str, str]]:
     """The rows of the table below a heading: by key the option and the remark."""
-    page = (ROOT / "docs" / "from-astra-sim.md").read_text()
-    section = re.split(r"\n##+ ", page.partition(f"\n### {heading}\n")[2])[0]
+    page = (ROOT / "plugins" / "compat" / "KEYS.md").read_text()
+    section = re.split(r"\n##+ ", page.partition(f"\n## {heading}\n")[2])[0]
     result: dict[str, tuple[str, str]] = {}
     for line in section.splitlines():
         if line.startswith("| `"):

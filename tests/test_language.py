@@ -57,8 +57,8 @@ LEFT = {
 }
 """How often packages still have them."""
 
-MOST_PAGES = 24
-MOST_WORDS = 98_700
+MOST_PAGES = 23
+MOST_WORDS = 65_000
 """Words of all pages in docs/, with tables and what commands print."""
 
 _STRINGS_AND_COMMENTS = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"')

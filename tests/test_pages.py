@@ -21,7 +21,14 @@ ELSEWHERE = {
 }
 """Pages whose blocks a test of their own runs."""
 
-PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in ELSEWHERE)]
+PAGES = [
+    ROOT / "README.md",
+    *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in ELSEWHERE),
+    *(path for path in sorted(ROOT.glob("plugins/*/[A-Z]*.md")) if path.name != "README.md"),
+    ROOT / "examples" / "plugins" / "every_hook" / "README.md",
+]
+
+WITH_BLOCKS = [path for path in PAGES if any(True for _ in blocks(path.read_text(encoding="utf-8")))]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +41,7 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
 
 
 @needs_bash
-@pytest.mark.parametrize("path", [path for path in PAGES if any(True for _ in blocks(path.read_text()))], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WITH_BLOCKS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     _, problems = check(path.read_text(encoding="utf-8"), tmp_path)

@@ -58,7 +58,7 @@ def test_there_is_a_template_for_every_kind_of_component() -> None:
     assert {kind.component for kind in KINDS.values()} == set(COMPONENTS) - {
         "account",  # docs/plugins.md has one in a file
         "engine",  # which belongs to one version of the kernel
-        "explainer",  # provisional; docs/hooks.md has one
+        "explainer",  # provisional; examples/plugins/every_hook has one
         "model",  # a table of dimensions does without one
         "variation",  # docs/plugins.md has one in a file
     }

@@ -358,7 +358,7 @@ def test_options_that_cannot_be_are_errors(options: dict[str, Any], message: str
 
 
 def test_the_page_lists_every_option() -> None:
-    page = (ROOT / "docs" / "roce.md").read_text()
+    page = (ROOT / "plugins" / "network_roce" / "OPTIONS.md").read_text()
     for field in attrs.fields(RoceOptions):
         assert f"| `{field.name}` |" in page
 

@@ -1,4 +1,4 @@
-"""Stalls and traffic to DRAM: the fast model against the rules of docs/compute.md, applied element by element."""
+"""Stalls and traffic to DRAM: the fast model against the rules of SCALE-SIM.md, applied element by element."""
 
 from __future__ import annotations
 

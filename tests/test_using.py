@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import astra_sim
-import attrs
 import click
 import pytest
 from astra_sim.command import cli
-from astra_sim.command.options import COMPONENTS
 from astra_sim.compute import Compute, Work
 from astra_sim.graph import ProgramBuilder
 from astra_sim.memory import Memory
-from astra_sim.setup.run_options import RunOptions
 from support import ROOT
 
 VGG16 = str(ROOT / "examples" / "vgg16_dgx2_pod.toml")
@@ -260,37 +257,13 @@ def test_sizes_that_do_not_divide_leave_a_last_smaller_chunk() -> None:
     assert result.messages == 5 * 2 * 14 * 8  # chunks of 250 bytes, and one of 3, in both directions
 
 
-# -- The synopsis ------------------------------------------------------------------------------------------------------
-
-USING = (ROOT / "docs" / "using.md").read_text()
-SYNOPSIS = re.findall(r"^astra .*\n(?:  .*\n)*", USING.partition("```text\n")[2].partition("```")[0], re.MULTILINE)
-RUN_OPTIONS = {field.name.replace("_", "-") for field in attrs.fields(RunOptions)}
-SHARED = {
-    "the component and run options of astra run": {*COMPONENTS, "set", *RUN_OPTIONS},
-    "the component options of astra run": {*COMPONENTS, "set"},
-}
-OTHER_NAMES = {"mnk", "num_npus", "num-npus", "num_packages", "num-packages", "datatype_size", "scalesim_config"}
-"""Names that `astra generate` takes from the script of ASTRA-sim 1.0."""
+# -- All commands ------------------------------------------------------------------------------------------------------
 
 
-def synopses() -> dict[str, set[str]]:
-    """The options of each command as docs/using.md names them, of all its lines together."""
-    result: dict[str, set[str]] = {}
-    for entry in SYNOPSIS[1:]:  # the first is of options in front of any command
-        words = re.match(r"astra ((?:[a-z]+ ?)*)", entry.replace("[run]", "run").replace("[list]", "list"))
-        assert words is not None
-        name = " ".join(words[1].split()).removesuffix(" bash")
-        named = {option.removeprefix("[no-]") for option in re.findall(r"--((?:\[no-\])?[a-z_-]+)", entry)}
-        for text, options in SHARED.items():
-            named |= options if text in " ".join(entry.split()) else set()
-        result.setdefault(name, set()).update(named)
-    return result
-
-
-def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
-    """All commands below one, by their names; groups that are commands themselves are not among them."""
+def commands(command: click.Command, name: str = "") -> Iterator[str]:
+    """The names of all commands below one; groups are not among them."""
     if not isinstance(command, click.Group):
-        yield name, command
+        yield name
         return
     context = click.Context(command)
     for each in command.list_commands(context):
@@ -299,10 +272,7 @@ def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, clic
         yield from commands(result, f"{name} {each}".strip())
 
 
-def test_the_synopsis_names_every_option_of_every_command() -> None:
-    known = {
-        name: {option.lstrip("-") for each in command.params if isinstance(each, click.Option) for option in each.opts if option[1] == "-"}
-        - OTHER_NAMES
-        for name, command in commands(cli.astra)
-    }
-    assert synopses() == known
+def test_the_page_names_every_command_and_no_other() -> None:
+    table = (ROOT / "docs" / "using.md").read_text().partition("| commands | task |\n|---|---|\n")[2].partition("\n\n")[0]
+    named = [name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(commands(cli.astra))

@@ -107,6 +107,7 @@ def test_a_stack_has_its_error_without_further_options(name: str) -> None:
 
 def test_the_page_and_its_plots_are_those_of_the_recorded_results() -> None:
     assert page.PAGE.read_text(encoding="utf-8") == page.page(RECORDED)
+    assert page.DETAILS.read_text(encoding="utf-8") == page.details(RECORDED)
     for name, text in page.plots(RECORDED).items():
         assert (page.PLOTS / name).read_text(encoding="utf-8") == text
 

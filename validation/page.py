@@ -1,4 +1,4 @@
-"""The page `docs/validation.md` and its plots, from `results.json`."""
+"""The page `docs/validation.md` and its plots, and the tables of `validation/RESULTS.md`, from `results.json`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from validation.results import Results
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "validation.md"
+DETAILS = ROOT / "validation" / "RESULTS.md"
 PLOTS = ROOT / "docs" / "validation"
 UNUSED = Path(__file__).parent / "UNUSED.md"
 _WIDTH = 120
@@ -37,8 +38,16 @@ _PEERS = """\
 
 def page(results: Results) -> str:
     """The text of the page."""
-    result = [*_begin(results), *_core8(results["core8"]), *_stacks(results["stacks"]), *_others(results), *_end()]
-    return "\n".join(_wrapped(result)) + "\n"
+    return _text([*_begin(results), *_core8(results["core8"]), *_stacks(results["stacks"]), *_others(results)])
+
+
+def details(results: Results) -> str:
+    """The text with the tables that the page leaves out."""
+    return _text([*_profiles(results["stacks"]), *_unused(), *_parts(results), *_peers()])
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(_wrapped(lines)).rstrip() + "\n"
 
 
 def _wrapped(made: Sequence[str]) -> Iterator[str]:
@@ -77,11 +86,12 @@ def plots(results: Results) -> dict[str, str]:
 
 
 def write(results: Results) -> None:
-    """Write the page and its plots."""
+    """Write the page, its plots, and the other tables."""
     PLOTS.mkdir(exist_ok=True)
     for name, text in plots(results).items():
         (PLOTS / name).write_text(text, encoding="utf-8")
     PAGE.write_text(page(results), encoding="utf-8")
+    DETAILS.write_text(details(results), encoding="utf-8")
 
 
 def _mark(point: Mapping[str, Any]) -> Mark:
@@ -107,11 +117,11 @@ def _begin(results: Results) -> Iterator[str]:
     good_moe = [stack for stack in moe if stack["fitted"][HELD_OUT]["mean"] <= stack["goal"]]
     yield "# Validation"
     yield ""
-    yield "How far simulated iterations of large language models are from measured ones. `python3 dev.py validate` runs all parts, fits"
-    yield "the profiles, and writes this page, its plots, `validation/results.json`, and the stacks of the compute model `gpu`;"
-    yield "`python3 dev.py validate --short` runs closed forms, the eight and held-out lines with the recorded profiles. So do the tests."
-    yield "`validation/PROCEDURE.md` was written down first: what is fitted on what, how halves are split, what is never in a fit."
-    yield "All that is read lies in `validation/data/`, with a source in every line."
+    yield "The difference between simulated and measured iterations of large language models. `python3 dev.py validate` runs all parts,"
+    yield "fits the profiles, and writes this page, its plots, [all tables](../validation/RESULTS.md), `validation/results.json`, and the"
+    yield "stacks of the compute model `gpu`; `python3 dev.py validate --short` runs closed forms, the eight points and held-out lines with"
+    yield "the recorded profiles, as the tests do. [The procedure](../validation/PROCEDURE.md) was written first: what is fitted on what,"
+    yield "how halves are split, what is never in a fit. The data is in `validation/data/`, with a source in every line."
     yield ""
     yield f"* The eight Megatron points, which are never in a fit: {_percent(core8['mean'])} mean, {_percent(core8['max'])} at most,"
     yield f"  {_percent(core8['bias'], True)} bias. The first run had 4.1 % and 7.0 %:"
@@ -119,15 +129,15 @@ def _begin(results: Results) -> Iterator[str]:
     yield f"* Dense stacks, profile of at most four numbers, held-out configurations: {len(good)} of {len(dense)} are within 6 %."
     yield f"* Mixture of experts inside one release: {len(good_moe)} of {len(moe)} releases are within 15 %."
     yield ""
-    yield "Errors are simulated / measured - 1: positive where the simulated iteration takes too long. A mean is that of absolute values."
+    yield "Errors are simulated / measured - 1: positive if the simulated iteration is too long. Means are of absolute values."
     yield ""
 
 
 def _core8(core8: Results) -> Iterator[str]:
     yield "## The eight Megatron points"
     yield ""
-    yield "A100-80, arXiv 2205.05198, table 5. Kernels, collectives and bytes come from their own tables and counts; no number of this"
-    yield "table was fitted on an iteration. Thresholds: mean below 3.65 %, no point above 7 %."
+    yield "A100-80, arXiv 2205.05198, table 5. Kernels, collectives and bytes come from their own tables and counts; nothing was fitted on"
+    yield "an iteration. Thresholds: mean below 3.65 %, no point above 7 %."
     yield ""
     rows = [
         (point["name"], f"{point['measured_s']:.2f}", f"{point['simulated_s']:.2f}", _percent(point["error"], True))
@@ -138,62 +148,74 @@ def _core8(core8: Results) -> Iterator[str]:
     yield ""
     yield "![The eight](validation/core8.svg)"
     yield ""
-    yield "[The log of runs](../validation/LOG.md) says how these figures came about: the strict one is 4.1 %, by the procedure as it was"
-    yield "first written down; what changed it was read in the paper afterwards."
+    yield "By the procedure as it was first written the mean is 4.1 %; the changes were read in the paper afterwards"
+    yield "([log of runs](../validation/LOG.md))."
     yield ""
 
 
 def _stacks(stacks: Mapping[str, Results]) -> Iterator[str]:
     yield "## Stacks"
     yield ""
-    yield "Each stack has a profile of at most four numbers (docs/compute.md says what reads them), fitted on half of its configurations."
-    yield "Held-out lines are of other configurations: other models, sequences, numbers of GPUs or parallel groups. `not fitted`: held-out"
-    yield "lines with a profile of ones. Numbers compensate for each other and for what is not modelled; they are no hardware."
-    yield "Rules and one bound were changed after held-out figures had been seen, as [the log](../validation/LOG.md) says, so these are"
-    yield "not blind: in the first whole run 6 of 10 dense stacks were within 6 %, and 2 of 5 releases within 15 %. launch_us is in us."
+    yield "Each stack has a profile of [at most four numbers](compute.md#stacks), fitted on half of its configurations. Held-out lines are"
+    yield "of other configurations: other models, sequences, numbers of GPUs or parallel groups. `not fitted`: held-out lines with a"
+    yield "profile of ones. Profiles compensate for what is not modelled; they do not describe hardware. Rules and one bound were changed"
+    yield "after held-out errors had been seen ([log](../validation/LOG.md)), so these are not blind: in the first whole run 6 of 10 dense"
+    yield "stacks were within 6 %, and 2 of 5 releases within 15 %."
     yield ""
-    head = ("stack", "lines (configurations) fitted, held out", "not fitted", "fitted", "held out", "p90", "max", "bias", "goal", "holds")
+    head = ("stack", "lines fitted, held out", "not fitted", "fitted", "held out", "max", "bias", "goal")
     rows = []
     for name, stack in stacks.items():
         fitted, held = stack["fitted"][FIT], stack["fitted"][HELD_OUT]
         rows.append(
             (
                 f"`{name}`: {stack['title']}",
-                f"{fitted['lines']} ({fitted['configurations']}), {held['lines']} ({held['configurations']})",
+                f"{fitted['lines']}, {held['lines']}",
                 _percent(stack["not_fitted"][HELD_OUT]["mean"]),
                 _percent(fitted["mean"]),
                 f"**{_percent(held['mean'])}**",
-                _percent(held["p90"]),
                 _percent(held["max"]),
                 _percent(held["bias"], True),
                 _percent(stack["goal"]),
-                "yes" if held["mean"] <= stack["goal"] else "no",
             )
         )
     yield from _table(head, rows)
-    profiles = [(f"`{name}`", *(_number(stack["profile"], number) for number in _NUMBERS)) for name, stack in stacks.items()]
-    yield from _table(("profile", *_NUMBERS), profiles)
     yield "![Dense stacks](validation/dense.svg)"
     yield ""
     yield "![Mixture of experts](validation/moe.svg)"
     yield ""
-    yield "What is known to be wrong, or missing:"
+    yield "Known errors and omissions:"
     yield ""
-    yield "* BLOOM: heads that are no multiple of 64 wide cost more than the guessed factors of alignment say, and few stages with many"
-    yield "  replicas take longer than the gradient exchange explains. The lines are of the second iteration of a run; the same"
-    yield "  configuration on two days differs by up to 6 %."
-    yield "* Mixture of experts: the same configuration became up to 1.8 times faster from one release to another. Where exchanges are"
-    yield "  hidden without CUDA graphs (25.11 on H100 and B200, 26.02 on H100) lines still take 1.2 to 2 times as long as simulated: what"
-    yield "  the host does between the parts of two passes is not counted. GB300 is faster against GB200 than data sheets say, which"
-    yield "  have the same peaks; products of both are those of B200. Up-projections that DeepSeek-V3 recomputes (`mla_up_proj`) are"
-    yield "  left out."
+    yield "* BLOOM: heads whose width is not a multiple of 64 cost more than the assumed factors of alignment, and few stages with many"
+    yield "  replicas take longer than the gradient exchange explains. The same configuration on two days differs by up to 6 %."
+    yield "* Mixture of experts: the same configuration became up to 1.8 times faster from one release to another. If exchanges are"
+    yield "  hidden without CUDA graphs (25.11 on H100 and B200, 26.02 on H100) lines take 1.2 to 2 times as long as simulated: host time"
+    yield "  between the parts of two passes is not counted. GB300 is faster than GB200 although data sheets give the same peaks."
+    yield "  Up-projections that DeepSeek-V3 recomputes (`mla_up_proj`) are left out."
     yield "* Stacks with one or two held-out configurations (bridge-h100, bridge-gb200) say little about a third."
-    yield "* FSDP of Megatron-Bridge on GB200 and GB300 offloads activations to the host; that is not modelled."
-    yield "* InternEvo with ZeRO-1 over hundreds of ranks is up to 23 % too fast: it broadcasts parameters rank by rank, a collective for"
-    yield "  each (`broadcast_params`), which takes a few ms a rank; the workload has one all-gather."
-    yield "* MaxText on TPU v5e, 256 to 8192 chips, is not compared: measured lines state neither dimensions nor batches."
-    yield "* MegaScale's baseline is not in the data: no public table has its lines. L40S, TPUs and NVFP4 are left out, too."
-    yield "* Few stages of MLPerf's largest run: reductions of one bucket slow kernels of the same pass alone, not of the next one."
+    yield "* FSDP of Megatron-Bridge on GB200 and GB300 offloads activations to the host, which is not modelled."
+    yield "* InternEvo with ZeRO-1 over hundreds of ranks is up to 23 % too fast: it broadcasts parameters rank by rank"
+    yield "  (`broadcast_params`), a few ms a rank; the workload has one all-gather."
+    yield "* MLPerf's largest run has few stages: reductions of one bucket slow only kernels of the same pass."
+    yield ""
+
+
+def _profiles(stacks: Mapping[str, Results]) -> Iterator[str]:
+    yield "# Validation: all tables"
+    yield ""
+    yield "The tables that [validation](../docs/validation.md) leaves out, written by `python3 dev.py validate`."
+    yield ""
+    yield "## Profiles"
+    yield ""
+    yield "The numbers of each stack; launch_us is in us."
+    yield ""
+    profiles = [(f"`{name}`", *(_number(stack["profile"], number) for number in _NUMBERS)) for name, stack in stacks.items()]
+    yield from _table(("profile", *_NUMBERS), profiles)
+
+
+def _unused() -> Iterator[str]:
+    yield "## Iterations that are not used"
+    yield ""
+    yield UNUSED.read_text(encoding="utf-8").rstrip()
     yield ""
 
 
@@ -206,7 +228,7 @@ def _others(results: Results) -> Iterator[str]:
     rows: list[tuple[str, ...]]
     yield "## Transfer"
     yield ""
-    yield "The profile of one stack on all lines of another. Published without a threshold: the better guide to a stack that nobody fitted."
+    yield "The profile of one stack on all lines of another: the better guide to a stack that was not fitted. There is no threshold."
     yield ""
     rows = [
         (
@@ -223,22 +245,18 @@ def _others(results: Results) -> Iterator[str]:
     yield from _table(("profile of", "on", "lines", "profile of ones", "transferred", "bias", "max"), rows)
     yield "## Expected errors"
     yield ""
-    yield "`astra` prints beside the time of an iteration within which error 80 % of published runs like it are (docs/compute.md). Here are"
-    yield "all runs against it, each simulated with a stack as a user would get it, and with all rows of its own configuration, or of its"
-    yield "own software, left out of what the expected error is made of."
+    yield "With the time of an iteration, `astra` prints the error within which 80 % of similar published runs lie"
+    yield "([how](compute.md#expected-errors)). Here it is applied to all runs, each simulated as a user would, with all rows of its own"
+    yield "configuration, or of its own software, left out of the expected error."
     yield ""
     rows = [
         (each["runs_of"], each["left_out"], str(each["runs"]), *map(_percent, (each["error"], each["expected_error"], each["covered"])))
         for each in results["expected_error"]
     ]
     yield from _table(("runs", "left out", "number", "error (median)", "expected error (median)", "within it"), rows)
-    yield "### Iterations that are not used"
-    yield ""
-    yield UNUSED.read_text(encoding="utf-8").rstrip()
-    yield ""
     yield "## Scaling"
     yield ""
-    yield "What a GPU of the larger machine does in a second, over what one of the smaller does."
+    yield "The throughput of a GPU of the larger machine over that of the smaller."
     yield ""
     rows = [
         (
@@ -251,6 +269,16 @@ def _others(results: Results) -> Iterator[str]:
         for each in results["scaling"]
     ]
     yield from _table(("runs", "GPUs", "measured", "simulated", "error"), rows)
+    yield "## More"
+    yield ""
+    yield "[All tables](../validation/RESULTS.md): profiles, published iterations that are not used and why, closed forms, kernels,"
+    yield "collectives, and the claims of other tools. [Kernels](../validation/KERNELS.md), [collectives](../validation/COLLECTIVES.md) and"
+    yield "[servers](../validation/serving.md) have procedures of their own."
+    yield ""
+
+
+def _parts(results: Results) -> Iterator[str]:
+    rows: list[tuple[str, ...]]
     yield "## Parts below iterations"
     yield ""
     rows = [
@@ -292,9 +320,9 @@ def _rows(part: Results | None) -> str:
     return f"{_percent(part['mean'])} ({part['rows']})" if part else ""
 
 
-def _end() -> Iterator[str]:
+def _peers() -> Iterator[str]:
     yield "## What others claim"
     yield ""
-    yield "Claims of papers, on their own machines and data, which cannot be compared with the figures above or with each other:"
+    yield "Claims of papers, on their own machines and data, which cannot be compared with our results or with each other:"
     yield ""
     yield _PEERS

@@ -1,4 +1,4 @@
-"""SCALE-Sim's reports: every character of version 2's; of version 3's what docs/compute.md does not explain."""
+"""SCALE-Sim's reports: every character of version 2's; of version 3's what SCALE-SIM.md does not explain."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_all_reports_of_version_2_are_the_same_text(cases: list[dict[str, Any]])
 
 
 def test_version_3_differs_only_where_the_documentation_explains(cases: list[dict[str, Any]]) -> None:
-    text = (ROOT / "docs" / "compute.md").read_text()
+    text = (ROOT / "plugins" / "compute_systolic" / "SCALE-SIM.md").read_text()
     explained = {
         name: (int(theirs), int(ours)) for name, theirs, ours in re.findall(r"^\| `(v3-[\w-]+)` \| (\d+) \| (\d+) \|", text, re.MULTILINE)
     }

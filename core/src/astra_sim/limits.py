@@ -13,6 +13,7 @@ MAX_TRACE_BYTES = 1 << 30
 MAX_VALUES = 1 << 24
 """Values of a file of JSON, as commas and brackets count them."""
 MAX_YAML_CHARACTERS = 1 << 20
+"""Characters of a file of YAML."""
 MAX_YAML_VALUES = 1 << 17
 """With those behind aliases, which count wherever they are used."""
 MAX_YAML_SCALAR = 1000
