@@ -247,6 +247,11 @@ def test_the_changelog_has_versions_the_newest_first_and_each_with_its_day() -> 
     assert versions == sorted(versions, reverse=True)
 
 
+def test_the_changelog_keeps_to_its_format() -> None:
+    kinds = re.findall(r"^### (.*)$", (ROOT / release.CHANGELOG).read_text(), re.MULTILINE)
+    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
 def test_a_tag_can_be_released_when_everything_says_its_version(checkout: Path) -> None:
     with pytest.raises(Failure) as raised:
         release.releasable("v7.8.9", checkout)
