@@ -66,7 +66,7 @@ def _ends_where_joined_passes_run_together(order: list[list[Step]], schedule: st
         moved = False
         for stage, steps in enumerate(order):
             while places[stage] < len(steps):
-                together = steps[places[stage] : places[stage] + 1 + steps[places[stage]].joined]
+                together = steps[places[stage] : places[stage] + 1 + steps[places[stage]].with_forward]
                 ends, needs = [], []
                 for step in together:
                     at, way = virtual_stage(schedule, stage, step.chunk, stages), step.chunk if schedule == "dualpipe" else 0

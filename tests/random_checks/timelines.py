@@ -204,8 +204,8 @@ def wrong_page(path: Path, slices: list[Drawn], most: int) -> list[str]:
         own = [each for each in drawn.slices if each.row == number]
         if any(one.end_ns > other.begin_ns for one, other in itertools.pairwise(own)):
             result.append(f"{row}: slices of a page overlap")
-        if sum(each.things for each in own) != sum(each.arguments.get(timeline.MEMBERS, 1) for each in rows[row]):
-            result.append(f"{row}: a page draws {sum(each.things for each in own)} intervals")
+        if sum(each.intervals_merged for each in own) != sum(each.arguments.get(timeline.MEMBERS, 1) for each in rows[row]):
+            result.append(f"{row}: a page draws {sum(each.intervals_merged for each in own)} intervals")
         if (own[0].begin_ns, own[-1].end_ns) != (rows[row][0].begin, max(each.end for each in rows[row])):
             result.append(f"{row}: a page draws {own[0].begin_ns} to {own[-1].end_ns} ns")
     return result

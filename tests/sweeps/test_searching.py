@@ -35,8 +35,8 @@ def tables(options: dict[str, Any], axes: dict[str, Any] = AXES, **others: Any) 
     return {"base": BASE, "axes": axes, "search": options, **others}
 
 
-def parameters(found: Found) -> list[tuple[Any, ...]]:
-    return [(row["bytes"], row["splits"]) for row in found.best]
+def parameters(summary: Found) -> list[tuple[Any, ...]]:
+    return [(row["bytes"], row["splits"]) for row in summary.best]
 
 
 def expression(text: str) -> Expression:
@@ -193,7 +193,7 @@ def test_searches_that_share_a_study_take_turns_and_have_all_rows(tmp_path: Path
     runs = [result.counts.run for result in both]
     assert min(runs) >= 3
     assert 12 <= sum(runs) <= 14
-    assert all(result.found.run >= 12 for result in both)
+    assert all(result.summary.run >= 12 for result in both)
 
 
 def test_two_processes_on_one_study_run_its_trials_between_them(tmp_path: Path) -> None:

@@ -227,8 +227,8 @@ class Contract:
                 setattr(cls, name, _answering(method, name, expected))
 
 
-def _named(made: Contract) -> str:
-    return f"{made._kind} {type(made).__name__}"
+def _named(component: Contract) -> str:
+    return f"{component._kind} {type(component).__name__}"
 
 
 def _is_own(cls: type) -> bool:
@@ -253,18 +253,18 @@ def _answering(method: FunctionType, name: str, expected: Expected) -> Callable[
     return answering
 
 
-def checked(made: Any) -> Any:
+def checked(component: Any) -> Any:
     """What a plugin made, after a look at its attributes. Raises PluginError that names the class, the attribute and what is expected."""
-    if not isinstance(made, Contract):
-        return made
-    what = _named(made)
-    methods = {name: FUNCTION for cls in type(made).__mro__ if _is_own(cls) for name in _methods(cls)}
-    expectations = {**methods, **made._attributes}
+    if not isinstance(component, Contract):
+        return component
+    what = _named(component)
+    methods = {name: FUNCTION for cls in type(component).__mro__ if _is_own(cls) for name in _methods(cls)}
+    expectations = {**methods, **component._attributes}
     for name, expected in expectations.items():
-        value = call(f"{what}: {name}", getattr, made, name)
-        if not expected.is_right(value, made):
+        value = call(f"{what}: {name}", getattr, component, name)
+        if not expected.is_right(value, component):
             raise PluginError(f"{what}: {name} is {shown(value)}; expected {expected.words}")
-    return made
+    return component
 
 
 @functools.cache

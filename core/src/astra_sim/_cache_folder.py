@@ -84,18 +84,18 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NO_WAIT, _NO_LINK = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 
 
-def _is_safe(found: os.stat_result, is_folder: bool = False, ignore_mode: bool = False) -> bool:
+def _is_safe(entry: os.stat_result, is_folder: bool = False, ignore_mode: bool = False) -> bool:
     """Whether nobody but the user, and the administrator, can have written a file, or put one into a folder in place of another.
 
     In a sticky folder, as /tmp is, nobody can do that with files of others.
     """
-    if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(found.st_mode):
+    if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(entry.st_mode):
         return False
     if not hasattr(os, "geteuid"):
         return True  # Windows keeps the folders of users apart
     owners = {0, os.geteuid()} if is_folder else {os.geteuid()}
-    is_closed = not found.st_mode & _OTHERS_WRITE or (is_folder and found.st_mode & stat.S_ISVTX)
-    return found.st_uid in owners and (ignore_mode or bool(is_closed))
+    is_closed = not entry.st_mode & _OTHERS_WRITE or (is_folder and entry.st_mode & stat.S_ISVTX)
+    return entry.st_uid in owners and (ignore_mode or bool(is_closed))
 
 
 def _make_folder(folder: str) -> None:

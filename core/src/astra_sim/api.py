@@ -86,7 +86,7 @@ def simulate(
         "compute": compute,
         "memory": memory,
     }
-    options = _table(run) | _given(
+    options = _table(run) | _set_options(
         passes=passes,
         compute_scale=compute_scale,
         comm_scale=comm_scale,
@@ -131,7 +131,7 @@ def simulate(
         )
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _set_options(**options: Any) -> dict[str, Any]:
     """The options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 

@@ -131,7 +131,7 @@ class Context:
         """
         provider, options = self.component(kind, spec, where)
         try:
-            return provider.made(options, *arguments)
+            return provider.instance_of(options, *arguments)
         except AstraError as error:
             raise located(error, where) from None
 

@@ -512,7 +512,7 @@ class FileSet:
             for temporary, target in self._written:
                 begun.append((temporary, target))
                 if os.path.lexists(target):
-                    backups.append(_kept(temporary))
+                    backups.append(_backup_of(temporary))
                     with _naming(target):
                         _keep(target, backups[-1])
                 try:
@@ -616,26 +616,26 @@ def _mode(path: FilePath) -> int | None:
     return mode
 
 
-def _kept(temporary: str) -> str:
+def _backup_of(temporary: str) -> str:
     """Where the file that a temporary one replaces is kept until the whole set has taken its names."""
     return f"{temporary}.old"
 
 
-def _keep(target: str, kept: str) -> None:
+def _keep(target: str, backup: str) -> None:
     """Keep a file under a second name; where the file system has no links, under that name only."""
     try:
-        os.link(target, kept)
+        os.link(target, backup)
     except FileNotFoundError:
         return
     except OSError:
-        os.rename(target, kept)
+        os.rename(target, backup)
 
 
 def _put_back(temporary: str, target: str) -> None:
     """Undo a renaming, wherever it stopped."""
     with contextlib.suppress(OSError):
-        if os.path.lexists(_kept(temporary)):
-            os.replace(_kept(temporary), target)
+        if os.path.lexists(_backup_of(temporary)):
+            os.replace(_backup_of(temporary), target)
         elif not os.path.lexists(temporary):
             os.unlink(target)
 

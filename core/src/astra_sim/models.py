@@ -140,7 +140,7 @@ def describe_model(model: str | Mapping[str, Any], plugins: Plugins, where: str)
     else:
         provider, structured = component_of(plugins, "model", model, where)
     try:
-        model_description = provider.made(structured)
+        model_description = provider.instance_of(structured)
     except AstraError as error:
         raise located(error, where) from None
     if not isinstance(model_description, ModelDescription):

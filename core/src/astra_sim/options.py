@@ -253,7 +253,7 @@ def _is_tuple(kind: Any) -> bool:
     return typing.get_origin(kind) is tuple
 
 
-def _tuple(value: Any, kind: Any, made: Any) -> tuple[Any, ...]:
+def _tuple(value: Any, kind: Any, structured: Any) -> tuple[Any, ...]:
     """The items of a list, or of its text between brackets. An error names the position of the item."""
     if isinstance(value, Typed):
         value = [Typed(part.strip()) for part in value.strip("[]").split(",") if part.strip()]
@@ -263,7 +263,7 @@ def _tuple(value: Any, kind: Any, made: Any) -> tuple[Any, ...]:
     parts = []
     for position, part in enumerate(value):
         try:
-            parts.append(made.structure(part, item))
+            parts.append(structured.structure(part, item))
         except Exception as error:
             raise _ItemError(position, error) from None
     return tuple(parts)
@@ -298,14 +298,14 @@ def _is_choice(kind: Any) -> bool:
     return len(_alternatives(kind)) > 1
 
 
-def _choice(value: Any, kind: Any, made: Any) -> Any:
+def _choice(value: Any, kind: Any, structured: Any) -> Any:
     """A value of one of several kinds: tables, lists, whole numbers and text are told apart by what is given."""
     if value is None and type(None) in typing.get_args(kind):
         return None
     fitting = [part for part in _alternatives(kind) if _may_be(value, part)]
     if not fitting:
         raise ValueError(f"{value!r} is not {_type_words(kind)}")
-    return made.structure(value, fitting[0])
+    return structured.structure(value, fitting[0])
 
 
 def _may_be(value: Any, kind: Any) -> bool:
@@ -327,9 +327,9 @@ def _is_text_or_tuple(kind: Any) -> bool:
     return set(typing.get_args(kind)) == {str, tuple[str, ...]}
 
 
-def _text_or_tuple(value: Any, made: Any) -> str | tuple[str, ...]:
+def _text_or_tuple(value: Any, structured: Any) -> str | tuple[str, ...]:
     if (isinstance(value, Typed) and "," in value) or not isinstance(value, str):
-        return made.structure(value, tuple[str, ...])  # type: ignore[no-any-return]
+        return structured.structure(value, tuple[str, ...])  # type: ignore[no-any-return]
     return str(value)
 
 
@@ -340,7 +340,7 @@ def _table_hook(kind: type) -> Any:
     return make_dict_structure_fn(kind, converter(), _cattrs_forbid_extra_keys=True)
 
 
-def _table(value: Any, kind: type, made: Any) -> Any:
+def _table(value: Any, kind: type, structured: Any) -> Any:
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a table")
     return _shared_options(value, kind)

@@ -373,7 +373,7 @@ class _AsMade(NamedTuple):
     where: str
     name: str
     value: object
-    kept: object
+    cached: object
 
 
 _PLAIN = frozenset((int, float, str, bool, type(None), list, dict, set, tuple))

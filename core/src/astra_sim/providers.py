@@ -89,9 +89,9 @@ class Provider:
         except PluginError as error:
             raise error if "plugin " in str(error) else located(error, what) from None
 
-    def made(self, options: Any, *context: Any) -> Any:
+    def instance_of(self, options: Any, *context: Any) -> Any:
         """What `create` makes; of a pure factory perhaps the same object as for another run with equal options and context."""
-        return _made(self, options, *context) if self.pure else self.create(options, *context)
+        return _cached_instance(self, options, *context) if self.pure else self.create(options, *context)
 
     def load_options(self) -> type | None:
         """The options class, or None. Raises PluginError where it cannot be imported."""
@@ -129,7 +129,7 @@ class Provider:
 
 
 @cached("components", 256)
-def _made(provider: Provider, options: Any, *context: Any) -> Any:
+def _cached_instance(provider: Provider, options: Any, *context: Any) -> Any:
     return provider.create(options, *context)
 
 

@@ -39,19 +39,19 @@ std::vector<T> column(const nb::bytes& bytes) {
 }
 
 std::vector<std::string_view> texts(const std::vector<nb::bytes>& columns) {
-  std::vector<std::string_view> found;
-  for (const nb::bytes& bytes : columns) found.push_back(text(bytes));
-  return found;
+  std::vector<std::string_view> result;
+  for (const nb::bytes& bytes : columns) result.push_back(text(bytes));
+  return result;
 }
 
 nb::tuple program(const nb::bytes& id, const nb::bytes& control_end, const nb::bytes& control, const nb::bytes& data_end,
                   const nb::bytes& data, const nb::bytes& order, const std::vector<nb::bytes>& device, const std::vector<nb::bytes>& others,
                   const std::vector<nb::bytes>& work, const nb::bytes& computing) {
-  astra::chakra::ProgramColumns made = astra::chakra::make_program(
+  astra::chakra::ProgramColumns created = astra::chakra::make_program(
       {column<std::uint64_t>(id), column<std::uint64_t>(control_end), column<std::uint32_t>(control), column<std::uint64_t>(data_end),
        column<std::uint32_t>(data), column<std::uint32_t>(order), texts(device), texts(others), texts(work), text(computing)});
-  return nb::make_tuple(taken(made.rows), taken(made.kinds), taken(made.kind_of), taken(made.works), taken(made.work_of),
-                        taken(made.after_end), taken(made.after), taken(made.priorities));
+  return nb::make_tuple(taken(created.rows), taken(created.kinds), taken(created.kind_of), taken(created.works), taken(created.work_of),
+                        taken(created.after_end), taken(created.after), taken(created.priorities));
 }
 
 nb::dict take_columns(astra::chakra::Reader& reader) {

@@ -101,9 +101,9 @@ class Kinds {
 };
 
 std::vector<ColumnView> views(const std::vector<std::string_view>& columns, std::size_t rows) {
-  std::vector<ColumnView> made;
-  for (const std::string_view bytes : columns) made.emplace_back(bytes, rows);
-  return made;
+  std::vector<ColumnView> result;
+  for (const std::string_view bytes : columns) result.emplace_back(bytes, rows);
+  return result;
 }
 
 std::vector<std::uint32_t> inverse(const std::vector<std::uint32_t>& rows) {
@@ -128,7 +128,7 @@ ProgramColumns make_program(const TraceColumns& trace) {
   if (count >= kNone || trace.computing.size() != count || (!order.empty() && order.size() != count))
     throw std::invalid_argument("broken columns");
   Dependencies dependencies(trace.control_end, trace.control, trace.data_end, trace.data, count);
-  ProgramColumns made;
+  ProgramColumns result;
   std::vector<std::uint32_t> rows = order;
   if (order.empty()) {
     rows.resize(count);
@@ -139,25 +139,25 @@ ProgramColumns make_program(const TraceColumns& trace) {
   if (!std::is_sorted(rows.begin(), rows.end(), lower_id)) {
     std::vector<std::uint32_t> by_id = rows;
     std::sort(by_id.begin(), by_id.end(), lower_id);
-    made.priorities.resize(count);
-    for (std::uint32_t rank = 0; rank < count; ++rank) made.priorities[places[by_id[rank]]] = rank;
+    result.priorities.resize(count);
+    for (std::uint32_t rank = 0; rank < count; ++rank) result.priorities[places[by_id[rank]]] = rank;
   }
-  Kinds computes(views(trace.device, count), made.kinds), others(views(trace.others, count), made.kinds),
-      works(views(trace.work, count), made.works);
-  made.kind_of.reserve(count);
-  made.work_of.reserve(count);
-  made.after_end.reserve(count);
-  made.after.reserve(trace.control.size() + trace.data.size());
+  Kinds computes(views(trace.device, count), result.kinds), others(views(trace.others, count), result.kinds),
+      works(views(trace.work, count), result.works);
+  result.kind_of.reserve(count);
+  result.work_of.reserve(count);
+  result.after_end.reserve(count);
+  result.after.reserve(trace.control.size() + trace.data.size());
   for (const std::uint32_t row : rows) {
     const bool does = trace.computing[row] != 0;
-    made.kind_of.push_back((does ? computes : others).of(row));
-    made.work_of.push_back(does ? works.of(row) : kNone);
-    dependencies.each(row, [&](std::uint32_t other) { made.after.push_back(places[other]); });
-    made.after_end.push_back(made.after.size());
+    result.kind_of.push_back((does ? computes : others).of(row));
+    result.work_of.push_back(does ? works.of(row) : kNone);
+    dependencies.each(row, [&](std::uint32_t other) { result.after.push_back(places[other]); });
+    result.after_end.push_back(result.after.size());
   }
-  std::replace(made.work_of.begin(), made.work_of.end(), kNone, static_cast<std::uint32_t>(made.works.size()));
-  if (!std::is_sorted(rows.begin(), rows.end())) made.rows = std::move(rows);
-  return made;
+  std::replace(result.work_of.begin(), result.work_of.end(), kNone, static_cast<std::uint32_t>(result.works.size()));
+  if (!std::is_sorted(rows.begin(), rows.end())) result.rows = std::move(rows);
+  return result;
 }
 
 }  // namespace astra::chakra

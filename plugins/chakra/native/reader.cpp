@@ -247,26 +247,26 @@ void Reader::add_row(std::uint64_t id, std::uint64_t type, std::uint64_t duratio
     c.group.push_back(-1);
     c.involved.push_back(-1);
     if (keep_) c.other_end.push_back(c.others.size());
-    std::uint32_t given = 0;
-    for (const Attribute& found : attributes) attribute(row, found, given);
+    std::uint32_t arguments = 0;
+    for (const Attribute& result : attributes) attribute(row, result, arguments);
   } catch (const Broken& broken) {
     throw Broken(label(row) + ": " + broken.what());
   }
 }
 
 // The index of a known attribute, which is noted in `given`; an error where it is there already.
-static std::size_t index_once(std::string_view name, std::uint32_t& given) {
+static std::size_t index_once(std::string_view name, std::uint32_t& arguments) {
   const std::size_t index = index_of(name);
-  if (given >> index & 1) throw Broken(std::string(kKnown[index]) + " is given twice");
-  given |= 1u << index;
+  if (arguments >> index & 1) throw Broken(std::string(kKnown[index]) + " is given twice");
+  arguments |= 1u << index;
   return index;
 }
 
-void Reader::attribute(std::size_t row, const Attribute& found, std::uint32_t& given) {
+void Reader::attribute(std::size_t row, const Attribute& result, std::uint32_t& arguments) {
   Columns& c = columns;
-  const std::size_t index = index_once(found.name, given);
+  const std::size_t index = index_once(result.name, arguments);
   const char* const name = kKnown[index];
-  const Field& value = found.value;
+  const Field& value = result.value;
   switch (index) {
     case 0:
       c.is_cpu_op[row] = static_cast<std::int8_t>(value.number == 27 ? value.value != 0 : whole(value, name, 0, 1));
@@ -319,18 +319,18 @@ void Reader::add_rest(std::size_t row, const Field& value, const char* name) {
 }
 
 Reader::Attribute Reader::parse_attribute(std::string_view message) {
-  Attribute found;
+  Attribute result;
   Message fields(message);
   Field field;
   while (fields.next(field)) {
     if (field.number == 1) {
-      found.name = text(field, "the name of an attribute");
+      result.name = text(field, "the name of an attribute");
     } else if (field.number >= 3 && field.number <= 32) {
       expect(field, wire_type(field.number), kMembers[field.number]);
-      found.value = field;
+      result.value = field;
     }
   }
-  return found;
+  return result;
 }
 
 void Reader::dependencies(const Field& field, const char* name, std::vector<std::uint64_t>& into) {
@@ -407,9 +407,9 @@ void Reader::resolve(std::vector<std::uint64_t>& ids, std::vector<std::uint64_t>
   std::uint64_t begin = 0;
   for (std::size_t row = 0; row < ends.size(); ++row) {
     for (std::uint64_t place = begin; place < ends[row]; ++place) {
-      std::uint32_t found;
-      if (find(ids[place], found)) {
-        rows.push_back(found);
+      std::uint32_t result;
+      if (find(ids[place], result)) {
+        rows.push_back(result);
       } else if (control && lenient_) {
         ++left_out;
       } else {
@@ -486,9 +486,9 @@ std::string Reader::circle(const std::vector<std::uint32_t>& waits) const {
     path.push_back(row);
     seen[row] = path.size();
     std::uint32_t following = row;
-    bool found = false;
+    bool result = false;
     each_dependency(row, true, [&](std::uint32_t other) {
-      if (waits[other] && !found) following = other, found = true;
+      if (waits[other] && !result) following = other, result = true;
     });
     row = following;
   }

@@ -51,7 +51,7 @@ class Reader {
   // The row of a node that has been read.
   void add_row(std::uint64_t id, std::uint64_t type, std::uint64_t duration, std::string_view name,
                const std::vector<Attribute>& attributes);
-  void attribute(std::size_t row, const Attribute& found, std::uint32_t& given);
+  void attribute(std::size_t row, const Attribute& result, std::uint32_t& arguments);
   // Add what a duration has beyond whole microseconds.
   void add_rest(std::size_t row, const Field& value, const char* name);
   static Attribute parse_attribute(std::string_view message);

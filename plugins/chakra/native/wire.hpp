@@ -106,9 +106,9 @@ class Message {
     if (size > static_cast<std::uint64_t>(end_ - at_)) {
       throw Broken("a field of " + std::to_string(size) + " bytes where its message has " + std::to_string(end_ - at_) + " left");
     }
-    const std::string_view found(at_, size);
+    const std::string_view result(at_, size);
     at_ += size;
-    return found;
+    return result;
   }
 
   const char* at_;

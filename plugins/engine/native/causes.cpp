@@ -65,21 +65,21 @@ void Causes::forget() {
   for (std::size_t id = entries_.size(); id-- > 0;) {
     if (place[id] != kNone) keep(entries_[id].parent);
   }
-  std::uint32_t kept = 0;
+  std::uint32_t retained = 0;
   for (std::size_t id = 0; id < entries_.size(); ++id) {
     if (place[id] == kNone) continue;
-    place[id] = kept;
-    Entry& entry = entries_[kept++] = entries_[id];
+    place[id] = retained;
+    Entry& entry = entries_[retained++] = entries_[id];
     if (entry.parent != kNone) entry.parent = place[entry.parent];
   }
-  entries_.resize(kept);
+  entries_.resize(retained);
   const auto move = [&](std::uint32_t& id) {
     if (id != kNone) id = place[id];
   };
   for (PendingLinks* pending : {&events_, &ends_, &under_way_}) pending->each(move);
   move(now_);
   move(last_);
-  limit_ = std::max(kFirstLimit, kGrowth * kept);
+  limit_ = std::max(kFirstLimit, kGrowth * retained);
   entries_.reserve(limit_);
 }
 

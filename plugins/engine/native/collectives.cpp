@@ -43,13 +43,13 @@ void Collectives::chunk_ended(CollectiveId id) {
 }
 
 CollectiveId Collectives::issued_as(ProgramId program, std::uint32_t task, const Task& kind) {
-  auto found = issuers_[program].issued.find(task);
-  if (found == issuers_[program].issued.end()) {
+  auto entry = issuers_[program].issued.find(task);
+  if (entry == issuers_[program].issued.end()) {
     const Issued issued{share(program, task, kind), issuers_[program].npus};
-    found = issuers_[program].issued.emplace(task, issued).first;
+    entry = issuers_[program].issued.emplace(task, issued).first;
   }
-  const CollectiveId id = found->second.collective;
-  if (--found->second.npus_left == 0) issuers_[program].issued.erase(found);
+  const CollectiveId id = entry->second.collective;
+  if (--entry->second.npus_left == 0) issuers_[program].issued.erase(entry);
   return id;
 }
 

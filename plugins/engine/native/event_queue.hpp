@@ -235,21 +235,21 @@ class StageEvents {
     runs_.insert(runs_.end(), breaks_.begin(), breaks_.end());
     runs_.push_back(next_id(events));
     while (runs_.size() > 2) {
-      std::size_t kept = 0;
+      std::size_t retained = 0;
       std::size_t run = 0;
       scratch_.resize(events.size());
       for (; run + 2 < runs_.size(); run += 2) {
         const auto begin = events.begin();
         std::merge(begin + runs_[run], begin + runs_[run + 1], begin + runs_[run + 1], begin + runs_[run + 2],
                    scratch_.begin() + runs_[run], less);
-        runs_[kept++] = runs_[run];
+        runs_[retained++] = runs_[run];
       }
       if (run + 1 < runs_.size()) {
         std::copy(events.begin() + runs_[run], events.begin() + runs_[run + 1], scratch_.begin() + runs_[run]);
-        runs_[kept++] = runs_[run];
+        runs_[retained++] = runs_[run];
       }
-      runs_[kept++] = runs_.back();
-      runs_.resize(kept);
+      runs_[retained++] = runs_.back();
+      runs_.resize(retained);
       events.swap(scratch_);
     }
   }

@@ -5,12 +5,12 @@
 namespace astra::engine {
 
 HistoryId Events::prepend_anew(Recent& recent, Time time, HistoryId of) {
-  const HistoryId made = histories_.prepend(time, of);
+  const HistoryId history = histories_.prepend(time, of);
   if (recent.of != kNone) histories_.drop(recent.of);
-  histories_.drop(recent.made);
+  histories_.drop(recent.history);
   histories_.hold(of);
-  recent = {made, of, time};
-  return made;
+  recent = {history, of, time};
+  return history;
 }
 
 std::span<const Event> Events::next_level() {

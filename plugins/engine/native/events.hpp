@@ -95,7 +95,7 @@ class Events {
 
   // The history that was made last, of what is scheduled at `at` after `of`: most of what is scheduled shares it.
   struct Recent {
-    HistoryId made = 0;
+    HistoryId history = 0;
     HistoryId of = kNone;
     Time at = -1;
   };
@@ -116,7 +116,7 @@ class Events {
   }
   // The history `of` with a time in front, from what was made last where that is it.
   HistoryId prepend(Recent& recent, Time time, HistoryId of) {
-    return recent.of == of && recent.at == time ? recent.made : prepend_anew(recent, time, of);
+    return recent.of == of && recent.at == time ? recent.history : prepend_anew(recent, time, of);
   }
   HistoryId prepend_anew(Recent& recent, Time time, HistoryId of);
   // Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first.

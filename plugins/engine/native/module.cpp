@@ -180,9 +180,9 @@ class Callbacks : public engine::Host {
   std::vector<engine::Chunk> issue(engine::ProgramId program, std::uint32_t task, Time now) override {
     nb::gil_scoped_acquire lock;
     using StepOf = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, Numbers>;
-    const auto given = nb::cast<std::vector<std::vector<StepOf>>>(functions_.issue(program, task, now));
+    const auto arguments = nb::cast<std::vector<std::vector<StepOf>>>(functions_.issue(program, task, now));
     std::vector<engine::Chunk> chunks;
-    for (const auto& steps : given) {
+    for (const auto& steps : arguments) {
       engine::Chunk& chunk = chunks.emplace_back();
       for (const auto& [job_class, priority, age, queue, phase, delay, history] : steps) {
         chunk.push_back({{count(job_class, "job"), priority}, age, small(queue), small(phase), delay, history});
@@ -228,24 +228,24 @@ class Callbacks : public engine::Host {
 
   void inject(Time now, std::span<const astra_message_v2> messages) override {
     nb::gil_scoped_acquire lock;
-    nb::list given;
+    nb::list arguments;
     for (const astra_message_v2& message : messages) {
-      given.append(nb::make_tuple(message.number, message.source, message.destination, message.bytes, message.queue, message.flow,
-                                  message.traffic_class));
+      arguments.append(nb::make_tuple(message.number, message.source, message.destination, message.bytes, message.queue, message.flow,
+                                      message.traffic_class));
     }
-    functions_.inject(now, given);
+    functions_.inject(now, arguments);
   }
 
   bool advance(Time now, Time until, Time& time, std::vector<astra_delivery>& deliveries) override {
     nb::gil_scoped_acquire lock;
     using Told = std::tuple<Time, std::vector<std::uint64_t>, std::vector<std::uint64_t>>;
     const nb::object limit = until == ASTRA_NEVER ? nb::none() : nb::object(nb::int_(until));
-    const auto told = nb::cast<std::optional<Told>>(functions_.advance(now, limit));
-    if (!told) return false;
-    time = std::get<0>(*told);
+    const auto reported = nb::cast<std::optional<Told>>(functions_.advance(now, limit));
+    if (!reported) return false;
+    time = std::get<0>(*reported);
     deliveries.clear();
-    for (const std::uint64_t number : std::get<1>(*told)) deliveries.push_back({number, ASTRA_ARRIVED, 0});
-    for (const std::uint64_t number : std::get<2>(*told)) deliveries.push_back({number, ASTRA_SENT, 0});
+    for (const std::uint64_t number : std::get<1>(*reported)) deliveries.push_back({number, ASTRA_ARRIVED, 0});
+    for (const std::uint64_t number : std::get<2>(*reported)) deliveries.push_back({number, ASTRA_SENT, 0});
     return true;
   }
 
@@ -296,9 +296,9 @@ class Machine {
   }
 
   // The slots of each queue, and the rules of its order: whether by priority, whether before equal ones, whether kinds take turns.
-  void add_queues(const std::vector<std::tuple<std::int64_t, std::vector<std::tuple<bool, bool, bool>>>>& given) {
+  void add_queues(const std::vector<std::tuple<std::int64_t, std::vector<std::tuple<bool, bool, bool>>>>& arguments) {
     std::vector<engine::QueuePlan> plans;
-    for (const auto& [slots, rules] : given) {
+    for (const auto& [slots, rules] : arguments) {
       engine::QueuePlan& plan = plans.emplace_back(engine::QueuePlan{slots, {}});
       for (const auto& [by_priority, before_equal, in_turn] : rules) plan.rules.push_back({by_priority, before_equal, in_turn});
     }
@@ -332,10 +332,11 @@ class Machine {
   // whether messages are charged in turn.
   using ProgramOf = std::tuple<std::int64_t, nb::bytes, nb::bytes, nb::bytes, nb::bytes, bool>;
 
-  engine::ScheduleId add_schedule(const std::vector<ProgramOf>& given, const Numbers& program_of, std::int64_t groups, std::int64_t ranks) {
+  engine::ScheduleId add_schedule(const std::vector<ProgramOf>& arguments, const Numbers& program_of, std::int64_t groups,
+                                  std::int64_t ranks) {
     if (ranks < 1) invalid("a schedule of no ranks");
     std::vector<engine::LoweredProgram> programs;
-    for (const auto& [starts, actions, delays, request_delays, carriages, in_turn] : given) {
+    for (const auto& [starts, actions, delays, request_delays, carriages, in_turn] : arguments) {
       engine::LoweredProgram& program = programs.emplace_back();
       program.starts = small(starts);
       program.in_turn = in_turn;
@@ -360,8 +361,8 @@ class Machine {
   }
 
   // Delays of all actions of a program, or none.
-  static void set_delays(engine::LoweredProgram& program, const nb::bytes& given, Time engine::Action::* delay) {
-    const auto delays = column<Time>(given);
+  static void set_delays(engine::LoweredProgram& program, const nb::bytes& arguments, Time engine::Action::* delay) {
+    const auto delays = column<Time>(arguments);
     if (delays.empty()) return;
     if (delays.size() != program.actions.size()) invalid("a program with delays for another number of actions");
     for (std::size_t place = 0; place < delays.size(); ++place) program.actions[place].*delay = delays[place];
@@ -470,12 +471,12 @@ nb::tuple uses_of(const std::vector<nb::bytes>& columns, const std::vector<std::
   for (const nb::bytes& bytes : columns) records.push_back(column<Time>(bytes));
   if (records.size() != 4) invalid("expected records of four columns");
   const engine::Uses uses = engine::uses_of(records[0], records[1], records[2], records[3], groups_of, groups);
-  nb::list found;
+  nb::list result;
   for (const engine::Use& use : uses.groups) {
-    found.append(nb::make_tuple(use.spent, column_of(use.spans, [](const auto& span) { return span.first; }),
-                                column_of(use.spans, [](const auto& span) { return span.second; })));
+    result.append(nb::make_tuple(use.spent, column_of(use.spans, [](const auto& span) { return span.first; }),
+                                 column_of(use.spans, [](const auto& span) { return span.second; })));
   }
-  return nb::make_tuple(uses.counts, found);
+  return nb::make_tuple(uses.counts, result);
 }
 
 nb::bytes repeated(const std::vector<nb::bytes>& parts, const nb::bytes& numbers, const nb::bytes& offsets) {

@@ -50,19 +50,19 @@ void NetworkTable::inject(Time now, std::span<const astra_message_v2> messages) 
 
 std::span<const astra_delivery> NetworkTable::advance(Time since, Time until, Time& time, std::vector<astra_delivery>& room) const {
   const std::uint64_t* numbers = nullptr;
-  const astra_delivery* told = nullptr;
+  const astra_delivery* reported = nullptr;
   std::size_t count = 0;
   const int status = first_ ? called("advance", first_->advance, first_->state, until, &time, &numbers, &count)
-                            : called("advance", second_->advance, second_->state, until, &time, &told, &count);
+                            : called("advance", second_->advance, second_->state, until, &time, &reported, &count);
   if (status != 0) fail("advance");
   if (count == 0) return {};
-  if (!numbers && !told) throw NetworkFailure("advance returned " + std::to_string(count) + " messages without their numbers (NULL)");
+  if (!numbers && !reported) throw NetworkFailure("advance returned " + std::to_string(count) + " messages without their numbers (NULL)");
   if (time < since || time > until) {
     const std::string right = until == ASTRA_NEVER ? "expected " + std::to_string(since) + " or later"
                                                    : "expected " + std::to_string(since) + " to " + std::to_string(until);
     throw NetworkFailure("advance returned the time " + std::to_string(time) + "; " + right);
   }
-  if (told) return {told, count};
+  if (reported) return {reported, count};
   room.clear();
   for (std::size_t place = 0; place < count; ++place) room.push_back({numbers[place], ASTRA_ARRIVED, 0});
   return room;

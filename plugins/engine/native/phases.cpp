@@ -208,9 +208,9 @@ void Phases::on_request(RankId id, ReceiptId receipt) {
   Receipt& state = phase.ranks[id.place].receipts.at(receipt);
   state.state |= kGranted;
   if (!(state.state & kOffered)) return;
-  const auto found = phase.offers.find(pair_key(id.place, receipt));
-  const Offer offer = found->second;
-  phase.offers.erase(found);
+  const auto entry = phase.offers.find(pair_key(id.place, receipt));
+  const Offer offer = entry->second;
+  phase.offers.erase(entry);
   transport_.transmit(offer.source, offer.destination, offer.bytes, MessageArrival{id, receipt}, phase.flow, phase.kind->queue,
                       offer.delay);
 }

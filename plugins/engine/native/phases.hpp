@@ -37,8 +37,8 @@ class Places {
   std::uint32_t operator[](NpuId npu) const {
     if (npu < first_ || npu > last_) return kNone;
     if (!table_.empty()) return table_[npu - first_];
-    const auto found = std::lower_bound(ordered_.begin(), ordered_.end(), std::pair<NpuId, std::uint32_t>{npu, 0});
-    return found != ordered_.end() && found->first == npu ? found->second : kNone;
+    const auto entry = std::lower_bound(ordered_.begin(), ordered_.end(), std::pair<NpuId, std::uint32_t>{npu, 0});
+    return entry != ordered_.end() && entry->first == npu ? entry->second : kNone;
   }
 
  private:

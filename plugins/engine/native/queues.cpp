@@ -147,10 +147,10 @@ StepId RuledQueue::next(NpuId npu) {
 
 StepId RuledQueue::take(NpuId npu, Key key) {
   if (nodes_.empty()) return kNone;
-  const auto found = nodes_[npu].find(key);
-  if (found == nodes_[npu].end()) return kNone;
-  const StepId step = waiting_.take(trees_[npu], found->second).step;
-  nodes_[npu].erase(found);
+  const auto position = nodes_[npu].find(key);
+  if (position == nodes_[npu].end()) return kNone;
+  const StepId step = waiting_.take(trees_[npu], position->second).step;
+  nodes_[npu].erase(position);
   return step;
 }
 

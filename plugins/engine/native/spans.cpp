@@ -7,15 +7,15 @@ namespace astra::engine {
 
 Spans union_of(Spans spans) {
   if (!std::is_sorted(spans.begin(), spans.end())) std::sort(spans.begin(), spans.end());
-  std::size_t kept = 0;
+  std::size_t retained = 0;
   for (const auto& [begin, end] : spans) {
-    if (kept && begin <= spans[kept - 1].second) {
-      spans[kept - 1].second = std::max(spans[kept - 1].second, end);
+    if (retained && begin <= spans[retained - 1].second) {
+      spans[retained - 1].second = std::max(spans[retained - 1].second, end);
     } else {
-      spans[kept++] = {begin, end};
+      spans[retained++] = {begin, end};
     }
   }
-  spans.resize(kept);
+  spans.resize(retained);
   return spans;
 }
 
@@ -66,12 +66,12 @@ std::vector<Time> repeated(const std::vector<std::vector<Time>>& parts, const st
     if (number >= parts.size()) throw std::invalid_argument("a part that is none");
     size += parts[number].size();
   }
-  std::vector<Time> found;
-  found.reserve(size);
+  std::vector<Time> result;
+  result.reserve(size);
   for (std::size_t place = 0; place < numbers.size(); ++place) {
-    for (const Time time : parts[numbers[place]]) found.push_back(time + offsets[place]);
+    for (const Time time : parts[numbers[place]]) result.push_back(time + offsets[place]);
   }
-  return found;
+  return result;
 }
 
 }  // namespace astra::engine

@@ -232,7 +232,7 @@ std::vector<Time> Tasks::ended_at() const {
 }
 
 std::vector<Unfinished> Tasks::unfinished() const {
-  std::vector<Unfinished> found;
+  std::vector<Unfinished> result;
   for (NpuId npu = 0; npu < npus_.size(); ++npu) {
     if (npus_[npu].program == kNone) continue;
     const Program& program = program_of(npu);
@@ -240,10 +240,10 @@ std::vector<Unfinished> Tasks::unfinished() const {
     for (std::uint32_t task = 0; task < program.size(); ++task) {
       const State state = tasks_[npus_[npu].first_task + task].state;
       const bool begun = state == kReady && !std::binary_search(waiting.begin(), waiting.end(), program.rank(task));
-      if (state != kEnded) found.push_back({npu, task, begun});
+      if (state != kEnded) result.push_back({npu, task, begun});
     }
   }
-  return found;
+  return result;
 }
 
 // -- running ----------------------------------------------------------------------------------------------------------
@@ -309,11 +309,11 @@ void Tasks::start(TaskId first) {
     stack.pop_back();
     set_ready(task);
     if (begin_ready(task)) continue;
-    const auto kept = narrow<std::ptrdiff_t>(stack.size());
+    const auto retained = narrow<std::ptrdiff_t>(stack.size());
     program_of(npu).each_successor(task.number, [&](std::uint32_t successor) {
       if (release({npu, successor})) stack.push_back(successor);
     });
-    std::reverse(stack.begin() + kept, stack.end());
+    std::reverse(stack.begin() + retained, stack.end());
   }
 }
 

@@ -84,15 +84,15 @@ void Transport::carry(NpuId destination, std::int64_t bytes) {
 }
 
 void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {
-  for (const astra_delivery& told : deliveries) {
-    if (told.kind == ASTRA_SENT) {
+  for (const astra_delivery& reported : deliveries) {
+    if (reported.kind == ASTRA_SENT) {
       // Of a message that belongs to a collective nobody waits for this.
-      if (const auto outcome = unconfirmed_.take(told.number)) deliver_outcome(time, *outcome, sent_cause(told.number));
+      if (const auto outcome = unconfirmed_.take(reported.number)) deliver_outcome(time, *outcome, sent_cause(reported.number));
       continue;
     }
-    const auto outcome = under_way_.take(told.number);
-    if (!outcome) throw NotUnderWay(told.number);
-    deliver_outcome(time, *outcome, told.number);
+    const auto outcome = under_way_.take(reported.number);
+    if (!outcome) throw NotUnderWay(reported.number);
+    deliver_outcome(time, *outcome, reported.number);
   }
 }
 

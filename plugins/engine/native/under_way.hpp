@@ -40,14 +40,14 @@ class UnderWay {
   std::optional<Record> take(std::uint64_t number) {
     const std::uint64_t page = number / kPage - first_page_;
     if (page >= pages_.size() || !pages_[page]) return std::nullopt;
-    Page& found = *pages_[page];
+    Page& result = *pages_[page];
     const std::size_t place = number % kPage;
     const std::uint64_t bit = std::uint64_t{1} << place;
-    if (!(found.present & bit)) return std::nullopt;
-    const Record record = found.records[place];
-    found.present &= ~bit;
+    if (!(result.present & bit)) return std::nullopt;
+    const Record record = result.records[place];
+    result.present &= ~bit;
     --size_;
-    if (found.present == 0 && page + 1 < pages_.size()) {
+    if (result.present == 0 && page + 1 < pages_.size()) {
       give_back(std::move(pages_[page]));
       while (pages_.size() > 1 && !pages_.front()) {
         pages_.pop_front();

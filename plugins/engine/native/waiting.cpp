@@ -30,9 +30,9 @@ std::uint32_t Waiting::place(Tree tree, std::size_t rule, Time limit, bool first
 }
 
 Waiting::Tree Waiting::insert(Tree& tree, std::uint32_t place, Entry entry, const std::vector<Mark>& marks) {
-  const Tree made = make(entry, marks);
-  set_root(tree, insert(tree, place, made));
-  return made;
+  const Tree result = make(entry, marks);
+  set_root(tree, insert(tree, place, result));
+  return result;
 }
 
 Waiting::Entry Waiting::pop(Tree& tree) {
@@ -95,18 +95,18 @@ void Waiting::update(Tree node) {
   }
 }
 
-Waiting::Tree Waiting::insert(Tree node, std::uint32_t place, Tree made) {
-  if (node == kNone) return made;
-  if (nodes_[made].weight > nodes_[node].weight) {
-    std::tie(nodes_[made].left, nodes_[made].right) = split(node, place);
-    update(made);
-    return made;
+Waiting::Tree Waiting::insert(Tree node, std::uint32_t place, Tree result) {
+  if (node == kNone) return result;
+  if (nodes_[result].weight > nodes_[node].weight) {
+    std::tie(nodes_[result].left, nodes_[result].right) = split(node, place);
+    update(result);
+    return result;
   }
   const std::uint32_t before = size(nodes_[node].left);
   if (place <= before) {
-    nodes_[node].left = insert(nodes_[node].left, place, made);
+    nodes_[node].left = insert(nodes_[node].left, place, result);
   } else {
-    nodes_[node].right = insert(nodes_[node].right, place - before - 1, made);
+    nodes_[node].right = insert(nodes_[node].right, place - before - 1, result);
   }
   update(node);
   return node;

@@ -69,7 +69,7 @@ class Waiting {
   void set_root(Tree& tree, Tree root);
   // Sum up what is below a node.
   void update(Tree node);
-  Tree insert(Tree node, std::uint32_t place, Tree made);
+  Tree insert(Tree node, std::uint32_t place, Tree result);
   // The jobs before a place, and the others.
   std::pair<Tree, Tree> split(Tree node, std::uint32_t place);
   // What is left of a tree without its first node.

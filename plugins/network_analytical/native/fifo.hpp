@@ -57,42 +57,42 @@ class Fifo {
 
   // Goes on to the next instant at which messages arrive. Returns whether that is not after `until`.
   bool advance(std::int64_t until) {
-    if (told_ == instants_.size()) forget_arrived();
+    if (reported_ == instants_.size()) forget_arrived();
     while (instants_.empty() && !events_.empty() && events_.next_time() <= until) {
       require(run(events_.next_time()));
     }
-    if (told_ == instants_.size() || instants_[told_].time > until) return false;
-    ++told_;
+    if (reported_ == instants_.size() || instants_[reported_].time > until) return false;
+    ++reported_;
     return true;
   }
 
   // What `advance` found.
-  std::int64_t delivered_at() const { return instants_[told_ - 1].time; }
+  std::int64_t delivered_at() const { return instants_[reported_ - 1].time; }
   std::span<const astra_delivery> delivered() const {
-    const std::size_t begin = told_ > 1 ? instants_[told_ - 2].end : 0;
-    return std::span(arrived_).subspan(begin, instants_[told_ - 1].end - begin);
+    const std::size_t begin = reported_ > 1 ? instants_[reported_ - 2].end : 0;
+    return std::span(arrived_).subspan(begin, instants_[reported_ - 1].end - begin);
   }
 
   std::int64_t now() const { return now_; }
 
   // Of each dimension. Nanoseconds are added up as Python adds them, by the numbers of the links.
   std::vector<Totals> totals() const {
-    std::vector<Totals> found(map_.count());
+    std::vector<Totals> result(map_.count());
     links_.in_order([&](std::int64_t number, const Link& link) {
-      auto& [bytes, busy_ns, largest_queue] = found[map_.dimension_of(number)];
+      auto& [bytes, busy_ns, largest_queue] = result[map_.dimension_of(number)];
       bytes += link.bytes;
       busy_ns += static_cast<double>(link.busy_ps) / 1000;
       largest_queue = std::max<std::int64_t>(largest_queue, links_.largest_queue(link));
     });
-    return found;
+    return result;
   }
 
   std::vector<Figures> figures() const {
-    std::vector<Figures> found;
+    std::vector<Figures> result;
     links_.in_order([&](std::int64_t number, const Link& link) {
-      found.emplace_back(number, link.messages, link.bytes, link.busy_ps, links_.largest_queue(link));
+      result.emplace_back(number, link.messages, link.bytes, link.busy_ps, links_.largest_queue(link));
     });
-    return found;
+    return result;
   }
 
  private:
@@ -148,7 +148,7 @@ class Fifo {
 
   // All that have arrived were told of; the room of many is given back.
   void forget_arrived() {
-    told_ = 0;
+    reported_ = 0;
     instants_.clear();
     if (arrived_.size() > kKeptArrivals) std::vector<astra_delivery>().swap(arrived_);
     arrived_.clear();
@@ -322,7 +322,7 @@ class Fifo {
   Links links_;
   std::vector<astra_delivery> arrived_;  // at these instants
   std::vector<Instant> instants_;
-  std::size_t told_ = 0;  // of the instants
+  std::size_t reported_ = 0;  // of the instants
   std::string error_;
 };
 

@@ -57,7 +57,7 @@ class Links {
   std::uint32_t find(std::int64_t number) {
     const std::uint64_t group = static_cast<std::uint64_t>(number) / kGroup;
     if (group != found_number_) find_group(group);
-    return found_ * kGroup + static_cast<std::uint32_t>(number) % kGroup;
+    return last_group_ * kGroup + static_cast<std::uint32_t>(number) % kGroup;
   }
   Link& operator[](std::uint32_t place) { return links_[place]; }
 
@@ -71,16 +71,16 @@ class Links {
     found_number_ = number;
     std::size_t slot = home(number);
     for (; ids_[slot] != kNone; slot = (slot + 1) & (ids_.size() - 1)) {
-      found_ = ids_[slot];
-      if (groups_[found_] == number) return;
+      last_group_ = ids_[slot];
+      if (groups_[last_group_] == number) return;
     }
-    found_ = static_cast<std::uint32_t>(groups_.size());
+    last_group_ = static_cast<std::uint32_t>(groups_.size());
     groups_.push_back(number);
     for (std::uint32_t place = 0; place < kGroup; ++place) links_.add();
     if (3 * groups_.size() > 2 * ids_.size()) {
       grow();
     } else {
-      ids_[slot] = found_;
+      ids_[slot] = last_group_;
     }
   }
 
@@ -98,7 +98,7 @@ class Links {
   Records<LinkQueue> queues_;
   std::vector<std::uint64_t> groups_;              // the number of each: that of its first link, divided by kGroup
   std::uint64_t found_number_ = ~std::uint64_t{};  // of the group that was found last,
-  std::uint32_t found_ = 0;                        // and its place
+  std::uint32_t last_group_ = 0;                   // and its place
   std::vector<std::uint32_t> ids_ = std::vector<std::uint32_t>(std::size_t{1} << kFirstBits, kNone);
   unsigned shift_ = 64 - kFirstBits;  // there are 2^(64 - shift_) slots, at most two thirds of them taken
 };

@@ -45,12 +45,12 @@ nb::dict figures(const Network& network) {
     const LinkFigures& of = at(network.figures(), link);
     if (of.messages > 0) links.append(nb::make_tuple(link, of.messages, of.bytes, of.largest_flows));
   }
-  nb::dict found;
-  found["now_ps"] = network.now();
-  found["flows"] = network.flows();
-  found["shared"] = network.shared();
-  found["links"] = links;
-  return found;
+  nb::dict result;
+  result["now_ps"] = network.now();
+  result["flows"] = network.flows();
+  result["shared"] = network.shared();
+  result["links"] = links;
+  return result;
 }
 
 // Shares by themselves, with arguments that are checked.

@@ -31,9 +31,9 @@ std::int64_t scaled(double bytes_per_ns, int scale) {
 }
 
 std::vector<std::int64_t> capacities(const Fabric& fabric, double factor, int scale) {
-  std::vector<std::int64_t> found;
-  for (int link = 0; link < fabric.links(); ++link) found.push_back(scaled(fabric.bandwidth(link) * factor, scale));
-  return found;
+  std::vector<std::int64_t> result;
+  for (int link = 0; link < fabric.links(); ++link) result.push_back(scaled(fabric.bandwidth(link) * factor, scale));
+  return result;
 }
 
 // The shortest of all parts of round trip times.

@@ -33,8 +33,8 @@ Routes::Routes(const Fabric& fabric, const Rules& rules)
 
 const Path& Routes::path(int source, int destination, bool around) {
   const std::int64_t key = (std::int64_t{source} * fabric_.npus() + destination) * 2 + (around ? 1 : 0);
-  const auto found = known_.find(key);
-  if (found != known_.end()) return found->second;
+  const auto entry = known_.find(key);
+  if (entry != known_.end()) return entry->second;
   Path path = make(source, destination, around);
   if (held_ + path.uses.size() > kMostLinks) {
     known_.clear();

@@ -60,8 +60,8 @@ nb::list messages(const Network& network) {
 }
 
 nb::tuple check(const Plan& plan) {
-  const Routes::Check found = Routes::check(plan);
-  return nb::make_tuple(found.unreachable, found.longest);
+  const Routes::Check result = Routes::check(plan);
+  return nb::make_tuple(result.unreachable, result.longest);
 }
 
 }  // namespace

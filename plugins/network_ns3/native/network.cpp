@@ -83,14 +83,14 @@ bool Network::advance(std::int64_t until) {
 }
 
 Figures Network::figures() const {
-  Figures found = figures_;
-  if (!lease_->holds()) return found;
-  found.now = ns3::Simulator::Now().GetPicoSeconds();
-  found.events = ns3::Simulator::GetEventCount();
-  found.drops = topology_->drops();
-  found.marks = topology_->marks();
-  found.loads = topology_->loads();
-  return found;
+  Figures result = figures_;
+  if (!lease_->holds()) return result;
+  result.now = ns3::Simulator::Now().GetPicoSeconds();
+  result.events = ns3::Simulator::GetEventCount();
+  result.drops = topology_->drops();
+  result.marks = topology_->marks();
+  result.loads = topology_->loads();
+  return result;
 }
 
 void Network::require_simulator() const {
@@ -106,7 +106,7 @@ void Network::listen(std::uint32_t npu) {
   socket->Bind(ns3::InetSocketAddress(ns3::Ipv4Address::GetAny(), kPort));
   socket->SetAcceptCallback(ns3::MakeNullCallback<bool, ns3::Ptr<ns3::Socket>, const ns3::Address&>(),
                             ns3::Callback<void, ns3::Ptr<ns3::Socket>, const ns3::Address&>(
-                                [this](ns3::Ptr<ns3::Socket> made, const ns3::Address& from) { accept(std::move(made), from); }));
+                                [this](ns3::Ptr<ns3::Socket> created, const ns3::Address& from) { accept(std::move(created), from); }));
   socket->Listen();
 }
 

@@ -18,15 +18,15 @@ std::span<const int> Routes::next_links(std::uint32_t node, std::uint32_t npu) {
 
 Routes::Check Routes::check(const Plan& plan) {
   Routes routes(plan);
-  Check found;
+  Check result;
   for (std::uint32_t target = 0; target < plan.npus; ++target) {
     const std::vector<int> links = routes.most_links(static_cast<int>(target));
     for (std::uint32_t source = 0; source < plan.npus; ++source) {
-      if (links[source] == fabric::kUnreachable && !found.unreachable) found.unreachable = {source, target};
-      found.longest = std::max(found.longest, links[source]);
+      if (links[source] == fabric::kUnreachable && !result.unreachable) result.unreachable = {source, target};
+      result.longest = std::max(result.longest, links[source]);
     }
   }
-  return found;
+  return result;
 }
 
 // Nearest nodes first, so that those behind a link are known.

@@ -41,9 +41,9 @@ ns3::TypeId FabricRouting::GetTypeId() {
 
 ns3::Ptr<ns3::Ipv4Route> FabricRouting::RouteOutput(ns3::Ptr<ns3::Packet> packet, const ns3::Ipv4Header& header, ns3::Ptr<ns3::NetDevice>,
                                                     ns3::Socket::SocketErrno& error) {
-  const ns3::Ptr<ns3::Ipv4Route> found = route(packet, header);
-  error = found ? ns3::Socket::ERROR_NOTERROR : ns3::Socket::ERROR_NOROUTETOHOST;
-  return found;
+  const ns3::Ptr<ns3::Ipv4Route> result = route(packet, header);
+  error = result ? ns3::Socket::ERROR_NOTERROR : ns3::Socket::ERROR_NOROUTETOHOST;
+  return result;
 }
 
 bool FabricRouting::RouteInput(ns3::Ptr<const ns3::Packet> packet, const ns3::Ipv4Header& header, ns3::Ptr<const ns3::NetDevice> device,
@@ -53,9 +53,9 @@ bool FabricRouting::RouteInput(ns3::Ptr<const ns3::Packet> packet, const ns3::Ip
     deliver(packet, header, static_cast<std::uint32_t>(ipv4_->GetInterfaceForDevice(device)));
     return true;
   }
-  const ns3::Ptr<ns3::Ipv4Route> found = route(packet, header);
-  if (!found) return false;
-  forward(found, packet, header);
+  const ns3::Ptr<ns3::Ipv4Route> result = route(packet, header);
+  if (!result) return false;
+  forward(result, packet, header);
   return true;
 }
 

@@ -70,12 +70,12 @@ std::shared_ptr<Shape> make_shape(const Rules& rules, const std::vector<std::vec
 }
 
 nb::list dependencies_of(const Network& network, std::size_t domain) {
-  nb::list found;
+  nb::list result;
   for (const Dependency& d : dependencies(network.shape(domain))) {
-    found.append(
+    result.append(
         nb::make_tuple(nb::make_tuple(d.channel, d.first_vc, d.end_vc), nb::make_tuple(d.next_channel, d.next_first_vc, d.next_end_vc)));
   }
-  return found;
+  return result;
 }
 
 // Runs `action`. Returns whether it came to its end; if not, a Python exception is set.
@@ -118,19 +118,19 @@ nb::dict statistics(const MessageNetwork& network) {
     }
   }
   auto histogram = [&](int from) { return std::vector<std::int64_t>(totals.begin() + from, totals.begin() + from + Statistics::kBuckets); };
-  nb::dict found;
-  found["packets"] = totals[Statistics::kPackets];
-  found["flits"] = totals[Statistics::kFlits];
-  found["hops"] = totals[Statistics::kHops];
-  found["flit_hops"] = totals[Statistics::kFlitHops];
-  found["queueing_cycles"] = totals[Statistics::kQueueing];
-  found["network_cycles"] = totals[Statistics::kInNetwork];
-  found["queueing_histogram"] = histogram(Statistics::kQueueingBucket);
-  found["network_histogram"] = histogram(Statistics::kInNetworkBucket);
-  found["cycles"] = network.now();
-  found["copies"] = network.copies();
-  found["channels"] = channels;
-  return found;
+  nb::dict result;
+  result["packets"] = totals[Statistics::kPackets];
+  result["flits"] = totals[Statistics::kFlits];
+  result["hops"] = totals[Statistics::kHops];
+  result["flit_hops"] = totals[Statistics::kFlitHops];
+  result["queueing_cycles"] = totals[Statistics::kQueueing];
+  result["network_cycles"] = totals[Statistics::kInNetwork];
+  result["queueing_histogram"] = histogram(Statistics::kQueueingBucket);
+  result["network_histogram"] = histogram(Statistics::kInNetworkBucket);
+  result["cycles"] = network.now();
+  result["copies"] = network.copies();
+  result["channels"] = channels;
+  return result;
 }
 
 nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::object& how, double rate, std::vector<int> target,
@@ -161,17 +161,17 @@ nb::dict run_traffic(const std::shared_ptr<Shape>& shape, const nb::object& how,
     channels.append(
         nb::make_tuple(at(shape->name, c), spec.dimension, spec.source, spec.sink, domain.statistics().of(c, Statistics::kChannelFlits)));
   }
-  nb::dict found;
-  found["periods"] = periods;
-  found["hops"] = traffic.figures.hops;
-  found["smallest"] = traffic.figures.smallest;
-  found["largest"] = traffic.figures.largest;
-  found["drained"] = traffic.drained;
-  found["cycles"] = traffic.cycles;
-  found["flit_hops"] = domain.statistics().total(Statistics::kFlitHops);
-  found["waiting"] = waiting;
-  found["channels"] = channels;
-  return found;
+  nb::dict result;
+  result["periods"] = periods;
+  result["hops"] = traffic.figures.hops;
+  result["smallest"] = traffic.figures.smallest;
+  result["largest"] = traffic.figures.largest;
+  result["drained"] = traffic.drained;
+  result["cycles"] = traffic.cycles;
+  result["flit_hops"] = domain.statistics().total(Statistics::kFlitHops);
+  result["waiting"] = waiting;
+  result["channels"] = channels;
+  return result;
 }
 
 }  // namespace
@@ -246,10 +246,10 @@ NB_MODULE(_core, m) {
                                             "One NPU for all that translations take to it, as long as they do the same.")
       .def(
           "__init__",
-          [](FoldedNetwork* made, const std::shared_ptr<Shape>& shape, std::vector<int> sizes, const std::vector<bool>& folded,
+          [](FoldedNetwork* created, const std::shared_ptr<Shape>& shape, std::vector<int> sizes, const std::vector<bool>& folded,
              std::vector<bool> exclusive_or_too, VnetChoice vnet_choice, std::int64_t clock_ps, const nb::object& make) {
             Translations translations(std::move(sizes), folded, std::move(exclusive_or_too));
-            new (made) FoldedNetwork(shape, std::move(translations), std::move(vnet_choice), clock_ps, maker_of(make));
+            new (created) FoldedNetwork(shape, std::move(translations), std::move(vnet_choice), clock_ps, maker_of(make));
           },
           "shape"_a, "sizes"_a, "folded"_a, "exclusive_or_too"_a, "vnet_choice"_a, "clock_ps"_a, "make"_a)
       .def_prop_ro("folded",

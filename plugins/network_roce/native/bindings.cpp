@@ -117,11 +117,11 @@ void add_links(Plan& plan, const std::vector<LinkRow>& links, std::size_t dimens
 
 void add_dimensions(Plan& plan, const std::vector<DimensionRow>& dimensions) {
   for (const auto& [stride, size, nodes, ends, destination_order] : dimensions) {
-    DimensionPlan& made = plan.dimensions.emplace_back(DimensionPlan{stride, size, nodes, ends, {}});
+    DimensionPlan& created = plan.dimensions.emplace_back(DimensionPlan{stride, size, nodes, ends, {}});
     if (stride < 1 || size < 1 || nodes < size || (!destination_order.empty() && destination_order.size() != size))
       throw std::invalid_argument("a dimension that cannot be");
     for (std::size_t place = 0; place < destination_order.size(); ++place)
-      made.destination_order.emplace_back(static_cast<int>(place), destination_order[place]);
+      created.destination_order.emplace_back(static_cast<int>(place), destination_order[place]);
   }
 }
 
@@ -172,14 +172,14 @@ nb::object capsule_of(astra_network_v2* table) {
 }
 
 nb::object advance(Network& network, std::optional<std::int64_t> until) {
-  bool found = false;
+  bool result = false;
   try {
     nb::gil_scoped_release release;
-    found = network.advance(until ? *until / picoseconds_of_tick(network.settings()) : kNever);
+    result = network.advance(until ? *until / picoseconds_of_tick(network.settings()) : kNever);
   } catch (const Interrupted&) {
     nb::raise_python_error();
   }
-  if (!found) return nb::none();
+  if (!result) return nb::none();
   nb::list deliveries;
   for (const Delivery& each : network.delivered()) deliveries.append(nb::make_tuple(each.number, each.sent));
   return nb::make_tuple(picoseconds(network, network.now()), deliveries);

@@ -49,7 +49,7 @@ class Hpcc final : public Congestion {
     const Hops& seen = tools_.packets.hops(ack);
     if (state.round == 0) {
       state.round = flow.next_byte;
-      std::copy_n(seen.begin(), packet.hops, state.kept.begin());
+      std::copy_n(seen.begin(), packet.hops, state.last_hops.begin());
       return;
     }
     const bool full = packet.sequence > state.round;
@@ -63,7 +63,7 @@ class Hpcc final : public Congestion {
     std::int64_t round = 0;  // the byte that was next when the last full update was made
     HpccRate whole{};
     std::array<HpccRate, kMostHops> hops{};
-    Hops kept{};
+    Hops last_hops{};
   };
 
   void update(FlowId id, const Packet& packet, const Hops& seen, bool full) {
@@ -78,8 +78,8 @@ class Hpcc final : public Congestion {
     for (std::uint32_t number = 0; number < packet.hops; ++number) {
       const Hop& now = seen[number];
       if (settings.sampled_feedback && now.queue == 0 && !full) continue;
-      const Hop before = state.kept[number];
-      state.kept[number] = now;
+      const Hop before = state.last_hops[number];
+      state.last_hops[number] = now;
       counts[number] = any = true;
       const double time = real((now.time - before.time) & 0xffffff);
       const double u = utilisation(flow, now, before, time);

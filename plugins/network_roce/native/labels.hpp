@@ -13,26 +13,26 @@ class Labels {
  public:
   void clear() {
     labels_.clear();
-    things_.clear();
+    events_.clear();
   }
-  std::uint32_t count() const { return static_cast<std::uint32_t>(things_.size()); }
+  std::uint32_t count() const { return static_cast<std::uint32_t>(events_.size()); }
   // The thing of a label.
-  std::uint32_t thing(std::uint32_t label) const { return things_[label]; }
+  std::uint32_t thing(std::uint32_t label) const { return events_[label]; }
   // The label of a thing; kNone where it was not met.
   std::uint32_t known(std::uint32_t thing) const {
-    const auto found = labels_.find(thing);
-    return found == labels_.end() ? kNone : found->second;
+    const auto entry = labels_.find(thing);
+    return entry == labels_.end() ? kNone : entry->second;
   }
   // The label of a thing that is met now; it is `count` from before where that is the first time.
   std::uint32_t meet(std::uint32_t thing) {
-    const auto [found, is_first] = labels_.try_emplace(thing, count());
-    if (is_first) things_.push_back(thing);
-    return found->second;
+    const auto [entry, is_first] = labels_.try_emplace(thing, count());
+    if (is_first) events_.push_back(thing);
+    return entry->second;
   }
 
  private:
   std::unordered_map<std::uint32_t, std::uint32_t> labels_;
-  std::vector<std::uint32_t> things_;
+  std::vector<std::uint32_t> events_;
 };
 
 }  // namespace astra::roce

@@ -31,7 +31,7 @@ class PathChoices {
         packets_(packets),
         flows_(flows),
         random_(random),
-        turns_(plan.nodes) {}
+        rotations_(plan.nodes) {}
 
   // The queues that an adaptive choice looks at.
   void look_at(const OutputQueues& queues) { queues_ = &queues; }
@@ -49,9 +49,9 @@ class PathChoices {
     Packet& packet = packets_[id];
     const bool back = packet.kind != Kind::data;
     if (packet.step >= kSteps || !keeps_ || (!back && settings_.balancing != Balancing::ecmp)) return find(link, id);
-    LinkId& kept = paths_[packet.flow].ports[back ? 1 : 0][packet.step++];
-    if (kept == kNone) kept = find(link, id);
-    return kept;
+    LinkId& saved = paths_[packet.flow].ports[back ? 1 : 0][packet.step++];
+    if (saved == kNone) saved = find(link, id);
+    return saved;
   }
 
   // The port that a packet will likely take; kNone where that is not known yet.
@@ -86,9 +86,9 @@ class PathChoices {
   // The same of acknowledgements, kept.
   LinkId interface_back(FlowId id) {
     if (!keeps_) return interface(flows_[id], true);
-    LinkId& kept = paths_[id].ports[1][kSteps];
-    if (kept == kNone) kept = interface(flows_[id], true);
-    return kept;
+    LinkId& saved = paths_[id].ports[1][kSteps];
+    if (saved == kNone) saved = interface(flows_[id], true);
+    return saved;
   }
 
  private:
@@ -116,7 +116,7 @@ class PathChoices {
       case Balancing::spray_random:
         return next_hops[random_.below(count)];
       case Balancing::spray_round_robin:
-        return next_hops[turns_[node]++ % count];
+        return next_hops[rotations_[node]++ % count];
       case Balancing::flowlet:
         return next_hops[flowlet(node, packet.flow, flow.number) % count];
       case Balancing::adaptive:
@@ -209,7 +209,7 @@ class PathChoices {
   const OutputQueues* queues_ = nullptr;
   bool keeps_ = true;                                // paths
   std::vector<Path> paths_;                          // of each message
-  std::vector<std::uint32_t> turns_;                 // of each switch
+  std::vector<std::uint32_t> rotations_;             // of each switch
   std::unordered_map<std::uint64_t, Burst> bursts_;  // of switch and message
 };
 

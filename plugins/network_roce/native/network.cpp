@@ -134,7 +134,7 @@ inline void Network::happen(Events::EventRef event) {
   if (event.what() == EventKind::arrival) return arrive(event.link(), event.subject());
   switch (event.what()) {
     case EventKind::port_free:
-      wires_.told(event.subject());
+      wires_.reported(event.subject());
       wires_.leaves_npu(event.subject()) ? nics_.serve(event.subject()) : switches_.serve(event.subject());
       return;
     case EventKind::wake:

@@ -145,12 +145,12 @@ void Routes::find_nearer(NodeId node, NodeId target, const std::vector<int>& dis
 }
 
 std::uint32_t Routes::number_of(const std::vector<LinkId>& ports) {
-  const auto [found, fresh] = sets_.try_emplace(ports, static_cast<std::uint32_t>(first_.size() - 1));
+  const auto [result, fresh] = sets_.try_emplace(ports, static_cast<std::uint32_t>(first_.size() - 1));
   if (fresh) {
     ports_.insert(ports_.end(), ports.begin(), ports.end());
     first_.push_back(static_cast<std::uint32_t>(ports_.size()));
   }
-  return found->second;
+  return result->second;
 }
 
 void Routes::note_named_trips(NodeId npu) {
@@ -173,9 +173,9 @@ void Routes::note_named_trips(NodeId npu) {
 }
 
 void Routes::note_trip(NodeId source, NodeId target, Trip trip) {
-  const auto [found, fresh] = trip_numbers_.try_emplace({trip.ns, trip.product}, static_cast<std::uint32_t>(trips_.size()));
+  const auto [result, fresh] = trip_numbers_.try_emplace({trip.ns, trip.product}, static_cast<std::uint32_t>(trips_.size()));
   if (fresh) trips_.push_back(trip);
-  trip_of_[pair(source, target)] = found->second;
+  trip_of_[pair(source, target)] = result->second;
   longest_round_trip_ = std::max(longest_round_trip_, trip.ns);
   largest_product_ = std::max(largest_product_, trip.product);
 }

@@ -70,7 +70,7 @@ class Wires {
     const Wire& wire = wires_[link];
     events_.at(wire.free_at, wire.free_order, EventKind::port_free, link);
   }
-  void told(LinkId link) { traits_[link] &= static_cast<std::uint8_t>(~kTold); }
+  void reported(LinkId link) { traits_[link] &= static_cast<std::uint8_t>(~kTold); }
 
   void send(LinkId link, PacketId id) {
     Wire& wire = wires_[link];

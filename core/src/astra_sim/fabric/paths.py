@@ -73,8 +73,8 @@ def shortest_paths(
         frontier = {}
         while ahead and not frontier:
             distance = min(ahead)
-            for node, ways in ahead.pop(distance).items():
-                for _, link, wanted in sorted(ways):  # the first leads to the node of the lowest number
+            for node, links_by_node in ahead.pop(distance).items():
+                for _, link, wanted in sorted(links_by_node):  # the first leads to the node of the lowest number
                     fresh = wanted & ~reached[node]
                     if fresh:
                         reached[node] |= fresh

@@ -428,7 +428,7 @@ def _finding(
     if _exceeds(size, bandwidth, longest_ps):
         bandwidth = max(bandwidth, link_bandwidth(dimension).of_npu)
         if _exceeds(size, bandwidth, longest_ps):
-            yield _made(
+            yield _finding_of(
                 number=number,
                 dimension=dimension,
                 size=size,
@@ -449,7 +449,7 @@ def _fabric_finding(
     dimension = components.platform.dimensions[number]
     bandwidth = link_bandwidth(dimension).of_fabric
     if bandwidth and _exceeds(size, bandwidth, longest_ps):
-        finding = _made(
+        finding = _finding_of(
             number=number,
             dimension=dimension,
             size=round(size),
@@ -462,7 +462,7 @@ def _fabric_finding(
         yield attrs.evolve(finding, of_fabric=True)
 
 
-def _made(
+def _finding_of(
     number: int, dimension: Dimension, size: int, bandwidth: float, time_ps: int, scope: str, collective: str | None, remedy: str
 ) -> Finding:
     if stripes_over_directions(dimension):

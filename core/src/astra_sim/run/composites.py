@@ -67,15 +67,15 @@ class CompositeTimes:
 
     def __init__(self, collective_ps: Callable[[Communicate], int]) -> None:
         self._collective_ps = collective_ps
-        self._found: dict[int, tuple[Composite, ChainTimes]] = {}
+        self._computed: dict[int, tuple[Composite, ChainTimes]] = {}
         self._alike: dict[Hashable, tuple[Rows[Operation], ChainTimes]] = {}  # of equal rows: what has their times, but for the kinds
 
     def of(self, composite: Composite) -> ChainTimes:
         """The times of a composite."""
-        if id(composite) not in self._found:
+        if id(composite) not in self._computed:
             before = None if composite.previous is None else self.of(composite.previous)
-            self._found[id(composite)] = composite, self._times(composite, before)  # kept, so that its number stays its own
-        return self._found[id(composite)][1]
+            self._computed[id(composite)] = composite, self._times(composite, before)  # kept, so that its number stays its own
+        return self._computed[id(composite)][1]
 
     def _times(self, composite: Composite, before: ChainTimes | None) -> ChainTimes:
         """The times of a composite; those with the same columns and durations share them."""
@@ -85,7 +85,7 @@ class CompositeTimes:
         where = None if before is None else (id(before.ends), before.first, before.stop, before.begin, before.end, before.last)
         key = id(rows.kind_of), id(rows.after), numbers, own, composite.until, where
         if key not in self._alike:
-            self._alike[key] = rows, self._made(rows, dict(zip(numbers, own, strict=True)), composite.until, before)
+            self._alike[key] = rows, self._computed_times(rows, dict(zip(numbers, own, strict=True)), composite.until, before)
         kinds = list[Operation]()
         if before is not None:
             kinds = before.kinds if len(before.kinds) == before.stop else before.kinds[: before.stop]
@@ -103,7 +103,7 @@ class CompositeTimes:
             last=one.last,
         )
 
-    def _made(self, rows: Rows[Operation], own: Mapping[int, int], until: Sequence[int], before: ChainTimes | None) -> ChainTimes:
+    def _computed_times(self, rows: Rows[Operation], own: Mapping[int, int], until: Sequence[int], before: ChainTimes | None) -> ChainTimes:
         """The times of rows after those of another composite, of which the kinds are left out."""
         waits, begins, ends = list[Sequence[int]](), list[int](), list[int]()
         if before is not None:
@@ -295,17 +295,17 @@ class ExpandedProgram:
         for number, kind in enumerate(program.kinds):
             if within is not None and isinstance(kind, Composite) and number in used:
                 parts[number] = _part(*within(kind), kinds, known)
-        self._found = [row for row, kind in enumerate(program.kind_of) if kind in parts] if parts else []
-        used_kinds = [program.kind_of[row] for row in self._found]
+        self._composite_rows = [row for row, kind in enumerate(program.kind_of) if kind in parts] if parts else []
+        used_kinds = [program.kind_of[row] for row in self._composite_rows]
         place_of = {kind: place for place, kind in enumerate(dict.fromkeys(used_kinds))}
         self._parts = [parts[kind] for kind in place_of]
         self._numbers = column(map(place_of.__getitem__, used_kinds), "I")
-        self.rows = self._rows(kinds) if self._found else program
+        self.rows = self._rows(kinds) if self._composite_rows else program
 
     def _begins(self, ended: Sequence[int]) -> Column:
         """When the composites of a program began, of which `ended` says when its rows ended."""
         durations = [part.ps for part in self._parts]
-        return column((ended[row] - durations[part] for row, part in zip(self._found, self._numbers, strict=True)), "q")
+        return column((ended[row] - durations[part] for row, part in zip(self._composite_rows, self._numbers, strict=True)), "q")
 
     def _rows(self, kinds: Sequence[Operation]) -> Rows[Operation]:
         """The rows of the program with one row for each composite below them."""
@@ -329,7 +329,7 @@ class ExpandedProgram:
 
     def times(self, ready: Sequence[int], ended: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """When rows were ready and ended, of those of the program."""
-        if not self._found:
+        if not self._composite_rows:
             return ready, ended
         begins, engine = self._begins(ended), self._runs.engine
         return (
@@ -341,13 +341,13 @@ class ExpandedProgram:
         self, records: PhaseStepRecords, planned: Sequence[PlannedPhase], ended: Sequence[int]
     ) -> tuple[PhaseStepRecords, Sequence[PlannedPhase]]:
         """The phases of the program's collectives with those of the collectives of its composites, and what was planned for all."""
-        if not self._found:
+        if not self._composite_rows:
             return records, planned
         everything, first = list(planned), dict[int, int]()
         parts = [part.phases(self._runs, first, everything) for part in self._parts]
         lengths = [len(part.kinds) for part in self._parts]
         places = column(accumulate(map(lengths.__getitem__, self._numbers), initial=len(self._program)), "q")[:-1]
-        begins, nothing = self._begins(ended), column(repeat(0, len(self._found)), "q")
+        begins, nothing = self._begins(ended), column(repeat(0, len(self._composite_rows)), "q")
         offsets = places, nothing, begins, begins, begins, nothing, nothing
         columns = (
             _continued(self._runs.engine, getattr(records, name), [getattr(part, name) for part in parts], self._numbers, offset)

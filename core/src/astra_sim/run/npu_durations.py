@@ -31,15 +31,15 @@ class NpuDurations:
             )
         self._npu_ps = npu_ps
         self._start_ps = start_ps
-        self._found: dict[int, tuple[Rows[Operation], array[int]]] = {}
+        self._durations: dict[int, tuple[Rows[Operation], array[int]]] = {}
         for program in programs:
             rows = inputs.rows(program.operations)
             for npu in program.npus:
-                self._found[npu] = rows, array("q", [-1]) * len(rows)
+                self._durations[npu] = rows, array("q", [-1]) * len(rows)
 
     def ps(self, npu: int, number: int, begin: int) -> int:
         """What an operation takes that an NPU begins then."""
-        rows, result = self._found[npu]
+        rows, result = self._durations[npu]
         time = rows.times[number] if rows.times is not None else -1
         kind = rows.kinds[rows.kind_of[number]]
         assert isinstance(kind, Compute)
@@ -49,15 +49,15 @@ class NpuDurations:
 
     def taken_ps(self, npu: int, number: int) -> int:
         """What an operation has taken on an NPU; -1 where that is the same on all."""
-        return self._found[npu][1][number]
+        return self._durations[npu][1][number]
 
     def all_rows(self) -> list[Rows[Operation]]:
         """The programs of all NPUs that were simulated, each with its own times."""
-        return list(map(self.rows, self._found))
+        return list(map(self.rows, self._durations))
 
     def rows(self, npu: int) -> Rows[Operation]:
         """The program of an NPU with the times that its operations have taken there."""
-        rows, result = self._found[npu]
+        rows, result = self._durations[npu]
         stated = repeat(-1, len(rows)) if rows.times is None else rows.times
         times = column((own if own >= 0 else time for own, time in zip(result, stated, strict=True)), "q")
 

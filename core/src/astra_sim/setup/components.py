@@ -44,7 +44,7 @@ class PluginSection:
     options: Any
     where: str
 
-    def made(self, *context: Any) -> Any:
+    def instance_of(self, *context: Any) -> Any:
         """What its factory makes. Raises InputError."""
         try:
             return self.provider.create(self.options, *context)
@@ -53,7 +53,7 @@ class PluginSection:
 
     def figures(self, result: Any, platform: Platform) -> Mapping[str, Any]:
         """The figures of an account. Raises InputError."""
-        results = self.made(result, platform)
+        results = self.instance_of(result, platform)
         if not isinstance(results, Mapping):
             raise PluginError(f"account {self.provider.name!r} returned {shown(results)}; expected figures by name")
         return results
@@ -100,14 +100,14 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     for kind in DEFAULTS:
         if kind != "platform":
             maker.provider(kind)
-    network = maker.given("network", (RouteDelayNetwork, EventNetwork))
-    platform = maker.given("platform", Platform)
+    network = maker.instance("network", (RouteDelayNetwork, EventNetwork))
+    platform = maker.instance("platform", Platform)
     if platform is None:
         platform = (
             network.platform if network is not None and "platform" not in experiment.sections else build_platform(experiment, plugins)
         )
     compute, stated = maker.compute(platform), platform
-    memory = maker.given("memory", Memory) or maker.make("memory", Memory)
+    memory = maker.instance("memory", Memory) or maker.make("memory", Memory)
     maker.warn_of_left_out()
     if network is None:
         platform = platform.slowed_between_nodes(compute.collective_share)
@@ -134,7 +134,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         route_rules=rules,
         collectives_of=network.device,
     )
-    system = maker.given("system", System) or maker.make("system", System, context)
+    system = maker.instance("system", System) or maker.make("system", System, context)
     context = attrs.evolve(
         context,
         tick_ps=system.tick_ps,
@@ -142,7 +142,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         node_algorithms=system.node_algorithms,
         time_alone=AloneRuns(system, network, memory, engine).duration_ps,
     )
-    graph = maker.given("workload", ExecutionGraph)
+    graph = maker.instance("workload", ExecutionGraph)
     taken: Table = {}
     if graph is None:
         taken = maker.taken_defaults(compute, context)
@@ -195,7 +195,7 @@ def _plugin_sections(experiment: Experiment, plugins: Plugins) -> list[PluginSec
 
 def _variations(sections: Sequence[PluginSection], platform: Platform) -> list[NpuPs]:
     """What sections say of the time of operations on each NPU. Raises InputError."""
-    npu_ps = [each.made(platform) for each in sections if each.kind == "variation"]
+    npu_ps = [each.instance_of(platform) for each in sections if each.kind == "variation"]
     for each in npu_ps:
         if not callable(each):
             raise PluginError(f"a variation is {shown(each)}; expected a function of an operation that starts")
@@ -244,7 +244,7 @@ def network_of(plugins: Plugins, platform: Platform, where: str, spec: str) -> N
     provider, options = component_of(plugins, "network", spec, where)
     if provider.takes_networks:
         raise InputError(f"{where}: {spec!r} is a network that is made of others; expected one that is not")
-    network: Network = provider.made(options, platform)
+    network: Network = provider.instance_of(options, platform)
     return network
 
 
@@ -268,7 +268,7 @@ class _Maker:
     names: dict[str, str]
     options: dict[str, Any] = attrs.field(factory=dict)
 
-    def given(self, kind: str, classes: Any) -> Any:
+    def instance(self, kind: str, classes: Any) -> Any:
         """The object that was given for a section in Python, or None."""
         value = self.experiment.sections.get(kind)
         if value is None or isinstance(value, Mapping):
@@ -322,7 +322,7 @@ class _Maker:
 
     def compute(self, platform: Platform) -> Compute:
         """The compute model on a platform."""
-        result: Compute = self.given("compute", Compute) or self.make("compute", Compute)
+        result: Compute = self.instance("compute", Compute) or self.make("compute", Compute)
         result = self._placed(result, "for_platform", platform)
         if isinstance(self.experiment.sections.get("workload"), Mapping):
             workload = self.provider("workload")
@@ -356,7 +356,7 @@ class _Maker:
             (platform,) = context
             context = platform, partial(network_of, self.plugins, platform, where)
         try:
-            result = provider.made(options, *context)
+            result = provider.instance_of(options, *context)
         except AstraError as error:
             raise located(_with_origin(error, defaults or {}), where) from None
         except MemoryError:
@@ -459,7 +459,7 @@ def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Ass
     """What the table of a dimension makes: most often one dimension."""
     provider, options = _part_options(part, where, plugins)
     try:
-        dimensions = provider.made(options)
+        dimensions = provider.instance_of(options)
     except AstraError as error:
         raise located(error, where) from None
     if isinstance(dimensions, Preset):

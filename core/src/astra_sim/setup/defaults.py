@@ -23,15 +23,15 @@ def with_defaults(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Tabl
     return result
 
 
-def without(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
+def without(defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> Table:
     """The defaults whose keys are not given."""
     left: Table = {}
     for key, value in defaults.items():
-        own = given.get(key)
+        own = overrides.get(key)
         if isinstance(value, Mapping) and isinstance(own, Mapping):
             if inner := without(value, own):
                 left[key] = inner
-        elif key not in given:
+        elif key not in overrides:
             left[key] = value
     return left
 

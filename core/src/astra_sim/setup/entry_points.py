@@ -94,8 +94,8 @@ def _remembered(file: CacheFile, state: str) -> list[EntryPoint] | None:
     return [EntryPoint(*row) for row in rows] if all(len(row) == len(EntryPoint._fields) for row in rows) else None
 
 
-def _remember(file: CacheFile, state: str, found: list[EntryPoint]) -> None:
+def _remember(file: CacheFile, state: str, points: list[EntryPoint]) -> None:
     """Write a list, unless a word in it would end its line."""
-    if all(field.isprintable() for entry in found for field in entry):
-        text = f"{_FIRST_LINE}\n{state}\n\n" + "\n".join(map("\t".join, found))
+    if all(field.isprintable() for entry in points for field in entry):
+        text = f"{_FIRST_LINE}\n{state}\n\n" + "\n".join(map("\t".join, points))
         file.write(text.encode("utf-8", "surrogateescape"))

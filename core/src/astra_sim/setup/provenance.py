@@ -111,18 +111,18 @@ def provenance(
     )
 
 
-def _as_given(table: Mapping[str, Any], given: Mapping[str, Any], taken: Mapping[str, Any], offered: Mapping[str, Any]) -> Table:
+def _as_given(table: Mapping[str, Any], overrides: Mapping[str, Any], taken: Mapping[str, Any], offered: Mapping[str, Any]) -> Table:
     """The table of a workload without what it took from the compute model, and with all that was given in place of what was offered."""
     result = {key: value for key, value in table.items() if key not in taken or isinstance(taken[key], Mapping)}
     for key, value in offered.items():
-        own = given.get(key)
+        own = overrides.get(key)
         if isinstance(value, Mapping):
             inner = _as_given(result.get(key, {}), own if isinstance(own, Mapping) else {}, taken.get(key, {}), value)
             if inner or isinstance(own, Mapping):
                 result[key] = inner
             else:
                 result.pop(key, None)
-        elif key in given and key not in result:
+        elif key in overrides and key not in result:
             result[key] = _untyped(own) if isinstance(own, Typed) else own
     return result
 

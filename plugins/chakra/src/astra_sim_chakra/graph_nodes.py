@@ -105,7 +105,7 @@ class _Writer:
         self._platform = platform
         self._groups = groups
         self._operations = program.operations
-        self._made = GraphNodes(program.npus, ranks=platform.npus)
+        self._result = GraphNodes(program.npus, ranks=platform.npus)
         self._names = _Names(graph)
         self._partitions: dict[tuple[int, ...], Mapping[int, str]] = {}
         self._ends: list[tuple[int, ...]] = []  # for each operation, the nodes that must have ended
@@ -116,7 +116,7 @@ class _Writer:
         """The nodes."""
         for operation in self._operations:
             self._ends.append(self._write(operation))
-        return self._made
+        return self._result
 
     def _write(self, operation: Operation) -> tuple[int, ...]:
         """Write an operation. Returns the nodes that must have ended for it to have ended."""
@@ -153,15 +153,15 @@ class _Writer:
             kind = NodeType.MEM_STORE_NODE if operation.write else NodeType.MEM_LOAD_NODE
             return self._add(operation, kind, before, tensor_size=operation.bytes)
         assert isinstance(operation, (Send, Receive))
-        self._made._messages[len(self._made.nodes)] = operation
+        self._result._messages[len(self._result.nodes)] = operation
         kind = NodeType.COMM_SEND_NODE if isinstance(operation, Send) else NodeType.COMM_RECV_NODE
         return self._add(operation, kind, before, comm_size=operation.bytes, comm_tag=operation.tag)
 
     def _add(
         self, operation: Compute | Communicate | Send | Receive | MemoryAccess, kind: NodeType, before: tuple[int, ...], **fields: Any
     ) -> tuple[int, ...]:
-        id_ = len(self._made.nodes)
-        self._made.nodes.append(Node(id=id_, name=self._names.of(operation), type=kind, data=before, is_cpu_op=False, **fields))
+        id_ = len(self._result.nodes)
+        self._result.nodes.append(Node(id=id_, name=self._names.of(operation), type=kind, data=before, is_cpu_op=False, **fields))
         return (id_,)
 
     def _collective(self, operation: Communicate, before: tuple[int, ...]) -> tuple[int, ...]:
@@ -170,15 +170,15 @@ class _Writer:
         dimensions = tuple(d for d in sorted(operation.dimensions) if logical[d].size > 1)
         if operation.group is None and not dimensions:
             return before
-        id_ = len(self._made.nodes)
+        id_ = len(self._result.nodes)
         involved = None if operation.group is not None else _involved(dimensions, logical, self._platform)
         if operation.group is not None:
-            self._made._group_of[id_] = dict.fromkeys(self._made.npus, self._groups.name(operation.group))
+            self._result._group_of[id_] = dict.fromkeys(self._result.npus, self._groups.name(operation.group))
         elif involved is None:
             if dimensions not in self._partitions:
-                names = {rank: self._groups.name(_members(dimensions, logical, rank)) for rank in self._made.npus}
+                names = {rank: self._groups.name(_members(dimensions, logical, rank)) for rank in self._result.npus}
                 self._partitions[dimensions] = names
-            self._made._group_of[id_] = self._partitions[dimensions]
+            self._result._group_of[id_] = self._partitions[dimensions]
         ended = self._add(
             operation,
             NodeType.COMM_COLL_NODE,
@@ -191,7 +191,7 @@ class _Writer:
         update = round(operation.update_ps / PS_PER_NS)
         if update:
             name = f"{self._names.of(operation)} update"
-            self._made.nodes.append(Node(id=id_ + 1, name=name, type=NodeType.COMP_NODE, duration_ns=update, data=ended, is_cpu_op=True))
+            self._result.nodes.append(Node(id=id_ + 1, name=name, type=NodeType.COMP_NODE, duration_ns=update, data=ended, is_cpu_op=True))
             return (id_ + 1,)
         return ended
 

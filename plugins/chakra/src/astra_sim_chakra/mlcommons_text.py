@@ -128,7 +128,7 @@ class MlcommonsText:
         layer.sent[which] = id_ = self._add(name, NodeType.COMM_COLL_NODE, waits, part)
         return id_
 
-    def _made(self, id_: int | None, layer: _Layer, what: str) -> int:
+    def _node_of(self, id_: int | None, layer: _Layer, what: str) -> int:
         if id_ is None:
             raise InputError(f"{self._path}: a node waits for {what} of layer {layer.name}, which MLCommons' converter has not made")
         return id_
@@ -167,7 +167,7 @@ class MlcommonsText:
         for place, layer in enumerate(reversed(self._layers)):
             if place:
                 above = self._layers[-place]
-                waits = above.computed[_WEIGHT], self._made(above.sent[_INPUT], above, "the collective of the input gradient")
+                waits = above.computed[_WEIGHT], self._node_of(above.sent[_INPUT], above, "the collective of the input gradient")
             gradient = self._compute(layer, _INPUT, *waits)
             if place != self._count - 1:
                 self._send(layer, _INPUT, gradient, after_name=after_name)
@@ -181,7 +181,7 @@ class MlcommonsText:
         before: int | None = None
         for place, layer in enumerate(layers):
             updated = layer.computed[_WEIGHT] if layer.sent[_WEIGHT] is None else layer.sent[_WEIGHT]
-            exchanged = self._made(embedding.sent[_FORWARD], embedding, "the ALLTOALL") if place == self._last_bottom else None
+            exchanged = self._node_of(embedding.sent[_FORWARD], embedding, "the ALLTOALL") if place == self._last_bottom else None
             before = self._compute(layer, _FORWARD, updated, before, exchanged)
             if layer.parts[_FORWARD].kind == "ALLTOALL":
                 self._send(layer, _FORWARD, before)

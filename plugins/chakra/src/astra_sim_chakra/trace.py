@@ -168,13 +168,13 @@ class Trace:
             control=tuple(self.id[other] for other in self.control[row]),
             data=tuple(self.id[other] for other in self.data[row]),
             is_cpu_op=None if self.is_cpu_op[row] < 0 else bool(self.is_cpu_op[row]),
-            num_ops=given(self.num_ops[row]),
-            tensor_size=given(self.tensor_size[row]),
-            comm_type=given(self.comm_type[row]),
+            num_ops=stated(self.num_ops[row]),
+            tensor_size=stated(self.tensor_size[row]),
+            comm_type=stated(self.comm_type[row]),
             comm_priority=self.comm_priority[row],
-            comm_size=given(self.comm_size[row]),
-            comm_src=given(self.comm_src[row]),
-            comm_dst=given(self.comm_dst[row]),
+            comm_size=stated(self.comm_size[row]),
+            comm_src=stated(self.comm_src[row]),
+            comm_dst=stated(self.comm_dst[row]),
             comm_tag=self.comm_tag[row],
             pg_name=None if self.group[row] < 0 else self.groups[self.group[row]],
             involved_dim=None if self.involved[row] < 0 else self.involved_dims[self.involved[row]],
@@ -243,6 +243,6 @@ def make_trace(
     )
 
 
-def given(value: int) -> int | None:
+def stated(value: int) -> int | None:
     """A number of a column; None if the trace has no value."""
     return None if value < 0 else value

@@ -21,7 +21,7 @@ from astra_sim_chakra.program import program_columns
 from astra_sim_chakra.ranks import RankTraces, load_ranks
 from astra_sim_chakra.reader import DEPENDENCIES
 from astra_sim_chakra.schema import CollectiveType, NodeType
-from astra_sim_chakra.trace import given
+from astra_sim_chakra.trace import stated
 from astra_sim_chakra.trace_files import load_trace
 
 _COLLECTIVES = {
@@ -244,7 +244,7 @@ class _Builder:
                     durations.append(picoseconds(nanoseconds * PS_PER_NS, time))
                     continue
                 if not context.replay_only and trace.is_cpu_op[row] != 1:
-                    work = Work(nanoseconds, given(trace.num_ops[row]), given(trace.tensor_size[row]))
+                    work = Work(nanoseconds, stated(trace.num_ops[row]), stated(trace.tensor_size[row]))
                     nanoseconds = context.compute.duration_ns(work)
                 durations.append(picoseconds(context.scaled_ps(nanoseconds), time))
 

@@ -41,18 +41,18 @@ class Arguments(argparse.ArgumentParser):
         """Raise what is wrong."""
         raise UsageError(f"{message}; --help lists the options")
 
-    def known(self, given: Sequence[str]) -> dict[str, Any]:
+    def known(self, argv: Sequence[str]) -> dict[str, Any]:
         """The values of options by name; a warning names what is no option, which ASTRA-sim passes over. Raises UsageError."""
-        values, others = self.parse_known_args(given)
+        values, others = self.parse_known_args(argv)
         for other in others:
             name = other.partition("=")[0]
             near = suggestion(name, self._option_string_actions) if other.startswith("--") else "--help lists the options"
             warn(f"{other} is no option, and has no effect; {near}")
         return vars(values)
 
-    def all(self, given: Sequence[str]) -> dict[str, Any]:
+    def all(self, argv: Sequence[str]) -> dict[str, Any]:
         """The values of options by name. Raises UsageError where something is no option."""
-        values, others = self.parse_known_args(given)
+        values, others = self.parse_known_args(argv)
         if others:
             raise UsageError(f"unrecognised option {others[0]!r}; {suggestion(others[0].partition('=')[0], self._option_string_actions)}")
         return vars(values)

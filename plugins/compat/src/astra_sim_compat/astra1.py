@@ -32,36 +32,36 @@ _CONGESTION_OVERRIDES: Mapping[str, tuple[str, type[int] | type[float]]] = {
 }
 
 
-def analytical(name: str, given: Sequence[str]) -> None:
+def analytical(name: str, argv: Sequence[str]) -> None:
     """AnalyticalAstra of 1.0; of 2.x where the options are."""
-    if _is_of_2x(given):
-        astra2.congestion_unaware(name, given)
+    if _is_of_2x(argv):
+        astra2.congestion_unaware(name, argv)
         return
     known = _options(name, "analytical network")
     known.number("num-queues-per-dim", "queues of each dimension", 1)
-    values = _values(known, _ANALYTICAL_OVERRIDES, given)
+    values = _values(known, _ANALYTICAL_OVERRIDES, argv)
     result = _run(values, _experiment(values, _ANALYTICAL_OVERRIDES), [], SharedTables.NAMES)
     cost = result.network.get("cost_usd")
     if cost is not None:
         print(f"\n[Analytical, main] Total Cost: ${cost:g}")
 
 
-def congestion(name: str, given: Sequence[str]) -> None:
+def congestion(name: str, argv: Sequence[str]) -> None:
     """AstraCongestion of 2023, which has 1.0's system layer and a YAML network file; of 2.x where the options are."""
-    if _is_of_2x(given):
-        astra2.congestion_aware(name, given)
+    if _is_of_2x(argv):
+        astra2.congestion_aware(name, argv)
         return
-    values = _values(_options(name, "network with contention"), _CONGESTION_OVERRIDES, given)
+    values = _values(_options(name, "network with contention"), _CONGESTION_OVERRIDES, argv)
     tables = [table for table in SharedTables.NAMES if not table.startswith("backend_")]
     _run(values, _experiment(values, _CONGESTION_OVERRIDES), ["network.congestion=aware"], tables)
 
 
-def garnet(name: str, given: Sequence[str]) -> None:
+def garnet(name: str, argv: Sequence[str]) -> None:
     """gem5 with Garnet and 1.0's system layer: a script of gem5 and `--synthetic=training` come before the options of 1.0."""
-    scripts = [each for each in given if each.endswith(".py") and not each.startswith("-")]
+    scripts = [each for each in argv if each.endswith(".py") and not each.startswith("-")]
     known = _options(name, "network of routers (Garnet)")
     known.text("synthetic", "what is simulated: training")
-    values = _values(known, {}, [each for each in given if each not in scripts])
+    values = _values(known, {}, [each for each in argv if each not in scripts])
     if values["synthetic"] != "training":
         raise InputError(f"--synthetic is {values['synthetic']}; expected training, as astra simulates ASTRA-sim alone")
     path = values["network_configuration"]
@@ -74,8 +74,8 @@ def garnet(name: str, given: Sequence[str]) -> None:
     _run(values, experiment, [], tables)
 
 
-def _is_of_2x(given: Sequence[str]) -> bool:
-    return any(each.partition("=")[0] == _OF_2X for each in given)
+def _is_of_2x(argv: Sequence[str]) -> bool:
+    return any(each.partition("=")[0] == _OF_2X for each in argv)
 
 
 def _options(name: str, network: str) -> Arguments:
@@ -96,11 +96,11 @@ def _options(name: str, network: str) -> Arguments:
     return known
 
 
-def _values(known: Arguments, overrides: Mapping[str, tuple[str, type[int] | type[float]]], given: Sequence[str]) -> dict[str, Any]:
+def _values(known: Arguments, overrides: Mapping[str, tuple[str, type[int] | type[float]]], argv: Sequence[str]) -> dict[str, Any]:
     """The values of options. Raises UsageError and InputError."""
     for option, (_, kind) in overrides.items():
         known.numbers(option, "of each dimension, in place of what the network file says", kind)
-    values = known.all([each for each in given if each])  # scripts for several networks leave some arguments empty
+    values = known.all([each for each in argv if each])  # scripts for several networks leave some arguments empty
     if values["total_stat_rows"] < 1:
         raise InputError(f"--total-stat-rows is {values['total_stat_rows']}; expected at least 1")
     if not 0 <= values["stat_row"] < values["total_stat_rows"]:

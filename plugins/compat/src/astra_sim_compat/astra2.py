@@ -27,14 +27,14 @@ _UNITS = (
 )
 
 
-def congestion_unaware(name: str, given: Sequence[str]) -> None:
+def congestion_unaware(name: str, argv: Sequence[str]) -> None:
     """AstraSim_Analytical_Congestion_Unaware: messages never wait for each other."""
-    _main(name, given, "unaware")
+    _main(name, argv, "unaware")
 
 
-def congestion_aware(name: str, given: Sequence[str]) -> None:
+def congestion_aware(name: str, argv: Sequence[str]) -> None:
     """AstraSim_Analytical_Congestion_Aware: messages wait for links."""
-    _main(name, given, "aware")
+    _main(name, argv, "aware")
 
 
 def options(name: str, network: str) -> Arguments:
@@ -73,8 +73,8 @@ def experiment(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _main(name: str, given: Sequence[str], congestion: str) -> None:
-    values = options(name, f"analytical network, congestion {congestion}").known(given)
+def _main(name: str, argv: Sequence[str], congestion: str) -> None:
+    values = options(name, f"analytical network, congestion {congestion}").known(argv)
     with log_in(values["logging_folder"], values["logging_configuration"]) as log:
         simulate(
             log, experiment(values) | {"network": file_of(values, "network-configuration"), "set": [f"network.congestion={congestion}"]}

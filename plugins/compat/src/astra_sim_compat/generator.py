@@ -14,7 +14,7 @@ _OF_SCALE_SIM = {"scalesim_path": "../../extern/compute/SCALE-Sim", "run_name": 
 """Where SCALE-Sim is, and the folder of its output. Here the plugin `systolic` computes the cycles."""
 
 
-def generate(name: str, given: Sequence[str]) -> None:
+def generate(name: str, argv: Sequence[str]) -> None:
     """Write a text workload from the matrix products of layers."""
     known = Arguments(name, "Workload generator of ASTRA-sim 1.0, by `astra generate`.")
     known.text("mnk", "layers: CSV of name, m, n, k (mnk_inputs/test.csv)", "mnk_inputs/test.csv")
@@ -27,7 +27,7 @@ def generate(name: str, given: Sequence[str]) -> None:
     known.text("scalesim_config", f"array, as SCALE-Sim describes it ({default})", default)
     for option, value in _OF_SCALE_SIM.items():
         known.text(option, "has no effect: SCALE-Sim is not needed", value)
-    values = known.all(given)
+    values = known.all(argv)
     if values["run_name"] != _OF_SCALE_SIM["run_name"]:
         warn(f"--run_name is {values['run_name']}, and has no effect: SCALE-Sim does not run, and no folder of its output is written")
     arguments = ["--layers", values["mnk"], "--parallel", values["parallel"], "--npus", str(values["num_npus"])]

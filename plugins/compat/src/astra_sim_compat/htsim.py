@@ -24,15 +24,15 @@ _NIC_GB_PER_S, _LINK_LATENCY_NS = 12.5, 1000
 """Of a fat tree that HTSim makes where no file is given: its constants HOST_NIC and the latency of a hop."""
 
 
-def htsim(name: str, given: Sequence[str]) -> None:
+def htsim(name: str, argv: Sequence[str]) -> None:
     """AstraSim_HTSim: messages share links as flows of TCP do in the long run."""
-    place = given.index(_REST) if _REST in given else len(given)
+    place = argv.index(_REST) if _REST in argv else len(argv)
     known = astra2.options(name, "HTSim back end")
     known.add_argument("--htsim-proto", metavar="TEXT", choices=("tcp",), default="tcp", help="transport: tcp")
     known.add_argument(_REST, nargs=argparse.REMAINDER, help="-topo FILE, -nodes N; others of HTSim have no effect")
-    values = known.known(given[:place])
-    print(*given[place:], flush=True)
-    file, nodes = _of_htsim(given[place + 1 :])
+    values = known.known(argv[:place])
+    print(*argv[place:], flush=True)
+    file, nodes = _of_htsim(argv[place + 1 :])
     with log_in(values["logging_folder"], values["logging_configuration"]) as log:
         experiment = Experiment()
         experiment.use("network", astra2.file_of(values, "network-configuration"), shared_plugins(), where="--network-configuration")
@@ -49,10 +49,10 @@ def htsim(name: str, given: Sequence[str]) -> None:
         astra2.simulate(log, astra2.experiment(values) | {"experiment": experiment})
 
 
-def _of_htsim(given: Sequence[str]) -> tuple[str | None, int | None]:
+def _of_htsim(argv: Sequence[str]) -> tuple[str | None, int | None]:
     """The topology file and the number of nodes among the options of HTSim. Raises UsageError where something is no option."""
     file = nodes = None
-    words = iter(given)
+    words = iter(argv)
     for word in words:
         if word in _COUPLINGS:
             if word == "COUPLED_EPSILON":

@@ -16,11 +16,11 @@ _OUTPUTS = {"FCT_OUTPUT_FILE": "fct.txt", "PFC_OUTPUT_FILE": "pfc.txt"}
 """Keys of a network file that name files to write, and what the network calls them."""
 
 
-def ns3(name: str, given: Sequence[str]) -> None:
+def ns3(name: str, argv: Sequence[str]) -> None:
     """ns3.42-AstraSimNetwork-default, and what other builds of it are called."""
     known = astra2.options(name, "ns-3 back end")
     known.text("logical-topology-configuration", 'sizes of the dimensions of collectives (JSON): {"logical-dims": ["8", "2"]}')
-    values = known.all(given)
+    values = known.all(argv)
     network = astra2.file_of(values, "network-configuration")
     print("ASTRA-sim + NS3")
     with log_in(values["logging_folder"], values["logging_configuration"]) as log:

@@ -45,10 +45,10 @@ def gemm(table: str, device: str, output: str, as_json: bool, quiet: bool) -> No
     with Progress(enabled=not quiet) as progress:
         for element_type, rows in read_gemms(read_text(table), table).items():
             progress.stage(f"fitting gemm {element_type}", simulates=False)
-            found = fits[f"gemm {element_type}"] = _located(table, element_type, fit_gemm, devices.device_of(changed, where), rows)
-            changed = _sourced(with_gemm(changed, element_type, found), f"gemm.{element_type}", table, found)
-            if "cast_efficiency" in found.values:
-                changed = _sourced(changed, "cast", table, found)
+            fitted = fits[f"gemm {element_type}"] = _located(table, element_type, fit_gemm, devices.device_of(changed, where), rows)
+            changed = _sourced(with_gemm(changed, element_type, fitted), f"gemm.{element_type}", table, fitted)
+            if "cast_efficiency" in fitted.values:
+                changed = _sourced(changed, "cast", table, fitted)
     _finish(fits, changed, output, as_json, quiet)
 
 
@@ -79,10 +79,10 @@ def attention(table: str, device: str, output: str, as_json: bool, quiet: bool) 
     with Progress(enabled=not quiet) as progress:
         for element_type, rows in by_type.items():
             progress.stage(f"fitting attention {element_type}", simulates=False)
-            found = fits[f"attention {element_type}"] = _located(
+            fitted = fits[f"attention {element_type}"] = _located(
                 table, element_type, fit_attention, devices.device_of(changed, where), rows
             )
-            changed = _sourced(with_attention(changed, element_type, found), attention_key(element_type), table, found)
+            changed = _sourced(with_attention(changed, element_type, fitted), attention_key(element_type), table, fitted)
     _finish(fits, changed, output, as_json, quiet)
 
 
@@ -90,15 +90,15 @@ def _located(table: str, element_type: str, fit: Any, device: Any, rows: Any) ->
     from astra_sim.errors import InputError, located
 
     try:
-        found: Fit = fit(device, element_type, rows)
+        fitted: Fit = fit(device, element_type, rows)
     except InputError as error:
         raise located(error, f"{table}: {element_type}") from None
-    return found
+    return fitted
 
 
-def _sourced(changed: dict[str, Any], key: str, table: str, found: Fit) -> dict[str, Any]:
+def _sourced(changed: dict[str, Any], key: str, table: str, fitted: Fit) -> dict[str, Any]:
     """The table with a note where the numbers of a key come from."""
-    note = f"astra calibrate, {found.fitted.rows} rows of {table}; held-out error {found.held_out}"
+    note = f"astra calibrate, {fitted.fitted.rows} rows of {table}; held-out error {fitted.held_out}"
     return {**changed, "calibrated": True, "sources": {**changed.get("sources", {}), key: note}}
 
 
@@ -110,14 +110,14 @@ def _finish(fits: dict[str, Fit], changed: dict[str, Any], output: str, as_json:
     if as_json:
         import attrs
 
-        say_json({"files": [output], "fits": [{"name": name, **attrs.asdict(found)} for name, found in fits.items()]})
+        say_json({"files": [output], "fits": [{"name": name, **attrs.asdict(fitted)} for name, fitted in fits.items()]})
         return
     if quiet:
         return
     screen = Screen()
-    for title, found in fits.items():
-        screen.text(f"{title}: {', '.join(f'{name} {value:g}' for name, value in found.values.items())}", further="  ")
-        screen.text(f"error of fitted shapes    {found.fitted}", "  ")
-        screen.text(f"error of held-out shapes  {found.held_out}", "  ")
-        screen.text(f"of those above 10^11 operations  {found.held_out_large}", "  ")
+    for title, fitted in fits.items():
+        screen.text(f"{title}: {', '.join(f'{name} {value:g}' for name, value in fitted.values.items())}", further="  ")
+        screen.text(f"error of fitted shapes    {fitted.fitted}", "  ")
+        screen.text(f"error of held-out shapes  {fitted.held_out}", "  ")
+        screen.text(f"of those above 10^11 operations  {fitted.held_out_large}", "  ")
     screen.text(f"written: {output}")

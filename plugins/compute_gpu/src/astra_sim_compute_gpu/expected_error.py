@@ -78,16 +78,16 @@ class Residual:
     error: float
 
 
-def configuration_of(device: str, npus: int, given: Mapping[str, Any]) -> Configuration:
+def configuration_of(device: str, npus: int, facts: Mapping[str, Any]) -> Configuration:
     """The configuration of a workload, of what `Compute.expected_error` is given."""
-    sequence, batch = float(given["sequence"]), float(given["global_batch"])
-    numbers = (npus, float(given["parameters"]), sequence, sequence * batch / npus, sequence * float(given["micro_batch"]))
-    parallel = (int(given[f"{name}_parallel"]) > 1 for name in ("tensor", "pipeline", "context", "expert"))
+    sequence, batch = float(facts["sequence"]), float(facts["global_batch"])
+    numbers = (npus, float(facts["parameters"]), sequence, sequence * batch / npus, sequence * float(facts["micro_batch"]))
+    parallel = (int(facts[f"{name}_parallel"]) > 1 for name in ("tensor", "pipeline", "context", "expert"))
     rest = (
-        int(given["experts"]) > 0,
-        BITS.get(str(given["precision"]), 0),
-        int(given["zero"]) >= _WEIGHTS,
-        given["recompute"] != "none",
+        int(facts["experts"]) > 0,
+        BITS.get(str(facts["precision"]), 0),
+        int(facts["zero"]) >= _WEIGHTS,
+        facts["recompute"] != "none",
         device_family(device),
     )
     return Configuration(tuple(math.log2(number) for number in numbers), (*parallel, *rest))

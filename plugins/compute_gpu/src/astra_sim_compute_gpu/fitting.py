@@ -107,7 +107,7 @@ def fit(rows: Sequence[Measurement], parameters: Sequence[Parameter], predict: P
         return sum(abs(math.log(predict(values, row) / row.microseconds)) for row in used) / len(used)
 
     starts = zip(*(parameter.starts for parameter in parameters), strict=True)
-    best, _ = min((minimise(distance, [math.log(value) for value in start]) for start in starts), key=lambda found: found[1])
+    best, _ = min((minimise(distance, [math.log(value) for value in start]) for start in starts), key=lambda minimum: minimum[1])
     values = {name: float(f"{value:.4g}") for name, value in named(best).items()}
     large = [row for row in held_out if row.shape.operations > LARGE_OPERATIONS]
     return Fit(values, *(error_over(part, lambda row: predict(values, row)) for part in (fitting, held_out, large)))

@@ -101,15 +101,15 @@ def _check_peak(device: Device, element_type: str, rows: Sequence[Measurement]) 
             )
 
 
-def with_gemm(table: dict[str, Any], element_type: str, found: Fit) -> dict[str, Any]:
+def with_gemm(table: dict[str, Any], element_type: str, fitted: Fit) -> dict[str, Any]:
     """The table of a device with fitted numbers for products of an element type."""
-    numbers = {name: value for name, value in found.values.items() if not name.startswith("cast_")}
+    numbers = {name: value for name, value in fitted.values.items() if not name.startswith("cast_")}
     numbers.setdefault("start_us", table["gemm"]["bf16"]["start_us"])
     numbers.setdefault("byte_efficiency", table["elementwise"]["efficiency"])
     ordered = {field.name: numbers[field.name] for field in attrs.fields(GemmFit)}
     changed = {**table, "gemm": {**table["gemm"], element_type: ordered}}
-    if "cast_efficiency" in found.values:
-        changed["cast"] = {"efficiency": found.values["cast_efficiency"], "start_us": found.values["cast_start_us"]}
+    if "cast_efficiency" in fitted.values:
+        changed["cast"] = {"efficiency": fitted.values["cast_efficiency"], "start_us": fitted.values["cast_start_us"]}
     return changed
 
 
@@ -118,7 +118,7 @@ def attention_key(element_type: str) -> str:
     return "attention_fp8" if ELEMENT_BYTES[element_type] == 1 else "attention"
 
 
-def with_attention(table: dict[str, Any], element_type: str, found: Fit) -> dict[str, Any]:
+def with_attention(table: dict[str, Any], element_type: str, fitted: Fit) -> dict[str, Any]:
     """The table of a device with fitted numbers for flash attention with elements of a type."""
     key = attention_key(element_type)
-    return {**table, key: {**table["attention"], **table.get(key, {}), **found.values}}
+    return {**table, key: {**table["attention"], **table.get(key, {}), **fitted.values}}

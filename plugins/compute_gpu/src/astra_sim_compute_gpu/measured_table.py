@@ -33,12 +33,12 @@ def read_attention(text: str, path: str) -> dict[str, list[Measurement]]:
 
 
 def _gemm(cells: Mapping[str, str], columns: Sequence[str], where: str) -> Measurement:
-    shape = structure(Gemm, _given(cells, columns), where)
+    shape = structure(Gemm, _typed(cells, columns), where)
     return Measurement(shape, _microseconds(cells, where), _yes(cells, "cast", where), _side(cells, where))
 
 
 def _attention(cells: Mapping[str, str], columns: Sequence[str], where: str) -> Measurement:
-    return Measurement(structure(Attention, _given(cells, columns), where), _microseconds(cells, where), held_out=_side(cells, where))
+    return Measurement(structure(Attention, _typed(cells, columns), where), _microseconds(cells, where), held_out=_side(cells, where))
 
 
 def _yes(cells: Mapping[str, str], column: str, where: str) -> bool:
@@ -54,7 +54,7 @@ def _side(cells: Mapping[str, str], where: str) -> bool | None:
     return _yes(cells, _SIDE, where) if _SIDE in cells else None
 
 
-def _given(cells: Mapping[str, str], columns: Sequence[str]) -> dict[str, Typed]:
+def _typed(cells: Mapping[str, str], columns: Sequence[str]) -> dict[str, Typed]:
     """The cells of a shape that are not empty."""
     return {name: Typed(cells[name]) for name in columns if cells.get(name)}
 

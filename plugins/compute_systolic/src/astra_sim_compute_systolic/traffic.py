@@ -50,7 +50,7 @@ class _Demand:
         self._addresses = addresses
         tiles = stream.tiles
         self.numbers = tiles.padded if addresses is None else int(addresses.max()) + 1
-        self._kept: dict[int, tuple[Numbers, Numbers, Numbers]] = {}
+        self._cached: dict[int, tuple[Numbers, Numbers, Numbers]] = {}
         self.different = tiles.elements if addresses is None else int(np.count_nonzero(np.bincount(addresses[addresses >= 0])))
 
     def fold(self, row_fold: int, column_fold: int) -> Iterator[tuple[Numbers, NDArray[Any]]]:
@@ -75,9 +75,9 @@ class _Demand:
             for first in range(0, diagonals, at_once):
                 yield _skewed(self.stream.tiles.height, width, first, min(diagonals, first + at_once))
             return
-        if width not in self._kept:
-            self._kept[width] = _skewed(self.stream.tiles.height, width, 0, diagonals)
-        yield self._kept[width]
+        if width not in self._cached:
+            self._cached[width] = _skewed(self.stream.tiles.height, width, 0, diagonals)
+        yield self._cached[width]
 
     def _numbered(self, cycles: Numbers, rows: Numbers, columns: Numbers) -> tuple[Numbers, NDArray[Any]]:
         if self._addresses is None:

@@ -148,21 +148,21 @@ def _extras(installed: dict[str, str]) -> Iterator[dict[str, Any]]:
             yield {"extra": f"{name}[{extra_name}]", "missing": [each for each in distributions if _version(each) is None]}
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(findings: dict[str, Any]) -> None:
     """Print what was found, as tables."""
     screen = Screen(every=True)
-    engine = "compiled" if found["engine"] == "compiled" else "in Python: same answers, slower (the compiled one is not installed)"
-    screen.text(f"Python {found['python']}, {found['executable']}")
-    screen.text(f"system {found['system']}")
+    engine = "compiled" if findings["engine"] == "compiled" else "in Python: same answers, slower (the compiled one is not installed)"
+    screen.text(f"Python {findings['python']}, {findings['executable']}")
+    screen.text(f"system {findings['system']}")
     screen.text(f"engine {engine}")
-    screen.text(f"cache folder {found['cache']['folder'] or 'none'}")
-    screen.table(Table((Column("package", "word"), Column("version", "word")), [list(row) for row in found["packages"].items()]))
-    for name in found["missing"]:
+    screen.text(f"cache folder {findings['cache']['folder'] or 'none'}")
+    screen.table(Table((Column("package", "word"), Column("version", "word")), [list(row) for row in findings["packages"].items()]))
+    for name in findings["missing"]:
         screen.text(f"not installed: {name} ({Plugins.remedy(name)})")
-    for extra in found["extras"]:
+    for extra in findings["extras"]:
         if extra["missing"]:
             screen.text(f"not complete: {extra['extra']}, it lacks {', '.join(extra['missing'])} (pip install '{extra['extra']}')")
-    for problem in found["problems"]:
+    for problem in findings["problems"]:
         screen.text(f"BROKEN: {problem}")
-    if not found["problems"]:
+    if not findings["problems"]:
         screen.text("nothing is broken")

@@ -34,9 +34,9 @@ class _Jobs(Sequence[Job]):
 
     __slots__ = ("_jobs", "_made")
 
-    def __init__(self, jobs: _compiled.Jobs, made: _MadeJobs) -> None:
+    def __init__(self, jobs: _compiled.Jobs, jobs_by_class: _MadeJobs) -> None:
         self._jobs = jobs
-        self._made = made
+        self._jobs_by_class = jobs_by_class
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -48,7 +48,7 @@ class _Jobs(Sequence[Job]):
     def __getitem__(self, place: int | slice) -> Job | list[Job]:
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
-        return self._made[self._jobs[place]]
+        return self._jobs_by_class[self._jobs[place]]
 
 
 class Queues:
@@ -62,7 +62,7 @@ class Queues:
         self._orders: list[Order] = []
         self._number_of: dict[tuple[str, int, int], int] = {}
         self._classes: list[tuple[str, int, int]] = []
-        self._made = _MadeJobs(self._classes)
+        self._jobs_by_class = _MadeJobs(self._classes)
 
     def add(self, queues: Sequence[tuple[int, Order]]) -> list[tuple[int, list[tuple[bool, bool, bool]]]]:
         """Take the queues of an NPU; returns the slots and the rules of each as the machine takes them."""
@@ -96,7 +96,7 @@ class Queues:
 
     def place(self, queue: int, jobs: _compiled.Jobs, running: int, job: tuple[int, int]) -> int:
         """Where the order of a queue puts a job."""
-        return place_of(self._orders[queue], _Jobs(jobs, self._made), running, self._made[job])
+        return place_of(self._orders[queue], _Jobs(jobs, self._jobs_by_class), running, self._jobs_by_class[job])
 
     def _job_class(self, job: Job) -> int:
         """The number of what a job is, but for its priority."""

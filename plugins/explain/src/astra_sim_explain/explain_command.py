@@ -113,8 +113,8 @@ def _named_apart(results: Sequence[Result], experiments: Sequence[str]) -> list[
     return [attrs.evolve(each, run_name=name) for each, name in zip(results, names, strict=True)]
 
 
-def _table(made: list[Explanation]) -> dict[str, Any]:
-    if len(made) == 1:
-        return made[0].to_dict()
-    a, b = made
+def _table(explanations: list[Explanation]) -> dict[str, Any]:
+    if len(explanations) == 1:
+        return explanations[0].to_dict()
+    a, b = explanations
     return {"a": a.to_dict(), "b": b.to_dict(), "difference": difference(a, b)}

@@ -128,9 +128,15 @@ def _as_json(document: Document) -> Document:
     return result
 
 
-def _table(made: _Rerun) -> Document:
-    differences = [attrs.asdict(difference) for difference in made.differences]
-    return {"run_name": made.run_name, "same": made.is_same, "figures": differences, "inputs": made.inputs, "versions": made.versions}
+def _table(rerun_result: _Rerun) -> Document:
+    differences = [attrs.asdict(difference) for difference in rerun_result.differences]
+    return {
+        "run_name": rerun_result.run_name,
+        "same": rerun_result.is_same,
+        "figures": differences,
+        "inputs": rerun_result.inputs,
+        "versions": rerun_result.versions,
+    }
 
 
 def _print(reruns: list[_Rerun], are_several: bool, screen: Screen, quiet: bool) -> None:

@@ -74,13 +74,13 @@ def circle_of(flows: Sequence[Flow]) -> list[int]:
             waits[place] -= 1
             if not waits[place]:
                 ready.append(place)
-    stuck = {place for place, count in enumerate(waits) if count}
+    blocked = {place for place, count in enumerate(waits) if count}
     way: list[int] = []
-    place = min(stuck, default=-1)
-    while stuck and place not in way:
+    place = min(blocked, default=-1)
+    while blocked and place not in way:
         way.append(place)
-        place = next(before for before in flows[place].after if before in stuck)
-    return way[way.index(place) :] if stuck else []
+        place = next(before for before in flows[place].after if before in blocked)
+    return way[way.index(place) :] if blocked else []
 
 
 class _Run:

@@ -43,28 +43,28 @@ def goodput_command(file: str, seeds: int, as_json: bool, quiet: bool) -> None:
         _print(result)
 
 
-def _print(found: Goodput) -> None:
+def _print(outcome: Goodput) -> None:
     """Print the summary and the tables of shares, components and repeated runs."""
     screen = Screen()
     plain = (Column("", "word"), Column(""), Column("", "text"))
-    screen.table(Table(plain, _summary(found), found.name, headed=False, indent=1))
+    screen.table(Table(plain, _summary(outcome), outcome.name, headed=False, indent=1))
     columns = (Column("share", "word"), Column("%"), Column("days"))
     rows = [
-        [_WORDS[part], f"{100 * share:.2f}", f"{share * found.days:.2f}"]
-        for part, share in found.shares.items()
+        [_WORDS[part], f"{100 * share:.2f}", f"{share * outcome.days:.2f}"]
+        for part, share in outcome.shares.items()
         if share or part == "useful"
     ]
     screen.table(Table(columns, rows, "Where the time goes"))
-    if len(found.failures.by_component) > 1:
-        listed = sorted(found.failures.by_component.items(), key=lambda item: -item[1])
+    if len(outcome.failures.by_component) > 1:
+        listed = sorted(outcome.failures.by_component.items(), key=lambda item: -item[1])
         screen.table(Table((Column("component", "text"), Column("interruptions")), [[name, f"{mean:.1f}"] for name, mean in listed]))
-    if found.monte_carlo is not None:
-        figures = {"goodput (%)": (found.monte_carlo.goodput, 100), "interruptions": (found.monte_carlo.failures, 1)}
-        if found.monte_carlo.days.sd:
-            figures["days"] = (found.monte_carlo.days, 1)
+    if outcome.monte_carlo is not None:
+        figures = {"goodput (%)": (outcome.monte_carlo.goodput, 100), "interruptions": (outcome.monte_carlo.failures, 1)}
+        if outcome.monte_carlo.days.sd:
+            figures["days"] = (outcome.monte_carlo.days, 1)
         headings = [Column(heading) for heading in ("mean", "99 %\nfrom", "\nto", "p5", "p50", "p95")]
         rows = [[name, *_cells(spread, factor)] for name, (spread, factor) in figures.items()]
-        screen.table(Table([Column("figure", "word"), *headings], rows, f"{found.monte_carlo.seeds} random runs"))
+        screen.table(Table([Column("figure", "word"), *headings], rows, f"{outcome.monte_carlo.seeds} random runs"))
 
 
 def _cells(spread: Spread, factor: float) -> list[str]:
@@ -72,22 +72,25 @@ def _cells(spread: Spread, factor: float) -> list[str]:
     return [f"{factor * value:.2f}" for value in values]
 
 
-def _summary(found: Goodput) -> list[list[str]]:
+def _summary(outcome: Goodput) -> list[list[str]]:
     """The rows of the summary: value, unit and explanation of each figure."""
-    quantiles = found.failures.quantiles
-    rows = [["goodput", f"{100 * found.goodput:.2f}", "%"], ["time", f"{found.days:.2f}", f"days, of which {found.work_days:.2f} are work"]]
-    if found.mtti_h is not None:
-        within = f"of {found.gpus} GPUs in that time (90 %: {quantiles['p5']:.0f} to {quantiles['p95']:.0f})"
-        rows += [["interruptions", f"{found.failures.mean:.1f}", within], ["mean time between", f"{found.mtti_h:.3f}", "h"]]
-    if found.interval_s is not None:
-        rows.append(["interval", f"{found.interval_s:.1f}", "s of work between two checkpoints"])
-    if found.closed_forms is not None:
-        forms = found.closed_forms
+    quantiles = outcome.failures.quantiles
+    rows = [
+        ["goodput", f"{100 * outcome.goodput:.2f}", "%"],
+        ["time", f"{outcome.days:.2f}", f"days, of which {outcome.work_days:.2f} are work"],
+    ]
+    if outcome.mtti_h is not None:
+        within = f"of {outcome.gpus} GPUs in that time (90 %: {quantiles['p5']:.0f} to {quantiles['p95']:.0f})"
+        rows += [["interruptions", f"{outcome.failures.mean:.1f}", within], ["mean time between", f"{outcome.mtti_h:.3f}", "h"]]
+    if outcome.interval_s is not None:
+        rows.append(["interval", f"{outcome.interval_s:.1f}", "s of work between two checkpoints"])
+    if outcome.closed_forms is not None:
+        forms = outcome.closed_forms
         rows.append(["best interval", f"{forms.daly_s:.1f}", f"s (Daly; Young's formula: {forms.young_s:.1f} s)"])
         first = "holds no more" if forms.first_order is None else f"{100 * forms.first_order:.2f} %"
         rows.append(["to first order", first.removesuffix(" %"), "" if forms.first_order is None else "%"])
-    if found.tokens_per_s is not None:
-        rows.append(["throughput", f"{found.tokens_per_s:.0f}", f"tokens/s, {found.tokens_per_s * DAY:.3g} a day"])
-    if found.cost is not None:
-        rows.append(["cost", f"{math.floor(found.cost['usd'] + 0.5)}", f"USD, of which {found.cost['usd_lost']:.0f} are lost"])
+    if outcome.tokens_per_s is not None:
+        rows.append(["throughput", f"{outcome.tokens_per_s:.0f}", f"tokens/s, {outcome.tokens_per_s * DAY:.3g} a day"])
+    if outcome.cost is not None:
+        rows.append(["cost", f"{math.floor(outcome.cost['usd'] + 0.5)}", f"USD, of which {outcome.cost['usd_lost']:.0f} are lost"])
     return rows

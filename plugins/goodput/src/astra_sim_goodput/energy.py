@@ -177,14 +177,14 @@ def _links(options: EnergyOptions, result: Any, platform: Platform) -> float:
     return float(sum(row["bytes"] * BITS * of_dimension[row["dimension"]] for row in rows)) * PICO
 
 
-def _pj_per_bit(given: float | dict[str, Any], number: int, topology: str) -> float:
+def _pj_per_bit(per_bit: float | dict[str, Any], number: int, topology: str) -> float:
     """The energy of a bit on a link of a dimension. Raises InputError."""
-    if not isinstance(given, dict):
-        value: Any = given
-    elif str(number) in given or topology in given:
-        value = given[str(number)] if str(number) in given else given[topology]
+    if not isinstance(per_bit, dict):
+        value: Any = per_bit
+    elif str(number) in per_bit or topology in per_bit:
+        value = per_bit[str(number)] if str(number) in per_bit else per_bit[topology]
     else:
-        raise InputError(f"link_pj_per_bit has {', '.join(given) or 'nothing'}; expected {number} or {topology}, for dimension {number}")
+        raise InputError(f"link_pj_per_bit has {', '.join(per_bit) or 'nothing'}; expected {number} or {topology}, for dimension {number}")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
         raise InputError(f"link_pj_per_bit is {value!r} for dimension {number}; expected a number of at least 0")
     return float(value)

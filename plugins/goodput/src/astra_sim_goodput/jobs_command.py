@@ -31,28 +31,28 @@ def jobs_command(file: str, alone: bool, without: tuple[str, ...], assignments: 
         _print(result)
 
 
-def _print(found: Jobs) -> None:
+def _print(outcome: Jobs) -> None:
     """A table of the jobs, and how fair it is."""
     screen = Screen()
-    unit = screen.time_unit(max(job.duration_ns for job in found.jobs))
-    left_out = list(dict.fromkeys(name for job in found.jobs for name in job.without))
+    unit = screen.time_unit(max(job.duration_ns for job in outcome.jobs))
+    left_out = list(dict.fromkeys(name for job in outcome.jobs for name in job.without))
     columns = [Column("job", "word"), Column("NPUs"), *(Column(f"{name} ({unit.name})") for name in ("start", "finish", "duration"))]
-    fairness = found.fairness
+    fairness = outcome.fairness
     if fairness is not None:
         columns += [Column(f"alone ({unit.name})"), Column("slowdown")]
     columns += [Column(f"without {name} ({unit.name})") for name in left_out]
     rows = []
-    for job in found.jobs:
+    for job in outcome.jobs:
         row = [job.name, f"{job.npus:,}", *map(unit.number, (job.start_ns, job.finish_ns, job.duration_ns))]
         if fairness is not None:
             row += ["-", "-"] if not job.slowdown else [unit.number(job.alone_ns or 0.0), f"{job.slowdown:.4f}"]
         rows.append([*row, *(unit.number(job.without[name]) if name in job.without else "-" for name in left_out)])
-    screen.table(Table(tuple(columns), rows, found.name))
+    screen.table(Table(tuple(columns), rows, outcome.name))
     if fairness is not None:
         figures = [
             ["fairness", f"{fairness['jain']:.4f}", "Jain's index of 1 / slowdown"],
             ["worst slowdown", f"{fairness['worst_slowdown']:.4f}", ""],
         ]
         screen.table(Table((Column("", "word"), Column(""), Column("", "text")), figures, headed=False, indent=1))
-    if not found.messages_wait:
+    if not outcome.messages_wait:
         screen.text("On this network messages do not wait for each other, so that jobs cannot slow each other.", prose=True)

@@ -13,19 +13,19 @@ from astra_sim.random import RandomStream
 FORMS = 'ranks such as "0:64", "0:64:2", "0:8,16:24" or a list; or npus with placement = "packed", "striped:8" or "random?seed=1"'
 
 
-def ranks_of(given: Any, npus: int, where: str) -> tuple[int, ...]:
+def ranks_of(ranks: Any, npus: int, where: str) -> tuple[int, ...]:
     """The NPUs of `ranks`, in the order of ranks. Raises InputError."""
-    if isinstance(given, str):
+    if isinstance(ranks, str):
         try:
-            result = [npu for part in given.split(",") for npu in _range(part, npus)]
+            result = [npu for part in ranks.split(",") for npu in _range(part, npus)]
         except ValueError:
-            raise InputError(f"{where}: ranks is {given!r}; expected {FORMS}") from None
-    elif isinstance(given, (list, tuple)) and given and all(type(npu) is int for npu in given):
-        result = list(given)
+            raise InputError(f"{where}: ranks is {ranks!r}; expected {FORMS}") from None
+    elif isinstance(ranks, (list, tuple)) and ranks and all(type(npu) is int for npu in ranks):
+        result = list(ranks)
     else:
-        raise InputError(f"{where}: ranks is {given!r}; expected {FORMS}")
+        raise InputError(f"{where}: ranks is {ranks!r}; expected {FORMS}")
     if not result:
-        raise InputError(f"{where}: ranks is {given!r}, which is no NPU; expected {FORMS}")
+        raise InputError(f"{where}: ranks is {ranks!r}, which is no NPU; expected {FORMS}")
     check_npus(result, npus, f"{where}: ranks")
     return tuple(result)
 

@@ -34,10 +34,10 @@ def sample_command(
         _print(result)
 
 
-def _print(found: Sample) -> None:
+def _print(outcome: Sample) -> None:
     """Tables of a sample, of what entries cost, and of a pair."""
     screen = Screen()
-    unit = screen.time_unit(found.finish.mean)
+    unit = screen.time_unit(outcome.finish.mean)
 
     def rows_of(name: str, scatter: Scatter) -> list[list[str]]:
         (low, high), quantiles = scatter.interval95, scatter.quantiles
@@ -52,15 +52,15 @@ def _print(found: Sample) -> None:
 
     plain = (Column("", "word"), Column(""), Column("", "text"))
     rows = [
-        *rows_of("mean", found.finish),
-        ["without variation", unit.number(found.T_ideal), unit.name],
-        ["slowdown", f"{found.slowdown:.4f}", ""],
+        *rows_of("mean", outcome.finish),
+        ["without variation", unit.number(outcome.T_ideal), unit.name],
+        ["slowdown", f"{outcome.slowdown:.4f}", ""],
     ]
-    screen.table(Table(plain, rows, f"{len(found.seeds)} seeds", headed=False, indent=1))
-    if found.blame:
+    screen.table(Table(plain, rows, f"{len(outcome.seeds)} seeds", headed=False, indent=1))
+    if outcome.blame:
         columns = (Column("compute", "word"), Column("ranks", "text"), Column(f"without ({unit.name})"), Column(f"costs ({unit.name})"))
-        listed = [[str(each["compute"]), each["ranks"], unit.number(each["without"]), unit.number(each["costs"])] for each in found.blame]
+        listed = [[str(each["compute"]), each["ranks"], unit.number(each["without"]), unit.number(each["costs"])] for each in outcome.blame]
         screen.table(Table(columns, listed, "What each entry of compute costs"))
-    if found.pair is not None:
-        rows = [*rows_of("mean", Scatter(**found.pair["finish"])), *rows_of("difference", Scatter(**found.pair["difference"]))]
-        screen.table(Table(plain, rows, found.pair["run_name"], headed=False, indent=1))
+    if outcome.pair is not None:
+        rows = [*rows_of("mean", Scatter(**outcome.pair["finish"])), *rows_of("difference", Scatter(**outcome.pair["difference"]))]
+        screen.table(Table(plain, rows, outcome.pair["run_name"], headed=False, indent=1))

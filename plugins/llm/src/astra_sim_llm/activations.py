@@ -21,7 +21,7 @@ class BlockActivations:
     off still need, the inputs of products and the gradients of their outputs (32 s b h of a GPT's 34, arXiv 2401.10241).
     """
 
-    kept: int
+    saved: int
     scores: int
     products: int
 
@@ -45,7 +45,7 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
         heads = share(model.heads, setup.parallel.tensor)
         scores = (5 if setup.drops else 2) * heads * setup.key_length * setup.tokens
     return BlockActivations(
-        kept=own + attention.kept + feed_forward.kept, scores=scores, products=attention.products + feed_forward.products
+        saved=own + attention.saved + feed_forward.saved, scores=scores, products=attention.products + feed_forward.products
     )
 
 
@@ -53,7 +53,7 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
 class _Part:
     """Bytes of a part of a block: what it keeps, and what its weight gradients need."""
 
-    kept: int
+    saved: int
     products: int
 
 
@@ -121,7 +121,7 @@ def _kept_block(setup: TrainingSetup, layer: int, index: int) -> int:
     parts = block_activations(setup, block_kind(setup.model, layer))
     if _is_recomputed(setup, index):
         return hidden_bytes(setup)
-    return parts.kept + (parts.scores if setup.recompute != "selective" else 0)
+    return parts.saved + (parts.scores if setup.recompute != "selective" else 0)
 
 
 def _is_recomputed(setup: TrainingSetup, index: int) -> bool:
@@ -135,7 +135,7 @@ def working_set(setup: TrainingSetup, kind: BlockKind) -> int:
     parts = block_activations(setup, kind)
     if setup.recompute == "selective":
         return parts.scores
-    return parts.kept + parts.scores if _is_recomputed(setup, 0) else 0
+    return parts.saved + parts.scores if _is_recomputed(setup, 0) else 0
 
 
 def head_activations(setup: TrainingSetup) -> int:

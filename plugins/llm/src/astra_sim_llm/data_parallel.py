@@ -108,13 +108,13 @@ class DataParallel:
         """Weights are gathered unit by unit (ZeRO-3), each beside the unit before it."""
         return self._around(parts, self._gathers, _nothing)
 
-    def sharded_backward(self, parts: Sequence[Part], gathers: bool, kept: bool, reduces: bool) -> list[Step]:
+    def sharded_backward(self, parts: Sequence[Part], gathers: bool, is_stored: bool, reduces: bool) -> list[Step]:
         """A backward pass: `gathers` the weights of each unit again (ZeRO-3), and `reduces` its gradients beside the unit that follows.
 
         `kept`: the weights of the first unit are still there, for the forward pass of the same micro-batch came just before.
         """
         # FSDP reshards after a forward pass; the unit that the backward pass begins with is the one that it has used last.
-        there = parts[0][1] if kept and parts else None
+        there = parts[0][1] if is_stored and parts else None
         gather = (lambda unit, overlapped_with: self._gathers(unit, overlapped_with) if unit != there else []) if gathers else _nothing
         return self._around(parts, gather, self._reduces if reduces else _nothing)
 

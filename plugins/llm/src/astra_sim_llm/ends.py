@@ -16,10 +16,10 @@ def _once(make: Callable[[Ends], list[Step]]) -> Callable[[Ends], list[Step]]:
     """A method whose steps are made once, so that passes share them."""
 
     @wraps(make)
-    def kept(self: Ends) -> list[Step]:
+    def stored_layers(self: Ends) -> list[Step]:
         return list(self.known.get(make.__name__) or self.known.setdefault(make.__name__, make(self)))
 
-    return kept
+    return stored_layers
 
 
 class Ends:

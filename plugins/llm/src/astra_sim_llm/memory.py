@@ -142,11 +142,11 @@ def stage_parameters_of(setup: TrainingSetup, stage: int) -> Parameters:
     return stage_parameters(setup.model, layers_on(setup, stage), embedding is not None, head is not None, setup.parallel)
 
 
-def _sharded(kept: Parameters, size: int, parallel: Parallelism, is_sharded: bool) -> int:
+def _sharded(stored: Parameters, size: int, parallel: Parallelism, is_sharded: bool) -> int:
     """Bytes of what has `size` bytes a parameter. Experts have fewer replicas, so fewer shards, than the rest."""
     if not is_sharded:
-        return size * kept.total
-    return share(size * kept.shared, parallel.shards) + share(size * kept.experts, parallel.expert_shards)
+        return size * stored.total
+    return share(size * stored.shared, parallel.shards) + share(size * stored.experts, parallel.expert_shards)
 
 
 def _buffers(setup: TrainingSetup, stage: int) -> int:
@@ -190,7 +190,7 @@ def _inference(setup: TrainingSetup, stage: int) -> MemoryUse:
     has_head = end_chunks(setup, stage)[1] is not None
     return MemoryUse(
         weights=WEIGHT * result.total - (result.block_matrices if setup.fp8 else 0),
-        activations=max((parts.kept + parts.scores for parts in fullest), default=0),
+        activations=max((parts.saved + parts.scores for parts in fullest), default=0),
         logits=4 * setup.micro_batch * share(setup.model.vocab, setup.parallel.tensor) if has_head else 0,
         buffers=2 * hidden_bytes(setup) if setup.parallel.pipeline > 1 else 0,
         key_value_cache=len(layers_on(setup, stage)) * key_value_bytes(setup),

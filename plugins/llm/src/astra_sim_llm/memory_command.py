@@ -277,11 +277,11 @@ class _LayersOf:
         return tuple(tuple(layer for number in own for layer in split[number].layers) for own in numbers)
 
 
-def _values(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _values(overrides: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """What a table gives, with the values that its options have: `--set` gives text."""
     return {
         key: _values(value, options[key]) if isinstance(value, Mapping) else options[key] if isinstance(value, str) else value
-        for key, value in given.items()
+        for key, value in overrides.items()
     }
 
 

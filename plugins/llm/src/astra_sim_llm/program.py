@@ -80,7 +80,7 @@ class StageWriter:
             first = not templates  # a forward pass
             firsts.setdefault(step.chunk, len(templates))
             after = order[place + 1] if place + 1 < len(order) else None
-            if step.joined and self._plan.options.overlap.ep:
+            if step.with_forward and self._plan.options.overlap.ep:
                 assert after is not None
                 last = lasts[after.chunk] == place + 1
                 templates.append(self._template((step.kind, step.chunk, first, False), (after.kind, after.chunk, last, False)))

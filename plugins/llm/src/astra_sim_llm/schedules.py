@@ -30,7 +30,7 @@ class Step(NamedTuple):
     kind: PassKind
     micro_batch: int
     chunk: int = 0
-    joined: bool = False
+    with_forward: bool = False
 
 
 F, B, I, W = PassKind.FORWARD, PassKind.BACKWARD, PassKind.INPUT, PassKind.WEIGHT  # noqa: E741
@@ -55,7 +55,7 @@ def one_forward_one_backward(stages: int, micro_batches: int, extra_ahead: int =
         ahead = min(micro_batches, stages - 1 - stage + extra_ahead)
         steps = [Step(F, i) for i in range(ahead)]
         for i in range(micro_batches - ahead):
-            steps += Step(F, ahead + i, joined=extra_ahead > 0), Step(B, i)
+            steps += Step(F, ahead + i, with_forward=extra_ahead > 0), Step(B, i)
         order.append(steps + [Step(B, i) for i in range(micro_batches - ahead, micro_batches)])
     return order
 
@@ -79,7 +79,7 @@ def interleaved(stages: int, micro_batches: int, chunks: int, extra_ahead: int =
         backward = [Step(B, micro_batch, chunks - 1 - chunk) for micro_batch, chunk in places]
         steps = forward[:ahead]
         for k in range(total - ahead):
-            steps += forward[ahead + k]._replace(joined=extra_ahead > 0), backward[k]
+            steps += forward[ahead + k]._replace(with_forward=extra_ahead > 0), backward[k]
         order.append(steps + backward[total - ahead :])
     return order
 
@@ -244,7 +244,7 @@ class _DualWriter:
         self._next: dict[tuple[PassKind, int], int] = {}
         self._put_off: list[tuple[int, int]] = []
 
-    def add(self, kind: PassKind, way: int, joined: bool = False) -> None:
+    def add(self, kind: PassKind, way: int, with_forward: bool = False) -> None:
         """The next pass of a kind on a way."""
         chunk = way ^ self._upper
         if kind is W:
@@ -254,13 +254,13 @@ class _DualWriter:
         number = self._next.get(key, 0)
         self._next[key] = number + 1
         micro_batch = number + chunk * self._half
-        self.steps.append(Step(kind, micro_batch, chunk, joined))
+        self.steps.append(Step(kind, micro_batch, chunk, with_forward))
         if kind is I:
             self._put_off.append((micro_batch, chunk))
 
     def join(self, forward: int, backward: int, alone: bool = False) -> None:
         """A forward pass joined to a backward one."""
-        self.add(F, forward, joined=not alone)
+        self.add(F, forward, with_forward=not alone)
         self.add(B, backward)
 
     def add_put_off(self) -> None:

@@ -121,27 +121,27 @@ def search(
 
 
 def _timed(
-    found: Sequence[Candidate],
+    fitting: Sequence[Candidate],
     tried: int,
     time_of: TimeOf,
     least_time_of: Callable[[TrainingSetup], float] | None,
     fastest: int | None,
 ) -> Search:
     """Candidates with their times; where a bound says that the others are slower than the fastest, those are left without."""
-    bounds = [least_time_of(item.setup) if least_time_of is not None else 0.0 for item in found]
+    bounds = [least_time_of(item.setup) if least_time_of is not None else 0.0 for item in fitting]
     times: dict[int, float] = {}
     best: list[float] = []
     refused = 0
-    for place in sorted(range(len(found)), key=bounds.__getitem__):
+    for place in sorted(range(len(fitting)), key=bounds.__getitem__):
         if fastest is not None and len(best) >= fastest and bounds[place] > best[fastest - 1]:
             break
-        seconds = time_of(found[place].setup)
+        seconds = time_of(fitting[place].setup)
         if seconds is None:
             refused += 1
         else:
             times[place] = seconds
             bisect.insort(best, seconds)
-    candidates = [attrs.evolve(item, iteration_s=times.get(place)) for place, item in enumerate(found)]
+    candidates = [attrs.evolve(item, iteration_s=times.get(place)) for place, item in enumerate(fitting)]
     return Search(candidates, tried, len(times), refused)
 
 

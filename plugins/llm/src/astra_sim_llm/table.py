@@ -72,25 +72,25 @@ def print_memory(uses: Sequence[MemoryUse], capacity: Capacity | None = None, fi
             out.text(f"{gib(one.bytes)} GiB with {one.change}", "  ")
 
 
-def print_search(shown: Sequence[Candidate], capacity: Capacity, found: Search) -> None:
+def print_search(shown: Sequence[Candidate], capacity: Capacity, result: Search) -> None:
     """Print some of what a search found, in the order given, and how many it tried."""
     out = Screen(every=True)
     if not shown:
-        out.text(f"No combination fits in {gib(capacity.usable)} GiB; {found.tried:,} were tried.")
+        out.text(f"No combination fits in {gib(capacity.usable)} GiB; {result.tried:,} were tried.")
         _margin(out, capacity)
         return
-    fitting = len(found.candidates)
+    fitting = len(result.candidates)
     count = f"{len(shown)} of {fitting:,}" if len(shown) < fitting else str(len(shown))
     order = "memory of the fullest rank" if shown[0].iteration_s is None else "time of an iteration"
     out.table(_table(search_table(shown), f"{count} combinations that fit in {gib(capacity.usable)} GiB, by {order}"))
     _margin(out, capacity)
-    simulated = f", {found.timed:,} of these were simulated" if found.timed else ""
-    out.text(f"{found.tried:,} were tried, {fitting:,} fit{simulated}.")
-    left = fitting - found.timed - found.refused
-    if found.timed and left:
+    simulated = f", {result.timed:,} of these were simulated" if result.timed else ""
+    out.text(f"{result.tried:,} were tried, {fitting:,} fit{simulated}.")
+    left = fitting - result.timed - result.refused
+    if result.timed and left:
         out.text(f"The kernels alone of the other {left:,} take longer than the times above.")
-    if found.refused:
-        out.text(f"{found.refused:,} that fit cannot run.")
+    if result.refused:
+        out.text(f"{result.refused:,} that fit cannot run.")
 
 
 def _margin(out: Screen, capacity: Capacity) -> None:

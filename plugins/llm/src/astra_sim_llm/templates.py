@@ -82,7 +82,7 @@ class _Layout:
 class Layouts:
     """The layouts that stages share, and the parts of their composites; `steps` stay here, so that their numbers stay their own."""
 
-    found: dict[Hashable, tuple[Sequence[Step], _Layout]] = attrs.field(factory=dict)
+    by_key: dict[Hashable, tuple[Sequence[Step], _Layout]] = attrs.field(factory=dict)
     parts: dict[Hashable, _Part] = attrs.field(factory=dict)
     exchanges: dict[Exchange, Exchange] = attrs.field(factory=dict)
 
@@ -194,11 +194,11 @@ class Compiler:
     def compile(self, steps: Sequence[Step], training_pass: Pass, name: str, group: str = "compute") -> Template:
         """The template of steps, whose kernels count as `group`; exchanges over one rank are left out."""
         key = tuple(map(_identity, steps))
-        if key not in self._layouts.found:
+        if key not in self._layouts.by_key:
             own = [step for step in steps if isinstance(step, Run) or (self._dimensions_of(step.axis) and step.bytes)]
             layout = self._layout(own)
-            self._layouts.found[key] = steps, self._pieces(layout) if self._detail == "pass" else layout
-        layout = self._layouts.found[key][1]
+            self._layouts.by_key[key] = steps, self._pieces(layout) if self._detail == "pass" else layout
+        layout = self._layouts.by_key[key][1]
         numbers = [self._number(each, training_pass, name, group) for each in layout.keys]
         if layout.pieces is None:
             return layout.rows.of_kinds([numbers[kind] for kind in layout.rows.kinds])

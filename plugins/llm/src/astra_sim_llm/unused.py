@@ -43,25 +43,25 @@ def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Unused:
     yield from _beside_others(options, result)
 
 
-def _beside_the_mode(options: LlmOptions, given: Container[str]) -> Unused:
+def _beside_the_mode(options: LlmOptions, names: Container[str]) -> Unused:
     """Options of training in inference, and those of decoding elsewhere."""
     why = f"where mode is {options.mode}; expected mode = "
     if options.mode != "train":
-        yield from ((name, f"{why}train") for name in _OF_TRAINING if name in given)
+        yield from ((name, f"{why}train") for name in _OF_TRAINING if name in names)
         if options.overlap.tp == "backward":
             yield "overlap.tp", f"{why}train"
         if options.fused_loss:
             yield "fused_loss", f"{why}train"
     if options.mode != "decode":
-        yield from ((name, f"{why}decode") for name in _OF_DECODING if name in given)
+        yield from ((name, f"{why}decode") for name in _OF_DECODING if name in names)
     elif options.sequence_parallel:
         yield "sequence_parallel", "where mode is decode: a token cannot be shared; expected false"
 
 
-def _without_experts(options: LlmOptions, given: Container[str]) -> Unused:
+def _without_experts(options: LlmOptions, names: Container[str]) -> Unused:
     """Options of experts on a model that has none."""
     why = "on a model without experts"
-    yield from ((name, why) for name in _OF_EXPERTS if name in given)
+    yield from ((name, why) for name in _OF_EXPERTS if name in names)
     if options.overlap.ep:
         yield "overlap.ep", why
     if options.cuda_graphs == "router":
@@ -89,13 +89,13 @@ def _of_one_rank(options: LlmOptions, parallel: Parallelism) -> Unused:
         yield "context", "where context_parallel is 1; expected several ranks"
 
 
-def _beside_others(options: LlmOptions, given: Container[str]) -> Unused:
+def _beside_others(options: LlmOptions, names: Container[str]) -> Unused:
     """Options that others leave without effect."""
-    if options.capacity_factor is not None and "expert_skew" in given:
+    if options.capacity_factor is not None and "expert_skew" in names:
         yield "expert_skew", "beside capacity_factor, which drops what is over it; expected one of them"
     if options.reduction == "all" and options.zero not in (1, 2):
         yield "reduction", f"where zero is {options.zero}; expected 1 or 2"
-    if "accumulation" in given and options.zero < 2:
+    if "accumulation" in names and options.zero < 2:
         yield "accumulation", f"where zero is {options.zero}; expected 2 or 3"
     if options.overlap.gathers is not None and options.zero not in (1, 2):
         yield "overlap.gathers", f"where zero is {options.zero}; expected 1 or 2"

@@ -87,41 +87,41 @@ def collective(
         screen.text(f"written: {output}")
 
 
-def _document(operation: Collective, found: Calibration) -> dict[str, Any]:
+def _document(operation: Collective, calibration: Calibration) -> dict[str, Any]:
     """The fits of a collective, by the number of ranks, and their errors, as JSON has them."""
     import attrs
 
     from astra_sim_network_analytical.nccl_fit import LARGE_BYTES
 
     errors = {
-        "used": found.used(operation),
-        "fitted": found.fitted(operation),
-        "held_out": found.held_out(operation),
-        "held_out_large": found.held_out(operation, LARGE_BYTES),
+        "used": calibration.used(operation),
+        "fitted": calibration.fitted(operation),
+        "held_out": calibration.held_out(operation),
+        "held_out_large": calibration.held_out(operation, LARGE_BYTES),
     }
     fits = [
         {"ranks": fit.ranks, "sizes": len(fit.bytes), "protocols": {name: attrs.asdict(each) for name, each in fit.protocols().items()}}
-        for fit in found.fits
+        for fit in calibration.fits
         if fit.operation == operation
     ]
     return {"name": operation.value, "ranks": fits, **{name: attrs.asdict(error) for name, error in errors.items()}}
 
 
-def _print(operation: Collective, found: Calibration, screen: Screen) -> None:
+def _print(operation: Collective, calibration: Calibration, screen: Screen) -> None:
     """Print what was fitted to an operation, and the errors on the rows used and on those held out."""
     from astra_sim_network_analytical.nccl_fit import ASYMPTOTIC_BYTES, LARGE_BYTES
 
-    for fit in found.fits:
+    for fit in calibration.fits:
         if fit.operation != operation:
             continue
         lines = fit.protocols()
         numbers = ", ".join(f"{name} {each.latency_us:g} us {each.gb_per_s:g} GB/s" for name, each in lines.items())
         screen.text(f"{operation} on {fit.ranks} ranks: {f'{len(fit.bytes)} sizes' if fit.bytes else numbers}")
-        largest = max(row.bytes for row in found.rows if (row.operation, row.ranks) == (operation, fit.ranks))
+        largest = max(row.bytes for row in calibration.rows if (row.operation, row.ranks) == (operation, fit.ranks))
         if largest < ASYMPTOTIC_BYTES:
             known = f"{fit.beyond.gb_per_s:g} GB/s, not measured" if fit.beyond else "as it rises there, not measured"
             screen.text(f"beyond {largest} bytes: {known}", "  ")
-    screen.text(f"written: fitted to all rows, error on them  {found.used(operation)}", "  ")
-    screen.text(f"fitted to half of the sizes, error on them  {found.fitted(operation)}", "  ")
-    screen.text(f"error of held-out sizes                   {found.held_out(operation)}", "    ")
-    screen.text(f"of those from 1 MiB on                    {found.held_out(operation, LARGE_BYTES)}", "    ")
+    screen.text(f"written: fitted to all rows, error on them  {calibration.used(operation)}", "  ")
+    screen.text(f"fitted to half of the sizes, error on them  {calibration.fitted(operation)}", "  ")
+    screen.text(f"error of held-out sizes                   {calibration.held_out(operation)}", "    ")
+    screen.text(f"of those from 1 MiB on                    {calibration.held_out(operation, LARGE_BYTES)}", "    ")

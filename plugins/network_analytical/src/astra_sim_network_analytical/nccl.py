@@ -192,18 +192,18 @@ class Prices:
     def _loop_bytes(self, size: float, heads: int, nodes: int = 1) -> float:
         """What NVLS has on its way at once: a chunk for each channel and rank of a node (`heads`). Until then nothing comes out."""
         chunk = _LARGEST_CHUNK if nodes < _NODES_OF_SMALL_CHUNKS else _LARGEST_CHUNK // 2
-        ways = self._parameters.nvls_channels * heads
+        chunks_ahead = self._parameters.nvls_channels * heads
         for loops, smaller in _SMALLER_CHUNKS[nodes > 1]:
-            if size < loops * ways * chunk and chunk > smaller:
+            if size < loops * chunks_ahead * chunk and chunk > smaller:
                 chunk = smaller
-        return min(size, ways * chunk)
+        return min(size, chunks_ahead * chunk)
 
     def _later_outside_us(self, shape: GroupShape) -> float:
         """By how much a message to another node takes longer than those for which the parameters have steps: in the slowest dimension
         that the group crosses.
         """
-        ways = zip(self._latencies[1:], shape.blocks[1:], shape.blocks[2:], strict=False)
-        crossed = [latency for latency, inner, outer in ways if inner > outer]
+        dimensions_outside = zip(self._latencies[1:], shape.blocks[1:], shape.blocks[2:], strict=False)
+        crossed = [latency for latency, inner, outer in dimensions_outside if inner > outer]
         return _difference(max(crossed), self._parameters.between_nodes.latency_us) if crossed else 0.0
 
     def _nic_share(self, shape: GroupShape) -> float:

@@ -28,11 +28,11 @@ FABRICS = {
 """InfiniBand: NCCL's own latency, and nccl-tests (NVIDIA/nccl-tests, issue 290; CoreWeave). The others are fitted (docs/collectives.md)."""
 
 
-def on_fabric(parameters: Parameters, given: str) -> tuple[Parameters, float]:
+def on_fabric(parameters: Parameters, name: str) -> tuple[Parameters, float]:
     """Parameters with what a fabric says, and its latency (us): a name, or a latency alone. Raises InputError."""
-    fabric = FABRICS.get(given)
+    fabric = FABRICS.get(name)
     if fabric is None:
-        return parameters, _number(given)
+        return parameters, _number(name)
     share = attrs.evolve(parameters.between_nodes.share, **{each: 0.0 for each in PROTOCOLS if each not in fabric.protocols})
     between: BetweenNodes = attrs.evolve(parameters.between_nodes, share=share, nic_efficiency=fabric.nic_efficiency, chain=fabric.chain)
     return attrs.evolve(parameters, between_nodes=between), fabric.latency_us

@@ -126,7 +126,7 @@ def fits_of(rows: Sequence[MeasuredCollective], node: Node) -> list[Fit]:
         part = by_ranks([row for row in rows if row.operation is operation])
         if part:
             joint = _Joint(operation, part, node.nvls)
-            best = min((minimise(joint.distance, start) for start in joint.starts()), key=lambda found: found[1])[0]
+            best = min((minimise(joint.distance, start) for start in joint.starts()), key=lambda minimum: minimum[1])[0]
             fits += [_extended(_fit_of(joint, best, ranks), rows, node) for ranks in part]
     return fits
 

@@ -72,9 +72,9 @@ class Matcher {
   }
   bool empty() const { return firsts_ == 0 && asks_.empty(); }
   std::vector<Ask> asks() const {
-    std::vector<Ask> found = asks_;
-    each_bit(&firsts_, 1, [&](int first) { each_bit(&wanted_[first], 1, [&](int second) { found.push_back(ask_at(first, second)); }); });
-    return found;
+    std::vector<Ask> result = asks_;
+    each_bit(&firsts_, 1, [&](int first) { each_bit(&wanted_[first], 1, [&](int second) { result.push_back(ask_at(first, second)); }); });
+    return result;
   }
 
   // Calls visit(ask) for those that are granted, and forgets all. Pointers move behind those that are matched.

@@ -33,8 +33,8 @@ inline int next_bit(const std::uint64_t* words, int first, int end) {
   std::uint64_t bits = words[first >> 6] & (~0ULL << (first & 63));
   for (int word = first >> 6;; bits = words[++word]) {
     if (bits != 0) {
-      const int found = word * 64 + lowest(bits);
-      return found < end ? found : -1;
+      const int result = word * 64 + lowest(bits);
+      return result < end ? result : -1;
     }
     if ((word + 1) * 64 >= end) return -1;
   }

@@ -28,7 +28,7 @@ struct alignas(64) Packet {  // in a cache line
   std::int32_t destination = 0;
   std::int32_t flits = 1;
   std::int64_t sequence = 0;  // its place in the message
-  Cycle made = 0;             // when it was made of its message
+  Cycle created = 0;          // when it was made of its message
   Cycle injected = 0;         // when its head left the source
   std::int32_t hops = 0;      // links between routers crossed so far
   std::uint16_t vnet = 0;

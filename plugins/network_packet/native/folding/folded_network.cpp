@@ -105,9 +105,9 @@ bool FoldedNetwork::send_all(Cycle cycle) {
       key = free_.back();
       free_.pop_back();
     }
-    UnderWay& made = under_way_[key];
-    made.noted = noted_.size();
-    for (int place = 0; place < translations_.count(); ++place) made.numbers.push_back(batch_.number(i, place));
+    UnderWay& result = under_way_[key];
+    result.noted = noted_.size();
+    for (int place = 0; place < translations_.count(); ++place) result.numbers.push_back(batch_.number(i, place));
     noted_.push_back({cycle, m.bytes, m.node, m.address, m.queue});
     domain_.inject(cycle, m.node, m.address, m.vnet, m.bytes, key, awake);
   }
@@ -160,8 +160,8 @@ std::vector<bool> FoldedNetwork::common_dimensions(const std::vector<Sent>& mess
       return route_is_alike(*shape_, translations_.node(m.source), translations_.address(m.source, m.destination), d);
     };
     Translations along = translations_.along(d);
-    const bool kept = are_kept(messages, along) || (along.use_exclusive_or() && are_kept(messages, along));
-    at(common, d) = kept && std::all_of(messages.begin(), messages.end(), alike_in_d);
+    const bool saved = are_kept(messages, along) || (along.use_exclusive_or() && are_kept(messages, along));
+    at(common, d) = saved && std::all_of(messages.begin(), messages.end(), alike_in_d);
   }
   // Where nothing of this is the reason, it is the order of messages, or their lanes.
   return common == translations_.folded() ? std::vector<bool>(common.size()) : common;

@@ -67,17 +67,17 @@ void SymmetricSends::sort(const std::vector<Sent>& messages) {
 }
 
 // Lanes share nothing, so that the order of messages in different ones says nothing: they come by lane.
-void SymmetricSends::list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& found) const {
-  found.clear();
+void SymmetricSends::list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& result) const {
+  result.clear();
   const int node = translations_.node(npu);
   for (std::uint32_t i = starts_[index(npu)]; i < starts_[index(npu) + 1]; ++i) {
     const Sent& each = messages[order_[i]];
     const int address = translations_.address(npu, each.destination);
     const int lane = shape_.lane_towards(node, address, each.vnet);
-    found.push_back({{each.bytes, node, address, each.queue, each.vnet, lane}, each.number});
+    result.push_back({{each.bytes, node, address, each.queue, each.vnet, lane}, each.number});
   }
   auto by_lane = [](const Ordered& a, const Ordered& b) { return a.message.lane < b.message.lane; };
-  if (!std::is_sorted(found.begin(), found.end(), by_lane)) std::stable_sort(found.begin(), found.end(), by_lane);
+  if (!std::is_sorted(result.begin(), result.end(), by_lane)) std::stable_sort(result.begin(), result.end(), by_lane);
 }
 
 }  // namespace astra::packet

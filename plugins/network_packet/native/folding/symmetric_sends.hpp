@@ -52,7 +52,7 @@ class SymmetricSends {
   // Puts messages in order of their sources.
   void sort(const std::vector<Sent>& messages);
   // The messages of an NPU, as those of its node.
-  void list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& found) const;
+  void list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& result) const;
 
   const Shape& shape_;
   const Translations& translations_;

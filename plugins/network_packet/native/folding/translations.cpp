@@ -41,25 +41,25 @@ Translations Translations::along(int d) const {
 int Translations::address(int source, int destination) const {
   const int* const from = coordinates(source);
   const int* const to = coordinates(destination);
-  int found = 0;
+  int result = 0;
   for (std::size_t d = 0; d < sizes_.size(); ++d) {
     int coordinate = to[d];
     if (folded_[d]) coordinate = exclusive_or_[d] ? to[d] ^ from[d] : to[d] - from[d];
-    found += (coordinate < 0 ? coordinate + sizes_[d] : coordinate) * strides_[d];
+    result += (coordinate < 0 ? coordinate + sizes_[d] : coordinate) * strides_[d];
   }
-  return found;
+  return result;
 }
 
 int Translations::destination(int source, int address) const {
   const int* const from = coordinates(source);
   const int* const by = coordinates(address);
-  int found = 0;
+  int result = 0;
   for (std::size_t d = 0; d < sizes_.size(); ++d) {
     int coordinate = by[d];
     if (folded_[d]) coordinate = exclusive_or_[d] ? by[d] ^ from[d] : by[d] + from[d];
-    found += (coordinate >= sizes_[d] ? coordinate - sizes_[d] : coordinate) * strides_[d];
+    result += (coordinate >= sizes_[d] ? coordinate - sizes_[d] : coordinate) * strides_[d];
   }
-  return found;
+  return result;
 }
 
 bool Translations::is_common(int address) const {

@@ -117,7 +117,7 @@ void Interfaces::receive(int l, const Flit& flit, Cycle now) {
   if (!flit.tail) return;
   const Packet& packet = messages_->packet(flit.packet);
   const int thread = clock_->thread_of(unit(l));
-  statistics_->received(thread, packet.injected - packet.made, now - packet.injected, packet.flits, packet.hops);
+  statistics_->received(thread, packet.injected - packet.created, now - packet.injected, packet.flits, packet.hops);
   if (traffic_ != nullptr) traffic_->received(thread, messages_->message(packet.message), packet, now);
   messages_->receive_packet(thread, flit.packet);
 }
@@ -211,12 +211,12 @@ void Interfaces::snapshot(Snapshot& snapshot) const {
   }
 }
 
-std::vector<VcTurn> Interfaces::turns() const {
-  std::vector<VcTurn> found;
-  for (int c = 0; c < shape_->channels(); ++c) found.push_back({0, shape_->vc_count(c)});
-  if (!shape_->rules.queue_ahead()) return found;
-  for (std::size_t l = 0; l < lanes_.size(); ++l) at(found, shape_->lane[l].out).first = lanes_[l].pointer;
-  return found;
+std::vector<VcTurn> Interfaces::vc_rotations() const {
+  std::vector<VcTurn> result;
+  for (int c = 0; c < shape_->channels(); ++c) result.push_back({0, shape_->vc_count(c)});
+  if (!shape_->rules.queue_ahead()) return result;
+  for (std::size_t l = 0; l < lanes_.size(); ++l) at(result, shape_->lane[l].out).first = lanes_[l].pointer;
+  return result;
 }
 
 void Interfaces::shift(Cycle later) {

@@ -54,7 +54,7 @@ class Interfaces {
 
   void snapshot(Snapshot& snapshot) const;
   // By channel, how its virtual channels are counted: on the way out of an interface, from the next in turn on.
-  std::vector<VcTurn> turns() const;
+  std::vector<VcTurn> vc_rotations() const;
   // The virtual channel of a lane that is next in turn.
   int pointer(int lane) const { return at(lanes_, lane).pointer; }
   void shift(Cycle later);

@@ -34,7 +34,7 @@ std::uint32_t Messages::make_packet(int thread, std::uint32_t of, int vnet, Cycl
   Packet& packet = packets[place];
   packet = Packet{};
   packet.message = of;
-  packet.made = packet.injected = now;
+  packet.created = packet.injected = now;
   packet.destination = message.destination;
   packet.flits = message.unmade == 1 ? message.last_flits : packet_flits_;
   packet.sequence = message.packets - message.unmade;
@@ -73,8 +73,8 @@ void Messages::settle() {
   for (Work& work : work()) {
     for (std::uint32_t number : work.received) work_[number >> kBits].packets.give_back(number & kPlace);
     for (Cycle landing : work.landed) {
-      const auto found = landings_.find(landing);
-      if (--found->second == 0) landings_.erase(found);
+      const auto entry = landings_.find(landing);
+      if (--entry->second == 0) landings_.erase(entry);
     }
     for (std::uint32_t number : work.arrived) {
       arrived_.push_back(messages_[number].number);
@@ -120,7 +120,7 @@ void Messages::snapshot_packet(Snapshot& snapshot, std::uint32_t number) const {
   snapshot.put(message.packets - message.unmade - of.sequence);
   snapshot.put(of.flits | wide(of.hops) << 32);
   snapshot.put(of.vc_class);
-  snapshot.time(of.made);
+  snapshot.time(of.created);
   snapshot.time(of.injected);
 }
 
@@ -130,35 +130,35 @@ void Messages::snapshot_flit(Snapshot& snapshot, const Flit& flit, const VcTurn&
 }
 
 std::vector<std::int64_t> Messages::unmade() const {
-  std::vector<std::int64_t> found;
-  for (const Message& message : messages_) found.push_back(message.unmade);
-  return found;
+  std::vector<std::int64_t> entry;
+  for (const Message& message : messages_) entry.push_back(message.unmade);
+  return entry;
 }
 
 std::int64_t Messages::repetitions(const std::vector<std::int64_t>& before) const {
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   bool progress = false;
   for (std::size_t m = 0; m < messages_.size(); ++m) {
-    const std::int64_t made = before[m] - messages_[m].unmade;
-    if (made == 0) continue;
+    const std::int64_t created = before[m] - messages_[m].unmade;
+    if (created == 0) continue;
     progress = true;
-    most = std::min(most, (messages_[m].unmade - 2) / made);
+    most = std::min(most, (messages_[m].unmade - 2) / created);
   }
   return progress ? most : 0;
 }
 
 void Messages::repeat(const std::vector<std::int64_t>& before, std::int64_t count, Cycle later) {
-  std::vector<std::int64_t> made(messages_.size());
-  for (std::size_t m = 0; m < made.size(); ++m) {
-    made[m] = count * (before[m] - messages_[m].unmade);
-    messages_[m].unmade -= made[m];
-    messages_[m].missing -= made[m];
+  std::vector<std::int64_t> created(messages_.size());
+  for (std::size_t m = 0; m < created.size(); ++m) {
+    created[m] = count * (before[m] - messages_[m].unmade);
+    messages_[m].unmade -= created[m];
+    messages_[m].missing -= created[m];
   }
   for (Work& work : work()) {
     for (std::uint32_t place = 0; place < work.packets.size(); ++place) {
       Packet& packet = work.packets[place];
-      packet.sequence += made[packet.message];
-      packet.made += later;
+      packet.sequence += created[packet.message];
+      packet.created += later;
       packet.injected += later;
     }
   }

@@ -182,14 +182,14 @@ Channels::Places Channels::places(int c, int vc) const {
   const Channel& channel = at(channels_, c);
   const RingBuffer<Flit>& flits = at(flits_, c);
   const std::optional<SerializedCredits>& parts = at(wires_, c).parts;
-  Places found;
-  found.held = credits(c, vc);
-  for (std::uint32_t i = 0; i < flits.size(); ++i) found.held += flits[i].vc == vc;
-  for (std::uint32_t i = 0; i < channel.credits.size(); ++i) found.held += channel.credits[i].vc == vc;
-  if (parts) found.parts = parts->parts();
-  if (parts) found.under_way = parts->under_way(vc);
-  found.buffers = shape_->rules.buffers * found.parts + (parts ? parts->overtaken(vc) : 0);
-  return found;
+  Places result;
+  result.held = credits(c, vc);
+  for (std::uint32_t i = 0; i < flits.size(); ++i) result.held += flits[i].vc == vc;
+  for (std::uint32_t i = 0; i < channel.credits.size(); ++i) result.held += channel.credits[i].vc == vc;
+  if (parts) result.parts = parts->parts();
+  if (parts) result.under_way = parts->under_way(vc);
+  result.buffers = shape_->rules.buffers * result.parts + (parts ? parts->overtaken(vc) : 0);
+  return result;
 }
 
 // Where a packet has its virtual channel until its last credit is back, those that are idle are at rest, unless parts of credits have

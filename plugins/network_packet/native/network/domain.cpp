@@ -25,13 +25,13 @@ Domain::Domain(std::shared_ptr<const Shape> shape) : shape_(std::move(shape)), p
 
 // Flits are counted by channel.
 Statistics Domain::statistics() const {
-  Statistics found = parts_.statistics;
+  Statistics result = parts_.statistics;
   std::int64_t between_routers = 0;
   for (int c = 0; c < shape_->channels(); ++c) {
-    if (at(shape_->link, c).dimension >= 0) between_routers += found.of(c, Statistics::kChannelFlits);
+    if (at(shape_->link, c).dimension >= 0) between_routers += result.of(c, Statistics::kChannelFlits);
   }
-  found.set(Statistics::kFlitHops, between_routers);
-  return found;
+  result.set(Statistics::kFlitHops, between_routers);
+  return result;
 }
 
 void Domain::inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake) {

@@ -124,8 +124,8 @@ void Network::send_all(Cycle cycle) {
   static const Batch nothing;
   for (int group : concerned) {
     auto batch_of = [&](int instance) -> const Batch& {
-      const auto found = batches.find(instance);
-      return found == batches.end() ? nothing : found->second;
+      const auto entry = batches.find(instance);
+      return entry == batches.end() ? nothing : entry->second;
     };
     while (!at(groups_, group).members.empty()) {
       std::vector<int> same;
@@ -156,22 +156,22 @@ int Network::split(int from, const std::vector<int>& members) {
   const int number = count_of(groups_);
   groups_.emplace_back();
   Group& old = at(groups_, from);
-  Group& made = groups_.back();
-  made.domain = std::make_unique<Domain>(*old.domain);
-  made.free = old.free;
-  made.numbers.resize(old.numbers.size());
-  std::vector<std::vector<std::uint64_t>> kept(old.numbers.size());
+  Group& result = groups_.back();
+  result.domain = std::make_unique<Domain>(*old.domain);
+  result.free = old.free;
+  result.numbers.resize(old.numbers.size());
+  std::vector<std::vector<std::uint64_t>> saved(old.numbers.size());
   std::vector<int> staying;
   for (std::size_t place = 0; place < old.members.size(); ++place) {
     const int member = old.members[place];
     const bool leaves = std::find(members.begin(), members.end(), member) != members.end();
-    (leaves ? made.members : staying).push_back(member);
+    (leaves ? result.members : staying).push_back(member);
     for (std::size_t key = 0; key < old.numbers.size(); ++key) {
-      if (!old.numbers[key].empty()) (leaves ? made.numbers : kept)[key].push_back(old.numbers[key][place]);
+      if (!old.numbers[key].empty()) (leaves ? result.numbers : saved)[key].push_back(old.numbers[key][place]);
     }
     if (leaves) at(instances_, member).group = number;
   }
-  old.numbers = std::move(kept);
+  old.numbers = std::move(saved);
   old.members = std::move(staying);
   return number;
 }

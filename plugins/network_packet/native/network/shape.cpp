@@ -15,8 +15,8 @@ constexpr Cycle kLook = 64;                        // sources of synthetic traff
 
 }  // namespace
 
-Shape::Shape(Rules given, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> routers_of_nodes)
-    : rules(given),
+Shape::Shape(Rules arguments, std::vector<RouterSpec> routers, std::vector<int> dimension_sizes, std::vector<int> routers_of_nodes)
+    : rules(arguments),
       router(std::move(routers)),
       sizes(std::move(dimension_sizes)),
       node_router(std::move(routers_of_nodes)),
@@ -122,21 +122,22 @@ void Shape::make_links() {
   link.resize(channel.size());
   for (int c = 0; c < channels(); ++c) {
     const ChannelSpec& spec = at(channel, c);
-    Link& made = at(link, c);
-    made.source = spec.source;
-    made.sink = spec.sink;
-    made.vcs = spec.vnets * rules.vcs;
+    Link& result = at(link, c);
+    result.source = spec.source;
+    result.sink = spec.sink;
+    result.vcs = spec.vnets * rules.vcs;
     const bool wide = spec.flit_time.cycles <= 1 && spec.flit_time.ps == 0;
-    made.delay = wide ? narrow<std::int32_t>(spec.latency.cycles + (spec.latency.ps > 0)) : -1;
-    made.dimension = narrow<std::int16_t>(spec.dimension);
-    made.source_port = narrow<std::uint16_t>(spec.source_port);
-    made.sink_port = narrow<std::uint16_t>(spec.sink_port);
-    made.first_vnet = narrow<std::uint16_t>(spec.first_vnet);
-    if (spec.dimension >= 0 && rules.vc_classes() != VcClasses::none) made.classes = narrow<std::uint8_t>(at(vc_classes(), spec.dimension));
-    made.ring = spec.ring;
-    made.fold = spec.fold;
-    made.source_port_varies = spec.source_port_varies;
-    made.sink_port_varies = spec.sink_port_varies;
+    result.delay = wide ? narrow<std::int32_t>(spec.latency.cycles + (spec.latency.ps > 0)) : -1;
+    result.dimension = narrow<std::int16_t>(spec.dimension);
+    result.source_port = narrow<std::uint16_t>(spec.source_port);
+    result.sink_port = narrow<std::uint16_t>(spec.sink_port);
+    result.first_vnet = narrow<std::uint16_t>(spec.first_vnet);
+    if (spec.dimension >= 0 && rules.vc_classes() != VcClasses::none)
+      result.classes = narrow<std::uint8_t>(at(vc_classes(), spec.dimension));
+    result.ring = spec.ring;
+    result.fold = spec.fold;
+    result.source_port_varies = spec.source_port_varies;
+    result.sink_port_varies = spec.sink_port_varies;
   }
   auto number_vcs = [this](int c) {
     at(link, c).vc_base = all_vcs;

@@ -26,9 +26,9 @@ struct VcTurn {
 // Takes a snapshot or, with `compares`, says whether what is written is the same as the last one.
 class Snapshot {
  public:
-  // `turns`: by channel, how its virtual channels are counted.
-  Snapshot(std::vector<std::int64_t>& values, std::vector<VcTurn> turns, bool compares, Cycle now)
-      : values_(values), turns_(std::move(turns)), compares_(compares), now_(now) {
+  // `rotations`: by channel, how its virtual channels are counted.
+  Snapshot(std::vector<std::int64_t>& values, std::vector<VcTurn> rotations, bool compares, Cycle now)
+      : values_(values), turns_(std::move(rotations)), compares_(compares), now_(now) {
     if (!compares) values_.clear();
   }
 

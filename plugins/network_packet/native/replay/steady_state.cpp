@@ -16,7 +16,7 @@ void SteadyState::forget() {
 }
 
 bool SteadyState::snapshot(Parts& parts, bool compares, Cycle now) {
-  Snapshot snapshot(snapshot_, parts.interfaces.turns(), compares, now);
+  Snapshot snapshot(snapshot_, parts.interfaces.vc_rotations(), compares, now);
   snapshot.put(now % parts.shape->dividers.rhythm);  // routers with clocks of their own must stand at the same places between their edges
   parts.channels.snapshot(snapshot, parts.messages);
   parts.inputs.snapshot(snapshot, parts.messages);
@@ -36,9 +36,9 @@ bool SteadyState::snapshot(Parts& parts, bool compares, Cycle now) {
 namespace {
 
 std::vector<int> lane_pointers(const Parts& parts) {
-  std::vector<int> found(parts.shape->lane.size());
-  for (std::size_t l = 0; l < found.size(); ++l) found[l] = parts.interfaces.pointer(static_cast<int>(l));
-  return found;
+  std::vector<int> result(parts.shape->lane.size());
+  for (std::size_t l = 0; l < result.size(); ++l) result[l] = parts.interfaces.pointer(static_cast<int>(l));
+  return result;
 }
 
 }  // namespace
@@ -46,10 +46,10 @@ std::vector<int> lane_pointers(const Parts& parts) {
 std::vector<std::int64_t> SteadyState::signature(Parts& parts, Cycle now) {
   SteadyState state;
   state.snapshot(parts, false, now);
-  std::vector<std::int64_t> found = std::move(state.snapshot_);
-  for (int pointer : lane_pointers(parts)) found.push_back(pointer);
-  for (int pointer : parts.combined.pointers()) found.push_back(pointer);
-  return found;
+  std::vector<std::int64_t> result = std::move(state.snapshot_);
+  for (int pointer : lane_pointers(parts)) result.push_back(pointer);
+  for (int pointer : parts.combined.pointers()) result.push_back(pointer);
+  return result;
 }
 
 bool SteadyState::same_pointers(const Parts& parts) const {

@@ -183,8 +183,8 @@ void CombinedRouters::find_candidates(int c, std::vector<Candidate>& candidates,
     const auto other = std::find_if(candidates.begin(), candidates.end(), same_way);
     if (other != candidates.end() && other->since <= vc.since) return;
     if (vc.buffer.front().time > arrived_by) return;
-    const Candidate found{vc.way, vc.first_vc, number, vc.since};
-    other != candidates.end() ? * other = found : candidates.emplace_back(found);
+    const Candidate result{vc.way, vc.first_vc, number, vc.since};
+    other != candidates.end() ? * other = result : candidates.emplace_back(result);
   });
 }
 
@@ -227,9 +227,9 @@ void CombinedRouters::each_arbiter(Routers& routers, Visit visit) {
 }
 
 std::vector<int> CombinedRouters::pointers() const {
-  std::vector<int> found;
-  each_arbiter(routers_, [&](std::size_t, const Arbiter& arbiter, bool) { found.push_back(arbiter.pointer); });
-  return found;
+  std::vector<int> result;
+  each_arbiter(routers_, [&](std::size_t, const Arbiter& arbiter, bool) { result.push_back(arbiter.pointer); });
+  return result;
 }
 
 bool CombinedRouters::same_choices(const std::vector<int>& before, Cycle since) const {

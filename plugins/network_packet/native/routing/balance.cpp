@@ -122,9 +122,9 @@ class Balance {
   }
 
   std::vector<std::uint16_t> column(int wanted) const {
-    std::vector<std::uint16_t> found;
-    for (int r : nearest_) found.push_back(at(table_, r * size_ + wanted));
-    return found;
+    std::vector<std::uint16_t> result;
+    for (int r : nearest_) result.push_back(at(table_, r * size_ + wanted));
+    return result;
   }
   void restore(int wanted, const std::vector<std::uint16_t>& column) {
     for (std::size_t i = 0; i < nearest_.size(); ++i) at(table_, nearest_[i] * size_ + wanted) = column[i];

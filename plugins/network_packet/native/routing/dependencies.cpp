@@ -10,7 +10,7 @@ namespace astra::packet {
 
 // Follows the packets of every node and virtual network from all interfaces on, with every choice that routers have.
 std::vector<Dependency> dependencies(const Shape& shape) {
-  std::vector<Dependency> found;
+  std::vector<Dependency> result;
   for (int node = 0; node < shape.nodes(); ++node) {
     for (int vnet = 0; vnet < shape.rules.vnets; ++vnet) {
       std::vector<std::pair<int, int>> open;  // channel, class
@@ -38,16 +38,16 @@ std::vector<Dependency> dependencies(const Shape& shape) {
                                              if (at(shape.channel, in).dimension >= 0) {
                                                const auto [first, end] = shape.vcs_of(in, vnet, before);
                                                const auto [next_first, next_end] = shape.vcs_of(out, vnet, after);
-                                               found.push_back({in, first, end, out, next_first, next_end});
+                                               result.push_back({in, first, end, out, next_first, next_end});
                                              }
                                              take(out, after);
                                            });
       }
-      std::sort(found.begin(), found.end());
-      found.erase(std::unique(found.begin(), found.end()), found.end());
+      std::sort(result.begin(), result.end());
+      result.erase(std::unique(result.begin(), result.end()), result.end());
     }
   }
-  return found;
+  return result;
 }
 
 }  // namespace astra::packet

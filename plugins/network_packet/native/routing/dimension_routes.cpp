@@ -41,15 +41,15 @@ void DimensionRoutes::measure_distances() {
   fabric::ShortestPaths paths(largest);
   distance_.resize(layout_->router.size() * index(size_));
   for (int wanted = 0; wanted < size_; ++wanted) {
-    std::vector<int> found(layout_->router.size(), fabric::kUnreachable);
-    paths.search(at(at_position, wanted), found, [&](int r, const auto& reach) {
+    std::vector<int> hit(layout_->router.size(), fabric::kUnreachable);
+    paths.search(at(at_position, wanted), hit, [&](int r, const auto& reach) {
       for (int c : at(layout_->router, r).inputs) {
         const ChannelSpec& spec = at(layout_->channel, c);
         if (spec.dimension == d_) reach(spec.source, spec.cost);
       }
       return true;
     });
-    for (int r = 0; r < routers(); ++r) at(distance_, r * size_ + wanted) = at(found, r);
+    for (int r = 0; r < routers(); ++r) at(distance_, r * size_ + wanted) = at(hit, r);
   }
 }
 
@@ -83,8 +83,8 @@ DimensionRoutes::Table DimensionRoutes::table_of_folded() const {
   for (int r = 0; r < routers(); ++r) {
     const std::vector<int>& outputs = at(layout_->router, r).outputs;
     for (int offset = 0; offset < size_; ++offset) {
-      const auto found = std::find(outputs.begin(), outputs.end(), folded_channel(r, offset));
-      if (found != outputs.end()) at(table, r * size_ + offset) = narrow<std::uint16_t>(found - outputs.begin());
+      const auto hit = std::find(outputs.begin(), outputs.end(), folded_channel(r, offset));
+      if (hit != outputs.end()) at(table, r * size_ + offset) = narrow<std::uint16_t>(hit - outputs.begin());
     }
   }
   return table;
@@ -159,18 +159,18 @@ std::vector<int> DimensionRoutes::heights() const {
 // By height, what a destination is divided by before it chooses among several ways. Routers of each height look at a digit of the
 // destination that those below them have not looked at, so that destinations spread over all ways up (on a k-ary n-tree: d-mod-k).
 std::vector<std::size_t> DimensionRoutes::strides(const std::vector<int>& height) const {
-  std::vector<std::size_t> ways(index(*std::max_element(height.begin(), height.end())) + 1, 1);
+  std::vector<std::size_t> directions(index(*std::max_element(height.begin(), height.end())) + 1, 1);
   for (int r = 0; r < routers(); ++r) {
-    std::size_t& most = at(ways, at(height, r));
+    std::size_t& most = at(directions, at(height, r));
     for (int wanted = 0; wanted < size_; ++wanted) {
       std::size_t count = 0;
       each_shortest(r, wanted, [&](std::size_t) { ++count; });
       most = std::max(most, count);
     }
   }
-  std::vector<std::size_t> stride(ways.size(), 1);
-  for (std::size_t h = 1; h < ways.size(); ++h) {
-    stride[h] = stride[h - 1] * ways[h - 1];
+  std::vector<std::size_t> stride(directions.size(), 1);
+  for (std::size_t h = 1; h < directions.size(); ++h) {
+    stride[h] = stride[h - 1] * directions[h - 1];
     if (stride[h] >= index(size_)) stride[h] = 1;  // no digit is left
   }
   return stride;

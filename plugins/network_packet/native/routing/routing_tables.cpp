@@ -37,11 +37,11 @@ bool RoutingTables::kept_ways_are_whole() const {
 
 void RoutingTables::make_hops() {
   if (layout_.router.size() * index(addresses_.count()) > kMostHops) return;
-  std::vector<std::uint16_t> made;
+  std::vector<std::uint16_t> created;
   for (int r = 0; r < layout_.routers(); ++r) {
-    for (int address = 0; address < addresses_.count(); ++address) made.push_back(look_up(r, address));
+    for (int address = 0; address < addresses_.count(); ++address) created.push_back(look_up(r, address));
   }
-  hop_ = std::move(made);
+  hop_ = std::move(created);
 }
 
 std::uint16_t RoutingTables::look_up(int r, int address) const {
@@ -50,12 +50,12 @@ std::uint16_t RoutingTables::look_up(int r, int address) const {
 }
 
 std::vector<int> RoutingTables::next_hops(int r, int address) const {
-  std::vector<int> found;
+  std::vector<int> result;
   const int d = differing_dimension(r, address);
-  if (d < 0) return found;
+  if (d < 0) return result;
   const std::vector<int>& outputs = at(layout_.router, r).outputs;
-  dimension(d).each_shortest(r, addresses_.position(address, d), [&](std::size_t place) { found.push_back(outputs[place]); });
-  return found;
+  dimension(d).each_shortest(r, addresses_.position(address, d), [&](std::size_t place) { result.push_back(outputs[place]); });
+  return result;
 }
 
 }  // namespace astra::packet

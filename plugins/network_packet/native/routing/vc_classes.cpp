@@ -85,8 +85,8 @@ int most_classes(const Layout& layout, const DimensionRoutes& routes, int d) {
         const int next = at(layout.channel, c).sink;
         if (far(next) == 0) return;
         routes.each_way(next, wanted, [&](int follower) {
-          const int turns = at(layout.channel, follower).order <= at(layout.channel, c).order;
-          at(classes, c) = std::max(at(classes, c), at(classes, follower) + turns);
+          const int is_later = at(layout.channel, follower).order <= at(layout.channel, c).order;
+          at(classes, c) = std::max(at(classes, c), at(classes, follower) + is_later);
         });
       });
     }

@@ -146,8 +146,8 @@ class RoceNetwork(EventNetwork):
     def failure(self, why: str) -> AstraError:
         """The error that the core reports: nothing moves any more, with a line for each link or message that waits; or no way."""
         first, *waiting = why.split("\n")
-        stuck = "deadlocked" in first or "nothing moves" in first or "lost its last way" in first
-        return DeadlockError(why, [line.strip() for line in waiting]) if stuck else InputError(why)
+        is_deadlock = "deadlocked" in first or "nothing moves" in first or "lost its last way" in first
+        return DeadlockError(why, [line.strip() for line in waiting]) if is_deadlock else InputError(why)
 
     def function_table(self) -> Any:
         """A capsule with the network function table of the kernel's header, for the run that has begun."""

@@ -178,5 +178,5 @@ def _shapes(chips: int) -> Iterator[list[int]]:
                 yield [a, b, chips // (a * b)]
 
 
-def _or(given: float | None, of_machine: float) -> float:
-    return of_machine if given is None else given
+def _or(value: float | None, of_machine: float) -> float:
+    return of_machine if value is None else value

@@ -80,12 +80,12 @@ def time_axis(axis: Any, longest_ns: float, label: str) -> None:
     axis.formatter = CustomJSTickFormatter(args={"ns": unit.ns}, code=code)
 
 
-def _name_rows(made: Figure, names: Sequence[str]) -> None:
+def _name_rows(plot: Figure, names: Sequence[str]) -> None:
     """Rows 0, 1, ... from the top down, with their names."""
-    made.y_range = Range1d(start=len(names) - 0.5, end=-0.5)
-    made.yaxis.ticker = FixedTicker(ticks=list(range(len(names))))
-    made.yaxis.major_label_overrides = dict(enumerate(names))
-    made.ygrid.grid_line_color = None
+    plot.y_range = Range1d(start=len(names) - 0.5, end=-0.5)
+    plot.yaxis.ticker = FixedTicker(ticks=list(range(len(names))))
+    plot.yaxis.major_label_overrides = dict(enumerate(names))
+    plot.ygrid.grid_line_color = None
 
 
 def layers(run: Run, name: str, colours: Colours) -> Chart | None:
@@ -224,7 +224,8 @@ def timeline(run: Run, name: str, colours: Colours) -> Chart | None:
             "group": [each.group or "-" for each in own],
             "busy": [each.busy_ns for each in own],
             "height": [
-                0.85 * max(_SMALLEST_BAR, each.busy_ns / (each.end_ns - each.begin_ns or 1) if each.things > 1 else 1) for each in own
+                0.85 * max(_SMALLEST_BAR, each.busy_ns / (each.end_ns - each.begin_ns or 1) if each.intervals_merged > 1 else 1)
+                for each in own
             ],
         }
         source = ColumnDataSource(data, name=f"{name}-{results}")

@@ -74,7 +74,7 @@ class Colours:
     def __init__(self) -> None:
         self._others: dict[str, str] = {}
         used = {colour.upper() for colour in KNOWN.values()}
-        self._left: Iterator[str] = (colour for colour in chain(SERIES, _made()) if colour.upper() not in used)
+        self._left: Iterator[str] = (colour for colour in chain(SERIES, _all_colours()) if colour.upper() not in used)
 
     def of(self, thing: str) -> str:
         """The colour of a thing."""
@@ -88,11 +88,11 @@ class Colours:
 
 def series(count: int) -> list[str]:
     """As many different colours as a figure has series."""
-    result = chain(SERIES, _made())
+    result = chain(SERIES, _all_colours())
     return [next(result) for _ in range(count)]
 
 
-def _made() -> Iterator[str]:
+def _all_colours() -> Iterator[str]:
     """Colours without end: hues by the golden ratio, which never come again, in three shades."""
     number = 0
     while True:

@@ -42,7 +42,7 @@ class Slice(NamedTuple):
     group: str
     begin_ns: float
     end_ns: float
-    things: int
+    intervals_merged: int
     busy_ns: float
 
 
@@ -152,7 +152,7 @@ class _Row:
     begin: array[float] = attrs.field(factory=lambda: array("d"))
     end: array[float] = attrs.field(factory=lambda: array("d"))
     label: array[int] = attrs.field(factory=lambda: array("I"))
-    things: array[int] = attrs.field(factory=lambda: array("I"))
+    intervals_merged: array[int] = attrs.field(factory=lambda: array("I"))
     spent: array[float] = attrs.field(factory=lambda: array("d"))
 
 
@@ -209,7 +209,7 @@ class _TimelineReader:
         row.begin.append(began.timestamp)
         row.end.append(end)
         row.label.append(number)
-        row.things.append(int_value)
+        row.intervals_merged.append(int_value)
         row.spent.append(annotations[SPENT].double_value if SPENT in annotations else end - began.timestamp)
         self._end_ns = max(self._end_ns, end)
 
@@ -242,14 +242,14 @@ class _TimelineReader:
         for cluster in clusters:
             members = [order[place] for place in cluster.members]
             name, kind, group = self._labels[row.label[members[0]]]
-            total = sum(row.things[place] for place in members)
+            total = sum(row.intervals_merged[place] for place in members)
             if len(members) > 1:
                 spent: dict[tuple[str, str], float] = {}
                 counts: dict[str, int] = {}
                 for place in members:
                     _, own, of = self._labels[row.label[place]]
                     spent[own, of] = spent.get((own, of), 0.0) + row.spent[place]
-                    counts[own] = counts.get(own, 0) + row.things[place]
+                    counts[own] = counts.get(own, 0) + row.intervals_merged[place]
                 kind, group = max(spent, key=lambda each: spent[each])
                 order_of = sorted(counts, key=lambda each: -counts[each])
                 name = ", ".join(f"{counts[each]:,} x {each}" for each in order_of[:3]) + (", ..." if len(order_of) > 3 else "")

@@ -15,7 +15,7 @@ _LOGARITHMIC_FROM = 20.0
 """From which ratio of the largest to the smallest value an axis is logarithmic."""
 
 
-def draw_shares(names: Sequence[str], values: Sequence[Sequence[float]], label: str, things: str) -> Any:
+def draw_shares(names: Sequence[str], values: Sequence[Sequence[float]], label: str, noun: str) -> Any:
     """The share of things up to each value, a line for each name; `label` is that of the values."""
     figure = Figure(figsize=(5.0, 3.2), layout="constrained")
     axes = figure.subplots()
@@ -32,7 +32,7 @@ def draw_shares(names: Sequence[str], values: Sequence[Sequence[float]], label: 
     else:
         axes.set_xlim(left=0)
     axes.set_xlabel(label)
-    axes.set_ylabel(f"{things} (%)")
+    axes.set_ylabel(f"{noun} (%)")
     axes.set_ylim(0, 101)
     if len(names) > 1:
         legend(figure)

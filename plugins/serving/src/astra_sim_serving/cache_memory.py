@@ -84,13 +84,13 @@ class CacheMemory:
             raise InputError(f"{self.parts.where}: serving.tier has no effect without prefix_caching")
         size = options.block_tokens * self.kv_bytes(sharding)
 
-        def tier_of(given: TierOptions) -> Tier:
-            blocks = int(given.capacity_gib * GIB // size) * (pool.instances * sharding.data if given.shared else 1)
+        def tier_of(tier_options: TierOptions) -> Tier:
+            blocks = int(tier_options.capacity_gib * GIB // size) * (pool.instances * sharding.data if tier_options.shared else 1)
             if not blocks:
-                raise InputError(f"{where}: a tier of {given.capacity_gib:g} GiB holds no block of {size} bytes")
-            return Tier(blocks, given.latency_us / 1e6, size / (given.read_gb_per_s * 1e9))
+                raise InputError(f"{where}: a tier of {tier_options.capacity_gib:g} GiB holds no block of {size} bytes")
+            return Tier(blocks, tier_options.latency_us / 1e6, size / (tier_options.read_gb_per_s * 1e9))
 
-        shared = [tier_of(given) if given.shared else None for given in options.tier]
+        shared = [tier_of(tier_options) if tier_options.shared else None for tier_options in options.tier]
         if not options.tier:
             return lambda: None
-        return lambda: Tiers([one or tier_of(given) for one, given in zip(shared, options.tier, strict=True)])
+        return lambda: Tiers([one or tier_of(tier_options) for one, tier_options in zip(shared, options.tier, strict=True)])

@@ -28,7 +28,7 @@ def ttft_causes(sequence: RequestSequence, front_end_s: float) -> tuple[float, .
 def tpot_causes(sequence: RequestSequence) -> tuple[float, ...]:
     """Seconds of the causes of the time of further tokens, for each of them; the sum is the time for a token."""
     tokens = sequence.generated - 1
-    transfer = sequence.spent.joined - sequence.first_token if sequence.spent.joined >= 0 else 0.0
+    transfer = sequence.spent.resumed - sequence.first_token if sequence.spent.resumed >= 0 else 0.0
     return tuple(part / tokens for part in (*sequence.spent.decode_parts, sequence.spent.preempted_s, transfer))
 
 

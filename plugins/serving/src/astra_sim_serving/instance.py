@@ -257,8 +257,8 @@ class Instance:
             sequence.scheduled = now
         if sequence.spent.preempted_at < 0:
             sequence.spent.mark = self.totals.parts
-        if sequence.spent.transfer_end >= 0 and sequence.spent.joined < 0:
-            sequence.spent.joined = now
+        if sequence.spent.transfer_end >= 0 and sequence.spent.resumed < 0:
+            sequence.spent.resumed = now
 
     def _mark_preempted(self, sequence: Sequence, now: float) -> None:
         self.totals.preemptions += 1

@@ -106,8 +106,8 @@ class Pricing:
         if not (sharding.tensor > 1 or sharding.pipeline > 1 or exchanges):
             return None, None, None
         if self.parts.platform is None:
-            ways = ("tensor_parallel", sharding.tensor), ("pipeline_parallel", sharding.pipeline), ("data_parallel", sharding.data)
-            name, value = next((name, value) for name, value in ways if value > 1)
+            degrees = ("tensor_parallel", sharding.tensor), ("pipeline_parallel", sharding.pipeline), ("data_parallel", sharding.data)
+            name, value = next((name, value) for name, value in degrees if value > 1)
             raise InputError(f"{where}: {name} is {value} and there is no platform, on which its collectives run")
         times = CommunicationTimes(self.parts.network, sharding, npus)
         return (

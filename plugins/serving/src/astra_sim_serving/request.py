@@ -57,7 +57,7 @@ class Spent:
     prefill_parts: tuple[float, ...] = NO_PARTS
     decode_parts: tuple[float, ...] = NO_PARTS
     transfer_end: float = -1.0
-    joined: float = -1.0
+    resumed: float = -1.0
     load_s: float = 0.0
 
 

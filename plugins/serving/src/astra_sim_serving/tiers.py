@@ -62,16 +62,16 @@ class Tiers:
         """The nearest tier that has a content."""
         return next((tier for tier in self.tiers if tier.has(key)), None)
 
-    def load(self, now: float, found: Sequence[tuple[Tier, ContentKey]]) -> float:
+    def load(self, now: float, hits: Sequence[tuple[Tier, ContentKey]]) -> float:
         """When contents are in the cache that are asked for now."""
         start = max(now, self.free_at)
-        for tier, key in found:
+        for tier, key in hits:
             tier.use(key)
-        counts = Counter(id(tier) for tier, _ in found)
+        counts = Counter(id(tier) for tier, _ in hits)
         for tier in self.tiers:
             if counts[id(tier)]:
                 start += tier.latency_s + counts[id(tier)] * tier.block_s
         self.free_at = start
-        self.loaded_blocks += len(found)
+        self.loaded_blocks += len(hits)
         self.loads += 1
         return start

@@ -226,36 +226,36 @@ def _check_value(value: Any, where: str) -> None:
         raise InputError(f"{where}: {value} is a {type(value).__name__}; expected text, numbers, true, false, lists and tables")
 
 
-def _numbers(form: str, given: Sequence[Any], names: str, where: str) -> list[float]:
-    if len(given) != len(names.split(", ")) or not all(_is_number(each) for each in given):
-        raise InputError(f"{where}: {form} is {given!r}; expected [{names}], all of them numbers")
-    return list(given)
+def _numbers(form: str, bounds: Sequence[Any], names: str, where: str) -> list[float]:
+    if len(bounds) != len(names.split(", ")) or not all(_is_number(each) for each in bounds):
+        raise InputError(f"{where}: {form} is {bounds!r}; expected [{names}], all of them numbers")
+    return list(bounds)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _range(given: Sequence[Any], where: str) -> list[float]:
+def _range(bounds: Sequence[Any], where: str) -> list[float]:
     """first, first + step, ... up to and with last. It counts in decimals, so that 0.1 + 0.2 is 0.3."""
-    first, last, step = _numbers("range", given, "first, last, step", where)
+    first, last, step = _numbers("range", bounds, "first, last, step", where)
     if step == 0 or (last - first) * step < 0:
-        raise InputError(f"{where}: range is {given!r}; expected a step that leads from {first} to {last}")
+        raise InputError(f"{where}: range is {bounds!r}; expected a step that leads from {first} to {last}")
     begin, stride = Decimal(repr(first)), Decimal(repr(step))
     count = int((Decimal(repr(last)) - begin) / stride) + 1
     if count > MOST_VALUES:
-        raise InputError(f"{where}: range is {given!r}, which has {count} values; expected at most {MOST_VALUES}")
-    number = int if all(isinstance(each, int) for each in given) else float
+        raise InputError(f"{where}: range is {bounds!r}, which has {count} values; expected at most {MOST_VALUES}")
+    number = int if all(isinstance(each, int) for each in bounds) else float
     return [number(begin + index * stride) for index in range(count)]
 
 
-def _logspace(given: Sequence[Any], whole: bool, where: str) -> list[float]:
+def _logspace(bounds: Sequence[Any], whole: bool, where: str) -> list[float]:
     """`count` numbers from first to last, each the same multiple of the one before; whole ones of whole ends where they are that."""
-    first, last, count = _numbers("logspace", given, "first, last, count", where)
+    first, last, count = _numbers("logspace", bounds, "first, last, count", where)
     if first <= 0 or last <= 0:
-        raise InputError(f"{where}: logspace is {given!r}; expected first and last above 0")
+        raise InputError(f"{where}: logspace is {bounds!r}; expected first and last above 0")
     if not isinstance(count, int) or not 2 <= count <= MOST_VALUES:
-        raise InputError(f"{where}: logspace is {given!r}; expected a count from 2 to {MOST_VALUES}")
+        raise InputError(f"{where}: logspace is {bounds!r}; expected a count from 2 to {MOST_VALUES}")
     values: list[float] = [_between(first, last, index / (count - 1)) for index in range(count)]
     values[0], values[-1] = first, last
     if whole:
@@ -273,16 +273,16 @@ def _between(first: float, last: float, share: float) -> float:
     return math.exp(math.log(first) * (1 - share) + math.log(last) * share)  # the ratio is beyond all numbers
 
 
-def _span(form: str, given: Sequence[Any], whole: bool, table: Mapping[str, Any], where: str) -> Span:
+def _span(form: str, bounds: Sequence[Any], whole: bool, table: Mapping[str, Any], where: str) -> Span:
     """The span of numbers that an axis is drawn from. Raises InputError."""
     for key in ("labels", "zip"):
         if key in table:
             raise InputError(f"{where}: {key} and {form} are given; {key} is for axes with a list of values")
-    low, high = _numbers(form, given, "low, high", where)
+    low, high = _numbers(form, bounds, "low, high", where)
     if low >= high or (form == "loguniform" and low <= 0):
-        raise InputError(f"{where}: {form} is {given!r}; expected low below high{', both above 0' if form == 'loguniform' else ''}")
+        raise InputError(f"{where}: {form} is {bounds!r}; expected low below high{', both above 0' if form == 'loguniform' else ''}")
     if not math.isfinite(high - low):
-        raise InputError(f"{where}: {form} is {given!r}; expected ends whose difference is a number")
+        raise InputError(f"{where}: {form} is {bounds!r}; expected ends whose difference is a number")
     if whole and not (isinstance(low, int) and isinstance(high, int)):
-        raise InputError(f"{where}: {form} is {given!r}; expected whole numbers, for whole is true")
+        raise InputError(f"{where}: {form} is {bounds!r}; expected whole numbers, for whole is true")
     return Span(low, high, form == "loguniform", whole)

@@ -47,7 +47,7 @@ class _Place:
     worker: Worker
     is_ready: bool = False
     has_plan: bool = False
-    given: deque[int] = attrs.field(factory=deque)
+    batch_left: deque[int] = attrs.field(factory=deque)
     since: float = 0.0
 
 
@@ -91,7 +91,7 @@ class Processes:
         try:
             while True:
                 yield from self._give()
-                if not any(place.given for place in self._places):
+                if not any(place.batch_left for place in self._places):
                     break
                 yield list(self._collect())
         except BaseException:
@@ -110,11 +110,11 @@ class Processes:
         """Give work to workers that have little, as long as there is some; a worker without any ends."""
         for index in range(self._jobs):
             place = self._places[index] if index < len(self._places) else None
-            if place is not None and 2 * len(place.given) > self._size.points:
+            if place is not None and 2 * len(place.batch_left) > self._size.points:
                 continue
-            if self._suspects and (place is None or not place.given):
+            if self._suspects and (place is None or not place.batch_left):
                 batch = [self._suspects.popleft()]
-            elif place is not None and place.given and place.given[0] in self._tried:
+            elif place is not None and place.batch_left and place.batch_left[0] in self._tried:
                 continue
             else:
                 batch = []
@@ -125,7 +125,7 @@ class Processes:
                 place = _Place(Worker())
                 self._places.append(place)
             self._send(place, batch)
-        for place in [place for place in self._places if not place.given and not self._keep]:
+        for place in [place for place in self._places if not place.batch_left and not self._keep]:
             place.worker.end()
             self._places.remove(place)
 
@@ -145,9 +145,9 @@ class Processes:
                 batch.append(number)
 
     def _send(self, place: _Place, batch: list[int]) -> None:
-        if not place.given:
+        if not place.batch_left:
             place.since = time.monotonic()
-        place.given.extend(batch)
+        place.batch_left.extend(batch)
         try:
             place.worker.send(None if place.has_plan else self._plan, batch)
         except OSError:
@@ -163,8 +163,8 @@ class Processes:
             return
         now = time.monotonic()
         for place in list(self._places):
-            if place.is_ready and place.given and now - place.since > self._timeout and not place.worker.connection.poll():
-                number = place.given.popleft()
+            if place.is_ready and place.batch_left and now - place.since > self._timeout and not place.worker.connection.poll():
+                number = place.batch_left.popleft()
                 self._remove(place)
                 yield Outcome(number, None, f"the run took more than {self._timeout:g} s (--timeout)", now - place.since)
 
@@ -186,7 +186,7 @@ class Processes:
                 if message == READY:
                     place.is_ready, self._failed_starts = True, 0
                     continue
-                place.given.popleft()
+                place.batch_left.popleft()
                 self._tried.discard(message.number)
                 self._size.add(message.wall_s)
                 yield message
@@ -200,8 +200,8 @@ class Processes:
             self._failed_starts += 1
             if self._failed_starts >= _MOST_FAILED_STARTS:
                 raise RunError(f"workers do not start: {why}")
-        elif place.given:
-            number = place.given.popleft()
+        elif place.batch_left:
+            number = place.batch_left.popleft()
             if number in self._tried:
                 self._tried.discard(number)
                 yield Outcome(number, None, f"{why}, twice", time.monotonic() - place.since)
@@ -212,6 +212,6 @@ class Processes:
 
     def _remove(self, place: _Place) -> None:
         """End a worker; what it was given is for others."""
-        self._again.extend(place.given)
+        self._again.extend(place.batch_left)
         place.worker.end()
         self._places.remove(place)

@@ -74,7 +74,7 @@ class Proposals:
             self._study = _study(self._optuna, storage, _name(search), directions)
         self._groups = search.plan.points.groups
         self._distributions = {group.axes[0].name: self._distribution(group) for group in self._groups}
-        self._told: dict[int, Judgement] = {}
+        self._reported: dict[int, Judgement] = {}
         self._runs: dict[int, Run] = {}
         self._waiting: dict[int, list[Any]] = {}
         self._ours: set[int] = set()
@@ -88,7 +88,7 @@ class Proposals:
             number = trial.user_attrs.get(_POINT)
             if _SKIPPED in trial.user_attrs:
                 self.skipped[number] = trial.user_attrs[_SKIPPED]
-                self._told[number] = _SKIP
+                self._reported[number] = _SKIP
             elif _RUN in trial.user_attrs and number not in self._runs:
                 point = self._plan.point(number)
                 run = Run(point.key, point.parameters, *trial.user_attrs[_RUN])
@@ -99,7 +99,7 @@ class Proposals:
 
     def judged(self, point: Point, judgement: Judgement) -> None:
         """Take note how a point does that is known."""
-        self._told[point.number] = judgement
+        self._reported[point.number] = judgement
 
     def drop(self) -> None:
         """Delete the study."""
@@ -130,8 +130,8 @@ class Proposals:
                 return
             number = self._number(trial.params)
             repeats += 1
-            if number in self._told:
-                self._tell(trial, self._told[number])
+            if number in self._reported:
+                self._tell(trial, self._reported[number])
             elif number in self._waiting:
                 self._waiting[number].append(trial)
             else:
@@ -141,7 +141,7 @@ class Proposals:
                 if point.skipped_by is not None:
                     self.skipped[number] = point.skipped_by
                     trial.set_user_attr(_SKIPPED, point.skipped_by)
-                    self._told[number] = _SKIP
+                    self._reported[number] = _SKIP
                     self._tell(trial, _SKIP)
                 else:
                     repeats = 0
@@ -150,7 +150,7 @@ class Proposals:
 
     def tell(self, point: Point, run: Run, judgement: Judgement) -> None:
         """Say what came of a point that was proposed."""
-        self._told[point.number] = judgement
+        self._reported[point.number] = judgement
         self._runs[point.number] = run
         first, *others = self._waiting.pop(point.number)
         first.set_user_attr(_RUN, [run.figures, run.error, run.wall_s])
@@ -217,7 +217,7 @@ class Proposals:
         while self._walked < end:
             number = shuffled(self._walked, count, seed)
             self._walked += 1
-            is_new = number not in self._told and number not in self._waiting
+            is_new = number not in self._reported and number not in self._waiting
             if is_new and self._plan.point(number).skipped_by is None:
                 return number
         return None

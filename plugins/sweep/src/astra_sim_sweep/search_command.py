@@ -100,7 +100,7 @@ def search(
         sys.exit(1)
 
 
-def _print_best(search: SearchPlan, found: Found) -> None:
+def _print_best(search: SearchPlan, summary: Found) -> None:
     """The best design, a line for each of its values; of two objectives the front, a line for each design."""
     from astra_sim.commands import Column, Screen, Table
 
@@ -110,11 +110,11 @@ def _print_best(search: SearchPlan, found: Found) -> None:
     screen = Screen(every=True)
     if len(goal.objectives) > 1:
         names = [*names, *(text for text in goal.texts if text not in names)]
-        are_numbers = [all(isinstance(row[name], (int, float)) for row in found.best) for name in names]
+        are_numbers = [all(isinstance(row[name], (int, float)) for row in summary.best) for name in names]
         columns = [Column(name, "number" if is_number else "name") for name, is_number in zip(names, are_numbers, strict=True)]
-        screen.table(Table(columns, [[printable(shown(row[name])) for name in names] for row in found.best]))
+        screen.table(Table(columns, [[printable(shown(row[name])) for name in names] for row in summary.best]))
         return
-    best = found.best[0]
+    best = summary.best[0]
     rows = [[name, printable(shown(best[name])), ""] for name in names]
     rows += [[each.text, shown(best[each.text]), "the most" if each.maximize else "the least"] for each in goal.objectives]
     for constraint in goal.constraints:
@@ -122,30 +122,30 @@ def _print_best(search: SearchPlan, found: Found) -> None:
         values = ", ".join(f"{name} = {shown(value)}" for name, value in parts.items() if name != constraint.condition.text)
         rows.append([constraint.name, printable(values), constraint.condition.text])
     screen.table(Table([Column("", "text")] * 3, rows, headed=False))
-    if len(found.best) > 1:
-        screen.text(f"{len(found.best) - 1:,} more as good as that")
+    if len(summary.best) > 1:
+        screen.text(f"{len(summary.best) - 1:,} more as good as that")
 
 
-def _counted(found: Found) -> str:
+def _counted(summary: Found) -> str:
     """How many points came to what."""
-    parts = [f"{counted(found.run, 'point')} run"]
-    if found.infeasible:
-        by = ", ".join(f"{name} {number:,}" for name, number in found.infeasible_by.items())
-        parts.append(f"{found.infeasible:,} infeasible ({by})")
-    if found.failed:
-        parts.append(f"{found.failed:,} failed")
-    if found.skipped:
-        parts.append(f"{found.skipped:,} skipped")
+    parts = [f"{counted(summary.run, 'point')} run"]
+    if summary.infeasible:
+        by = ", ".join(f"{name} {number:,}" for name, number in summary.infeasible_by.items())
+        parts.append(f"{summary.infeasible:,} infeasible ({by})")
+    if summary.failed:
+        parts.append(f"{summary.failed:,} failed")
+    if summary.skipped:
+        parts.append(f"{summary.skipped:,} skipped")
     return ", ".join(parts)
 
 
-def _print_json(search: SearchPlan, found: Found) -> None:
+def _print_json(search: SearchPlan, summary: Found) -> None:
 
     import attrs
 
     objectives = [{"expression": each.text, "maximize": each.maximize} for each in search.goal.objectives]
     method: Any = "exhaustive" if search.is_exhaustive else search.options.sampler
-    say_json({"objectives": objectives, "method": method, **attrs.asdict(found)})
+    say_json({"objectives": objectives, "method": method, **attrs.asdict(summary)})
 
 
 def _print_plan_as_json(file: str, overrides: Sequence[str]) -> None:

@@ -102,12 +102,12 @@ def _search(tables: Mapping[str, Any], where: str, folder: str) -> SearchPlan:
     return SearchPlan(plan, goal, options, is_exhaustive)
 
 
-def _check_method(method: str, given: Mapping[str, Any], at: str) -> None:
+def _check_method(method: str, keys: Mapping[str, Any], at: str) -> None:
     """Raise InputError for an option that has no effect on a method."""
     for name in ("sampler", "trials", "seed", "storage"):
-        if method == "exhaustive" and name in given:
+        if method == "exhaustive" and name in keys:
             raise InputError(f"{at}: {name} is for method optuna, and has no effect on 'exhaustive'")
-    if "exhaustive_up_to" in given and method != "auto":
+    if "exhaustive_up_to" in keys and method != "auto":
         raise InputError(f"{at}: exhaustive_up_to is for method auto, and has no effect on {method!r}")
 
 

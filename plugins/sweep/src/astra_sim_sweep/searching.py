@@ -71,7 +71,7 @@ class Search(Rows):
     def __init__(self, search: SearchPlan, scheduler: Scheduler, files: Files, proposals: Proposals | None) -> None:
         super().__init__(files, _columns(search))
         self.search = search
-        self.found = Found()
+        self.summary = Found()
         self.counts = Counts(points=search.plan.points.count if proposals is None else search.options.trials)
         self._scheduler = scheduler
         self._proposals = proposals
@@ -81,7 +81,7 @@ class Search(Rows):
         """Run what is left, find the best, and write the table."""
         for _ in self:
             pass
-        return self.found
+        return self.summary
 
     def _run(self) -> Generator[Row]:
         """Ask for points, run them, and tell what came of each, until the trials or the points are over."""
@@ -138,27 +138,27 @@ class Search(Rows):
 
     def _conclude(self, journal: Journal) -> None:
         """Find the best of all points, and write the table."""
-        self.found = Found()
+        self.summary = Found()
         front = Front(self.search.goal)
         self._columns = _columns(self.search)
         for point, run in self._points(journal):
             row, judgement = self._judged(point, run)
-            self.found.add(judgement)
+            self.summary.add(judgement)
             self._columns.add(point.number, row | {BEST: False})
             if judgement.is_feasible and judgement.values is not None:
                 front.add(point.number, judgement.values)
         if self._proposals is None:
-            self.found.skipped_by = dict(self.counts.skipped_by)
+            self.summary.skipped_by = dict(self.counts.skipped_by)
         else:
             for name in self._proposals.skipped.values():
-                self.found.skipped_by[name] = self.found.skipped_by.get(name, 0) + 1
-        self.found.skipped = sum(self.found.skipped_by.values())
+                self.summary.skipped_by[name] = self.summary.skipped_by.get(name, 0) + 1
+        self.summary.skipped = sum(self.summary.skipped_by.values())
         self._best = front.numbers
         for number in self._best:
             point = self.search.plan.point(number)
             run_of_it = journal.get(point.key)
             assert run_of_it is not None
-            self.found.best.append(self._judged(point, run_of_it)[0])
+            self.summary.best.append(self._judged(point, run_of_it)[0])
         if self._files.table is not None:
             write_table(self._files.table, self._columns, self._table(journal))
 

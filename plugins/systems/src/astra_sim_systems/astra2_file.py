@@ -97,7 +97,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     system: dict[str, Any] = {"plugin": "astra2", "admission": "own"}
     others: dict[str, Any] = {}
     for key, value in table.items():
-        option, convert = _KEYS.get(key, ("", _OTHERS.get(key, lambda given: given)))
+        option, convert = _KEYS.get(key, ("", _OTHERS.get(key, lambda unchanged: unchanged)))
         try:
             converted = convert(value)
         except ValueError as error:

@@ -197,9 +197,9 @@ class Wiring:
         return links if self.tie is None or len(links) < 2 else [links[self.tie(node, target, links)]]
 
 
-def _over(link: FabricLink, found: Mapping[int, PathTime]) -> PathTime:
+def _over(link: FabricLink, path_times: Mapping[int, PathTime]) -> PathTime:
     """The way over a link, from where it ends there is one."""
-    return found[link.target].longer(link.latency_ns, 1 / link.bandwidth)
+    return path_times[link.target].longer(link.latency_ns, 1 / link.bandwidth)
 
 
 @attrs.define

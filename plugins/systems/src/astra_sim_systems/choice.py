@@ -111,11 +111,11 @@ class AutoAlgorithm(Algorithm):
                 cost_estimates.append(estimate)
         return cost_estimates
 
-    def _is_believed(self, made: CostEstimate, request: Request, loads: Loads) -> bool:
+    def _is_believed(self, cost_estimate: CostEstimate, request: Request, loads: Loads) -> bool:
         """Whether a network that ignores how messages wait for each other is off by less than a factor of two."""
-        if self.messages_wait or made.at_once <= loads.links_of_npu or request.collective is Collective.ALL_TO_ALL:
+        if self.messages_wait or cost_estimate.at_once <= loads.links_of_npu or request.collective is Collective.ALL_TO_ALL:
             return True
-        return made.busy_ns <= made.time_ns - made.busy_ns
+        return cost_estimate.busy_ns <= cost_estimate.time_ns - cost_estimate.busy_ns
 
 
 def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension: int | None = None) -> AutoAlgorithm:

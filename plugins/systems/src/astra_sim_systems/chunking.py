@@ -180,9 +180,9 @@ class Session(SystemSession):
         self._queues = Queues(dimensions, platform, system.context.run.queues_per_dim, system.rules.lanes)
         active = system.options.active_chunks_per_dimension
         self.queues = [
-            QueuePlan(-(-active // len(ways)), system.order, traffic_class)
-            for ways, traffic_class in zip(self._queues.directions, _traffic_classes(system.options, len(dimensions)), strict=True)
-            for _ in ways
+            QueuePlan(-(-active // len(of_queues)), system.order, traffic_class)
+            for of_queues, traffic_class in zip(self._queues.directions, _traffic_classes(system.options, len(dimensions)), strict=True)
+            for _ in of_queues
         ]
         self._lacking = system.lacking
         self._stages = {kind: self._make_stages(own, system.across[kind], dimensions) for kind, own in system.algorithms.items()}

@@ -156,12 +156,12 @@ def _last(stderr: str) -> str:
     return f"; {lines[0].strip()}" if lines else ""
 
 
-def _summary(found: RankCapture) -> dict[str, int]:
+def _summary(recorded: RankCapture) -> dict[str, int]:
     """How much a rank does."""
-    kinds = Counter(event["kind"] for event in found.events)
-    flops = sum(event["flops"] for event in found.events if event["kind"] == "kernel")
+    kinds = Counter(event["kind"] for event in recorded.events)
+    flops = sum(event["flops"] for event in recorded.events if event["kind"] == "kernel")
     messages = kinds["send"] + kinds["receive"]
-    return {"rank": found.rank, "kernels": kinds["kernel"], "flops": flops, "collectives": kinds["collective"], "messages": messages}
+    return {"rank": recorded.rank, "kernels": kinds["kernel"], "flops": flops, "collectives": kinds["collective"], "messages": messages}
 
 
 def _check_torch(python: str) -> None:

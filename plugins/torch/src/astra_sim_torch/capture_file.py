@@ -51,7 +51,7 @@ class RankCapture:
     rank: int
     script: tuple[str, ...]
     groups: Mapping[str, tuple[int, ...]]
-    made: tuple[tuple[int, ...], ...]
+    created_groups: tuple[tuple[int, ...], ...]
     peak_bytes: Mapping[str, int]
     events: Sequence[Mapping[str, Any]]
 

@@ -98,7 +98,7 @@ class Ranks:
         """Whether the script made all of these groups, or the one that there is."""
         if groups.size == self.world:
             return True
-        result = set(capture.made)
+        result = set(capture.created_groups)
         return all(tuple(each) in result for each in LogicalDimension(groups.size, groups.stride, None).groups(self.world))
 
     def _number(self, dimension: LogicalDimension) -> int:

@@ -131,19 +131,19 @@ def _is_in(span: _Span, limit: int, before: int, closed: bool) -> bool:
     return span.others > limit or (span.first > limit and not closed and not _take_turns(before, span.first_side))
 
 
-def _insert(node: Node[Entry] | None, place: int, made: Node[Entry]) -> Node[Entry]:
+def _insert(node: Node[Entry] | None, place: int, inserted: Node[Entry]) -> Node[Entry]:
     """Insert a node at a place of the treap and return the new root; weights keep the tree balanced on average."""
     if node is None:
-        return made
-    if made.weight > node.weight:
-        made.left, made.right = _split(node, place)
-        made.update()
-        return made
+        return inserted
+    if inserted.weight > node.weight:
+        inserted.left, inserted.right = _split(node, place)
+        inserted.update()
+        return inserted
     before = _size(node.left)
     if place <= before:
-        node.left = _insert(node.left, place, made)
+        node.left = _insert(node.left, place, inserted)
     else:
-        node.right = _insert(node.right, place - before - 1, made)
+        node.right = _insert(node.right, place - before - 1, inserted)
     node.update()
     return node
 

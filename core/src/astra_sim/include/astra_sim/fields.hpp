@@ -63,15 +63,15 @@ namespace detail {
 
 // An attribute, or another value by that name, as a C++ value.
 template <class Value>
-Value value_of(const char* name, const nanobind::handle given) {
+Value value_of(const char* name, const nanobind::handle arguments) {
   if constexpr (std::is_enum_v<Value>) {
-    const auto word = value_of<std::string>(name, given);
-    const auto found = std::find(names<Value>.begin(), names<Value>.end(), word);
-    if (found == names<Value>.end()) detail::refuse(name, given, "a choice that is known");
-    return Value(found - names<Value>.begin());
+    const auto word = value_of<std::string>(name, arguments);
+    const auto entry = std::find(names<Value>.begin(), names<Value>.end(), word);
+    if (entry == names<Value>.end()) detail::refuse(name, arguments, "a choice that is known");
+    return Value(entry - names<Value>.begin());
   } else {
     Value value{};
-    if (!nanobind::try_cast(given, value)) detail::refuse(name, given, "another type, or a smaller number");
+    if (!nanobind::try_cast(arguments, value)) detail::refuse(name, arguments, "another type, or a smaller number");
     return value;
   }
 }
@@ -79,18 +79,18 @@ Value value_of(const char* name, const nanobind::handle given) {
 namespace detail {
 
 template <class Struct, class Value>
-void fill(Struct& made, std::initializer_list<nanobind::handle> sources, const Field<Struct, Value>& field) {
+void fill(Struct& result, std::initializer_list<nanobind::handle> sources, const Field<Struct, Value>& field) {
   const auto has = [&](const nanobind::handle each) { return nanobind::hasattr(each, field.name); };
   const auto source = std::find_if(sources.begin(), sources.end(), has);
   if (source == sources.end()) throw std::invalid_argument(std::string(field.name) + " is missing");
-  const nanobind::object given = source->attr(field.name);
-  const auto value = value_of<Value>(field.name, given);
+  const nanobind::object arguments = source->attr(field.name);
+  const auto value = value_of<Value>(field.name, arguments);
   if constexpr (std::is_arithmetic_v<Value>) {
     if (value < field.least || value > field.most) {
-      refuse(field.name, given, std::to_string(field.least) + " to " + std::to_string(field.most));
+      refuse(field.name, arguments, std::to_string(field.least) + " to " + std::to_string(field.most));
     }
   }
-  made.*field.member = value;
+  result.*field.member = value;
 }
 
 }  // namespace detail
@@ -98,9 +98,9 @@ void fill(Struct& made, std::initializer_list<nanobind::handle> sources, const F
 // The struct that the attributes of objects describe.
 template <class Struct, class... Sources>
 Struct struct_of(const Sources&... sources) {
-  Struct made{};
-  std::apply([&](const auto&... each) { (detail::fill(made, {sources...}, each), ...); }, fields<Struct>);
-  return made;
+  Struct result{};
+  std::apply([&](const auto&... each) { (detail::fill(result, {sources...}, each), ...); }, fields<Struct>);
+  return result;
 }
 
 }  // namespace astra

@@ -278,19 +278,19 @@ def _print_repairs(repairs: dict[int, Repair], unread: Sequence[int], prefix: st
     screen.text("")
 
 
-def _print_figures(found: Figures, screen: Screen) -> None:
+def _print_figures(stats: Figures, screen: Screen) -> None:
     """Print tables of operations, groups and ranks."""
-    time = screen.time_unit(max((kind.duration_ns for kind in found.kinds), default=0))
+    time = screen.time_unit(max((kind.duration_ns for kind in stats.kinds), default=0))
     of_kinds = (Column("operations", "word"), Column("nodes"), Column("bytes"), Column(f"recorded time\n({time.name})"))
     sizes = (Column("least\nbytes", rank=1), Column("median\nbytes", rank=1), Column("most\nbytes", rank=1))
     rows = []
-    for kind in found.kinds:
+    for kind in stats.kinds:
         size = kind.table()["size"]
         spread = [str(size[key]) for key in ("least", "median", "most")] if size else ["", "", ""]
         rows.append([kind.kind, str(kind.nodes), "" if kind.bytes is None else str(kind.bytes), time.number(kind.duration_ns), *spread])
     screen.table(Table((*of_kinds, *sizes), rows, "Operations of all ranks"))
-    if found.groups:
-        rows = [[each.group, spans(each.ranks), str(each.collectives), str(each.bytes)] for each in found.groups]
+    if stats.groups:
+        rows = [[each.group, spans(each.ranks), str(each.collectives), str(each.bytes)] for each in stats.groups]
         of_groups = (Column("group", "name"), Column("ranks", "text"), Column("collectives"), Column("bytes\nof a rank"))
         screen.text("")
         screen.table(Table(of_groups, _few(rows, screen), "Collectives by group", _note(rows, screen)))
@@ -313,24 +313,24 @@ def _print_figures(found: Figures, screen: Screen) -> None:
             *map(str, (rank.collective_bytes, rank.sent_bytes, rank.received_bytes)),
             time.number(rank.chain_ns),
         ]
-        for rank in found.ranks
+        for rank in stats.ranks
     ]
     screen.text("")
     screen.table(Table(of_ranks, _few(rows, screen), "Ranks", _note(rows, screen)))
     screen.text("")
-    if found.chain_ns is None:
+    if stats.chain_ns is None:
         screen.text("There is no longest chain: ranks wait for each other in a circle (astra trace check).", prose=True)
         return
-    text = f"A run takes at least {time(found.chain_ns)}, the longest chain of compute through all ranks ({len(found.chain)} nodes)."
-    screen.text(f"{text} {_of_busiest(found, time)}", prose=True)
+    text = f"A run takes at least {time(stats.chain_ns)}, the longest chain of compute through all ranks ({len(stats.chain)} nodes)."
+    screen.text(f"{text} {_of_busiest(stats, time)}", prose=True)
 
 
-def _of_busiest(found: Figures, time: Callable[[float], str]) -> str:
+def _of_busiest(stats: Figures, time: Callable[[float], str]) -> str:
     """What the unit of a rank that computes longest says of a run."""
-    busiest = f"The busiest unit of a rank computes for {time(found.busiest_ns)}"
-    if found.chain_ns is None or found.busiest_ns <= found.chain_ns:
+    busiest = f"The busiest unit of a rank computes for {time(stats.busiest_ns)}"
+    if stats.chain_ns is None or stats.busiest_ns <= stats.chain_ns:
         return f"{busiest}."
-    if found.keeps_order:
+    if stats.keeps_order:
         return f"{busiest}, several nodes at a time, as it was recorded."
     return f"{busiest}: so long a run takes where it computes one node at a time (system plugin:astra2 with one_at_a_time)."
 

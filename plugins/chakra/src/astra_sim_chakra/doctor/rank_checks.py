@@ -116,9 +116,9 @@ def _circles(trace: LenientTrace, graph: Graph) -> Iterator[Finding]:
     nodes = [trace.nodes[place] for place in circle]
     words = ", which waits for ".join(label_of(node) for node in nodes[:_SHOWN])
     more = f", and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
-    stuck = len(graph.after) - len(graph.order)
+    blocked = len(graph.after) - len(graph.order)
     ids = tuple(node.id for node in nodes[:_SHOWN])
-    yield Finding(kind, f"{words}{more}, which waits for the first; {stuck} nodes can never begin", ids, len(nodes))
+    yield Finding(kind, f"{words}{more}, which waits for the first; {blocked} nodes can never begin", ids, len(nodes))
 
 
 _Test = Callable[[Node], bool]

@@ -58,10 +58,10 @@ def open_traces(name: str, groups: str | None = None, platform: str | None = Non
     """
     if os.path.isfile(name):
         prefix, rank = _of_file(name)
-        extension = _given(name) or PROTOBUF
+        extension = _prefix_of(name) or PROTOBUF
         paths, single = {rank: name}, True
     else:
-        result = _given(name)
+        result = _prefix_of(name)
         prefix = name.removesuffix(result)
         extension = result if result not in ("", PROTOBUF) else extension_of(prefix)
         paths, single = {rank: rank_path(prefix, rank, extension) for rank in sorted(find_ranks(prefix, extension))}, False
@@ -87,7 +87,7 @@ def open_traces(name: str, groups: str | None = None, platform: str | None = Non
     )
 
 
-def _given(name: str) -> str:
+def _prefix_of(name: str) -> str:
     """The extension of traces that a name has; "" if it has none."""
     return next((extension for extension in reversed(EXTENSIONS) if name.endswith(extension)), "")
 
@@ -99,7 +99,7 @@ def _of_file(name: str) -> tuple[str, int]:
     """
     matched = _ONE_FILE.fullmatch(name)
     if matched is None:
-        return name.removesuffix(_given(name)) if _given(name) else os.path.splitext(name)[0], 0
+        return name.removesuffix(_prefix_of(name)) if _prefix_of(name) else os.path.splitext(name)[0], 0
     prefix, rank, extension = matched[1], int(matched[2]), matched[3]
     if is_json(name) and prefix[-1:].isdigit() and not os.path.isfile(rank_path(prefix, 0, extension)):
         return name.removesuffix(extension), 0
@@ -115,7 +115,7 @@ def _ranks_of(table: Mapping[str, Any]) -> Iterator[int]:
 _MOST_RANKS = 1 << 24
 
 
-def _shared(path: str, kept: dict[bytes, LenientTrace]) -> LenientTrace:
+def _shared(path: str, cached: dict[bytes, LenientTrace]) -> LenientTrace:
     """The trace in a file; files with equal bytes share their nodes."""
     try:
         with open(path, "rb") as file:
@@ -123,9 +123,9 @@ def _shared(path: str, kept: dict[bytes, LenientTrace]) -> LenientTrace:
             digest = hashlib.file_digest(file, "sha256").digest()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
-    if digest not in kept:
-        kept[digest] = read_loosely(path)
-    return attrs.evolve(kept[digest], path=path)
+    if digest not in cached:
+        cached[digest] = read_loosely(path)
+    return attrs.evolve(cached[digest], path=path)
 
 
 def _sizes(spec: str, ranks: int, single: bool) -> list[int]:

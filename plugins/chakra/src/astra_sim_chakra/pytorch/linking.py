@@ -170,7 +170,7 @@ class _Linker:
         self._counts.by_correlation = sum(event.number("correlation") in calls for event in self._kineto.kernels)
         self._counts.without_call = len(self._kineto.kernels) - self._counts.by_correlation
         waits = waits_of(self._kineto, calls)
-        self._counts.stream_waits, self._counts.stream_waits_by_time, self._counts.host_waits = waits.told, waits.by_time, waits.of_host
+        self._counts.stream_waits, self._counts.stream_waits_by_time, self._counts.host_waits = waits.by_event, waits.by_time, waits.of_host
         groups = {**self._host.groups(), **self._kineto.groups()}
         nodes = [self._host_table(node) for node in self._host.nodes.values()]
         nodes += [self._event_table(event, waits) for event in self._kineto.operators if id(event) not in self._node_of]

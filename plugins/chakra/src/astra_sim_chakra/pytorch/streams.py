@@ -41,7 +41,7 @@ class Waits:
     """For each event, by identity, the kernels that it waits for; and how many waits there are, by how they were found."""
 
     of: dict[int, list[Event]] = attrs.field(factory=dict)
-    told: int = 0
+    by_event: int = 0
     by_time: int = 0
     of_host: int = 0
 
@@ -80,7 +80,7 @@ def waits_of(kineto: Kineto, calls: Mapping[int, Event]) -> Waits:
         number for sync in kineto.syncs if (number := sync.number("correlation")) and sync.number("wait_on_stream") is not None
     }
     for sync in kineto.syncs:
-        _told(sync, calls, by_stream, waits)
+        _recorded_waits(sync, calls, by_stream, waits)
     for number, call in calls.items():
         if call.name in _WAITS and number not in waiting_on_streams and call.tid in by_thread:
             _by_time(call, by_thread[call.tid], by_stream, waits)
@@ -89,7 +89,7 @@ def waits_of(kineto: Kineto, calls: Mapping[int, Event]) -> Waits:
     return waits
 
 
-def _told(sync: Event, calls: Mapping[int, Event], streams: Mapping[tuple[int, int], _Line], waits: Waits) -> None:
+def _recorded_waits(sync: Event, calls: Mapping[int, Event], streams: Mapping[tuple[int, int], _Line], waits: Waits) -> None:
     """A wait of one stream for another that the profiler recorded."""
     call, source, own = calls.get(sync.number("correlation") or 0), sync.number("wait_on_stream"), sync.number("stream")
     if call is None or source is None or own is None or not sync.name.startswith("Stream Wait"):
@@ -101,7 +101,7 @@ def _told(sync: Event, calls: Mapping[int, Event], streams: Mapping[tuple[int, i
     producer = next(streams[device, source].before(recorded.begin), None)
     consumer = streams[device, own].next(call.begin)
     if producer is not None and consumer is not None and producer.end <= consumer.begin:
-        waits.told += 1
+        waits.by_event += 1
         waits.add(consumer, producer)
 
 

@@ -93,10 +93,10 @@ def _split(name: str, shape: Shape, data_ways: int, model_ways: int) -> Shape:
     return Gemm(m=_quotient(name, "m", shape.m, data_ways), n=_quotient(name, "n", shape.n, model_ways), k=shape.k)
 
 
-def _quotient(name: str, what: str, size: int, ways: int) -> int:
-    if size < ways:
-        raise InputError(f"layer {name}: {what} is {size}, which cannot be split {ways} ways; expected at least {ways}")
-    return size // ways
+def _quotient(name: str, what: str, size: int, parts: int) -> int:
+    if size < parts:
+        raise InputError(f"layer {name}: {what} is {size}, which cannot be split {parts} ways; expected at least {parts}")
+    return size // parts
 
 
 def _gradients(local: Shape) -> tuple[Gemm, Gemm]:

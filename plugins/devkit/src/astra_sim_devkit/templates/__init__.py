@@ -172,14 +172,14 @@ class Package:
     def files(self) -> dict[str, str]:
         """The texts of its files, by path from its folder."""
         words = self.words()
-        found = {}
+        texts = {}
         for folder in (*KINDS[self.kind].folders, self.kind):
             base = FOLDER / folder
             for path in sorted(base.rglob("*.txt")):
-                found[self._place(path.relative_to(base))] = _Text(path.read_text(encoding="utf-8")).substitute(words)
-        if "CMakeLists.txt" in found:
-            found[HEADER.as_posix()] = Path(get_include(), *HEADER.parts[1:]).read_text(encoding="utf-8")
-        return dict(sorted(found.items()))
+                texts[self._place(path.relative_to(base))] = _Text(path.read_text(encoding="utf-8")).substitute(words)
+        if "CMakeLists.txt" in texts:
+            texts[HEADER.as_posix()] = Path(get_include(), *HEADER.parts[1:]).read_text(encoding="utf-8")
+        return dict(sorted(texts.items()))
 
     def _place(self, path: Path) -> str:
         """Where a file goes."""

@@ -67,15 +67,15 @@ def _outcome(kind: str, component: Provider | FileFormat) -> Outcome:
         return Outcome(describe_exception(error))
 
 
-def _tell(told: Connection, kind: str, component: Provider | FileFormat, folder: str) -> None:
+def _tell(channel: Connection, kind: str, component: Provider | FileFormat, folder: str) -> None:
     """Check a component, and send the outcome. What it prints goes to standard error, so that the results stay readable."""
     os.setpgid(0, 0)
     with contextlib.suppress(OSError):
         os.dup2(2, 1)
     sys.stdout = sys.stderr
     tempfile.tempdir = folder
-    told.send(tuple(_outcome(kind, component)))
-    told.close()
+    channel.send(tuple(_outcome(kind, component)))
+    channel.close()
 
 
 def _end_of(code: int | None) -> str:

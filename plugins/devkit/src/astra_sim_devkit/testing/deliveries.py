@@ -63,10 +63,10 @@ def pairs(platform: Platform) -> list[tuple[int, int]]:
 def batches(platform: Platform) -> list[Batch]:
     """Messages of all sizes between many NPUs: all at once, then more of them while those are under way, then some when it is quiet."""
     numbers = iter(range(1, 1 << 30))
-    ways = pairs(platform)
+    npu_pairs = pairs(platform)
 
     def some(time: int, size: int) -> Batch:
-        return Batch(time, [Message(next(numbers), source, destination, size) for source, destination in ways])
+        return Batch(time, [Message(next(numbers), source, destination, size) for source, destination in npu_pairs])
 
     return [some(1000, SIZES[1]), some(1001, SIZES[0]), some(20_000, SIZES[2]), some(10**12, SIZES[2])]
 

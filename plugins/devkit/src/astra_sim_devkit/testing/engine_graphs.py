@@ -339,10 +339,10 @@ class Graph:
         except (AstraError, UnlikeCollectivesError) as error:
             return [type(error).__name__, str(error), *((engine.now, engine.messages) for engine in engines)]
 
-    def _run(self, engine_type: EngineType, made: list[Engine]) -> list[Any]:
+    def _run(self, engine_type: EngineType, created: list[Engine]) -> list[Any]:
         """All that an engine says about the graph. It is in `made` as soon as it exists, so that one that fails can still be asked."""
         engine = engine_type(self.npus, self.network(), **self.options)
-        made.append(engine)
+        created.append(engine)
         if self.seed % 2:
             engine.keep_causes()
         engine.add_queues(self.queues)

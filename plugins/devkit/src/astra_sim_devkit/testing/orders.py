@@ -58,10 +58,10 @@ def check_dimension_order(make: Callable[[Platform], object], platform: Platform
     dimensions = platform.logical_dimensions()
     for collective in Collective:
         for usable in ([True] * len(dimensions), [index > 0 for index in range(len(dimensions))]):
-            first = _chunks(_made(make, platform), collective, dimensions, usable)
-            again = _chunks(_made(make, platform), collective, dimensions, usable)
+            first = _chunks(_order_of(make, platform), collective, dimensions, usable)
+            again = _chunks(_order_of(make, platform), collective, dimensions, usable)
             require(first == again, f"{collective}: it gave {first}, and made anew {again}")
-    order = _made(make, platform)
+    order = _order_of(make, platform)
     if order.has_memory:
         return
     for collective in Collective:
@@ -71,7 +71,7 @@ def check_dimension_order(make: Callable[[Platform], object], platform: Platform
         require(first == again, f"{collective}: it gave {first}, and when asked again {again}; expected has_memory = True then")
 
 
-def _made(make: Callable[[Platform], object], platform: Platform) -> DimensionOrder:
+def _order_of(make: Callable[[Platform], object], platform: Platform) -> DimensionOrder:
     order = make(platform)
     require(isinstance(order, DimensionOrder), f"it made {order!r}, which is not a DimensionOrder")
     assert isinstance(order, DimensionOrder)

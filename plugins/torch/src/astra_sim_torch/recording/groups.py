@@ -190,15 +190,15 @@ def register(events: Events) -> None:
     dist.Backend.register_backend(BACKEND, create, devices=["cpu", "cuda"])
     begin, make = dist.init_process_group, dist.new_group
 
-    def init_process_group(backend: Any = None, *args: Any, **given: Any) -> None:
+    def init_process_group(backend: Any = None, *args: Any, **keywords: Any) -> None:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        options = {key: given[key] for key in ("timeout", "group_name") if given.get(key) is not None}
+        options = {key: keywords[key] for key in ("timeout", "group_name") if keywords.get(key) is not None}
         begin(BACKEND, store=dist.HashStore(), rank=rank, world_size=size, **options)
 
-    def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **given: Any) -> Any:
+    def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **keywords: Any) -> Any:
         members = list(range(dist.get_world_size())) if ranks is None else [int(rank) for rank in ranks]
         _created.append(members)
-        result = {key: value for key, value in given.items() if key == "group_desc"}
+        result = {key: value for key, value in keywords.items() if key == "group_desc"}
         return make(members, timeout, BACKEND, **result)
 
     replace(begin, init_process_group)

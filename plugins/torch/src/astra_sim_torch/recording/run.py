@@ -108,13 +108,13 @@ def _record(options: Any, script: str, events: Events) -> str | None:
     except BaseException as problem:
         if os.environ.get("ASTRA_TRACEBACK"):
             traceback.print_exc()
-        return _told(problem, script)
+        return _described(problem, script)
     finally:
         events.end_step(memory.peak)
     return None
 
 
-def _told(problem: BaseException, script: str) -> str:
+def _described(problem: BaseException, script: str) -> str:
     """A line about what ended the script: the line of the script, the error, and what to do about it."""
     frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == script]
     frames = frames or [frame for frame in traceback.extract_tb(problem.__traceback__) if "site-packages" not in frame.filename]

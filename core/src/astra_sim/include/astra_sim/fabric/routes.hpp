@@ -151,8 +151,8 @@ class Routes {
 
   const std::vector<int>& distances(int source, const Row& row) {
     const std::int64_t key = std::int64_t{2} * row.destination + (row.through_hosts ? 1 : 0);
-    const auto found = known_.find(key);
-    if (found != known_.end()) return found->second;
+    const auto entry = known_.find(key);
+    if (entry != known_.end()) return entry->second;
     if (!used_named_ && source != kAnySource) {
       for (const int node : reached_) at(scratch_, node) = kUnreachable;
       search(source, row, scratch_);
