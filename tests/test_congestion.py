@@ -406,7 +406,7 @@ def test_memory_behind_the_links_is_an_error() -> None:
 @given(parts=dimensions(), rounding=st.sampled_from(ROUNDINGS), data=st.data())
 def test_a_message_may_be_charged_for_its_lowest_dimension(parts: list[Dimension], rounding: str, data: st.DataObject) -> None:
     platform = Platform(tuple(parts))
-    result = analytical(AnalyticalOptions(rounding=rounding, charged_dimension="lowest"), platform)
+    result = analytical(AnalyticalOptions(rounding=rounding, accounting_dimension="lowest"), platform)
     assert isinstance(result, RouteDelayNetwork)
     table = FunctionTable(result.function_table())
     source, destination = data.draw(st.lists(st.integers(0, platform.npus - 1), min_size=2, max_size=2, unique=True))
@@ -420,7 +420,7 @@ def test_symmetry_changes_nothing_where_the_lowest_dimension_is_charged(engine: 
     choice: dict[str, Any] = {
         "workload": "plugin:collective?bytes=100000",
         "platform": "plugin:torus?sizes=4,2&link_bandwidth_gib_per_s=50&link_latency_ns=500",
-        "network": "plugin:analytical?charged_dimension=lowest&rounding=nanosecond_sum",
+        "network": "plugin:analytical?accounting_dimension=lowest&rounding=nanosecond_sum",
         "set": ["system.all_reduce=ring", "system.splits=3"],
         "engine": engine,
     }

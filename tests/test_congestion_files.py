@@ -158,7 +158,7 @@ latency: [ 500.0, 1e3 ]  # ns
 def test_a_network_file_gives_platform_and_rules() -> None:
     assert astra2_file.recognises(RING_AND_SWITCH)
     sections = astra2_file.read(RING_AND_SWITCH, "n.yml")
-    assert sections["network"] == {"plugin": "analytical", "rounding": "nanosecond_sum", "charged_dimension": "lowest"}
+    assert sections["network"] == {"plugin": "analytical", "rounding": "nanosecond_sum", "accounting_dimension": "lowest"}
     assert sections["platform"]["dimensions"] == [
         {
             "topology": "ring",
@@ -181,7 +181,7 @@ def test_the_backend_is_chosen_by_an_option(tmp_path: Path) -> None:
     aware = astra_sim.simulate(set=[*direct, "network.congestion=aware"], **choice)
     assert free.npus == aware.npus == 32
     assert aware.finish_ns > free.finish_ns
-    backend = "plugin:analytical?congestion=aware&rounding=nanosecond_sum&charged_dimension=lowest"
+    backend = "plugin:analytical?congestion=aware&rounding=nanosecond_sum&accounting_dimension=lowest"
     alone = astra_sim.simulate(workload=choice["workload"], set=direct, platform=choice["network"], network=backend)
     assert alone.finish_ns == aware.finish_ns
 

@@ -196,13 +196,13 @@ def test_the_rules_of_a_network_file_that_only_gives_the_platform_are_named(tmp_
     path.write_text(NETWORK_2)
     choice: dict[str, Any] = {"workload": "plugin:collective?bytes=100001", "system": "plugin:astra2?all_reduce=one_ring"}
     meant = astra_sim.simulate(network=path, **choice).finish_ns
-    words = r"n\.yml: only the platform is taken .*: network.rounding=nanosecond_sum, network.charged_dimension=lowest .--set gives them"
+    words = r"n\.yml: only the platform is taken .*: network.rounding=nanosecond_sum, network.accounting_dimension=lowest .--set gives them"
     with pytest.warns(InputWarning, match=words):
         other = astra_sim.simulate(platform=path, **choice).finish_ns
     assert other != meant
-    with pytest.warns(InputWarning, match="its network: network.charged_dimension=lowest .--set"):
+    with pytest.warns(InputWarning, match="its network: network.accounting_dimension=lowest .--set"):
         astra_sim.simulate(platform=path, network="plugin:analytical?rounding=nanosecond_sum", **choice)
-    options = ["network.rounding=nanosecond_sum", "network.charged_dimension=lowest"]
+    options = ["network.rounding=nanosecond_sum", "network.accounting_dimension=lowest"]
     assert astra_sim.simulate(platform=path, set=options, **choice).finish_ns == meant
     experiment = tmp_path / "e.toml"
     experiment.write_text('network = "n.yml"\n[platform]\nfile = "n.yml"\n')

@@ -149,12 +149,12 @@ def test_both_versions_of_the_table_run() -> None:
     second.inject(0, [Message(1, 0, 1, 1000, -1, 7, 4)])
     answer = second.advance(None)
     assert answer is not None
-    assert (second.tells_sent, answer[1], second.take_sent()) == (True, [1], [])
+    assert (second.reports_completion, answer[1], second.take_completed()) == (True, [1], [])
     later = second.advance(None)
     assert later is not None
-    assert (later[1], second.take_sent()) == ([], [1])
+    assert (later[1], second.take_completed()) == ([], [1])
     assert later[0] > answer[0]
     assert second.advance(None) is None
     first = table(network("plugin:ring?size=8&links=2&" + LINKS.format(50, 500)))
     first.inject(0, [Message(1, 0, 1, 1000, -1, 7, 4)])
-    assert (first.tells_sent, (first.advance(None) or (0, []))[1]) == (False, [1])
+    assert (first.reports_completion, (first.advance(None) or (0, []))[1]) == (False, [1])

@@ -338,7 +338,7 @@ def test_it_goes_on_only_as_far_as_it_is_asked_to() -> None:
     assert answer[1] == [0]
     answer = result.advance(None)
     assert answer is not None
-    assert (answer[1], result.take_sent()) == ([], [0])
+    assert (answer[1], result.take_completed()) == ([], [0])
     assert result.advance(None) is None
 
 

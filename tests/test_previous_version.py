@@ -14,15 +14,19 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from astra_sim import InputError
+from astra_sim.commands import shared_plugins
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import RouteDelayNetwork
+from astra_sim.options import structure
 from support import ROOT
 from support.analytical import LINKS, network
+from support.networks import Later
 from support.previous_version import CASES, PLUGIN, PREVIOUS, public_names
 
 from devtools import release, workspace
@@ -167,6 +171,42 @@ def test_functions_that_a_table_needs_may_still_be_named_when_it_is_made() -> No
         table = FunctionTable(inner.function_table(), needed=["delay", "inject"])
     assert result[0].filename == __file__
     assert table.delay(0, 1, 1000) == inner.message_delay(0, 1, 1000)
+
+
+def test_a_network_may_have_the_former_names_of_its_methods_and_attributes() -> None:
+    reported: list[int] = []
+    with pytest.warns(DeprecationWarning, match="of a network is deprecated, and gone in astra 0.3; use") as warned:
+
+        class Former(Later):
+            charged_dimension = "lowest"
+
+            def watch(self, tell: Callable[[int], None] | None) -> None:
+                if tell is not None:
+                    tell(7)
+
+    assert len(warned) == 2
+    former = Former(network("plugin:ring?size=8&links=2&" + LINKS.format(50, 500)).platform)
+    assert former.accounting_dimension == "lowest"
+    former.on_progress(reported.append)
+    assert reported == [7]
+    with pytest.warns(DeprecationWarning, match="charged_dimension"):
+        assert former.charged_dimension == "lowest"
+    with pytest.warns(DeprecationWarning, match="charged_dimension"):
+        former.charged_dimension = "highest"
+    assert str(former.accounting_dimension) == "highest"
+
+
+@pytest.mark.parametrize(
+    ("spec", "old", "new", "value"),
+    [("analytical", "charged_dimension", "accounting_dimension", "lowest"), ("roce", "equal_ways", "equal_cost_paths", "descending")],
+)
+def test_an_option_may_have_its_former_name(spec: str, old: str, new: str, value: str) -> None:
+    cls = shared_plugins().components("network")[spec].load_options()
+    assert cls is not None
+    with pytest.warns(DeprecationWarning, match=f"the option {old} is deprecated, and gone in astra 0.3; use {new}"):
+        assert structure(cls, {old: value}, "network") == structure(cls, {new: value}, "network")
+    with pytest.raises(InputError, match=f"{old} and {new} are one option; expected {new} alone"):
+        structure(cls, {old: value, new: value}, "network")
 
 
 def test_what_is_deprecated_is_not_kept_for_longer_than_was_said() -> None:

@@ -30,7 +30,7 @@ class Priced(RouteDelayNetwork):
 
     def __init__(self, inner: RouteDelayNetwork, refused: tuple[Collective, ...] = ()) -> None:
         super().__init__(inner.platform)
-        self.charged_dimension = inner.charged_dimension
+        self.accounting_dimension = inner.accounting_dimension
         self._inner = inner
         self._refused = refused
         self.asked: list[tuple[Collective, int, GroupShape]] = []

@@ -82,7 +82,7 @@ def play(made: RoceNetwork, script: Script) -> list[object]:
             waits = 0
             now, arrived = answer
             horizon = max(horizon, now)
-            log.append((now, arrived, list(made.take_sent())))
+            log.append((now, arrived, list(made.take_completed())))
             for each in arrived:
                 going -= 1
                 send = replies.pop(each)

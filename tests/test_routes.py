@@ -28,7 +28,7 @@ TORUS = "plugin:torus?sizes=4,4&link_bandwidth_gib_per_s=50&link_latency_ns=500"
     ("network", "payload"),
     [
         ("plugin:analytical", [393216, 1572864]),
-        ("plugin:analytical?charged_dimension=lowest", [1572864, 393216]),
+        ("plugin:analytical?accounting_dimension=lowest", [1572864, 393216]),
         # A message crosses all dimensions in which its ends differ, and enters the lowest first.
         ("plugin:analytical?congestion=aware", [1572864, 393216]),
         ("plugin:packet?deadlock_freedom=bubble&flow_control=cut_through&buffers=64", [1572864, 393216]),
@@ -95,7 +95,7 @@ def simulate(graph: ExecutionGraph, **more: Any) -> astra_sim.Result:
         ("outer", "plugin:analytical?congestion=aware", [0, 0, 12000]),
         # 0 sends to 1, and the last, 5, to it: over dimensions 0 and 2, of which the network charges the higher or the lower.
         ("both", "plugin:analytical", [12000, 0, 0]),
-        ("both", "plugin:analytical?charged_dimension=lowest", [12000, 0, 0]),
+        ("both", "plugin:analytical?accounting_dimension=lowest", [12000, 0, 0]),
     ],
 )
 def test_a_group_counts_in_the_dimensions_that_its_messages_take(

@@ -181,7 +181,7 @@ def test_plugins_are_listed_shown_and_checked(capsys: pytest.CaptureFixture[str]
         "congestion",
         "switching",
         "rounding",
-        "charged_dimension",
+        "accounting_dimension",
         "model",
         "device",
         "parameters",

@@ -94,7 +94,7 @@ def count_handed(components: Components) -> Handed:
 
 def _goes_first(components: Components) -> bool:
     """Whether a message counts in the first dimension that it crosses."""
-    return isinstance(components.network, EventNetwork) or components.network.charged_dimension == "lowest"
+    return isinstance(components.network, EventNetwork) or components.network.accounting_dimension == "lowest"
 
 
 def said(components: Components, result: astra_sim.Result) -> tuple[int, int]:

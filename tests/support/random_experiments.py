@@ -156,7 +156,7 @@ class Experiment:
             return {"plugin": "flow", "routing": random.choice(["hash", "destination", "first", "split"]), **random.choice(kinds)}
         table = {"plugin": "analytical", "rounding": random.choice(["nanosecond", "nanosecond_sum", "picosecond"])}
         if self.network == "unaware":
-            return {**table, "charged_dimension": random.choice(["highest", "lowest"])}
+            return {**table, "accounting_dimension": random.choice(["highest", "lowest"])}
         return {
             **table,
             "congestion": "aware",

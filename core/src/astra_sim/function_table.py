@@ -119,8 +119,8 @@ _NEEDED = {
 class FunctionTable:
     """A table in a capsule, of version 1 or 2. Errors in it, and those that its functions report, are raised as `failure` makes them.
 
-    Raises such an error if this is not a capsule of a table of the version that its name says. `tells_sent`: the network says when senders
-    know that their messages have arrived. Deprecated: `needed`, names of functions that may not be NULL; `require` takes its place.
+    Raises such an error if this is not a capsule of a table of the version that its name says. `reports_completion`: the network reports
+    when senders know that their messages have arrived. Deprecated: `needed`, names of functions that may not be NULL; use `require`.
     """
 
     def __init__(self, capsule: object, failure: Callable[[str], AstraError] = PluginError, needed: Sequence[str] = ()) -> None:
@@ -141,7 +141,7 @@ class FunctionTable:
             raise failure(f"the network function table has version {self._table.version}; expected {self._version}")
         if self._table.size < ctypes.sizeof(layout):
             raise failure(f"the network function table has {self._table.size} bytes; expected at least {ctypes.sizeof(layout)}")
-        self.tells_sent = self._version == VERSION_2 and self._table.tells_sent != 0
+        self.reports_completion = self._version == VERSION_2 and self._table.tells_sent != 0
         self._sent: list[int] = []
         if needed:
             deprecated("FunctionTable(needed=...)", "FunctionTable(...).require('delay' | 'events')", "0.3")
@@ -212,8 +212,8 @@ class FunctionTable:
         self._sent = [each.number for each in deliveries[: count.value] if each.kind == _SENT]
         return time.value, [each.number for each in deliveries[: count.value] if each.kind != _SENT]
 
-    def take_sent(self) -> list[int]:
-        """See `EventNetwork.take_sent`."""
+    def take_completed(self) -> list[int]:
+        """See `EventNetwork.take_completed`."""
         return self._sent
 
     def next_event(self) -> int | None:
@@ -265,7 +265,7 @@ class TableNetwork(EventNetwork):
         self._capsule = self.make_table()
         self._table = FunctionTable(self._capsule, self.failure)
         self._table.require("events")
-        self.tells_sent = self._table.tells_sent
+        self.reports_completion = self._table.reports_completion
 
     def _own(self) -> FunctionTable:
         if self._table is None:
@@ -286,9 +286,9 @@ class TableNetwork(EventNetwork):
         """Take the next delivery from the table."""
         return self._own().advance(until)
 
-    def take_sent(self) -> list[int]:
+    def take_completed(self) -> list[int]:
         """What the table has told of senders."""
-        return self._own().take_sent()
+        return self._own().take_completed()
 
     def statistics(self) -> dict[str, object]:
         """The figures of the last run."""
@@ -342,7 +342,7 @@ class CompiledNetwork(TableNetwork, Generic[OneCore]):
         self._is_used = True
         return table
 
-    def watch(self, tell: Callable[[int], None] | None) -> None:
+    def on_progress(self, tell: Callable[[int], None] | None) -> None:
         """Call `tell` with the simulated time now and then, also within a long `advance`."""
         self._tell = tell
         if self._core is not None:

@@ -27,6 +27,7 @@ from astra_sim._boundary import (
     picoseconds,
     shown,
 )
+from astra_sim._deprecation import deprecated
 from astra_sim.errors import AstraError, InputError, PluginError
 from astra_sim.fabric import RouteRules
 from astra_sim.limits import MAX_EVENT_NPUS
@@ -135,7 +136,7 @@ def _are_parts(parts: Any, network: Any) -> bool:
 class _OnPlatform(Contract):
     """The common part of both classes: a platform, and the routes of messages on it.
 
-    If the ends of a message differ in several dimensions, it is charged to the `highest` or the `lowest` of them: `charged_dimension`.
+    If the ends of a message differ in several dimensions, it is charged to the `highest` or the `lowest` of them: `accounting_dimension`.
     `remedy` says, to a user, what would be right where messages are faster together than the wires of the platform allow, `price_remedy`
     where a whole collective of `collective_ps` is; "": nothing is known. `has_traffic_classes`: whether it treats messages by the
     class that they ask for. `device`: the device on which its times were measured, as platforms name theirs; "": none.
@@ -148,7 +149,7 @@ class _OnPlatform(Contract):
         "has_traffic_classes": FLAG,
         "device": TEXT,
         "measured_dimensions": each("a set of numbers of dimensions", of_type("a number", int), frozenset, set),
-        "charged_dimension": Expected("'highest' or 'lowest'", lambda value, network: value in ("highest", "lowest")),
+        "accounting_dimension": Expected("'highest' or 'lowest'", lambda value, network: value in ("highest", "lowest")),
         "remedy": TEXT,
         "price_remedy": TEXT,
     }
@@ -162,19 +163,41 @@ class _OnPlatform(Contract):
         "statistics": FIGURES,
     }
 
+    _former_names: ClassVar[Mapping[str, str]] = {"charged_dimension": "accounting_dimension", "watch": "on_progress"}
+    """What subclasses may still define under its name of the series 0.1."""
+
     has_traffic_classes: bool = False
     device: str = ""
     measured_dimensions: frozenset[int] = frozenset()
-    charged_dimension: Literal["highest", "lowest"] = "highest"
+    accounting_dimension: Literal["highest", "lowest"] = "highest"
     remedy: str = ""
     price_remedy: str = ""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        for old, new in cls._former_names.items():
+            if old in vars(cls) and cls.__module__ != __name__:
+                deprecated(f"{old} of a network", new, "0.3")
+                setattr(cls, new, vars(cls)[old])
+                delattr(cls, old)
+        super().__init_subclass__(**arguments)
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
 
+    @property
+    def charged_dimension(self) -> str:
+        """The former name of `accounting_dimension`."""
+        deprecated("charged_dimension of a network", "accounting_dimension", "0.3")
+        return self.accounting_dimension
+
+    @charged_dimension.setter
+    def charged_dimension(self, dimension: Literal["highest", "lowest"]) -> None:
+        deprecated("charged_dimension of a network", "accounting_dimension", "0.3")
+        self.accounting_dimension = dimension
+
     def route(self, source: int, destination: int) -> Route:
         """The route between two different NPUs. Raises InputError if they are the same."""
-        return self.platform.route(source, destination, self.charged_dimension == "lowest")
+        return self.platform.route(source, destination, self.accounting_dimension == "lowest")
 
     def routes(self, source: int, destinations: Iterable[int]) -> RouteColumns:
         """The routes from an NPU to others, as `route` says them."""
@@ -287,16 +310,16 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
 class EventNetwork(_OnPlatform, abc.ABC):
     """A network in which messages may wait for each other. Every NPU and every message is simulated on it.
 
-    A message that crosses several dimensions counts in one of them in the figures of dimensions: `charged_dimension` should name the one
-    that it enters first. One that `tells_sent` says of every message also when its sender knows that it has arrived. One that `forgets` has
-    no clock and no state: whenever no message is under way, it is as at its beginning. `held_bytes`: how much of a message a node receives
-    before it passes it on (infinity: all of it), and `route_rules` how it routes: by these system layers foretell times. Raises InputError
-    where the platform has more than `astra_sim.limits.MAX_EVENT_NPUS`.
+    A message that crosses several dimensions counts in one of them: `accounting_dimension` should name the one that it enters first. A
+    network that `reports_completion` also reports when the sender of a message knows that it has arrived. One that `forgets` has no clock
+    and no state: whenever no message is under way, it is as at its beginning. `held_bytes` is how much of a message a node receives before
+    it passes it on (infinity: all of it), and `route_rules` how it routes; system layers estimate times by these. Raises InputError where
+    the platform has more than `astra_sim.limits.MAX_EVENT_NPUS`.
     """
 
     _attributes: ClassVar = {
         **_OnPlatform._attributes,
-        "tells_sent": FLAG,
+        "reports_completion": FLAG,
         "forgets": FLAG,
         "held_bytes": _BYTES_OR_ALL,
         "route_rules": of_type("RouteRules", RouteRules),
@@ -304,13 +327,13 @@ class EventNetwork(_OnPlatform, abc.ABC):
     _answers: ClassVar = {
         **_OnPlatform._answers,
         "failure": of_type("an AstraError", AstraError),
-        "take_sent": of_type("a list of numbers of messages", list, tuple),
+        "take_completed": of_type("a list of numbers of messages", list, tuple),
         "message_figures": of_type("figures by number of the message", Mapping),
         "links": each("a list of LinkLoad", Expected("a LinkLoad", _is_load)),
         "reports": TEXTS,
     }
 
-    tells_sent: bool = False
+    reports_completion: bool = False
     forgets: bool = False
     held_bytes: float = 0.0
     route_rules: RouteRules = RouteRules()
@@ -329,11 +352,16 @@ class EventNetwork(_OnPlatform, abc.ABC):
         """Begin a run at time 0, and clear the state of earlier runs. Returns an offset for all times of the result (picoseconds)."""
         return 0
 
-    def watch(self, tell: Callable[[int], None] | None) -> None:
-        """Watch this run: `inject` and `advance` may call `tell` with the time reached (picoseconds).
+    def on_progress(self, tell: Callable[[int], None] | None) -> None:
+        """Report the progress of this run: `inject` and `advance` may call `tell` with the time reached (picoseconds).
 
-        For networks that simulate for seconds between two arrivals. Exceptions of `tell` must propagate. None: stop watching.
+        For networks that simulate for seconds between two arrivals. Exceptions of `tell` must propagate. None: no more reports.
         """
+
+    def watch(self, tell: Callable[[int], None] | None) -> None:
+        """The former name of `on_progress`."""
+        deprecated("watch of a network", "on_progress", "0.3")
+        self.on_progress(tell)
 
     def failure(self, why: str) -> AstraError:
         """The error to raise when the function table reports one; `why` is its text."""
@@ -351,14 +379,14 @@ class EventNetwork(_OnPlatform, abc.ABC):
         """Advance to the next instant at which messages arrive, if that is not after `until`.
 
         Returns that time and the numbers of the messages that arrive then, at least one; or None if none arrives by `until`. If `until` is
-        None there is no limit, and the result None means that no message is under way. A network that `tells_sent` stops, too, where
-        nothing but that is to be told: then there may be no number.
+        None there is no limit, and the result None means that no message is under way. A network that `reports_completion` also stops where
+        only a completion is reported: then there may be no number.
         """
 
-    def take_sent(self) -> Sequence[int]:
+    def take_completed(self) -> Sequence[int]:
         """The numbers of messages whose senders know, since the last answer of `advance`, that they have arrived.
 
-        Asked of a network that `tells_sent`, after each such answer.
+        Asked of a network that `reports_completion`, after each such answer.
         """
         return ()
 
@@ -444,7 +472,7 @@ def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, 
     if type(time) is not int or time < since or (until is not None and time > until) or time > MAX_PICOSECONDS:
         right = f"expected {since} or later" if until is None else f"expected {since} to {until}"
         raise PluginError(f"{what}: advance returned the time {shown(time)}; {right}")
-    sent = call(f"{what}: take_sent", network.take_sent) if network.tells_sent else ()
+    sent = call(f"{what}: take_completed", network.take_completed) if network.reports_completion else ()
     if not numbers and not sent:
         raise PluginError(f"{what}: advance returned {shown(delivery)}; expected None, or a time and the numbers of at least one message")
     for number in (*numbers, *sent):

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import attrs
 
+from astra_sim._deprecation import deprecated
 from astra_sim.errors import InputError, in_figures, suggestion
 from astra_sim.memo import Cache, is_hashable
 
@@ -343,7 +344,19 @@ def _table_hook(kind: type) -> Any:
 def _table(value: Any, kind: type, structured: Any) -> Any:
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a table")
-    return _shared_options(value, kind)
+    renamed = getattr(kind, "renamed_options", None)
+    return _shared_options(_with_new_names(value, renamed) if renamed else value, kind)
+
+
+def _with_new_names(table: Mapping[str, Any], renamed: Mapping[str, str]) -> Mapping[str, Any]:
+    """A table in which options have the names of today, by those of the series before. Raises ValueError where both are there."""
+    for old, new in renamed.items():
+        if old in table:
+            if new in table:
+                raise ValueError(f"{old} and {new} are one option; expected {new} alone")
+            deprecated(f"the option {old}", new, "0.3")
+            table = {new if key == old else key: value for key, value in table.items()}
+    return table
 
 
 _WITHOUT_REFERENCES = 2

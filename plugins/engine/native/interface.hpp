@@ -90,7 +90,7 @@ struct Options {
   NetworkKind network = NetworkKind::delays;
   Time endpoint_ps = 0;
   bool rendezvous = false;
-  bool tells_sent = false;  // an event network without a table says when senders know that their messages have arrived
+  bool reports_completion = false;  // an event network without a table says when senders know that their messages have arrived
   std::unique_ptr<BusOptions> bus;
 };
 

@@ -27,7 +27,7 @@ Machine::Machine(Options options, Host& host)
     : options_(checked(std::move(options))),
       events_(options_.npus, options_.network == NetworkKind::events),
       processors_(host, options_.npus),
-      transport_(events_, processors_, host, options_.network, options_.tells_sent),
+      transport_(events_, processors_, host, options_.network, options_.reports_completion),
       phases_(events_, transport_, options_.npus, options_.rendezvous, options_.bus.get()),
       agreements_(options_.npus),
       chunks_(events_, phases_, agreements_, host, options_.npus, *this),

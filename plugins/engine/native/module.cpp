@@ -270,13 +270,14 @@ using BusOf = std::tuple<std::int64_t, std::int64_t, std::int64_t, double, std::
 // A machine that one thread at a time may use. While it runs only its own callbacks may.
 class Machine {
  public:
-  Machine(std::int64_t npus, bool events, std::int64_t endpoint_ps, bool rendezvous, const std::optional<BusOf>& bus, bool tells_sent) {
+  Machine(std::int64_t npus, bool events, std::int64_t endpoint_ps, bool rendezvous, const std::optional<BusOf>& bus,
+          bool reports_completion) {
     engine::Options options;
     options.npus = count(npus, "NPUs:");
     options.network = events ? engine::NetworkKind::events : engine::NetworkKind::delays;
     options.endpoint_ps = endpoint_ps;
     options.rendezvous = rendezvous;
-    options.tells_sent = tells_sent;
+    options.reports_completion = reports_completion;
     if (bus) {
       options.bus = std::make_unique<engine::BusOptions>(std::make_from_tuple<engine::BusOptions>(*bus));
     }
@@ -553,7 +554,7 @@ NB_MODULE(_compiled, module) {
   nb::class_<Jobs>(module, "Jobs").def("__len__", [](const Jobs& self) { return self.own().size(); }).def("__getitem__", &job_at);
   nb::class_<Machine>(module, "Machine")
       .def(nb::init<std::int64_t, bool, std::int64_t, bool, std::optional<BusOf>, bool>(), "npus"_a, "events"_a, "endpoint_ps"_a,
-           "rendezvous"_a, "bus"_a.none(), "tells_sent"_a)
+           "rendezvous"_a, "bus"_a.none(), "reports_completion"_a)
       .def_prop_ro("now", [](Machine& self) { return self.own().now(); })
       .def_prop_ro("events", [](Machine& self) { return self.own().events(); })
       .def_prop_ro("ended", [](Machine& self) { return self.own().ended(); })

@@ -21,7 +21,7 @@ class NetworkTable {
 
   // Whether there are the functions that a kind of network needs.
   bool is_whole(NetworkKind network) const;
-  bool tells_sent() const { return second_ && second_->tells_sent != 0; }
+  bool reports_completion() const { return second_ && second_->tells_sent != 0; }
 
   // Picoseconds of a message; negative where the network reports an error.
   Time delay(NpuId source, NpuId destination, std::int64_t bytes) const;

@@ -18,7 +18,7 @@ void PointToPoint::begin(TaskId task, const Task& kind, std::uint32_t order) {
 
 void PointToPoint::on_arrival(MailboxId id, TaskId sender) {
   Mailbox& mailbox = mailboxes_[id];
-  if (!transport_.tells_sent()) end(sender);
+  if (!transport_.reports_completion()) end(sender);
   if (mailbox.posted.empty()) {
     ++mailbox.arrived;
     return;
@@ -66,7 +66,7 @@ void PointToPoint::send(MailboxId id, TaskId task) {
   const Key& key = mailboxes_[id].key;
   const PointToPointSent sent{task};
   transport_.transmit(key.source, key.destination, key.bytes, PointToPointArrival{id, task}, mailboxes_[id].flow, -1, kUnknown,
-                      transport_.tells_sent() ? &sent : nullptr);
+                      transport_.reports_completion() ? &sent : nullptr);
 }
 
 void PointToPoint::end(TaskId task) {

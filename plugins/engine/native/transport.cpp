@@ -7,7 +7,7 @@ namespace astra::engine {
 void Transport::set_table(const NetworkTable& table) {
   if (!table.is_whole(network_)) invalid("the network function table lacks functions");
   table_.emplace(table);
-  tells_sent_ = table.tells_sent();
+  reports_completion_ = table.reports_completion();
 }
 
 void Transport::set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues) {

@@ -78,8 +78,8 @@ struct HandledMessage {
 
 class Transport {
  public:
-  Transport(Events& events, Processors& processors, Host& host, NetworkKind network, bool tells_sent)
-      : events_(events), processors_(processors), host_(host), network_(network), tells_sent_(tells_sent) {}
+  Transport(Events& events, Processors& processors, Host& host, NetworkKind network, bool reports_completion)
+      : events_(events), processors_(processors), host_(host), network_(network), reports_completion_(reports_completion) {}
 
   // Call the network through its functions. Raises std::invalid_argument where some are missing.
   void set_table(const NetworkTable& table);
@@ -87,7 +87,7 @@ class Transport {
   std::uint64_t messages() const { return messages_; }           // that were sent
   std::size_t undelivered() const { return under_way_.size(); }  // that an event network was given and has not delivered
   // Whether the network says when senders know that their messages have arrived.
-  bool tells_sent() const { return tells_sent_; }
+  bool reports_completion() const { return reports_completion_; }
   // The traffic classes of messages in no queue, and of those of each queue (-1: the network chooses). Without this it always does.
   void set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues);
   // A number for messages that belong together.
@@ -164,7 +164,7 @@ class Transport {
   Processors& processors_;
   Host& host_;
   NetworkKind network_;
-  bool tells_sent_;
+  bool reports_completion_;
   std::optional<NetworkTable> table_;
   std::uint64_t messages_ = 0;
   std::unordered_map<std::uint64_t, std::vector<std::pair<std::int64_t, Time>>> delays_;  // of each size, by source and destination

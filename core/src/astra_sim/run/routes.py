@@ -98,7 +98,7 @@ class Routes:
         crossed = [number for number, logical in enumerate(dimensions) if logical.index(npu) != logical.index(source)]
         if not crossed:
             return None
-        return crossed[0] if self._network.charged_dimension == "lowest" else crossed[-1]
+        return crossed[0] if self._network.accounting_dimension == "lowest" else crossed[-1]
 
 
 def messages_of(schedule: Schedule, logical: LogicalDimension | Group, npus: int, rendezvous: bool) -> int:

@@ -263,8 +263,8 @@ def _watching(network: Network, tell: Callable[[int], None] | None) -> Iterator[
             raised.append(error)
             raise
 
-    watch, what = network.watch, f"network {type(network).__name__}: watch"
-    call(what, watch, tell_of_network)
+    on_progress, what = network.on_progress, f"network {type(network).__name__}: on_progress"
+    call(what, on_progress, tell_of_network)
     try:
         yield
     except PluginError:
@@ -272,7 +272,7 @@ def _watching(network: Network, tell: Callable[[int], None] | None) -> Iterator[
             raise raised[0] from None
         raise
     finally:
-        call(what, watch, None)
+        call(what, on_progress, None)
 
 
 def _out_of_memory(inputs: RunInputs, choice: ScopeSelection, engine: Engine) -> str:

@@ -28,7 +28,7 @@ class Machine:
         endpoint_ps: int,
         rendezvous: bool,
         bus: tuple[int, int, int, float, int, float, int, int] | None,
-        tells_sent: bool,
+        reports_completion: bool,
     ) -> None: ...
     @property
     def now(self) -> int: ...

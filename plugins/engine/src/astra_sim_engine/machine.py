@@ -88,8 +88,8 @@ class CompiledEngine:
             if time > MAX_PICOSECONDS:
                 raise too_long(0)
         events = isinstance(network, EventNetwork)
-        tells_sent = isinstance(network, EventNetwork) and network.tells_sent
-        self._machine = _compiled.Machine(npus, events, endpoint_ps, rendezvous, options, tells_sent)
+        reports_completion = isinstance(network, EventNetwork) and network.reports_completion
+        self._machine = _compiled.Machine(npus, events, endpoint_ps, rendezvous, options, reports_completion)
         self._machine.observe(0)
         self._npus = npus
         self._network = network

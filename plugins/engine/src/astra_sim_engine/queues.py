@@ -32,7 +32,7 @@ class _MadeJobs(dict[tuple[int, int], Job]):
 class _Jobs(Sequence[Job]):
     """The jobs of a queue. They are gone when the order has answered."""
 
-    __slots__ = ("_jobs", "_made")
+    __slots__ = ("_jobs", "_jobs_by_class")
 
     def __init__(self, jobs: _compiled.Jobs, jobs_by_class: _MadeJobs) -> None:
         self._jobs = jobs

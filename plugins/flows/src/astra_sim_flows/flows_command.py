@@ -119,10 +119,10 @@ def flows(
     began = time.perf_counter()
     with Progress(enabled=not quiet, unit="ps") as progress:
         if isinstance(network, EventNetwork):
-            network.watch(progress.reached)
+            network.on_progress(progress.reached)
         times = run_flows(network, named.flows)
         if isinstance(network, EventNetwork):
-            network.watch(None)
+            network.on_progress(None)
     rows = _rows(named, times, _ideal(platform))
     statistics = network.statistics()
     table = {

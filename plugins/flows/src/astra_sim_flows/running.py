@@ -148,7 +148,7 @@ class _Run:
             if not 0 <= place < len(self._sent) or self._sent[place] < 0 or self._received[place] >= 0:
                 raise not_under_way(self._network, place)
             self._received[place] = time
-        for place in sent if self._network.tells_sent else arrived:
+        for place in sent if self._network.reports_completion else arrived:
             if not 0 <= place < len(self._sent) or self._received[place] < 0 or self._ended[place] >= 0:
                 raise not_under_way(self._network, place)
             self._end(place, time)

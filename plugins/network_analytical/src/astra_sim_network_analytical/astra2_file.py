@@ -41,7 +41,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     dimensions = [_dimension(*values, path) for values in zip(names, sizes, bandwidths, latencies, strict=True)]
     return {
         "platform": {"dimensions": dimensions},
-        "network": {"plugin": "analytical", "rounding": "nanosecond_sum", "charged_dimension": "lowest"},
+        "network": {"plugin": "analytical", "rounding": "nanosecond_sum", "accounting_dimension": "lowest"},
     }
 
 

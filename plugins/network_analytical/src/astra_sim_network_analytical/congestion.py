@@ -72,7 +72,7 @@ def _held_bytes(options: AnalyticalOptions) -> float:
 class FifoNetwork(EventNetwork):
     """The network in Python."""
 
-    charged_dimension = "lowest"
+    accounting_dimension = "lowest"
     forgets = True
 
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:
@@ -215,7 +215,7 @@ class FifoNetwork(EventNetwork):
 class CompiledFifoNetwork(CompiledNetwork["Fifo"]):
     """The network in C++. Raises ImportError if this package was installed without it."""
 
-    charged_dimension = "lowest"
+    accounting_dimension = "lowest"
     forgets = True
 
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:

@@ -57,7 +57,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
 
     def __init__(self, options: AnalyticalOptions, platform: Platform) -> None:
         super().__init__(platform)
-        self.charged_dimension = "lowest" if options.charged_dimension == "lowest" else "highest"
+        self.accounting_dimension = "lowest" if options.accounting_dimension == "lowest" else "highest"
         self._rounding = options.rounding
         self._bandwidth = []
         for number, dimension in enumerate(platform.dimensions):
@@ -103,7 +103,7 @@ class AnalyticalNetwork(RouteDelayNetwork):
             router = d.router_latency_ns if pattern_of(d) == "switch" else 0.0
             memory = d.hbm_latency_ns, d.hbm_bandwidth, d.hbm_scale
             rows.append((d.size, hops, self._bandwidth[number], d.link_latency_ns, d.nic_latency_ns, router, *memory))
-        return _core.delay_table(rows, ROUNDINGS.index(self._rounding), self.charged_dimension == "lowest")
+        return _core.delay_table(rows, ROUNDINGS.index(self._rounding), self.accounting_dimension == "lowest")
 
     def statistics(self) -> dict[str, object]:
         """The cost of the network."""

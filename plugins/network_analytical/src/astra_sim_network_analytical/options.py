@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import attrs
 from astra_sim import option
 
@@ -12,6 +14,8 @@ from astra_sim_network_analytical.rounding import ROUNDINGS
 @attrs.frozen
 class AnalyticalOptions:
     """Options of the analytical network."""
+
+    renamed_options: ClassVar[dict[str, str]] = {"charged_dimension": "accounting_dimension"}
 
     congestion: str = option(
         "unaware",
@@ -29,7 +33,7 @@ class AnalyticalOptions:
         help="nanosecond: round down to whole ns after every term (ASTRA-sim 1.0); nanosecond_sum: round down the sum (2.x); "
         "picosecond: round the sum",
     )
-    charged_dimension: str = option(
+    accounting_dimension: str = option(
         "highest",
         choices=("highest", "lowest"),
         help="unaware: of several dimensions in which a message's ends differ, the one it is charged for: "

@@ -17,7 +17,7 @@ def astra_networks() -> list[Provider]:
             options=f"{_HERE}.options:AnalyticalOptions",
             examples=[
                 {},
-                {"rounding": "picosecond", "charged_dimension": "lowest"},
+                {"rounding": "picosecond", "accounting_dimension": "lowest"},
                 {"model": "nccl", "device": "h100", "nic_efficiency": 0.9},
                 {"model": "nccl", "device": "h100", "fabric_latency": "efa"},
                 {"congestion": "aware"},

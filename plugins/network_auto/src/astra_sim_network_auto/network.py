@@ -50,9 +50,9 @@ class AutoNetwork(RefiningNetwork):
         self._asked = asked
         self._part_bytes = part_bytes
         self._ran_whole = True
-        for attribute in ("has_traffic_classes", "device", "measured_dimensions", "charged_dimension", "remedy", "price_remedy"):
+        for attribute in ("has_traffic_classes", "device", "measured_dimensions", "accounting_dimension", "remedy", "price_remedy"):
             setattr(self, attribute, getattr(target, attribute))
-        self.tells_sent, self.held_bytes, self.route_rules = target.tells_sent, target.held_bytes, target.route_rules
+        self.reports_completion, self.held_bytes, self.route_rules = target.reports_completion, target.held_bytes, target.route_rules
 
     def refine(self, simulations: Simulations) -> RunRecord:
         """The record of a run, with its `network_error` among its figures."""
@@ -121,9 +121,9 @@ class AutoNetwork(RefiningNetwork):
         self._ran_whole = True
         return self._target.begin()
 
-    def watch(self, tell: Callable[[int], None] | None) -> None:
+    def on_progress(self, tell: Callable[[int], None] | None) -> None:
         """Watch the target."""
-        self._target.watch(tell)
+        self._target.on_progress(tell)
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         """Send messages on the target."""
@@ -133,9 +133,9 @@ class AutoNetwork(RefiningNetwork):
         """Advance the target."""
         return self._target.advance(until)
 
-    def take_sent(self) -> Sequence[int]:
+    def take_completed(self) -> Sequence[int]:
         """What the target says."""
-        return self._target.take_sent()
+        return self._target.take_completed()
 
     def keep_message_figures(self) -> None:
         """Keep figures of messages on the target."""

@@ -31,7 +31,7 @@ class FlowNetwork(CompiledNetwork[_core.Network]):
     Raises InputError where a topology of the platform does not say its links.
     """
 
-    charged_dimension = "lowest"
+    accounting_dimension = "lowest"
 
     def __init__(self, options: FlowOptions, platform: Platform) -> None:
         super().__init__(platform)

@@ -32,8 +32,8 @@ class Ns3Network(CompiledNetwork["_core.Network"]):
     Raises InputError where NPUs cannot reach each other, and where a link has none back.
     """
 
-    charged_dimension = "lowest"
-    tells_sent = True
+    accounting_dimension = "lowest"
+    reports_completion = True
     has_traffic_classes = True
 
     def __init__(self, options: Ns3Options, platform: Platform) -> None:

@@ -31,7 +31,7 @@ class PacketNetwork(CompiledNetwork[Core]):
     It can also be used without a kernel: `inject` and `advance` without `begin`.
     """
 
-    charged_dimension = "lowest"
+    accounting_dimension = "lowest"
 
     def __init__(self, options: PacketOptions, platform: Platform) -> None:
         super().__init__(platform)

@@ -22,8 +22,8 @@ MAX_FORWARDING_ENTRIES = 1 << 29
 class RoceNetwork(EventNetwork):
     """Messages as packets of queue pairs through switches with shared memory."""
 
-    charged_dimension = "lowest"
-    tells_sent = True
+    accounting_dimension = "lowest"
+    reports_completion = True
     has_traffic_classes = True
 
     def __init__(self, options: RoceOptions, platform: Platform) -> None:
@@ -56,7 +56,7 @@ class RoceNetwork(EventNetwork):
             addresses=addresses(fabric.npus),
             links=links.rows(),
             reverse=_reverses(fabric),
-            descending_order=self.options.chosen("equal_ways") == "descending",
+            descending_order=self.options.chosen("equal_cost_paths") == "descending",
             preferred=within_servers,
             failures=failures_of(self.options, fabric),
             **self._destination_rules(),
@@ -121,7 +121,7 @@ class RoceNetwork(EventNetwork):
         self._sent = [number for number, sent in deliveries if sent]
         return time, [number for number, sent in deliveries if not sent]
 
-    def take_sent(self) -> list[int]:
+    def take_completed(self) -> list[int]:
         """Messages whose last acknowledgement came with the last answer."""
         return self._sent
 
@@ -138,7 +138,7 @@ class RoceNetwork(EventNetwork):
             for each in records
         }
 
-    def watch(self, tell: Callable[[int], None] | None) -> None:
+    def on_progress(self, tell: Callable[[int], None] | None) -> None:
         """Call `tell` with the simulated time now and then, also within a long `advance`."""
         self._tell = tell
         self._core.watch(tell)

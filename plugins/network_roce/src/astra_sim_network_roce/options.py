@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 from astra_sim import option
@@ -25,7 +25,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "blocked_pairs_hold": False,
         "rto_us": 1000.0,
         "slow_restart": True,
-        "equal_ways": "ascending",
+        "equal_cost_paths": "ascending",
         "load_balancing": "destination",
         "npu_forwarding": True,
         "scale_ecn": True,
@@ -51,7 +51,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "blocked_pairs_hold": True,
         "rto_us": 0.0,
         "slow_restart": False,
-        "equal_ways": "descending",
+        "equal_cost_paths": "descending",
         "load_balancing": "ecmp",
         "npu_forwarding": False,
         "scale_ecn": False,
@@ -74,6 +74,8 @@ _PMAX = ("25:0.2", "40:0.2", "50:0.2", "100:0.2", "200:0.2", "400:0.2")
 @attrs.frozen
 class RoceOptions:
     """Options of the network. Those that are not given are of the preset, or as docs/roce.md says."""
+
+    renamed_options: ClassVar[dict[str, str]] = {"equal_ways": "equal_cost_paths"}
 
     preset: str = option("default", choices=tuple(PRESETS), help="reference: ASTRA-sim's ns-3 back end to the nanosecond")
     seed: int = option(1, minimum=0, maximum=2**62, help="seed of marking at random, of loss, PINT, spraying and flowlets")
@@ -138,7 +140,7 @@ class RoceOptions:
         "fewer bytes queued; default destination, reference ecmp",
     )
     flowlet_gap_ns: float = option(500.0, minimum=0, maximum=1e9, help="flowlet: pause after which a message may change its way", unit="ns")
-    equal_ways: str | None = option(
+    equal_cost_paths: str | None = option(
         None, choices=("ascending", "descending"), help="order of paths of equal cost by the number of the switch; reference descending"
     )
 

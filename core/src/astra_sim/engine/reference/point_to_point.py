@@ -57,7 +57,7 @@ class PointToPoint:
 
     def on_arrival(self, mailbox: Mailbox, sender: TaskRun) -> None:
         """The message of a send has arrived: the send ends, unless its sender does not know yet, and so does the receive that waits."""
-        if not self._transport.tells_sent:
+        if not self._transport.reports_completion:
             self._end(sender)
         if mailbox.posted:
             self._end(mailbox.posted.popleft())
@@ -97,7 +97,7 @@ class PointToPoint:
             self._transport.transmit(task.npu, source, CONTROL_BYTES, PointToPointRequest(mailbox), mailbox.flow)
 
     def _send(self, mailbox: Mailbox, task: TaskRun) -> None:
-        sent = PointToPointSent(task) if self._transport.tells_sent else None
+        sent = PointToPointSent(task) if self._transport.reports_completion else None
         arrival = PointToPointArrival(mailbox, task)
         self._transport.transmit(task.npu, self._peer(task), task.task.bytes, arrival, mailbox.flow, sent=sent)
 

@@ -56,9 +56,9 @@ class Transport:
         return len(self._under_way)
 
     @property
-    def tells_sent(self) -> bool:
+    def reports_completion(self) -> bool:
         """Whether the network says when senders know that their messages have arrived."""
-        return self._network is not None and self._network.tells_sent
+        return self._network is not None and self._network.reports_completion
 
     def set_traffic_classes(self, without_queue: int, of_queues: Sequence[int]) -> None:
         """The traffic classes of messages in no queue, and of those of each queue. Without this the network chooses (-1)."""

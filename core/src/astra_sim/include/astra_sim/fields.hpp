@@ -63,15 +63,15 @@ namespace detail {
 
 // An attribute, or another value by that name, as a C++ value.
 template <class Value>
-Value value_of(const char* name, const nanobind::handle arguments) {
+Value value_of(const char* name, const nanobind::handle attribute) {
   if constexpr (std::is_enum_v<Value>) {
-    const auto word = value_of<std::string>(name, arguments);
+    const auto word = value_of<std::string>(name, attribute);
     const auto entry = std::find(names<Value>.begin(), names<Value>.end(), word);
-    if (entry == names<Value>.end()) detail::refuse(name, arguments, "a choice that is known");
+    if (entry == names<Value>.end()) detail::refuse(name, attribute, "a choice that is known");
     return Value(entry - names<Value>.begin());
   } else {
     Value value{};
-    if (!nanobind::try_cast(arguments, value)) detail::refuse(name, arguments, "another type, or a smaller number");
+    if (!nanobind::try_cast(attribute, value)) detail::refuse(name, attribute, "another type, or a smaller number");
     return value;
   }
 }
@@ -83,11 +83,11 @@ void fill(Struct& result, std::initializer_list<nanobind::handle> sources, const
   const auto has = [&](const nanobind::handle each) { return nanobind::hasattr(each, field.name); };
   const auto source = std::find_if(sources.begin(), sources.end(), has);
   if (source == sources.end()) throw std::invalid_argument(std::string(field.name) + " is missing");
-  const nanobind::object arguments = source->attr(field.name);
-  const auto value = value_of<Value>(field.name, arguments);
+  const nanobind::object attribute = source->attr(field.name);
+  const auto value = value_of<Value>(field.name, attribute);
   if constexpr (std::is_arithmetic_v<Value>) {
     if (value < field.least || value > field.most) {
-      refuse(field.name, arguments, std::to_string(field.least) + " to " + std::to_string(field.most));
+      refuse(field.name, attribute, std::to_string(field.least) + " to " + std::to_string(field.most));
     }
   }
   result.*field.member = value;

@@ -44,8 +44,8 @@ class TableOwner {
   // A new capsule, or a null pointer where Python has set an exception.
   static PyObject* capsule_of(std::shared_ptr<Network> network) {
     auto owner = std::make_unique<TableOwner>(std::move(network));
-    PyObject* const capsule = PyCapsule_New(&owner->table_, name(), [](PyObject* result) {
-      delete static_cast<TableOwner*>(static_cast<Table*>(PyCapsule_GetPointer(result, name()))->state);
+    PyObject* const capsule = PyCapsule_New(&owner->table_, name(), [](PyObject* of_owner) {
+      delete static_cast<TableOwner*>(static_cast<Table*>(PyCapsule_GetPointer(of_owner, name()))->state);
     });
     if (capsule != nullptr) owner.release();
     return capsule;

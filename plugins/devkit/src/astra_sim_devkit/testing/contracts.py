@@ -65,13 +65,13 @@ class ComponentContract:
         return shared_plugins().get(self.kind, self.name)
 
     @cached_property
-    def structured_options(self) -> Any:
+    def given(self) -> Any:
         """The options of the test, as the factory gets them; None where it has none."""
         return self._unless_refused(lambda: options_of(self.provider, self.options, self.name))
 
     def make(self, *context: Any) -> Any:
         """A component with the options of the test, given the context of its kind. Raises OptionsRefused."""
-        return self._unless_refused(lambda: self.provider.create(self.structured_options, *context))
+        return self._unless_refused(lambda: self.provider.create(self.given, *context))
 
     def _unless_refused(self, make: Callable[[], Any]) -> Any:
         try:
@@ -108,7 +108,7 @@ class TrainingLoopContract(ComponentContract):
 
     def test_its_program_runs_to_the_end(self) -> None:
         """It is run on four layers, of which the first is an embedding."""
-        arguments = () if self.structured_options is None else (self.structured_options,)
+        arguments = () if self.given is None else (self.given,)
         check_training_loop(lambda program: self.provider.create(None, program, *arguments), bench_context(self.platform))
 
 
@@ -140,7 +140,7 @@ class CollectiveContract(ComponentContract):
         """Real pieces are moved along every schedule."""
         factory = self.provider.load_factory()
         scales = getattr(self.provider, "scales", True)
-        arguments = () if self.structured_options is None else (self.structured_options,)
+        arguments = () if self.given is None else (self.given,)
         if getattr(self.provider, "takes_platform", False):
             ranks = tuple(n for n in self.ranks if n in _RANKS_OF_PLATFORMS)
             check_collective(lambda request: factory(request, *arguments, joined_platform(request.ranks)), ranks, scales)

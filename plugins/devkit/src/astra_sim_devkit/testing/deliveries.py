@@ -34,7 +34,7 @@ class TableDeliveries(EventNetwork):
     def __init__(self, network: EventNetwork | RouteDelayNetwork, table: FunctionTable) -> None:
         super().__init__(network.platform)
         self._table = table
-        self.tells_sent = table.tells_sent
+        self.reports_completion = table.reports_completion
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         """Hand messages to the table."""
@@ -44,9 +44,9 @@ class TableDeliveries(EventNetwork):
         """Take the next delivery from the table."""
         return self._table.advance(until)
 
-    def take_sent(self) -> list[int]:
+    def take_completed(self) -> list[int]:
         """What the table has told of senders."""
-        return self._table.take_sent()
+        return self._table.take_completed()
 
 
 def pairs(platform: Platform) -> list[tuple[int, int]]:
