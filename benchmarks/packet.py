@@ -17,7 +17,7 @@ import astra_sim
 import attrs
 from astra_sim.network import Message
 from astra_sim.platform import Platform
-from astra_sim_network_packet.load import Measurement
+from astra_sim_network_packet.load import LoadMeasurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
@@ -62,7 +62,7 @@ def in_threads(threads: int) -> dict[str, Any]:
 def random_traffic(platform: str, rate: float, threads: int = 1) -> float:
     """Flit hops of uniform traffic."""
     result = read_platform(platform)
-    load = sweep(result, PacketOptions(preset="booksim", **in_threads(threads)), "uniform", [rate], Measurement(periods=6))[0]
+    load = sweep(result, PacketOptions(preset="booksim", **in_threads(threads)), "uniform", [rate], LoadMeasurement(periods=6))[0]
     return load.flit_hops + load.accepted_rate * result.npus * load.cycles
 
 

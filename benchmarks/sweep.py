@@ -22,7 +22,7 @@ from typing import Any
 
 from astra_sim_sweep import search, sweep
 from astra_sim_sweep.outcomes import run_points
-from astra_sim_sweep.plan import Plan, read_plan
+from astra_sim_sweep.plan import SweepPlan, read_plan
 from astra_sim_sweep.tables import Columns, write_table
 
 from devtools.figures import FigureTable, Row, main
@@ -93,7 +93,7 @@ def _run(points: int) -> None:
         assert outcome.error is None
 
 
-def _resolve(plan: Plan) -> None:
+def _resolve(plan: SweepPlan) -> None:
     for number in range(0, plan.points.count, 10):
         plan.point(number)
 

@@ -16,7 +16,7 @@ from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
 from astra_sim.setup.plugins import Plugins
 from astra_sim_flows.collective_command import parse_sizes
-from astra_sim_network_analytical.nccl import Prices
+from astra_sim_network_analytical.nccl import NcclPrices
 from astra_sim_network_analytical.nccl_parameters import read_device, read_parameters
 from click.testing import CliRunner
 
@@ -58,7 +58,7 @@ def test_it_prints_what_nccl_tests_prints() -> None:
     lines = astra("collective", "--platform", SWITCH, "--network", NCCL, "--sizes", "1MiB..4MiB").splitlines()
     assert lines[0] == "# all_reduce on 8 ranks, simulated"
     assert lines[1].split() == ["#", "size", "time", "algbw", "busbw"]
-    time = Prices(read_device("a100")).us(AR, 1 << 20, GroupShape((8, 1), 8))
+    time = NcclPrices(read_device("a100")).us(AR, 1 << 20, GroupShape((8, 1), 8))
     size, microseconds, algorithm, bus = map(float, lines[3].split())
     assert size == 1 << 20
     assert microseconds == pytest.approx(time, abs=0.005)
@@ -77,7 +77,7 @@ def test_any_network_and_collective(name: str, network: str) -> None:
 
 
 def test_it_compares_with_what_was_measured(tmp_path: Path) -> None:
-    prices, shape = Prices(read_device("a100")), GroupShape((4, 1), 4)
+    prices, shape = NcclPrices(read_device("a100")), GroupShape((4, 1), 4)
     rows = "".join(f"all_reduce,4,{size},{prices.us(AR, size, shape) * 1.1}\n" for size in (4096, 1 << 20))
     table = tmp_path / "measured.csv"
     table.write_text(f"operation,ranks,bytes,microseconds\n{rows}all_gather,4,4096,9\n")
@@ -161,7 +161,7 @@ def test_tables_that_are_wrong(text: str, why: str) -> None:
 
 def table_of(path: Path, sizes: list[int], ranks: tuple[int, ...] = (2, 8)) -> Path:
     """What h100 takes, as a table."""
-    prices = Prices(read_device("h100"))
+    prices = NcclPrices(read_device("h100"))
     rows = [(each, size, prices.us(Collective.ALL_GATHER, size, GroupShape((each, 1), each))) for each in ranks for size in sizes]
     path.write_text("operation,ranks,bytes,microseconds\n" + "".join(f"all_gather,{n},{size},{time!r}\n" for n, size, time in rows))
     return path
@@ -177,7 +177,7 @@ def test_a_fit_finds_the_times_that_made_the_table(tmp_path: Path) -> None:
     parameters = read_parameters(str(output))
     assert parameters.title == "my node"
     assert [(fit.operation, fit.ranks) for fit in parameters.fits] == [("all_gather", 2), ("all_gather", 8)]
-    mine, source = Prices(parameters), Prices(read_device("h100"))
+    mine, source = NcclPrices(parameters), NcclPrices(read_device("h100"))
     for size in (3 << 20, 100 << 20):
         shape = GroupShape((8, 1), 8)
         assert mine.us(Collective.ALL_GATHER, size, shape) == pytest.approx(source.us(Collective.ALL_GATHER, size, shape), rel=0.05)
@@ -188,7 +188,7 @@ def test_a_table_can_be_kept_and_interpolated(tmp_path: Path) -> None:
     output = tmp_path / "mine.toml"
     assert "all_gather on 2 ranks: 21 sizes" in astra("calibrate", "collective", str(table), "--output", str(output), "--interpolate")
     for row in read_collectives(table.read_text(), "table"):
-        time = Prices(read_parameters(str(output))).us(row.operation, row.bytes, GroupShape((row.ranks, 1), row.ranks))
+        time = NcclPrices(read_parameters(str(output))).us(row.operation, row.bytes, GroupShape((row.ranks, 1), row.ranks))
         assert time == pytest.approx(row.microseconds, rel=1e-9)
 
 

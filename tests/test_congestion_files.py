@@ -16,7 +16,7 @@ from astra_sim_devkit.testing import contracts
 from astra_sim_network_analytical import astra2_file
 from astra_sim_network_analytical.network import analytical
 from astra_sim_network_analytical.options import AnalyticalOptions
-from astra_sim_platforms.graph import Graph, GraphOptions, graph
+from astra_sim_platforms.graph import GraphFile, GraphOptions, graph
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support import figures
@@ -47,10 +47,10 @@ latency_ns = 5
 """
 
 
-def read(folder: Path, text: str, name: str = "graph.csv") -> Graph:
+def read(folder: Path, text: str, name: str = "graph.csv") -> GraphFile:
     (folder / name).write_text(text)
     (result,) = graph(GraphOptions(file=str(folder / name)))
-    assert isinstance(result.topology, Graph)
+    assert isinstance(result.topology, GraphFile)
     return result.topology
 
 

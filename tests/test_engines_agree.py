@@ -14,7 +14,7 @@ import pytest
 from astra_sim.engine import SEND
 from astra_sim.setup.engines import find_engine
 from astra_sim.setup.plugins import shared_plugins
-from astra_sim_devkit.testing.engine_graphs import Graph, differing
+from astra_sim_devkit.testing.engine_graphs import RandomGraph, differing
 from support import ROOT, figures
 from support.networks import Lossy
 
@@ -32,7 +32,7 @@ def test_random_graphs_are_of_all_kinds() -> None:
     """Runs that finish, get stuck and fail; with messages on every kind of network, on a bus, and under rendezvous."""
     seen: set[object] = set()
     for seed in range(400):
-        graph = Graph(seed)
+        graph = RandomGraph(seed)
         answer = graph.run(find_engine("compiled"))
         if isinstance(answer[0], str):
             seen.add(answer[0])

@@ -17,7 +17,7 @@ from astra_sim_devkit.testing.deliveries import Batch, deliver
 from astra_sim_network_analytical.network import AnalyticalNetwork
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
-from astra_sim_platforms.graph import Graph, GraphLink
+from astra_sim_platforms.graph import GraphFile, GraphLink
 from astra_sim_platforms.topologies import FatTreeOptions, fat_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ DIRECT = "plugin:astra1?all_to_all=direct&all_reduce=ring"
 def graph(npus: int, *links: tuple[int, int, float, float]) -> Platform:
     """A platform of links both ways: two nodes, bytes/ns, ns."""
     both = tuple(GraphLink(*ends, bandwidth, latency) for a, b, bandwidth, latency in links for ends in ((a, b), (b, a)))
-    return Platform((Dimension(Graph(npus, both, (1,) * npus * npus), npus, 1, 1.0, 0.0),))
+    return Platform((Dimension(GraphFile(npus, both, (1,) * npus * npus), npus, 1, 1.0, 0.0),))
 
 
 def network(platform: Platform, **options: Any) -> FlowNetwork:

@@ -13,7 +13,7 @@ pytest.importorskip("astra_sim_network_flow")
 
 from astra_sim_network_flow import _core, sharing
 
-Story = tuple[list[int], list[list[int | sharing.Flow]]]
+Story = tuple[list[int], list[list[int | sharing.SharedFlow]]]
 """Capacities, and groups of flows that come (a Flow) and go (a number that says which)."""
 
 LARGEST = 1 << 50
@@ -23,11 +23,11 @@ PARTS = st.sampled_from([Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(1
 
 
 @st.composite
-def flows(draw: st.DrawFn, links: int, weighted: bool) -> sharing.Flow:
+def flows(draw: st.DrawFn, links: int, weighted: bool) -> sharing.SharedFlow:
     used = draw(st.lists(st.integers(0, links - 1), min_size=1, max_size=4, unique=True))
     weight = Fraction(draw(st.integers(1 << 40, FULL_WEIGHT)) if weighted else 1)
     bound = draw(st.none() | st.integers(1 << 44, LARGEST).map(Fraction))
-    return sharing.Flow({link: draw(PARTS) if weighted else Fraction(1) for link in used}, weight, bound)
+    return sharing.SharedFlow({link: draw(PARTS) if weighted else Fraction(1) for link in used}, weight, bound)
 
 
 @st.composite
@@ -38,13 +38,13 @@ def stories(draw: st.DrawFn) -> Story:
     return capacity, draw(st.lists(st.lists(step, min_size=1, max_size=4), min_size=1, max_size=8))
 
 
-def weights(flow: sharing.Flow) -> list[tuple[int, int]]:
+def weights(flow: sharing.SharedFlow) -> list[tuple[int, int]]:
     return [(link, max(1, round(flow.weight * part))) for link, part in flow.links.items()]
 
 
-def as_compiled(flow: sharing.Flow) -> sharing.Flow:
+def as_compiled(flow: sharing.SharedFlow) -> sharing.SharedFlow:
     """The flow with the parts that whole weights leave of it."""
-    return sharing.Flow({link: Fraction(weight) / flow.weight for link, weight in weights(flow)}, flow.weight, flow.bound)
+    return sharing.SharedFlow({link: Fraction(weight) / flow.weight for link, weight in weights(flow)}, flow.weight, flow.bound)
 
 
 @given(stories())
@@ -54,7 +54,7 @@ def test_rates_that_are_computed_piece_by_piece_are_those_of_all_flows_at_once(
 ) -> None:
     capacity, groups = story
     compiled = _core.Sharing(capacity)
-    there: dict[int, sharing.Flow] = {}
+    there: dict[int, sharing.SharedFlow] = {}
     for group in groups:
         for step in group:
             if isinstance(step, int):
@@ -87,7 +87,7 @@ def test_no_flow_can_have_more_without_taking_from_one_of_a_level_as_low(story: 
         check_bottlenecks([Fraction(each) for each in capacity], all_flows, rates, spare)
 
 
-def check_bottlenecks(capacity: list[Fraction], all_flows: list[sharing.Flow], rates: list[Fraction], spare: Fraction) -> None:
+def check_bottlenecks(capacity: list[Fraction], all_flows: list[sharing.SharedFlow], rates: list[Fraction], spare: Fraction) -> None:
     """No link carries more than it can. Each flow has its bound, or a full link on which no level is higher than its own."""
     levels = [rate / flow.weight for flow, rate in zip(all_flows, rates, strict=True)]
     carried = [sum(flow.links.get(link, 0) * rate for flow, rate in zip(all_flows, rates, strict=True)) for link in range(len(capacity))]

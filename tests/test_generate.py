@@ -16,7 +16,7 @@ from astra_sim.shapes import Convolution, Gemm
 from astra_sim_compute_systolic.generate.expressions import evaluate
 from astra_sim_compute_systolic.generate.layers import ModelLayer, read_csv
 from astra_sim_compute_systolic.generate.model_file import read_model, shipped_models
-from astra_sim_compute_systolic.generate.parallelism import LAYER_POLICIES, NOTHING, Exchange, Machine, share_of
+from astra_sim_compute_systolic.generate.parallelism import LAYER_POLICIES, NOTHING, LayerExchange, Machine, share_of
 from click.testing import CliRunner
 from support import ROOT
 
@@ -46,16 +46,16 @@ def test_the_rules_of_each_parallelisation_by_hand() -> None:
         gemms = [gemm for gemm in result[:3] if isinstance(gemm, Gemm)]
         return tuple((gemm.m, gemm.n, gemm.k) for gemm in gemms), result.exchanges
 
-    gathered, scattered = Exchange("ALLGATHER", 64 * 32 * 2 // 8), "REDUCESCATTER"
-    assert share("DATA") == (((8, 32, 16), (8, 16, 32), (16, 32, 8)), (NOTHING, NOTHING, Exchange("ALLREDUCE", 16 * 32 * 2)))
-    assert share("MODEL") == (((64, 4, 16), (64, 16, 4), (16, 4, 64)), (gathered, Exchange(scattered, 64 * 16 * 2), NOTHING))
+    gathered, scattered = LayerExchange("ALLGATHER", 64 * 32 * 2 // 8), "REDUCESCATTER"
+    assert share("DATA") == (((8, 32, 16), (8, 16, 32), (16, 32, 8)), (NOTHING, NOTHING, LayerExchange("ALLREDUCE", 16 * 32 * 2)))
+    assert share("MODEL") == (((64, 4, 16), (64, 16, 4), (16, 4, 64)), (gathered, LayerExchange(scattered, 64 * 16 * 2), NOTHING))
     assert share("HYBRID_DATA_MODEL") == (
         ((32, 8, 16), (32, 16, 8), (16, 8, 32)),
-        (gathered, Exchange(scattered, 64 * 16 * 2 // 2), Exchange("ALLREDUCE", 16 * 32 * 2 // 4)),
+        (gathered, LayerExchange(scattered, 64 * 16 * 2 // 2), LayerExchange("ALLREDUCE", 16 * 32 * 2 // 4)),
     )
     assert share("HYBRID_MODEL_DATA") == (
         ((16, 16, 16), (16, 16, 16), (16, 16, 16)),
-        (gathered, Exchange(scattered, 64 * 16 * 2 // 4), Exchange("ALLREDUCE", 16 * 32 * 2 // 2)),
+        (gathered, LayerExchange(scattered, 64 * 16 * 2 // 4), LayerExchange("ALLREDUCE", 16 * 32 * 2 // 2)),
     )
 
 
@@ -72,7 +72,7 @@ def test_a_convolution_is_split_by_images_and_filters() -> None:
     assert (share.forward.batch, share.forward.filters) == (1, 4)
     assert share.input_gradient == Gemm(m=16, n=18, k=4)
     # Gradients of the input have its size, not that of all windows.
-    assert share.exchanges[1] == Exchange("REDUCESCATTER", 4 * 6 * 6 * 2 * 2 // 4)
+    assert share.exchanges[1] == LayerExchange("REDUCESCATTER", 4 * 6 * 6 * 2 * 2 // 4)
 
 
 @pytest.mark.parametrize("policy", LAYER_POLICIES)

@@ -14,7 +14,7 @@ from astra_sim.compute import Work
 from astra_sim.fitting import minimise
 from astra_sim.shapes import Attention, Gemm
 from astra_sim_compute_gpu.device import read_device
-from astra_sim_compute_gpu.fitting import Measurement, split
+from astra_sim_compute_gpu.fitting import KernelMeasurement, split
 from astra_sim_compute_gpu.model import Gpu, GpuOptions
 from click.testing import CliRunner
 
@@ -111,7 +111,7 @@ def test_a_cast_in_the_times_is_fitted_apart(tmp_path: Path) -> None:
 
 
 def test_half_of_the_shapes_is_held_out_whatever_the_order() -> None:
-    rows = [Measurement(shape, 1.0) for shape in shapes(31)]
+    rows = [KernelMeasurement(shape, 1.0) for shape in shapes(31)]
     fitting, held_out = split(rows + rows)
     assert (len(fitting), len(held_out)) == (32, 30)
     assert not {row.text for row in fitting} & {row.text for row in held_out}

@@ -8,7 +8,7 @@ import pytest
 from astra_sim import InputError
 from astra_sim.shapes import Gemm
 from astra_sim_compute_gpu.device import read_device
-from astra_sim_compute_gpu.fitting import Measurement, split
+from astra_sim_compute_gpu.fitting import KernelMeasurement, split
 from astra_sim_compute_gpu.kernel_fits import fit_gemm
 from astra_sim_compute_gpu.measured_table import read_attention, read_gemms
 from support import ROOT
@@ -79,7 +79,7 @@ def test_the_recorded_halves_are_those_of_the_rule() -> None:
         if "cuDNN" in table.title:
             assert [line["half"] for line in LINES if table.has(line)] == [kernels.half_of(row.text) for row in measured]
             continue
-        undecided = split([Measurement(row.shape, row.microseconds, row.cast) for row in measured])
+        undecided = split([KernelMeasurement(row.shape, row.microseconds, row.cast) for row in measured])
         assert [[row.text for row in side] for side in split(measured)] == [[row.text for row in side] for side in undecided]
 
 
@@ -101,8 +101,8 @@ def test_lines_that_come_later_change_no_half() -> None:
 # -- Tables that say what is held out -----------------------------------------------------------------------------------
 
 
-def rows(*sides: bool | None) -> list[Measurement]:
-    return [Measurement(Gemm(m=64 * number, n=64, k=64), 1.0, held_out=side) for number, side in enumerate(sides, 1)]
+def rows(*sides: bool | None) -> list[KernelMeasurement]:
+    return [KernelMeasurement(Gemm(m=64 * number, n=64, k=64), 1.0, held_out=side) for number, side in enumerate(sides, 1)]
 
 
 def test_a_table_may_say_what_is_held_out() -> None:
@@ -125,7 +125,7 @@ def test_a_table_may_say_what_is_held_out() -> None:
         (rows(*[True] * 4, *[False] * 9), "4 shapes are held out; expected at least 5"),
     ],
 )
-def test_sides_that_make_no_fit_are_errors(measured: list[Measurement], message: str) -> None:
+def test_sides_that_make_no_fit_are_errors(measured: list[KernelMeasurement], message: str) -> None:
     with pytest.raises(InputError, match=message):
         split(measured)
 

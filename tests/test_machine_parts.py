@@ -288,5 +288,5 @@ def test_one_error_names_all_that_is_missing(text: str, why: str, tmp_path: Path
 
 
 def test_missing_keys_of_tables_in_tables() -> None:
-    assert missing_keys(device.Device, {"cast": {"efficiency": 1.0}, "attention": 3})[-2:] == ["elementwise", "cast.start_us"]
-    assert missing_keys(device.Device, None) == []
+    assert missing_keys(device.GpuDevice, {"cast": {"efficiency": 1.0}, "attention": 3})[-2:] == ["elementwise", "cast.start_us"]
+    assert missing_keys(device.GpuDevice, None) == []

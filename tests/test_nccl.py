@@ -11,10 +11,10 @@ from astra_sim import InputError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
-from astra_sim_network_analytical.nccl import Prices
+from astra_sim_network_analytical.nccl import NcclPrices
 from astra_sim_network_analytical.nccl_devices import device_names
 from astra_sim_network_analytical.nccl_fabrics import on_fabric
-from astra_sim_network_analytical.nccl_parameters import BetweenNodes, Parameters, parameters_of, read_device
+from astra_sim_network_analytical.nccl_parameters import BetweenNodes, NcclParameters, parameters_of, read_device
 from hypothesis import given
 from hypothesis import strategies as st
 from support import figures
@@ -28,7 +28,7 @@ def protocol(latency: float, rate: float, step: float = 0.0) -> dict[str, float]
     return {"latency_us": latency, "gb_per_s": rate, "step_us": step}
 
 
-def device(**more: Any) -> Parameters:
+def device(**more: Any) -> NcclParameters:
     """A device with round numbers: LL 10 us and 50 GB/s, Simple 50 us and 200 GB/s, on 8 ranks."""
     fits = [
         {"operation": operation, "ranks": 8, "ll": protocol(10, 50, 0.5), "simple": protocol(50, 200, 2)}
@@ -51,11 +51,11 @@ def device(**more: Any) -> Parameters:
     ],
 )
 def test_the_protocol_that_takes_least(operation: Collective, size: int, expected: float) -> None:
-    assert Prices(device()).us(operation, size, NODE_OF_8) == pytest.approx(expected)
+    assert NcclPrices(device()).us(operation, size, NODE_OF_8) == pytest.approx(expected)
 
 
 def test_other_numbers_of_ranks_have_other_steps() -> None:
-    prices = Prices(device())
+    prices = NcclPrices(device())
     assert prices.us(AR, 0, GroupShape((16, 1), 16)) == pytest.approx(10 + 16 * 0.5)
     assert prices.us(AG, 0, GroupShape((4, 1), 4)) == pytest.approx(10 - 4 * 0.5)
     assert prices.us(AR, 0, GroupShape((2, 1), 2)) == pytest.approx(10 - 12 * 0.5)
@@ -63,14 +63,14 @@ def test_other_numbers_of_ranks_have_other_steps() -> None:
 
 def test_fewer_channels_have_less_bandwidth() -> None:
     parameters = device(channels=16)
-    full, half, more = (Prices(parameters, channels=count).us(AR, 8e8, NODE_OF_8) for count in (16, 8, 99))
+    full, half, more = (NcclPrices(parameters, channels=count).us(AR, 8e8, NODE_OF_8) for count in (16, 8, 99))
     assert half - 50 == pytest.approx(2 * (full - 50))
     assert more == full
 
 
 def test_a_measured_table_is_followed() -> None:
     table = {"operation": "all_reduce", "ranks": 8, "bytes": [1000.0, 16000.0, 1e6], "microseconds": [10.0, 40.0, 400.0]}
-    prices = Prices(parameters_of({"title": "table", "calibrated": True, "fits": [table]}, "here"))
+    prices = NcclPrices(parameters_of({"title": "table", "calibrated": True, "fits": [table]}, "here"))
     sizes = (8, 1000, 4000, 16000, 1_000_000, 10_000_000)
     assert [prices.us(AR, size, NODE_OF_8) for size in sizes] == pytest.approx([10, 10, 20, 40, 400, 4000])
 
@@ -82,7 +82,7 @@ EFFICIENCY = BetweenNodes().nic_efficiency
 
 
 def between(shape: GroupShape, operation: Collective = AR, nics: tuple[float, ...] = (600, 25, 12.5), size: float = 8e9) -> float:
-    return Prices(device(), nics).us(operation, size, shape)
+    return NcclPrices(device(), nics).us(operation, size, shape)
 
 
 def test_one_rank_in_each_node_has_one_nic_and_all_have_all() -> None:
@@ -150,7 +150,7 @@ def test_a_fabric_has_its_latency_its_share_of_the_nics_and_its_protocols() -> N
 
 def test_nvls_of_large_nodes_is_filled_first() -> None:
     """A rack of 72 has 32 * 72 chunks on its way; until the first come out, and at each level of a tree again, nothing arrives."""
-    prices, size = Prices(read_device("gb200"), (0, 50)), 16 << 30
+    prices, size = NcclPrices(read_device("gb200"), (0, 50)), 16 << 30
     rate = 434e3 / 2
     loop = 32 * 72 * 64 * 1024 - 32 * 8 * 64 * 1024
     few, many = (prices.us(AR, size, GroupShape((72 * nodes, nodes, 1), 72)) for nodes in (4, 16))
@@ -179,7 +179,7 @@ def test_more_bytes_and_more_ranks_take_no_less(name: str, operation: Collective
     ranks = members * nodes
     if ranks == 1:
         return
-    prices = Prices(read_device(name), (600, 50))
+    prices = NcclPrices(read_device(name), (600, 50))
     shape = GroupShape((ranks, nodes, 1), members)
     time = prices.us(operation, size, shape)
     assert 1 < time < prices.us(operation, 2 * size, shape)
@@ -207,7 +207,7 @@ def test_a_run_takes_what_the_model_says(system: str) -> None:
         "system": system,
     }
     result = astra_sim.simulate(**experiment)
-    expected = Prices(read_device("a100"), (300, 25)).us(AR, 1_000_000, GroupShape((32, 4, 1), 8))
+    expected = NcclPrices(read_device("a100"), (300, 25)).us(AR, 1_000_000, GroupShape((32, 4, 1), 8))
     assert result.finish_ns == pytest.approx(expected * 1e3, rel=1e-6)
     assert figures(result) == figures(astra_sim.simulate(**experiment, symmetry=False))
     assert figures(result) == figures(astra_sim.simulate(**experiment, engine="python"))
@@ -217,7 +217,7 @@ def test_a_machine_by_name_says_its_device() -> None:
     result = astra_sim.simulate(
         workload="plugin:collective?bytes=1000000", platform="plugin:dgx_a100", network="plugin:analytical?model=nccl"
     )
-    assert result.finish_ns == pytest.approx(Prices(read_device("a100")).us(AR, 1_000_000, NODE_OF_8) * 1e3, rel=1e-6)
+    assert result.finish_ns == pytest.approx(NcclPrices(read_device("a100")).us(AR, 1_000_000, NODE_OF_8) * 1e3, rel=1e-6)
 
 
 def test_messages_take_the_delay_of_their_links() -> None:
@@ -292,7 +292,7 @@ def test_trees_on_tcpxo_fill_the_ranks_of_a_node_first() -> None:
 
     def us(size: int) -> float:
         parameters, _ = on_fabric(read_device("h100"), "tcpxo")
-        return Prices(parameters, (0, 25)).us(AR, size, GroupShape((16, 2, 1), 8))
+        return NcclPrices(parameters, (0, 25)).us(AR, size, GroupShape((16, 2, 1), 8))
 
     full = 16 * 2**21 / 42e3
     assert us(2**30) - us(2**29) == pytest.approx(2**29 / (8 * 25e3 * 0.93), rel=1e-6)

@@ -8,10 +8,10 @@ from astra_sim import InputError
 from astra_sim.collective_tables import MeasuredCollective
 from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
-from astra_sim_network_analytical.nccl import Prices
+from astra_sim_network_analytical.nccl import NcclPrices
 from astra_sim_network_analytical.nccl_devices import device_names, device_tables
-from astra_sim_network_analytical.nccl_fit import Node, bandwidth_beyond, calibrated, fits_of, is_fitted, tables_of
-from astra_sim_network_analytical.nccl_parameters import Parameters, parameters_of, read_device, ring_share
+from astra_sim_network_analytical.nccl_fit import NcclNode, bandwidth_beyond, calibrated, fits_of, is_fitted, tables_of
+from astra_sim_network_analytical.nccl_parameters import NcclParameters, parameters_of, read_device, ring_share
 from astra_sim_network_analytical.options import AnalyticalOptions
 
 AR, AG = Collective.ALL_REDUCE, Collective.ALL_GATHER
@@ -31,7 +31,7 @@ def rows(operation: Collective, ranks: int, largest: int, latency: float = 10, g
 def test_for_use_are_all_rows_and_the_error_is_of_half() -> None:
     # Held-out times are twice the fitted ones: only what has seen them can be near them.
     measured = [row if is_fitted(row) else MeasuredCollective(AR, 8, row.bytes, 2 * row.microseconds) for row in rows(AR, 8, 512 * MIB)]
-    result = calibrated(measured, lambda part: tables_of(part, Node()))
+    result = calibrated(measured, lambda part: tables_of(part, NcclNode()))
     assert [len(fit.bytes) for fit in result.fits] == [20]
     assert [len(fit.bytes) for fit in result.half] == [10]
     assert result.used(AR).rows == 20
@@ -45,7 +45,7 @@ def test_for_use_are_all_rows_and_the_error_is_of_half() -> None:
 
 def test_times_of_a_table_that_fall_are_levelled() -> None:
     measured = [MeasuredCollective(AR, 8, size, time) for size, time in ((8, 16.0), (16, 4.0), (32, 20.0), (64, 18.0), (128, 30.0))]
-    (fit,) = tables_of(measured, Node())
+    (fit,) = tables_of(measured, NcclNode())
     assert fit.microseconds == pytest.approx((8, 8, 360**0.5, 360**0.5, 30))
     again = {"operation": "all_reduce", "ranks": 8, "bytes": list(fit.bytes), "microseconds": list(fit.microseconds)}
     assert parameters_of({"title": "t", "calibrated": True, "fits": [again]}, "t").fits[0].microseconds == fit.microseconds
@@ -53,7 +53,7 @@ def test_times_of_a_table_that_fall_are_levelled() -> None:
 
 def test_a_size_of_a_table_that_stands_there_twice_is_an_error() -> None:
     with pytest.raises(InputError, match="all_reduce on 8 ranks: 8 bytes stand there twice; expected each size once"):
-        tables_of([MeasuredCollective(AR, 8, 8, 1.0)] * 2, Node())
+        tables_of([MeasuredCollective(AR, 8, 8, 1.0)] * 2, NcclNode())
 
 
 # -- Beyond the sizes that were measured --------------------------------------------------------------------------------
@@ -62,23 +62,23 @@ def test_a_size_of_a_table_that_stands_there_twice_is_an_error() -> None:
 def test_ratios_say_what_large_sizes_reach() -> None:
     # All-gathers gain half as much again from 2 to 4 ranks, so all-reduces do.
     result = [*rows(AR, 2, 512 * MIB, 0, 100), *rows(AG, 2, 512 * MIB, 0, 80), *rows(AG, 4, 512 * MIB, 0, 120), *rows(AR, 4, 16 * MIB)]
-    assert bandwidth_beyond(AR, 4, result, Node()) == pytest.approx(150)
-    assert bandwidth_beyond(AR, 4, result, Node(nvlink_gb_per_s=110)) == pytest.approx(110)
-    assert bandwidth_beyond(AR, 4, result, Node(nvls=True, nvlink_gb_per_s=96)) == pytest.approx(1.5 * 96)
-    assert bandwidth_beyond(AG, 8, result, Node()) == pytest.approx((80 * 120) ** 0.5)
-    assert bandwidth_beyond(Collective.ALL_TO_ALL, 4, result, Node()) == pytest.approx(120)
+    assert bandwidth_beyond(AR, 4, result, NcclNode()) == pytest.approx(150)
+    assert bandwidth_beyond(AR, 4, result, NcclNode(nvlink_gb_per_s=110)) == pytest.approx(110)
+    assert bandwidth_beyond(AR, 4, result, NcclNode(nvls=True, nvlink_gb_per_s=96)) == pytest.approx(1.5 * 96)
+    assert bandwidth_beyond(AG, 8, result, NcclNode()) == pytest.approx((80 * 120) ** 0.5)
+    assert bandwidth_beyond(Collective.ALL_TO_ALL, 4, result, NcclNode()) == pytest.approx(120)
 
 
 def test_nvlink_says_it_where_nothing_else_does() -> None:
     result = rows(AR, 4, 16 * MIB)
-    assert bandwidth_beyond(AR, 4, result, Node()) is None
-    assert bandwidth_beyond(AR, 4, result, Node(nvlink_gb_per_s=450)) == pytest.approx(0.8 * 450)
+    assert bandwidth_beyond(AR, 4, result, NcclNode()) is None
+    assert bandwidth_beyond(AR, 4, result, NcclNode(nvlink_gb_per_s=450)) == pytest.approx(0.8 * 450)
 
 
 @pytest.mark.parametrize("make", [fits_of, tables_of])
 def test_beyond_the_largest_size_the_bandwidth_is_that_of_others(make: object) -> None:
     result = [*rows(AG, 8, 512 * MIB, 5, 300), *rows(AR, 8, 4 * MIB, 20, 30)]
-    fits = fits_of(result, Node()) if make is fits_of else tables_of(result, Node())
+    fits = fits_of(result, NcclNode()) if make is fits_of else tables_of(result, NcclNode())
     fit = next(each for each in fits if each.operation == AR)
     assert fit.beyond is not None
     assert next(each for each in fits if each.operation == AG).beyond is None
@@ -86,14 +86,14 @@ def test_beyond_the_largest_size_the_bandwidth_is_that_of_others(make: object) -
     assert at == pytest.approx(20 + 1.75 * 4 * MIB / 30e3, rel=0.05)
     assert more - at == pytest.approx(1.75 * 1020 * MIB / fit.beyond.gb_per_s / 1e3, rel=0.02)
     assert fit.beyond.gb_per_s == pytest.approx(300, rel=0.02)
-    prices = Prices(Parameters(title="t", calibrated=True, fits=tuple(fits)), (0, 50))
+    prices = NcclPrices(NcclParameters(title="t", calibrated=True, fits=tuple(fits)), (0, 50))
     assert prices.us(AR, 1024 * MIB, GroupShape((8, 1), 8)) == pytest.approx(more)
     assert prices.us(AR, 1024 * MIB, GroupShape((16, 2, 1), 8)) == pytest.approx(more * 15 / 14, rel=0.02)
 
 
 def test_large_sizes_speak_for_themselves() -> None:
     result = [*rows(AG, 8, 512 * MIB, 5, 300), *rows(AR, 8, 64 * MIB, 20, 30)]
-    assert all(fit.beyond is None for fit in tables_of(result, Node(nvlink_gb_per_s=450)))
+    assert all(fit.beyond is None for fit in tables_of(result, NcclNode(nvlink_gb_per_s=450)))
 
 
 # -- NVLS on other numbers of ranks, and named tables -------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_large_sizes_speak_for_themselves() -> None:
 
 def test_nvls_gives_and_takes_as_much_on_any_number_of_ranks() -> None:
     fit = {"operation": "all_reduce", "ranks": 4, "nvls": {"latency_us": 30.0, "gb_per_s": 150.0}}
-    prices = Prices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 50))
+    prices = NcclPrices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 50))
     times = [prices.us(AR, 1e9, GroupShape((ranks, 1), ranks)) for ranks in (4, 8, 72)]
     # Those of 72 wait for 16 channels * 72 chunks of 64 KiB first, where 4 have chunks of 128 KiB, and 8 less than that.
     loops = [16 * 4 * 128 * 1024, 16 * 8 * 64 * 1024, 16 * 72 * 64 * 1024]
@@ -113,9 +113,11 @@ def test_nvls_gives_and_takes_as_much_on_any_number_of_ranks() -> None:
     chunks = 4 * 16 * 64 * 1024 / 1e10
     assert two == pytest.approx(30 + 41.8 + (1 + 2 * chunks) * 1e10 / 100e3 / 0.9)
     assert many == pytest.approx(30 + 6 * 41.8 + (1 + chunks) * 1e10 / 100e3 / 0.9)
-    four = Prices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 12.5)).us(AR, 1e10, GroupShape((32, 4, 1), 8))
+    four = NcclPrices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 12.5)).us(
+        AR, 1e10, GroupShape((32, 4, 1), 8)
+    )
     assert four == pytest.approx(30 + 2 * 41.8 + (1 + chunks) * 2e10 / (8 * 12.5 * 0.95e3))
-    slow = Prices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 5))
+    slow = NcclPrices(parameters_of({"title": "t", "calibrated": True, "fits": [fit]}, "t"), (0, 5))
     assert slow.us(AR, 1e10, GroupShape((16, 2, 1), 8)) == pytest.approx(30 + 41.8 + (1 + 2 * chunks) * 1e10 / (8 * 5 * 0.95e3))
 
 

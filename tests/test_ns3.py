@@ -22,7 +22,7 @@ from astra_sim.options import structure
 from astra_sim.platform import Dimension, Platform
 from astra_sim_devkit.testing.deliveries import Batch, deliver
 from astra_sim_flows.running import Flow, FlowTimes, run_flows
-from astra_sim_platforms.graph import Graph, GraphLink
+from astra_sim_platforms.graph import GraphFile, GraphLink
 from support import ROOT
 from support.platforms import LINK, platform_of
 
@@ -43,7 +43,7 @@ RING = "plugin:ring?size=8&links=2&both_ways=false&link_bandwidth_gb_per_s=12.5&
 def graph(npus: int, *links: tuple[int, int, float, float]) -> Platform:
     """A platform of links both ways: two nodes, bytes/ns, ns."""
     both = tuple(GraphLink(*ends, bandwidth, latency) for a, b, bandwidth, latency in links for ends in ((a, b), (b, a)))
-    return Platform((Dimension(Graph(npus, both, (1,) * npus * npus), npus, 1, 1.0, 0.0),))
+    return Platform((Dimension(GraphFile(npus, both, (1,) * npus * npus), npus, 1, 1.0, 0.0),))
 
 
 PAIR = graph(2, (0, 1, RATE, 500.0))
@@ -367,7 +367,7 @@ def test_npus_that_cannot_reach_each_other_are_told() -> None:
 
 @built
 def test_a_link_without_one_back_is_told() -> None:
-    one_way = Graph(2, (GraphLink(0, 1, RATE, 500.0), GraphLink(1, 0, RATE, 500.0), GraphLink(1, 0, RATE, 500.0)), (1,) * 4)
+    one_way = GraphFile(2, (GraphLink(0, 1, RATE, 500.0), GraphLink(1, 0, RATE, 500.0), GraphLink(1, 0, RATE, 500.0)), (1,) * 4)
     with pytest.raises(InputError, match="NPU 1 to NPU 0 has no link back; expected links both ways"):
         network(Platform((Dimension(one_way, 2, 1, 1.0, 0.0),)))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 pytest.importorskip("astra_sim_network_packet")
 
 from astra_sim_network_packet.fabric import clock_of
-from astra_sim_network_packet.load import Measurement
+from astra_sim_network_packet.load import LoadMeasurement
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import sweep
 from astra_sim_platforms.garnet import Torus3dOptions, torus3d
@@ -94,7 +94,7 @@ def test_the_slowest_router_limits_the_throughput(options: dict[str, Any], clock
 
 
 def test_a_slow_router_takes_less_traffic() -> None:
-    how = Measurement(drain_limit=100)
+    how = LoadMeasurement(drain_limit=100)
     platform = Platform(tuple(line(2)))
     rates = []
     for clock in (1000, 2000, 4000):

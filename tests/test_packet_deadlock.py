@@ -16,7 +16,7 @@ from astra_sim.platform import Platform
 
 pytest.importorskip("astra_sim_network_packet")
 
-from astra_sim_network_packet.load import Measurement
+from astra_sim_network_packet.load import LoadMeasurement
 from astra_sim_network_packet.network import PacketNetwork, VcRange
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
@@ -197,7 +197,7 @@ def test_random_traffic_arrives(seed: int) -> None:
 
 def test_traffic_says_where_the_network_deadlocks() -> None:
     platform = read_platform(PLATFORMS["ring 8"])
-    how = Measurement(warm_up=100, period=500, periods=2, packet_flits=16, drain_limit=1000)
+    how = LoadMeasurement(warm_up=100, period=500, periods=2, packet_flits=16, drain_limit=1000)
     with pytest.raises(DeadlockError, match=r"deadlocks at a rate of 0\.9 flits") as caught:
         sweep(platform, PacketOptions(vcs=2, deadlock_freedom="none", arbitration="round_robin"), "uniform", [0.9], how)
     assert all(" waits for NPU " in line for line in caught.value.waiting)

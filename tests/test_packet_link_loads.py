@@ -14,7 +14,7 @@ pytest.importorskip("astra_sim_network_packet")
 
 import astra_sim
 from astra_sim.network import Message
-from astra_sim_network_packet.load import Measurement
+from astra_sim_network_packet.load import LoadMeasurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
@@ -138,7 +138,7 @@ def test_a_deep_fat_tree_carries_what_booksim_carries(network: dict[str, Any]) -
     Here NPUs have routers of their own, two more on every way.
     """
     platform = read_platform(f"plugin:fat_tree?arity=4&levels=3&{WIRES}")
-    how = Measurement(warm_up=1000, period=1000, periods=3, drain_limit=3000)
+    how = LoadMeasurement(warm_up=1000, period=1000, periods=3, drain_limit=3000)
     low, middle, high, over = sweep(platform, PacketOptions(**network), "uniform", [0.05, 0.3, 0.5, 0.75], how)
     assert all(load.stable for load in (low, middle, high))
     if "preset" in network:
@@ -155,7 +155,7 @@ def test_a_dragonfly_saturates_where_booksim_does() -> None:
     platform = read_platform(
         "plugin:dragonfly?routers=4&npus=2&global_links=2&link_bandwidth_gb_per_s=32&link_latency_ns=10&global_latency_factor=10"
     )
-    how = Measurement(warm_up=2500, period=2500, periods=2, drain_limit=1000)
+    how = LoadMeasurement(warm_up=2500, period=2500, periods=2, drain_limit=1000)
     (small,) = sweep(platform, PacketOptions(preset="booksim", vcs=2, buffers=8), "uniform", [0.2], how)
     assert small.accepted_rate == pytest.approx(0.0385, abs=0.002)
     (large,) = sweep(platform, PacketOptions(preset="booksim", vcs=2, buffers=256), "uniform", [0.2], how)

@@ -14,7 +14,7 @@ from astra_sim.platform import Platform
 
 pytest.importorskip("astra_sim_network_packet")
 
-from astra_sim_network_packet.load import Measurement
+from astra_sim_network_packet.load import LoadMeasurement
 from astra_sim_network_packet.network import PacketNetwork
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
@@ -196,4 +196,4 @@ def test_a_signal_interrupts_synthetic_traffic(alarm: Callable[[], None]) -> Non
     platform = read_platform("plugin:mesh?sizes=8,8&link_bandwidth_gb_per_s=32&link_latency_ns=1")
     alarm()
     with pytest.raises(Impatient):
-        sweep(platform, PacketOptions(preset="booksim"), "uniform", [0.3], Measurement(period=10**7))
+        sweep(platform, PacketOptions(preset="booksim"), "uniform", [0.3], LoadMeasurement(period=10**7))

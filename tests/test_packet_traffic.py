@@ -14,7 +14,7 @@ from click.testing import CliRunner
 pytest.importorskip("astra_sim_network_packet")
 
 from astra_sim_network_packet import patterns
-from astra_sim_network_packet.load import Measurement
+from astra_sim_network_packet.load import LoadMeasurement
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import parse_rates, read_platform, sweep, traffic
 
@@ -56,7 +56,7 @@ def test_an_almost_empty_network_has_the_latency_of_the_formula(pattern: str, ho
 
 def test_one_virtual_channel_streams_a_third_of_a_flit_a_cycle() -> None:
     platform = read_platform("plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=32&link_latency_ns=2")
-    how = Measurement(drain_limit=100)
+    how = LoadMeasurement(drain_limit=100)
     accepted = [
         sweep(platform, PacketOptions(preset="booksim", vcs=vcs, buffers=8), "neighbour", [1.0], how)[0].accepted_rate for vcs in (2, 4, 8)
     ]
@@ -146,6 +146,6 @@ def test_bit_patterns_need_powers_of_two() -> None:
 def test_any_topology_takes_traffic() -> None:
     wires = "link_bandwidth_gb_per_s=32&link_latency_ns=1"
     for spec in (f"plugin:fat_tree?arity=2&levels=3&{wires}", f"plugin:dragonfly?routers=2&{wires}", f"plugin:switch?size=4&{wires}"):
-        load = sweep(read_platform(spec), BOOKSIM, "uniform", [0.1], Measurement())[0]
+        load = sweep(read_platform(spec), BOOKSIM, "uniform", [0.1], LoadMeasurement())[0]
         assert load.stable
         assert load.packets > 0

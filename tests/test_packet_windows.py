@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 pytest.importorskip("astra_sim_network_packet")
 
 from astra_sim_network_analytical.topologies import DimensionOptions, SwitchOptions, fully_connected, switch
-from astra_sim_network_packet.load import Measurement
+from astra_sim_network_packet.load import LoadMeasurement
 from astra_sim_network_packet.options import PacketOptions
 from astra_sim_network_packet.traffic import read_platform, sweep
 from astra_sim_platforms.topologies import DragonflyOptions, FatTreeOptions, MeshOptions, dragonfly, fat_tree, mesh
@@ -151,7 +151,7 @@ def test_windows_and_threads_change_no_figure_of_traffic(options: str, latency: 
             PacketOptions(**{**chosen, "threads": threads, "packet_bytes": 512}),
             "uniform",
             [0.001, 0.3],
-            Measurement(periods=2, period=100),
+            LoadMeasurement(periods=2, period=100),
         )
         for chosen, threads in ((exactly(CHOICES[options], "every-cycle"), 1), (CHOICES[options], 1), (CHOICES[options], 3))
     ]

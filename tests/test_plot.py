@@ -15,7 +15,7 @@ from astra_sim.errors import InputError
 from astra_sim_report import plots
 from astra_sim_report.figures import COMPUTE, EXPOSED, layer_rows
 from astra_sim_report.kinds import FORMATS, KINDS, kind_of
-from astra_sim_report.runs import Link, Run, load_runs
+from astra_sim_report.runs import LinkRow, ReportRun, load_runs
 from support import ROOT, warm
 
 EXAMPLE = str(ROOT / "examples" / "vgg16_tpu_v2.toml")
@@ -35,11 +35,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def three(folders: list[str]) -> list[Run]:
+def three(folders: list[str]) -> list[ReportRun]:
     return load_runs(folders)
 
 
-def drawn(kind: str, runs: list[Run], names: list[str] | None = None) -> Any:
+def drawn(kind: str, runs: list[ReportRun], names: list[str] | None = None) -> Any:
     return plots._DRAWN[kind](runs, names or [run.name for run in runs])
 
 
@@ -52,7 +52,7 @@ def ticks(axes: Any) -> list[str]:
     return [label.get_text() for label in axes.get_xticklabels()]
 
 
-def test_layers_are_bars_of_their_passes(three: list[Run]) -> None:
+def test_layers_are_bars_of_their_passes(three: list[ReportRun]) -> None:
     figure = drawn("layers", three)
     assert len(figure.axes) == 3
     for run, axes in zip(three, figure.axes, strict=True):
@@ -71,7 +71,7 @@ def test_layers_are_bars_of_their_passes(three: list[Run]) -> None:
         ("compute-power", ["small", "large", "middle"], ["1x", "2x", "4x"]),
     ],
 )
-def test_a_breakdown_is_a_bar_of_each_run(kind: str, order: list[str], labels: list[str], three: list[Run]) -> None:
+def test_a_breakdown_is_a_bar_of_each_run(kind: str, order: list[str], labels: list[str], three: list[ReportRun]) -> None:
     (axes,) = drawn(kind, three).axes
     assert ticks(axes) == labels
     results = {run.name: run.result for run in three}
@@ -82,12 +82,12 @@ def test_a_breakdown_is_a_bar_of_each_run(kind: str, order: list[str], labels: l
     )
 
 
-def test_names_of_ones_own_go_with_their_runs(three: list[Run]) -> None:
+def test_names_of_ones_own_go_with_their_runs(three: list[ReportRun]) -> None:
     (axes,) = drawn("npus", three, ["a", "b", "c"]).axes
     assert ticks(axes) == ["a", "c", "b"]
 
 
-def test_scaling_is_time_against_npus(three: list[Run]) -> None:
+def test_scaling_is_time_against_npus(three: list[ReportRun]) -> None:
     (axes,) = drawn("scaling", three).axes
     total = next(line for line in axes.lines if line.get_label() == "total")
     by_npus = sorted(three, key=lambda run: run.result["npus"])
@@ -95,15 +95,15 @@ def test_scaling_is_time_against_npus(three: list[Run]) -> None:
     assert list(total.get_ydata()) == pytest.approx([run.result["finish_ns"] / 1e6 for run in by_npus])
 
 
-def test_scaling_of_a_model_is_tokens_a_second(three: list[Run]) -> None:
-    models = [Run(run.name, {**run.result, "tokens_per_s": 1000.0 * run.result["npus"] ** 0.9}) for run in three]
+def test_scaling_of_a_model_is_tokens_a_second(three: list[ReportRun]) -> None:
+    models = [ReportRun(run.name, {**run.result, "tokens_per_s": 1000.0 * run.result["npus"] ** 0.9}) for run in three]
     (axes,) = drawn("scaling", models).axes
     tokens, ideal = axes.lines
     assert list(tokens.get_ydata()) == [1000.0 * npus**0.9 for npus in (4, 8, 16)]
     assert list(ideal.get_ydata()) == pytest.approx([1000.0 * 4**0.9 * npus / 4 for npus in (4, 8, 16)])
 
 
-def test_utilisation_is_a_line_of_each_dimension(three: list[Run], folders: list[str], tmp_path: Path) -> None:
+def test_utilisation_is_a_line_of_each_dimension(three: list[ReportRun], folders: list[str], tmp_path: Path) -> None:
     (axes,) = drawn("utilisation", three[:1]).axes
     (line,) = axes.lines
     percent = list(line.get_ydata())
@@ -132,8 +132,8 @@ def test_links_are_cells_from_router_to_router(tmp_path: Path) -> None:
     assert set(busy) == {(0, 1), (1, 2), (2, 3), (3, 0)}
 
 
-def test_cells_of_many_routers_show_the_busiest_link(three: list[Run]) -> None:
-    links = [Link(2400, 0, 0.25), Link(2399, 1, 0.75), Link(0, 2400, 0.5)]
+def test_cells_of_many_routers_show_the_busiest_link(three: list[ReportRun]) -> None:
+    links = [LinkRow(2400, 0, 0.25), LinkRow(2399, 1, 0.75), LinkRow(0, 2400, 0.5)]
     (image,) = drawn("links", [attrs.evolve(three[0], links=links)]).axes[0].images
     percent = image.get_array()
     assert percent.shape == (801, 801)
@@ -143,20 +143,20 @@ def test_cells_of_many_routers_show_the_busiest_link(three: list[Run]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_figure_in_every_format_is_the_same_twice(kind: str, form: str, three: list[Run]) -> None:
-    runs = [attrs.evolve(run, links=[Link(0, 1, 0.25), Link(1, 0, 0.5)]) for run in three]
+def test_every_figure_in_every_format_is_the_same_twice(kind: str, form: str, three: list[ReportRun]) -> None:
+    runs = [attrs.evolve(run, links=[LinkRow(0, 1, 0.25), LinkRow(1, 0, 0.5)]) for run in three]
     picture = plots.draw(kind, runs, form, "A title")
     assert picture.startswith(BEGINNINGS[form])
     assert picture == plots.draw(kind, runs, form, "A title")
 
 
-def test_a_title_and_names_stand_in_the_picture(three: list[Run]) -> None:
+def test_a_title_and_names_stand_in_the_picture(three: list[ReportRun]) -> None:
     picture = plots.draw("breakdown", three, "svg", "A title", ["one", r"two\nlines", "three"])
     words = {"".join(element.itertext()).strip() for element in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")}
     assert {"A title", "one", "two", "lines", "three", "exposed communication"} <= words
 
 
-def test_without_a_kind_the_figure_suits_the_runs(three: list[Run]) -> None:
+def test_without_a_kind_the_figure_suits_the_runs(three: list[ReportRun]) -> None:
     assert plots.draw(None, three[:1], "svg") == plots.draw("layers", three[:1], "svg")
     assert plots.draw(None, three, "svg") == plots.draw("breakdown", three, "svg")
 
@@ -171,11 +171,11 @@ def test_the_last_argument_may_be_a_figure_or_a_run(tmp_path: Path) -> None:
         kind_of(["layers"])
 
 
-def without(run: Run, **figures: Any) -> Run:
-    return Run(run.name, {**run.result, **figures})
+def without(run: ReportRun, **figures: Any) -> ReportRun:
+    return ReportRun(run.name, {**run.result, **figures})
 
 
-def test_what_runs_lack_is_told(three: list[Run]) -> None:
+def test_what_runs_lack_is_told(three: list[ReportRun]) -> None:
     with pytest.raises(InputError, match="small has no layers"):
         plots.draw("layers", [without(three[0], layers=[])], "svg")
     with pytest.raises(InputError, match=r"small has no utilisation in time beside its result\.json"):

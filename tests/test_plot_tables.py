@@ -16,9 +16,9 @@ from astra_sim_report.column_names import column_name
 from astra_sim_report.commands import plot as plot_command
 from astra_sim_report.page import page
 from astra_sim_report.plots import picture
-from astra_sim_report.studies import Line, front, grid, lines
-from astra_sim_report.table_plots import Axes, draw_table
-from astra_sim_report.tables import Table, read_table
+from astra_sim_report.studies import ReportLine, front, grid, lines
+from astra_sim_report.table_plots import PlotAxes, draw_table
+from astra_sim_report.tables import ResultTable, read_table
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,8 +42,8 @@ FAILED = (200, "ring", 64, None, None, None, None, "does not fit", 0.5)
 
 
 @pytest.fixture
-def table() -> Table:
-    return Table("r.csv", dict(zip(HEADER, zip(*ROWS, strict=True), strict=True)))
+def table() -> ResultTable:
+    return ResultTable("r.csv", dict(zip(HEADER, zip(*ROWS, strict=True), strict=True)))
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def plot(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def figure_of(kind: str, table: Table, **axes: Any) -> Any:
-    return draw_table(kind, table, Axes(**axes))
+def figure_of(kind: str, table: ResultTable, **axes: Any) -> Any:
+    return draw_table(kind, table, PlotAxes(**axes))
 
 
 def cells_of(path: Path) -> list[tuple[object, ...]]:
@@ -88,14 +88,14 @@ def test_a_table_of_parquet_is_read(tmp_path: Path) -> None:
     assert cells_of(tmp_path / "r.parquet") == [*ROWS, FAILED]
 
 
-def test_lines_go_through_the_rows_of_each_hue_in_order_of_x(table: Table) -> None:
+def test_lines_go_through_the_rows_of_each_hue_in_order_of_x(table: ResultTable) -> None:
     chosen = table.where(["npus=64"])
     drawn = lines(chosen, "links.bandwidth", "finish_ns", "algorithm")
     order = (25, 50, 100)
-    assert drawn == [Line(name, list(order), [finish_ns(each, name, 64) for each in order]) for name in ("ring", "direct")]
+    assert drawn == [ReportLine(name, list(order), [finish_ns(each, name, 64) for each in order]) for name in ("ring", "direct")]
 
 
-def test_a_line_is_drawn_in_the_unit_that_suits(table: Table) -> None:
+def test_a_line_is_drawn_in_the_unit_that_suits(table: ResultTable) -> None:
     figure = figure_of("line", table.where(["npus=64"]), x="links.bandwidth", y="finish_ns", hue="algorithm")
     ring, direct = figure.axes[0].get_lines()
     assert list(ring.get_xdata()) == [25, 50, 100]
@@ -105,19 +105,19 @@ def test_a_line_is_drawn_in_the_unit_that_suits(table: Table) -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ring", "direct"]
 
 
-def test_words_along_an_axis_stand_in_their_order(table: Table) -> None:
+def test_words_along_an_axis_stand_in_their_order(table: ResultTable) -> None:
     figure = figure_of("line", table.where(["npus=64"]), x="algorithm", y="finish_ns", hue="links.bandwidth")
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["ring", "direct"]
 
 
-def test_rows_that_share_a_place_are_an_error_that_says_how_they_differ(table: Table) -> None:
+def test_rows_that_share_a_place_are_an_error_that_says_how_they_differ(table: ResultTable) -> None:
     with pytest.raises(InputError, match=r"2 rows of r.csv have links.bandwidth = 25 and algorithm = ring, which differ in npus;"):
         lines(table, "links.bandwidth", "finish_ns", "algorithm")
     with pytest.raises(InputError, match=r"2 rows .* differ in npus; expected one: choose with --where npus=VALUE"):
         grid(table, "links.bandwidth", "algorithm", "finish_ns")
 
 
-def test_a_heat_map_has_a_cell_for_each_pair(table: Table) -> None:
+def test_a_heat_map_has_a_cell_for_each_pair(table: ResultTable) -> None:
     drawn = grid(table.where(["npus=128"]), "algorithm", "links.bandwidth", "finish_ns")
     assert (drawn.xs, drawn.ys) == (["ring", "direct"], [25, 50, 100])
     assert drawn.cells == [[finish_ns(bandwidth, name, 128) for name in drawn.xs] for bandwidth in drawn.ys]  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ def test_a_heat_map_has_a_cell_for_each_pair(table: Table) -> None:
     assert figure.axes[1].get_ylabel() == "time of the run (ms)"
 
 
-def test_a_pair_without_a_row_is_an_empty_cell(table: Table) -> None:
+def test_a_pair_without_a_row_is_an_empty_cell(table: ResultTable) -> None:
     two = table.select([0, 6])  # 25 with ring and 100 with direct
     assert grid(two, "links.bandwidth", "algorithm", "finish_ns").cells == [[10_240_000, None], [None, 3_840_000]]
 
@@ -145,7 +145,7 @@ def test_no_row_is_better_than_one_on_the_front_in_both(points: list[tuple[int, 
 
 
 @pytest.mark.parametrize("maximize", [(), ("cost_usd",)])
-def test_a_front_is_drawn_through_the_best_rows(table: Table, maximize: Sequence[str]) -> None:
+def test_a_front_is_drawn_through_the_best_rows(table: ResultTable, maximize: Sequence[str]) -> None:
     figure = figure_of("pareto", table, x="cost_usd", y="finish_ns", maximize=maximize)
     (line,) = figure.axes[0].get_lines()
     xs = [row[4] for row in ROWS]
@@ -156,7 +156,7 @@ def test_a_front_is_drawn_through_the_best_rows(table: Table, maximize: Sequence
     assert list(line.get_ydata()) == [ys[place] / 1e6 for place in best]
 
 
-def test_the_same_table_gives_the_same_file(table: Table) -> None:
+def test_the_same_table_gives_the_same_file(table: ResultTable) -> None:
     def draw() -> Any:
         return figure_of("pareto", table, x="cost_usd", y="finish_ns", hue="algorithm")
 
@@ -263,7 +263,7 @@ def test_a_page_of_a_table_says_what_it_leaves_out(csv_file: Path) -> None:
     text = page([], [read_table(str(csv_file))])
     assert "1 of 13 rows have an error and are not drawn." in text
     assert "<title>r.csv</title>" in text
-    alike = page([], [Table("alike.csv", {"finish_ns": [1, 1]})])
+    alike = page([], [ResultTable("alike.csv", {"finish_ns": [1, 1]})])
     assert "Nothing in the table varies that could be drawn." in alike
 
 
@@ -284,5 +284,5 @@ def test_columns_are_called_by_words_with_units() -> None:
 
 def test_ten_series_have_ten_colours() -> None:
     columns: dict[str, Any] = {"x": [1, 2] * 10, "kind": [f"k{number // 2}" for number in range(20)], "finish_ns": list(range(20))}
-    lines_of = figure_of("line", Table("r.csv", columns), x="x", y="finish_ns", hue="kind").axes[0].get_lines()
+    lines_of = figure_of("line", ResultTable("r.csv", columns), x="x", y="finish_ns", hue="kind").axes[0].get_lines()
     assert len({line.get_color() for line in lines_of}) == 10

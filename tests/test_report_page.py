@@ -165,7 +165,7 @@ def test_the_page_holds_the_results_as_they_are(vgg16: Path) -> None:
     hostile = "</script><script>alert(1)</script>"
     (run,) = load_runs([str(vgg16 / "result.json")])
     result = {**run.result, "run_name": hostile}
-    text = page([runs.Run(hostile, result, run.timeline, run.utilisation)])
+    text = page([runs.ReportRun(hostile, result, run.timeline, run.utilisation)])
     (data,) = re.findall(r'<script type="application/json" id="results">(.*?)</script>', text, re.DOTALL)
     assert json.loads(data) == [result]
     assert hostile not in text

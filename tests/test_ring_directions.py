@@ -18,7 +18,7 @@ from astra_sim.schedule import Collective, Peer, Request
 from astra_sim.setup.components import Components, build
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
-from astra_sim_collectives.ring import RingOptions, ring
+from astra_sim_collectives.ring import RingAlgorithmOptions, ring
 from astra_sim_devkit.testing import check_schedule
 from astra_sim_devkit.testing.topologies import check_links
 from astra_sim_flows.running import Flow, run_flows
@@ -148,7 +148,7 @@ def test_the_wire_bound_counts_all_links_of_a_message() -> None:
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8])
 def test_halves_of_blocks_go_round_both_ways(collective: Collective, ranks: int) -> None:
     request = Request(collective, ranks, 10_007)
-    both, one = (ring(request, RingOptions(directions=directions)) for directions in (2, 1))
+    both, one = (ring(request, RingAlgorithmOptions(directions=directions)) for directions in (2, 1))
     check_schedule(both, request)
     sent = [sum(step.bytes * step.times for step in each.programs[0].steps) for each in (both, one)]
     assert sent[0] == sent[1]
@@ -157,7 +157,7 @@ def test_halves_of_blocks_go_round_both_ways(collective: Collective, ranks: int)
 
 def test_parts_that_do_not_make_a_whole_are_found() -> None:
     request = Request(Collective.ALL_GATHER, 3, 900)
-    good = ring(request, RingOptions(directions=2))
+    good = ring(request, RingAlgorithmOptions(directions=2))
     steps = good.programs[0].steps
     bad = attrs.evolve(
         good, programs=(attrs.evolve(good.programs[0], steps=(*steps[:-1], attrs.evolve(steps[-1], pieces=[("upper", 0)]))),)

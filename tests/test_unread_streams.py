@@ -111,7 +111,7 @@ def test_figures_and_the_error_are_said_where_files_cannot_be_written(inputs: Pa
 
 def test_a_sweep_goes_on_although_nobody_reads_how_far_it_is(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from astra_sim_sweep import progress
-    from astra_sim_sweep.running import Counts
+    from astra_sim_sweep.running import SweepCounts
 
     class Unread:
         def write(self, _: str) -> None:
@@ -123,7 +123,7 @@ def test_a_sweep_goes_on_although_nobody_reads_how_far_it_is(inputs: Path, monke
     monkeypatch.setattr(sys, "stderr", Unread())
     monkeypatch.setattr(progress, "FIRST_S", 0.0)
     monkeypatch.setattr(progress, "LOG_S", 0.0)
-    with progress.SweepProgress(Counts(points=3), True) as shown:
+    with progress.SweepProgress(SweepCounts(points=3), True) as shown:
         for _ in range(3):
             shown.turn()
 

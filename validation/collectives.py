@@ -20,10 +20,10 @@ from astra_sim.fitting import ErrorOf, error_of
 from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
 from astra_sim.toml_text import to_toml
-from astra_sim_network_analytical.nccl import Prices
+from astra_sim_network_analytical.nccl import NcclPrices
 from astra_sim_network_analytical.nccl_fabrics import on_fabric
-from astra_sim_network_analytical.nccl_fit import LARGE_BYTES, Calibration, Node, calibrated, fits_of, is_fitted
-from astra_sim_network_analytical.nccl_parameters import Parameters, read_device, read_parameters, table_of
+from astra_sim_network_analytical.nccl_fit import LARGE_BYTES, Calibration, NcclNode, calibrated, fits_of, is_fitted
+from astra_sim_network_analytical.nccl_parameters import NcclParameters, read_device, read_parameters, table_of
 
 DATA = Path(__file__).parent / "data" / "collectives.jsonl"
 NODES = Path(__file__).parent / "data" / "collectives_nodes.jsonl"
@@ -148,7 +148,7 @@ def rows_of(table: Table) -> list[MeasuredCollective]:
 
 def calibrate(table: Table) -> Calibration:
     """Parameters of a named table, by the procedure of the page."""
-    node = Node(table.nvls, table.nvlink_gb_per_s)
+    node = NcclNode(table.nvls, table.nvlink_gb_per_s)
     return calibrated(rows_of(table), lambda rows: fits_of(rows, node))
 
 
@@ -165,14 +165,14 @@ def files_of(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
     return table_of(table.title, result.fits, sources, table.channels, *own), half
 
 
-def half_of(table: Table) -> Parameters:
+def half_of(table: Table) -> NcclParameters:
     """The parameters of half of the sizes of a named table."""
     return read_parameters(str(HALVES / f"{table.name}.toml"))
 
 
 def compare(table: Table) -> Iterator[Comparison]:
     """The parameters of a named table, of half of its sizes and for use, against it."""
-    half, used, rows = Prices(half_of(table)), Prices(read_device(table.name)), rows_of(table)
+    half, used, rows = NcclPrices(half_of(table)), NcclPrices(read_device(table.name)), rows_of(table)
     for operation in Collective:
         for ranks in sorted({row.ranks for row in rows if row.operation is operation}):
             part = [row for row in rows if (row.operation, row.ranks) == (operation, ranks)]
@@ -188,7 +188,7 @@ def compare(table: Table) -> Iterator[Comparison]:
             )
 
 
-def error(prices: Prices, rows: Iterable[MeasuredCollective]) -> ErrorOf:
+def error(prices: NcclPrices, rows: Iterable[MeasuredCollective]) -> ErrorOf:
     """The error of prices over measurements in a node."""
 
     def off(row: MeasuredCollective) -> float:
@@ -248,7 +248,7 @@ def between_nodes() -> str:
 def node_errors(machine: Machine) -> Iterator[tuple[int, float]]:
     """Sizes measured on a machine of several nodes, and model / measured - 1."""
     parameters, latency_us = on_fabric(read_device(machine.device), machine.fabric)
-    prices = Prices(parameters, (0, machine.nic_gb_per_s), latencies=(parameters.between_nodes.latency_us, latency_us))
+    prices = NcclPrices(parameters, (0, machine.nic_gb_per_s), latencies=(parameters.between_nodes.latency_us, latency_us))
     for line in lines(NODES):
         if line["system"] == machine.system:
             ranks, size = line["ranks"], line["bytes"]

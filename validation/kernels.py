@@ -22,7 +22,7 @@ import attrs
 from astra_sim.compute import Work
 from astra_sim.fitting import ErrorOf
 from astra_sim.shapes import Attention, Cast, Gemm
-from astra_sim_compute_gpu.fitting import LARGE_OPERATIONS, Measurement, error_over
+from astra_sim_compute_gpu.fitting import LARGE_OPERATIONS, KernelMeasurement, error_over
 from astra_sim_compute_gpu.model import Gpu, GpuOptions
 
 FILE = Path(__file__).parent / "data" / "kernels.jsonl"
@@ -83,7 +83,7 @@ class Point:
 
     table: Table
     half: str
-    measurement: Measurement
+    measurement: KernelMeasurement
     simulated_us: float
 
 
@@ -103,7 +103,7 @@ def read_lines(path: Path = FILE) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def measurement_of(line: dict[str, Any]) -> Measurement:
+def measurement_of(line: dict[str, Any]) -> KernelMeasurement:
     """The kernel of a line. Times of FP8 include the cast of the first factor; best products are given in 10^12 operations/s."""
     held_out = {FIT: False, HELD_OUT: True}.get(line.get("half", NONE))
     if line["what"].startswith(_ATTENTION):
@@ -119,11 +119,11 @@ def measurement_of(line: dict[str, Any]) -> Measurement:
             backward=line["what"] == _BACKWARD,
             element_type=line["dtype"].replace("bfloat", "bf"),
         )
-        return Measurement(shape, line["value"], held_out=held_out)
+        return KernelMeasurement(shape, line["value"], held_out=held_out)
     element_type = line["dtype"].replace("bfloat", "bf")
     gemm = Gemm(m=line["m"], n=line["n"], k=line["k"], element_type=element_type)
     microseconds = line["value"] if line["unit"] == "us" else gemm.operations / line["value"] / 1e6
-    return Measurement(gemm, microseconds, cast=element_type == "fp8", held_out=held_out)
+    return KernelMeasurement(gemm, microseconds, cast=element_type == "fp8", held_out=held_out)
 
 
 @functools.cache
@@ -133,7 +133,7 @@ def _model(device: str) -> Gpu:
         return Gpu(GpuOptions(device=device))
 
 
-def simulated_us(device: str, measurement: Measurement) -> float:
+def simulated_us(device: str, measurement: KernelMeasurement) -> float:
     """Microseconds of a kernel on a device, with its cast where the measured time includes one."""
     took = _model(device).duration_ns(Work(shape=measurement.shape))
     if measurement.cast and isinstance(measurement.shape, Gemm):

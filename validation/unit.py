@@ -13,9 +13,9 @@ from astra_sim_llm.memory import memory_of, state_bytes
 from astra_sim_llm.models import MODELS, Model
 from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.products import Work
+from astra_sim_llm.products import ProductWork
 from astra_sim_llm.schedules import PassKind
-from astra_sim_llm.steps import Exchange
+from astra_sim_llm.steps import LlmExchange
 from astra_sim_llm.training_setup import TrainingSetup
 
 from validation.iterations import Line, experiment, lines
@@ -135,11 +135,11 @@ def volumes() -> Iterator[Check]:
     for tensor in (2, 4, 8):
         whole = 2 * b * s * model.hidden
         for sequence, factor in ((False, 4 * 2), (True, 10)):
-            block = Block(model, Parallelism(tensor=tensor, sequence=sequence), Work(b, s, precision="fp16", flash=False))
-            sent = sum(_sent(step, tensor) for step in (*block.forward("dense"), *block.backward("dense")) if isinstance(step, Exchange))
+            block = Block(model, Parallelism(tensor=tensor, sequence=sequence), ProductWork(b, s, precision="fp16", flash=False))
+            sent = sum(_sent(step, tensor) for step in (*block.forward("dense"), *block.backward("dense")) if isinstance(step, LlmExchange))
             yield Check(VOLUMES, f"{tensor} ranks, sequence parallel: {sequence}", factor * (tensor - 1) / tensor * whole, sent)
 
 
-def _sent(step: Exchange, ranks: int) -> float:
+def _sent(step: LlmExchange, ranks: int) -> float:
     share = {Collective.ALL_REDUCE: 2 * (ranks - 1) / ranks, Collective.REDUCE_SCATTER: (ranks - 1) / ranks}
     return step.bytes * share.get(step.collective, ranks - 1)

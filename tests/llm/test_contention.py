@@ -12,8 +12,8 @@ from astra_sim.shapes import Elementwise
 from astra_sim_llm.models import MODELS
 from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.products import Work
-from astra_sim_llm.steps import Exchange, Run, Step
+from astra_sim_llm.products import ProductWork
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 from astra_sim_llm.templates import FIRE_AND_FORGET, Compiler, OperationTypes
 
 KERNEL_PS, EXCHANGE_PS = 1000, 800
@@ -28,12 +28,12 @@ def length(steps: list[Step], contention: float) -> int:
     return sum(operation.duration_ps for operation in operations if isinstance(operation, Compute))
 
 
-def run() -> Run:
-    return Run("kernel", Elementwise(read_bytes=1))
+def run() -> LlmRun:
+    return LlmRun("kernel", Elementwise(read_bytes=1))
 
 
-def exchange(overlapped_with: int) -> Exchange:
-    return Exchange("gradients", "dp", Collective.ALL_REDUCE, 8, overlapped_with)
+def exchange(overlapped_with: int) -> LlmExchange:
+    return LlmExchange("gradients", "dp", Collective.ALL_REDUCE, 8, overlapped_with)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def exchange(overlapped_with: int) -> Exchange:
     ],
 )
 def test_a_kernel_is_slowed_once_however_many_exchanges_there_are(steps: list[Step], slower: int) -> None:
-    kernels = sum(isinstance(step, Run) for step in steps)
+    kernels = sum(isinstance(step, LlmRun) for step in steps)
     assert length(steps, 0.0) == kernels * KERNEL_PS
     assert length(steps, 0.5) == kernels * KERNEL_PS + slower
 
 
 def exchanges(overlap: str) -> list[tuple[str, int]]:
     """The exchanges of a block's gradients, with how many kernels each runs beside."""
-    work = Work(1, 2048, precision="fp16", flash=False, tp_overlap=overlap)
+    work = ProductWork(1, 2048, precision="fp16", flash=False, tp_overlap=overlap)
     block = Block(MODELS["megatron-22b"], Parallelism(tensor=8, sequence=True), work)
-    return [(step.collective.value, step.overlapped_with) for step in block.backward("dense") if isinstance(step, Exchange)]
+    return [(step.collective.value, step.overlapped_with) for step in block.backward("dense") if isinstance(step, LlmExchange)]
 
 
 def test_the_saved_input_alone_is_gathered_beside_the_input_gradient() -> None:

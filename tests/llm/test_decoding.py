@@ -10,23 +10,23 @@ from astra_sim.shapes import Attention, Gemm
 from astra_sim_llm.models import MODELS
 from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.products import Work
-from astra_sim_llm.steps import Run
+from astra_sim_llm.products import ProductWork
+from astra_sim_llm.steps import LlmRun
 
 KEYS, SEQUENCES = 4096, 128
 DEEPSEEK = MODELS["deepseek-v3"]
 
 
-def kernels(work: Work, tensor: int = 1) -> dict[str, Any]:
+def kernels(work: ProductWork, tensor: int = 1) -> dict[str, Any]:
     """The kernels of a dense layer of DeepSeek-V3, by name."""
     steps = Block(DEEPSEEK, Parallelism(tensor=tensor), work).forward("dense")
-    return {step.name: step.shape for step in steps if isinstance(step, Run)}
+    return {step.name: step.shape for step in steps if isinstance(step, LlmRun)}
 
 
 @pytest.mark.parametrize("tensor", [1, 8])
 def test_a_token_reads_the_latents_of_the_cache_once(tensor: int) -> None:
     """0.6 GB a layer, where keys and values of 128 heads would be 42.9 GB; each tensor rank reads all of it."""
-    core = kernels(Work(SEQUENCES, 1, keys=KEYS, training=False), tensor)["attention"]
+    core = kernels(ProductWork(SEQUENCES, 1, keys=KEYS, training=False), tensor)["attention"]
     heads = 128 // tensor
     assert isinstance(core, Attention)
     assert core.count_bytes(2) == 2 * SEQUENCES * (KEYS * 576 + heads * (576 + 512))
@@ -34,8 +34,8 @@ def test_a_token_reads_the_latents_of_the_cache_once(tensor: int) -> None:
 
 
 def test_absorbed_products_have_the_weights_of_those_that_make_keys_and_values() -> None:
-    decoding = kernels(Work(SEQUENCES, 1, keys=KEYS, training=False))
-    prefill = kernels(Work(1, KEYS, training=False))
+    decoding = kernels(ProductWork(SEQUENCES, 1, keys=KEYS, training=False))
+    prefill = kernels(ProductWork(1, KEYS, training=False))
     assert decoding["query absorb"] == Gemm(m=SEQUENCES, n=512, k=128, batch=128, element_type="bf16")
     assert decoding["value up"] == Gemm(m=SEQUENCES, n=128, k=512, batch=128, element_type="bf16")
     assert "key value up" not in decoding

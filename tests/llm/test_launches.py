@@ -15,8 +15,8 @@ from astra_sim.shapes import Attention, Cast, Elementwise
 from astra_sim_llm.models import MODELS
 from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.products import Work
-from astra_sim_llm.steps import Exchange, Run, Step
+from astra_sim_llm.products import ProductWork
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 from astra_sim_llm.templates import Compiler, OperationTypes
 
 from llm.runs import EXPERTS, run
@@ -40,8 +40,8 @@ def length(steps: list[Step], launch_ps: int, detail: str) -> int:
     )
 
 
-def kernel(launches: int = 1) -> Run:
-    return Run("kernel", Elementwise(read_bytes=1), launches=launches)
+def kernel(launches: int = 1) -> LlmRun:
+    return LlmRun("kernel", Elementwise(read_bytes=1), launches=launches)
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,15 @@ def kernel(launches: int = 1) -> Run:
 )
 def test_a_pass_waits_for_its_launches(launch_ps: int, kernels_ps: int) -> None:
     """Five launches, beside two kernels and an exchange one after another."""
-    steps: list[Step] = [kernel(), Exchange("activations", "tp", Collective.ALL_REDUCE, 8), kernel(4)]
+    steps: list[Step] = [kernel(), LlmExchange("activations", "tp", Collective.ALL_REDUCE, 8), kernel(4)]
     assert length(steps, launch_ps, "layer") == length(steps, launch_ps, "kernel") == kernels_ps
     assert length(steps, launch_ps, "pass") == kernels_ps + EXCHANGE_PS
 
 
 def launches(**work: Any) -> int:
     """Launches of a block's forward and backward pass, with 16 experts a rank."""
-    block = Block(QWEN, Parallelism(expert=8, data=8), Work(1, 4096, **{"precision": "mxfp8", **work}))
-    return sum(step.launches for step in (*block.forward("moe"), *block.backward("moe")) if isinstance(step, Run))
+    block = Block(QWEN, Parallelism(expert=8, data=8), ProductWork(1, 4096, **{"precision": "mxfp8", **work}))
+    return sum(step.launches for step in (*block.forward("moe"), *block.backward("moe")) if isinstance(step, LlmRun))
 
 
 def test_experts_are_launched_one_by_one() -> None:
@@ -71,9 +71,9 @@ def test_experts_are_launched_one_by_one() -> None:
 
 def test_fused_kernels_of_experts_are_fewer() -> None:
     def casts(fused: bool) -> list[Cast]:
-        block = Block(QWEN, Parallelism(expert=8, data=8), Work(1, 4096, precision="mxfp8", fused_experts=fused))
+        block = Block(QWEN, Parallelism(expert=8, data=8), ProductWork(1, 4096, precision="mxfp8", fused_experts=fused))
         steps = [*block.forward("moe"), *block.backward("moe")]
-        return [step.shape for step in steps if isinstance(step, Run) and isinstance(step.shape, Cast)]
+        return [step.shape for step in steps if isinstance(step, LlmRun) and isinstance(step.shape, Cast)]
 
     def batches(fused: bool) -> list[int]:
         steps = [shape.batch for shape in casts(fused)]
@@ -94,8 +94,8 @@ def test_launches_make_small_passes_longer() -> None:
 
 def test_a_token_is_sent_once_to_a_rank() -> None:
     def sent(once: bool) -> int:
-        block = Block(QWEN, Parallelism(expert=8, data=8), Work(1, 4096, once_to_ranks=once))
-        return next(step.bytes for step in block.forward("moe") if isinstance(step, Exchange))
+        block = Block(QWEN, Parallelism(expert=8, data=8), ProductWork(1, 4096, once_to_ranks=once))
+        return next(step.bytes for step in block.forward("moe") if isinstance(step, LlmExchange))
 
     expected = 8 * (1 - math.comb(112, 8) / math.comb(128, 8))
     assert sent(False) == 4096 * 8 * 2048 * 2
@@ -104,8 +104,8 @@ def test_a_token_is_sent_once_to_a_rank() -> None:
 
 def test_attention_in_fp8() -> None:
     def shapes(fp8: bool) -> list[Any]:
-        block = Block(QWEN, Parallelism(), Work(1, 4096, precision="fp8", fp8_attention=fp8))
-        return [step.shape for step in block.forward("moe") if isinstance(step, Run)]
+        block = Block(QWEN, Parallelism(), ProductWork(1, 4096, precision="fp8", fp8_attention=fp8))
+        return [step.shape for step in block.forward("moe") if isinstance(step, LlmRun)]
 
     (plain,), (narrow,) = ([shape for shape in shapes(fp8) if isinstance(shape, Attention)] for fp8 in (False, True))
     assert narrow == attrs.evolve(plain, element_type="fp8")

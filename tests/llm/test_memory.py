@@ -10,7 +10,7 @@ import pytest
 from astra_sim import InputError
 from astra_sim_llm.counts import parameters, stage_parameters
 from astra_sim_llm.in_flight import chunks_of_stages, even_stages, in_flight
-from astra_sim_llm.memory import Capacity, MemoryUse, memory_of, peak, state_bytes
+from astra_sim_llm.memory import Capacity, LlmMemoryUse, memory_of, peak, state_bytes
 from astra_sim_llm.models import MODELS, Model
 from astra_sim_llm.options import SCHEDULES
 from astra_sim_llm.parallelism import Parallelism
@@ -424,7 +424,7 @@ def test_setups_that_contradict_themselves(change: Callable[[TrainingSetup], Tra
 
 
 def test_equal_stages_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
-    uses = [MemoryUse(weights=3 * GIB), MemoryUse(weights=GIB), MemoryUse(weights=GIB), MemoryUse(weights=GIB, logits=GIB // 2)]
+    uses = [LlmMemoryUse(weights=3 * GIB), LlmMemoryUse(weights=GIB), LlmMemoryUse(weights=GIB), LlmMemoryUse(weights=GIB, logits=GIB // 2)]
     assert memory_table(uses) == [
         ("stage", "weights", "logits", "total"),
         ("0", "3.00", "0.00", "3.00"),

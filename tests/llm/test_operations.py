@@ -13,8 +13,8 @@ from astra_sim_llm import counts
 from astra_sim_llm.models import LatentAttention, Model
 from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.products import Work
-from astra_sim_llm.steps import Exchange, Run, Step, join, weight_steps
+from astra_sim_llm.products import ProductWork
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step, join, weight_steps
 
 from llm.runs import EXPERTS, MODEL, platform, run
 
@@ -36,11 +36,11 @@ SPLITS = {
 
 
 def flops(steps: Iterable[Step]) -> int:
-    return sum(step.shape.operations for step in steps if isinstance(step, Run) and step.name != "router")
+    return sum(step.shape.operations for step in steps if isinstance(step, LlmRun) and step.name != "router")
 
 
 def core_flops(steps: Iterable[Step]) -> int:
-    return sum(step.shape.operations for step in steps if isinstance(step, Run) and isinstance(step.shape, Attention))
+    return sum(step.shape.operations for step in steps if isinstance(step, LlmRun) and isinstance(step.shape, Attention))
 
 
 def forward(model: Model, block: Block) -> list[Step]:
@@ -66,7 +66,7 @@ def test_kernels_have_the_flops_of_the_model(name: str, split: str, flash: bool)
         pytest.skip("experts need sequence parallelism")
     if not model.experts:
         parallel = attrs.evolve(parallel, expert=1, expert_tensor=1)
-    block = Block(model, parallel, Work(2, SEQUENCE, flash=flash))
+    block = Block(model, parallel, ProductWork(2, SEQUENCE, flash=flash))
     tokens, ranks = 2 * SEQUENCE, parallel.tensor
     expected = tokens * counts.forward_flops(model, SEQUENCE, causal=flash)
     there, back = forward(model, block), backward(model, block)
@@ -88,7 +88,7 @@ def test_kernels_have_the_flops_of_the_model(name: str, split: str, flash: bool)
 @pytest.mark.parametrize("name", MODELS)
 def test_recomputation_has_the_flops_of_what_it_repeats(name: str, how: str) -> None:
     model = MODELS[name]
-    block = Block(model, Parallelism(), Work(1, SEQUENCE, flash=False))
+    block = Block(model, Parallelism(), ProductWork(1, SEQUENCE, flash=False))
     kinds = [model.kind(layer) for layer in range(model.layers + model.mtp_layers)]
     predicted = model.mtp_layers * 4 * model.hidden**2 * SEQUENCE * how.startswith("full")  # the product before a block is not repeated
     total = sum(flops(block.recompute(kind, how)) for kind in kinds)
@@ -99,7 +99,7 @@ def sent(steps: Iterable[Step], axis: str, ranks: int) -> float:
     """Bytes that a rank puts on the wire of rings."""
     total = 0.0
     for step in steps:
-        if isinstance(step, Exchange) and step.axis == axis:
+        if isinstance(step, LlmExchange) and step.axis == axis:
             share = {Collective.ALL_REDUCE: 2 * (ranks - 1) / ranks, Collective.ALL_GATHER: ranks - 1}
             total += step.bytes * share.get(step.collective, (ranks - 1) / ranks)
     return total
@@ -112,7 +112,7 @@ def test_tensor_parallel_volumes(ranks: int, overlap: str) -> None:
     tokens = 2 * SEQUENCE
     unit = (ranks - 1) / ranks * 2 * tokens * DENSE.hidden
     for sequence, times in ((False, 8), (True, 10)):
-        block = Block(DENSE, Parallelism(tensor=ranks, sequence=sequence), Work(2, SEQUENCE, tp_overlap=overlap))
+        block = Block(DENSE, Parallelism(tensor=ranks, sequence=sequence), ProductWork(2, SEQUENCE, tp_overlap=overlap))
         steps = block.forward("dense") + block.backward("dense")
         assert sent(steps, "tp", ranks) == pytest.approx(times * unit, rel=1e-3)
         again = block.recompute("dense", "full")
@@ -126,9 +126,9 @@ def test_expert_parallel_volumes() -> None:
     size = 2 * SEQUENCE * model.top_k * model.hidden
 
     def exchanged(axis: str, **more: Any) -> list[int]:
-        block = Block(model, parallel, Work(1, SEQUENCE, **more))
+        block = Block(model, parallel, ProductWork(1, SEQUENCE, **more))
         steps = block.forward("moe") + block.backward("moe")
-        return [step.bytes for step in steps if isinstance(step, Exchange) and step.axis == axis]
+        return [step.bytes for step in steps if isinstance(step, LlmExchange) and step.axis == axis]
 
     assert exchanged("ep") == [size] * 4
     assert exchanged("ep", capacity_factor=1.5) == [size * 3 // 2] * 4
@@ -143,7 +143,7 @@ def test_context_parallel_volumes() -> None:
     steps = {
         ulysses: (block.forward("dense"), block.backward("dense"))
         for ulysses in (False, True)
-        for block in [Block(DENSE, Parallelism(context=c), Work(1, SEQUENCE, ulysses=ulysses))]
+        for block in [Block(DENSE, Parallelism(context=c), ProductWork(1, SEQUENCE, ulysses=ulysses))]
     }
     keys = 2 * 2 * tokens * DENSE.hidden
     assert [sent(each, "cp", c) for each in steps[False]] == [(c - 1) * keys, 2 * (c - 1) * keys]

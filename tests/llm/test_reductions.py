@@ -10,9 +10,9 @@ from astra_sim.graph import Communicate, Pass
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective
 from astra_sim.shapes import Elementwise
-from astra_sim_llm.layout import Axes
+from astra_sim_llm.layout import ParallelAxes
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.steps import Exchange, Run, Step
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 from astra_sim_llm.templates import FIRE_AND_FORGET, Compiler, OperationTypes, ProgramRows
 from astra_sim_network_analytical.topologies import Switch
 
@@ -69,7 +69,7 @@ def test_experts_are_sharded_as_memory_counts_them(parallel: Parallelism, shards
     """The ranks that gather and reduce experts are those over which memory divides them; their groups add the rest."""
     assert parallel.expert_shards == shards
     topology = Switch(parallel.ranks, 1)
-    axes = Axes(Platform((Dimension(topology, parallel.ranks, 1, 100.0, 100.0),)), parallel)
+    axes = ParallelAxes(Platform((Dimension(topology, parallel.ranks, 1, 100.0, 100.0),)), parallel)
 
     def ranks(name: str) -> int:
         product = 1
@@ -101,8 +101,8 @@ def test_what_runs_on_begins_in_one_order(detail: str) -> None:
     kinds = OperationTypes()
     compiler = Compiler(kinds, lambda _: 1000, lambda _: 800, lambda _: (0,), detail, 0.0)
     steps: list[Step] = [
-        Run("kernel", Elementwise(read_bytes=1)),
-        Exchange("gradients", "dp", Collective.REDUCE_SCATTER, 8, FIRE_AND_FORGET),
+        LlmRun("kernel", Elementwise(read_bytes=1)),
+        LlmExchange("gradients", "dp", Collective.REDUCE_SCATTER, 8, FIRE_AND_FORGET),
     ]
     passes = [compiler.compile(steps * 2, Pass.INPUT_GRADIENT, name) for name in ("first", "second")]
     rows = ProgramRows(kinds, in_turn=True)

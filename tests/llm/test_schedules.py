@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from astra_sim import InputError
 from astra_sim_llm.in_flight import in_flight
-from astra_sim_llm.schedules import PassKind, PassTimes, Step, makespan, order_of, virtual_stage
+from astra_sim_llm.schedules import PassKind, PassTimes, ScheduleStep, makespan, order_of, virtual_stage
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -56,7 +56,7 @@ def test_every_pass_is_done_once_and_in_time(extra_ahead: int) -> None:
         assert _ends_where_joined_passes_run_together(order, schedule), (schedule, stages, micro_batches, chunks)
 
 
-def _ends_where_joined_passes_run_together(order: list[list[Step]], schedule: str) -> bool:
+def _ends_where_joined_passes_run_together(order: list[list[ScheduleStep]], schedule: str) -> bool:
     """Whether all passes can be done, if a joined pass begins with the one that follows it."""
     stages = len(order)
     last = max(virtual_stage(schedule, stage, step.chunk, stages) for stage, steps in enumerate(order) for step in steps)
@@ -162,7 +162,7 @@ def test_what_cannot_be_is_refused() -> None:
         with pytest.raises(InputError, match=f"{schedule} has .*{micro_batches} micro-batches"):
             order_of(schedule, stages, micro_batches, 2)
     with pytest.raises(ValueError, match="waits for itself"):
-        makespan([[Step(B, 0), Step(F, 0)]], "1f1b", dict.fromkeys(PassKind, 1))
+        makespan([[ScheduleStep(B, 0), ScheduleStep(F, 0)]], "1f1b", dict.fromkeys(PassKind, 1))
 
 
 # -- Whole runs --------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_zb_v_is_no_longer_than_the_order_of_equal_times(stages: int, micro_batc
     spans = [makespan(order, "zb-v", times.by_kind()) for order in orders]
     assert spans[0] <= spans[1]
     for steps in orders[0]:
-        assert sorted(steps) == sorted(Step(kind, i, chunk) for kind in (F, I, W) for i in range(micro_batches) for chunk in (0, 1))
+        assert sorted(steps) == sorted(ScheduleStep(kind, i, chunk) for kind in (F, I, W) for i in range(micro_batches) for chunk in (0, 1))
 
 
 def test_one_stage_has_no_bubble() -> None:

@@ -12,7 +12,7 @@ from astra_sim_llm.in_flight import even_stages
 from astra_sim_llm.memory import Capacity, peak
 from astra_sim_llm.models import MODELS, Model
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.search import Candidate, Search
+from astra_sim_llm.search import ParallelismCandidate, ParallelismSearch
 from astra_sim_llm.search import search as search_all
 from astra_sim_llm.table import print_search, search_table
 from astra_sim_llm.training_setup import TrainingSetup
@@ -23,7 +23,7 @@ GIB = 2**30
 UNLIMITED = 2**60
 
 
-def search(*arguments: Any, **choices: Any) -> list[Candidate]:
+def search(*arguments: Any, **choices: Any) -> list[ParallelismCandidate]:
     """What a search finds."""
     return search_all(*arguments, **choices).candidates
 
@@ -35,7 +35,7 @@ def template(model: Model | str, schedule: str = "1f1b", parallel: Parallelism |
     return TrainingSetup(result, stages, layers, schedule=schedule, **{"sequence": 2048, **choices})
 
 
-def combinations(found: list[Candidate]) -> set[tuple[int, int, int, int, str]]:
+def combinations(found: list[ParallelismCandidate]) -> set[tuple[int, int, int, int, str]]:
     return {
         (item.setup.parallel.tensor, item.setup.parallel.pipeline, item.setup.parallel.data, item.setup.parallel.zero, item.setup.recompute)
         for item in found
@@ -182,19 +182,19 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     untimed = search_table([attrs.evolve(item, iteration_s=None) for item in result])
     assert untimed[0][-1] == "GiB"
     capacity = Capacity(40 * GIB, 0)
-    print_search(result, capacity, Search(result, 500, len(result)))
+    print_search(result, capacity, ParallelismSearch(result, 500, len(result)))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(rows) + 2
     assert max(map(len, lines)) <= 80
     assert lines[-1] == f"500 were tried, {len(result)} fit, {len(result)} of these were simulated."
-    print_search(result[:2], Capacity(46 * GIB, 6 * GIB), Search(result, 500, 4, 1))
+    print_search(result[:2], Capacity(46 * GIB, 6 * GIB), ParallelismSearch(result, 500, 4, 1))
     text = " ".join(capsys.readouterr().out.split())
     assert f"2 of {len(result)} combinations that fit in 40.00 GiB" in text
     assert "40.00 GiB are 46.00 less a margin of 6.00 (memory_margin)." in text
     assert f"500 were tried, {len(result)} fit, 4 of these were simulated." in text
     assert f"The kernels alone of the other {len(result) - 5} take longer than the times above." in text
     assert text.endswith("1 that fit cannot run.")
-    print_search([], Capacity(GIB, 0), Search([], 12))
+    print_search([], Capacity(GIB, 0), ParallelismSearch([], 12))
     assert capsys.readouterr().out.strip() == "No combination fits in 1.00 GiB; 12 were tried."
 
 

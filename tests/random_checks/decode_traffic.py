@@ -17,8 +17,8 @@ from astra_sim.shapes import ELEMENT_BYTES, Attention, Gemm, GroupedGemm
 from astra_sim_llm.counts import attention_parameters, block_parameters
 from astra_sim_llm.memory import key_value_bytes, memory_of
 from astra_sim_llm.models import LayerKind
-from astra_sim_llm.plan import Plan
-from astra_sim_llm.steps import Run
+from astra_sim_llm.plan import TrainingPlan
+from astra_sim_llm.steps import LlmRun
 from support.llm_experiments import experiment
 from support.llm_graphs import graph_of
 
@@ -68,10 +68,10 @@ def _arguments(seed: int) -> dict[str, Any]:
     return arguments
 
 
-def _forms(plan: Plan, keys: int | None, kind: LayerKind) -> list[tuple[str, float, float]]:
+def _forms(plan: TrainingPlan, keys: int | None, kind: LayerKind) -> list[tuple[str, float, float]]:
     """What is counted in a forward pass of a layer, and what the closed form gives."""
     model, parallel, options = plan.model, plan.parallel, plan.options
-    runs = [step for step in plan.block(keys).forward(kind) if isinstance(step, Run)]
+    runs = [step for step in plan.block(keys).forward(kind) if isinstance(step, LlmRun)]
     heads, key_heads = model.heads // parallel.tensor, max(1, model.key_heads // parallel.tensor)
     cores = [run.shape for run in runs if isinstance(run.shape, Attention)]
     queries = options.micro_batch * (1 if keys else plan.setup.sequence // parallel.context)
@@ -114,7 +114,7 @@ def _forms(plan: Plan, keys: int | None, kind: LayerKind) -> list[tuple[str, flo
     return result
 
 
-def _timed(arguments: dict[str, Any], plan: Plan) -> list[str]:
+def _timed(arguments: dict[str, Any], plan: TrainingPlan) -> list[str]:
     """On a device that is bound by its memory a token takes at least its weights and its cache over the bandwidth."""
     bandwidth = 100.0
     compute = {"plugin": "roofline", "peak_tera_ops_per_s": 1e6, "memory_bandwidth_gb_per_s": bandwidth}

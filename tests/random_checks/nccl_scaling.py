@@ -17,9 +17,9 @@ import astra_sim
 import attrs
 from astra_sim.platform import GroupShape
 from astra_sim.schedule import Collective
-from astra_sim_network_analytical.nccl import Prices
+from astra_sim_network_analytical.nccl import NcclPrices
 from astra_sim_network_analytical.nccl_devices import device_names
-from astra_sim_network_analytical.nccl_parameters import Fit, NodeLinks, Parameters, read_device
+from astra_sim_network_analytical.nccl_parameters import NcclFit, NcclParameters, NodeLinks, read_device
 
 IN_TESTS = 12
 IN_NIGHTLY = 600
@@ -40,16 +40,17 @@ def check(seed: int, folder: Path) -> list[str]:
     return wrong
 
 
-def _as_tables(parameters: Parameters) -> Parameters:
+def _as_tables(parameters: NcclParameters) -> NcclParameters:
     """The device with measured tables in place of protocols."""
     sizes = tuple(float(1 << power) for power in range(10, 31, 2))
     fits = [
-        Fit(operation=fit.operation, ranks=fit.ranks, bytes=sizes, microseconds=tuple(map(fit.time_us, sizes))) for fit in parameters.fits
+        NcclFit(operation=fit.operation, ranks=fit.ranks, bytes=sizes, microseconds=tuple(map(fit.time_us, sizes)))
+        for fit in parameters.fits
     ]
     return attrs.evolve(parameters, fits=tuple(fits))
 
 
-def _prices(chance: random.Random, parameters: Parameters) -> list[str]:
+def _prices(chance: random.Random, parameters: NcclParameters) -> list[str]:
     members, nodes = chance.choice((1, 2, 3, 4, 8, 16)), chance.choice((1, 1, 2, 3, 16, 200))
     if members * nodes == 1:
         members = 8
@@ -61,11 +62,11 @@ def _prices(chance: random.Random, parameters: Parameters) -> list[str]:
 
     def us(bandwidth: float = 1.0, latency: float = own.latency_us, times: float = 1.0, outside_us: float = nic_us) -> float:
         links = NodeLinks(gb_per_s=own.gb_per_s * bandwidth, latency_us=latency)
-        prices = Prices(parameters, (1.0, nic * times), None, None, links, (latency, outside_us))
+        prices = NcclPrices(parameters, (1.0, nic * times), None, None, links, (latency, outside_us))
         return prices.us(collective, size * times, shape)
 
     wrong = []
-    plain = Prices(parameters, (1.0, nic)).us(collective, size, shape)
+    plain = NcclPrices(parameters, (1.0, nic)).us(collective, size, shape)
     if us(outside_us=parameters.between_nodes.latency_us) != plain:
         wrong.append(f"{collective} {size:g} {shape}: {plain} us where nothing is said of links, else with those of the machine")
     bandwidths = sorted(10 ** chance.uniform(-2, 2) for _ in range(4))

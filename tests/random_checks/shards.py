@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from astra_sim import AstraError
-from astra_sim_sweep.outcomes import Outcome
-from astra_sim_sweep.plan import Plan, read_plan
+from astra_sim_sweep.outcomes import SweepOutcome
+from astra_sim_sweep.plan import SweepPlan, read_plan
 from astra_sim_sweep.running import Files, Merge, Sweep
 from astra_sim_sweep.shards import Shard
 from support.sweeps import PLATFORM, read_rows, steady
@@ -31,11 +31,11 @@ class _Killed(BaseException):
 class _Answers:
     """A scheduler whose outcomes follow from the keys of points; it is killed after so many, if a number is given."""
 
-    def __init__(self, plan: Plan, draw: random.Random, after: int | None = None) -> None:
+    def __init__(self, plan: SweepPlan, draw: random.Random, after: int | None = None) -> None:
         self._plan, self._draw, self._after = plan, draw, after
         self.asked: Counter[bytes] = Counter()
 
-    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
         held: list[int] = []
         for number in numbers:
             if number is None:
@@ -49,7 +49,7 @@ class _Answers:
         for number in held:
             yield [self._answer(number)]
 
-    def _answer(self, number: int) -> Outcome:
+    def _answer(self, number: int) -> SweepOutcome:
         if self._after is not None:
             if self._after == 0:
                 raise _Killed
@@ -57,15 +57,15 @@ class _Answers:
         return _outcome(number, self._plan.point(number).key, self._draw.random())
 
 
-def _outcome(number: int, key: bytes, wall_s: float) -> Outcome:
+def _outcome(number: int, key: bytes, wall_s: float) -> SweepOutcome:
     """What comes of an experiment: the same whoever runs it, but for the time that takes."""
     value = int.from_bytes(hashlib.blake2b(key, digest_size=4).digest(), "big")
     if value % 7 == 0:
-        return Outcome(number, None, f"no luck with {value}", wall_s)
+        return SweepOutcome(number, None, f"no luck with {value}", wall_s)
     figures: dict[str, Any] = {"finish_ns": value % 1000, "audit": ""}
     if value % 3 == 0:
         figures = {"odd": value % 2 == 1, **figures, "share": value / 7}
-    return Outcome(number, figures, None, wall_s)
+    return SweepOutcome(number, figures, None, wall_s)
 
 
 def _random_tables(draw: random.Random) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _random_tables(draw: random.Random) -> dict[str, Any]:
     return tables
 
 
-def _run(plan: Plan, path: Path, shard: Shard | None, draw: random.Random, kills: int) -> Counter[bytes]:
+def _run(plan: SweepPlan, path: Path, shard: Shard | None, draw: random.Random, kills: int) -> Counter[bytes]:
     """Run a sweep or a shard of it to its end; before that it is killed so many times. Returns how often each key was asked for."""
     asked: Counter[bytes] = Counter()
     for _ in range(kills):
@@ -157,7 +157,7 @@ def check(seed: int, folder: Path) -> list[str]:
     return result
 
 
-def _merge_too_early(plan: Plan, path: Path, left: list[Shard]) -> list[str]:
+def _merge_too_early(plan: SweepPlan, path: Path, left: list[Shard]) -> list[str]:
     """Merge while shards are left: an error and no table, unless these have nothing to run that others have not."""
     count = plan.points.count
     keys = {plan.point(n).key for shard in left for n in shard.numbers(count) if _is_run(plan, n)}
@@ -174,6 +174,6 @@ def _merge_too_early(plan: Plan, path: Path, left: list[Shard]) -> list[str]:
     return []
 
 
-def _is_run(plan: Plan, number: int) -> bool:
+def _is_run(plan: SweepPlan, number: int) -> bool:
     point = plan.point(number)
     return point.skipped_by is None and point.error is None

@@ -16,9 +16,9 @@ from typing import Any
 import astra_sim
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.schedule import Collective
-from astra_sim_llm.counts import Parameters, block_kind, block_parameters, embedding_parameters, head_parameters
+from astra_sim_llm.counts import ParameterCounts, block_kind, block_parameters, embedding_parameters, head_parameters
 from astra_sim_llm.memory import memory_of
-from astra_sim_llm.plan import Plan
+from astra_sim_llm.plan import TrainingPlan
 from support.llm_experiments import experiment
 from support.llm_graphs import counted, graph_of
 
@@ -65,7 +65,7 @@ def _arguments(seed: int) -> dict[str, Any]:
     return arguments
 
 
-def _units(plan: Plan, stage: int) -> list[list[Parameters]]:
+def _units(plan: TrainingPlan, stage: int) -> list[list[ParameterCounts]]:
     """The parameters of each unit of each chunk of a stage, from the chunks of the plan."""
     model, parallel, chunks = plan.model, plan.parallel, plan.chunks_of_stage(stage)
     begins = any(chunk.embedding for chunk in chunks)
@@ -80,7 +80,9 @@ def _units(plan: Plan, stage: int) -> list[list[Parameters]]:
     ]
 
 
-def _forms(plan: Plan, graph: ExecutionGraph, stage: int, units: list[list[Parameters]]) -> list[tuple[str, float, float, float]]:
+def _forms(
+    plan: TrainingPlan, graph: ExecutionGraph, stage: int, units: list[list[ParameterCounts]]
+) -> list[tuple[str, float, float, float]]:
     """What is counted, and the least and the most that the closed form allows."""
     options, parallel, use = plan.options, plan.parallel, memory_of(plan.setup, stage)
     g = 4 if options.gradients == "fp32" else 2

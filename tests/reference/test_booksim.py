@@ -19,7 +19,7 @@ PATTERNS = {"uniform": "uniform", "neighbor": "neighbour", "tornado": "tornado",
 
 def run(case: dict[str, Any]) -> Any:
     """Measure what a configuration of BookSim says."""
-    from astra_sim_network_packet.load import Measurement
+    from astra_sim_network_packet.load import LoadMeasurement
     from astra_sim_network_packet.options import PacketOptions
     from astra_sim_network_packet.traffic import read_platform, sweep
 
@@ -41,7 +41,7 @@ def run(case: dict[str, Any]) -> Any:
         wait_for_tail_credit=config["wait_for_tail_credit"] == "1",
     )
     period = int(config["sample_period"])
-    how = Measurement(warm_up=period, period=period, periods=3, packet_flits=int(config["packet_size"]), drain_limit=4 * period)
+    how = LoadMeasurement(warm_up=period, period=period, periods=3, packet_flits=int(config["packet_size"]), drain_limit=4 * period)
     return sweep(platform, options, PATTERNS[config["traffic"]], [float(config["injection_rate"])], how)[0]
 
 

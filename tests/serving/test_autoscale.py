@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from astra_sim import InputError
-from astra_sim_serving.autoscale import Autoscaler, Pool, State, Unit
+from astra_sim_serving.autoscale import Autoscaler, Pool, ScaledUnit, State
 from astra_sim_serving.options import AutoscaleOptions
 from astra_sim_serving.result import ServingResult
 
@@ -16,7 +16,7 @@ from serving.cases import check_conserved, run
 def scaler(on: int, of: int = 10, **options: Any) -> tuple[Autoscaler, Pool]:
     """Pools of instances without requests, of which some run."""
     autoscale_options = AutoscaleOptions(**{"policy": "rate", "target": 2.0, "period_s": 1.0, "down_after_s": 3.0, **options})
-    pool = Pool([Unit(0, 1, []) for _ in range(of)])
+    pool = Pool([ScaledUnit(0, 1, []) for _ in range(of)])
     for unit in pool.units[on:]:
         unit.become(State.OFF, 0.0)
     return Autoscaler(autoscale_options, [pool]), pool
@@ -67,7 +67,7 @@ def test_an_instance_that_was_to_stop_goes_on_where_more_are_wanted() -> None:
 
 
 def test_npus_count_from_the_start_to_the_end_of_an_instance() -> None:
-    unit = Unit(0, 4, [], State.OFF)
+    unit = ScaledUnit(0, 4, [], State.OFF)
     unit.become(State.STARTING, 10.0)
     unit.become(State.ON, 15.0)
     unit.become(State.OFF, 30.0)

@@ -14,7 +14,7 @@ from astra_sim_serving import serve
 from astra_sim_serving.batch import AdapterUse
 from astra_sim_serving.lora import AdapterPlaces, Product, adapted_products, adapter_bytes
 from astra_sim_serving.model_memory import Sharding
-from astra_sim_serving.request import Request, Sequence, sequence_of
+from astra_sim_serving.request import Sequence, ServingRequest, sequence_of
 from astra_sim_serving.result import ServingResult
 from astra_sim_serving.scheduler import Batch
 
@@ -78,7 +78,7 @@ def test_requests_without_adapter_never_wait_for_places() -> None:
 
 
 def batch_of(*adapters: int, tokens: int = 1) -> list[tuple[Sequence, int]]:
-    return [(sequence_of(Request(n, 0.0, 10, 1, adapter=adapter)), tokens) for n, adapter in enumerate(adapters)]
+    return [(sequence_of(ServingRequest(n, 0.0, 10, 1, adapter=adapter)), tokens) for n, adapter in enumerate(adapters)]
 
 
 def test_the_adapter_that_was_not_used_for_longest_gives_way() -> None:

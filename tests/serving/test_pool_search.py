@@ -12,7 +12,7 @@ from astra_sim import InputError
 from astra_sim.commands import Progress
 from astra_sim_serving import serve
 from astra_sim_serving.experiment import ServingExperiment
-from astra_sim_serving.pool_search import DOES_NOT_FIT, PRECISION, Candidate, Choice, candidates, search_pools
+from astra_sim_serving.pool_search import DOES_NOT_FIT, PRECISION, PoolCandidate, PoolChoice, candidates, search_pools
 from support.commands import command
 
 from serving.cases import RING, TINY, case
@@ -26,7 +26,7 @@ def table_for(**serving: Any) -> dict[str, Any]:
     return table
 
 
-def search(npus: int = 4, **serving: Any) -> tuple[list[Choice], Choice | None]:
+def search(npus: int = 4, **serving: Any) -> tuple[list[PoolChoice], PoolChoice | None]:
     with Progress(enabled=False, unit="s") as progress:
         return search_pools(ServingExperiment(table_for(**serving)), npus, progress)
 
@@ -41,7 +41,7 @@ def test_candidates_leave_no_npus_for_another_instance(npus: int, heads: int) ->
     assert [str(way) for way in candidates(2, 4)] == ["2 both TP 1", "1 both TP 2", "1 prefill TP 1 + 1 decode TP 1"]
 
 
-def within(candidate: Candidate, rate: float) -> bool:
+def within(candidate: PoolCandidate, rate: float) -> bool:
     pools = [{"role": role, "instances": instances, "tensor_parallel": tensor} for role, instances, tensor in candidate.pools]
     table = table_for(pool=pools)
     table["serving"]["requests"] = {**LOAD, "rate": rate}

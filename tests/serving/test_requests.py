@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from astra_sim import InputError
 from astra_sim.random import RandomStream
-from astra_sim_serving.arrivals import Stage, arrival_times
+from astra_sim_serving.arrivals import ArrivalStage, arrival_times
 from astra_sim_serving.lengths import LengthSampler
 from astra_sim_serving.options import RequestOptions
 from astra_sim_serving.requests import requests_of
@@ -37,7 +37,7 @@ def test_gaps_have_the_mean_and_the_variation_of_their_process(name: str, cv: fl
 
 
 def test_stages_have_their_rates_one_after_another() -> None:
-    stages = (Stage(rate=10, duration_s=100), Stage(rate=0, duration_s=50), Stage(rate=40, duration_s=100))
+    stages = (ArrivalStage(rate=10, duration_s=100), ArrivalStage(rate=0, duration_s=50), ArrivalStage(rate=40, duration_s=100))
     result = list(arrival_times("stages", 1.0, 1.0, stages, RandomStream(1)))
     assert sum(time < 100 for time in result) == pytest.approx(1000, rel=0.1)
     assert not any(100 <= time < 150 for time in result)

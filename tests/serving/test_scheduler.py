@@ -6,23 +6,23 @@ import random
 
 import pytest
 from astra_sim_serving.kv_cache import KvCache
-from astra_sim_serving.request import Request, Sequence, sequence_of
-from astra_sim_serving.scheduler import Limits, Scheduler
+from astra_sim_serving.request import Sequence, ServingRequest, sequence_of
+from astra_sim_serving.scheduler import InstanceScheduler, Limits
 
 
-def scheduler(blocks: int = 100, sequences: int = 8, tokens: int = 64, prefill: int = 0, by_priority: bool = False) -> Scheduler:
-    return Scheduler(KvCache(blocks, 4), Limits(sequences, tokens, prefill), by_priority)
+def scheduler(blocks: int = 100, sequences: int = 8, tokens: int = 64, prefill: int = 0, by_priority: bool = False) -> InstanceScheduler:
+    return InstanceScheduler(KvCache(blocks, 4), Limits(sequences, tokens, prefill), by_priority)
 
 
-def add(made: Scheduler, *lengths: tuple[int, int], priority: int = 0) -> list[Sequence]:
+def add(made: InstanceScheduler, *lengths: tuple[int, int], priority: int = 0) -> list[Sequence]:
     first = len(made.waiting) + len(made.running)
-    result = [sequence_of(Request(first + number, 0.0, *each, priority=priority)) for number, each in enumerate(lengths)]
+    result = [sequence_of(ServingRequest(first + number, 0.0, *each, priority=priority)) for number, each in enumerate(lengths)]
     for sequence in result:
         made.add(sequence)
     return result
 
 
-def commit(made: Scheduler, batch: list[tuple[Sequence, int]]) -> list[Sequence]:
+def commit(made: InstanceScheduler, batch: list[tuple[Sequence, int]]) -> list[Sequence]:
     """End an iteration; the sequences that have ended."""
     ended = []
     for sequence, tokens in batch:
@@ -36,7 +36,7 @@ def commit(made: Scheduler, batch: list[tuple[Sequence, int]]) -> list[Sequence]
     return ended
 
 
-def planned(made: Scheduler) -> list[tuple[int, int]]:
+def planned(made: InstanceScheduler) -> list[tuple[int, int]]:
     """The plan of an iteration by numbers of requests; the iteration ends."""
     batch = made.plan()
     result = [(sequence.request.index, tokens) for sequence, tokens in batch]
@@ -129,8 +129,8 @@ def test_priorities_order_waiting_requests_and_choose_who_is_preempted() -> None
     result = scheduler(blocks=4, by_priority=True)
     low, high = add(result, (4, 9), (4, 9))
     assert planned(result) == [(0, 4), (1, 4)]
-    urgent = sequence_of(Request(7, 0.5, 4, 9, priority=-1))
-    late = sequence_of(Request(8, 0.1, 4, 9, priority=2))
+    urgent = sequence_of(ServingRequest(7, 0.5, 4, 9, priority=-1))
+    late = sequence_of(ServingRequest(8, 0.1, 4, 9, priority=2))
     result.add(late)
     result.add(urgent)
     assert [each.request.index for each in result.waiting] == [7, 8]
@@ -144,9 +144,9 @@ def test_priorities_order_waiting_requests_and_choose_who_is_preempted() -> None
 
 def test_the_worst_priority_is_preempted_even_if_it_came_first_and_its_tokens_are_given_back() -> None:
     result = scheduler(blocks=3, tokens=64, by_priority=True)
-    result.add(sequence_of(Request(0, 0.0, 4, 9, priority=5)))
+    result.add(sequence_of(ServingRequest(0, 0.0, 4, 9, priority=5)))
     assert planned(result) == [(0, 4)]
-    result.add(sequence_of(Request(1, 1.0, 4, 9, priority=1)))
+    result.add(sequence_of(ServingRequest(1, 1.0, 4, 9, priority=1)))
     assert planned(result) == [(0, 1), (1, 4)]
     assert planned(result) == [(1, 1)]
     assert [each.request.index for each in result.running] == [1]
@@ -155,39 +155,39 @@ def test_the_worst_priority_is_preempted_even_if_it_came_first_and_its_tokens_ar
 def test_a_cached_beginning_is_not_computed_again_and_one_token_remains() -> None:
     result = scheduler()
     for number in range(2):
-        result.add(sequence_of(Request(number, 0.0, 16, 1, content=(5,), content_tokens=16)))
+        result.add(sequence_of(ServingRequest(number, 0.0, 16, 1, content=(5,), content_tokens=16)))
     first, second = result.waiting
     assert planned(result) == [(0, 16), (1, 4)]  # the first three blocks of the first; the fourth has the token that must be computed
     assert (first.cached, second.cached) == (0, 12)
-    result.add(sequence_of(Request(2, 0.0, 20, 1, content=(5,), content_tokens=16)))
+    result.add(sequence_of(ServingRequest(2, 0.0, 20, 1, content=(5,), content_tokens=16)))
     assert planned(result) == [(2, 4)]
     assert result.hit_tokens == 12 + 16
 
 
 def test_contents_are_told_apart_by_all_that_is_in_front_of_them() -> None:
     result = scheduler()
-    result.add(sequence_of(Request(0, 0.0, 8, 1, content=(1, 2), content_tokens=4)))
+    result.add(sequence_of(ServingRequest(0, 0.0, 8, 1, content=(1, 2), content_tokens=4)))
     planned(result)
-    result.add(sequence_of(Request(1, 0.0, 12, 1, content=(1, 3, 4), content_tokens=4)))
+    result.add(sequence_of(ServingRequest(1, 0.0, 12, 1, content=(1, 3, 4), content_tokens=4)))
     assert planned(result) == [(1, 8)]
-    result.add(sequence_of(Request(2, 0.0, 9, 1, content=(9, 2), content_tokens=4)))
+    result.add(sequence_of(ServingRequest(2, 0.0, 9, 1, content=(9, 2), content_tokens=4)))
     assert planned(result) == [(2, 9)]
 
 
 def test_without_prefix_caching_everything_is_computed() -> None:
-    result = Scheduler(KvCache(20, 4, prefix_caching=False), Limits(8, 64))
+    result = InstanceScheduler(KvCache(20, 4, prefix_caching=False), Limits(8, 64))
     for number in range(2):
-        result.add(sequence_of(Request(number, 0.0, 16, 1, content=(5,), content_tokens=16)))
+        result.add(sequence_of(ServingRequest(number, 0.0, 16, 1, content=(5,), content_tokens=16)))
     assert planned(result) == [(0, 16), (1, 16)]
 
 
 def test_freed_blocks_are_used_in_the_order_of_freeing_the_tail_of_a_sequence_first() -> None:
     result = scheduler(blocks=6)
-    result.add(sequence_of(Request(0, 0.0, 16, 1, content=(5,), content_tokens=16)))
+    result.add(sequence_of(ServingRequest(0, 0.0, 16, 1, content=(5,), content_tokens=16)))
     planned(result)
     add(result, (12, 1))  # two unused blocks, and one of the four: the last
     planned(result)
-    result.add(sequence_of(Request(9, 0.0, 17, 1, content=(5,), content_tokens=16)))
+    result.add(sequence_of(ServingRequest(9, 0.0, 17, 1, content=(5,), content_tokens=16)))
     assert planned(result) == [(9, 5)]
 
 
@@ -217,7 +217,7 @@ def test_random_loads_end_and_never_lose_a_block(by_priority: bool) -> None:
             shared = draw.random() < 0.4
             result.add(
                 sequence_of(
-                    Request(
+                    ServingRequest(
                         number, number * 0.1, draw.randint(1, 20), draw.randint(1, 20), draw.randint(0, 2),
                         (draw.randint(1, 2),) if shared else (), 8,
                     )

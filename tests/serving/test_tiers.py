@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from astra_sim import InputError
 from astra_sim_serving.result import ServingResult
-from astra_sim_serving.tiers import Tier, Tiers
+from astra_sim_serving.tiers import MemoryTier, Tiers
 
 from serving.cases import TINY, check_conserved, run
 
@@ -27,7 +27,7 @@ def tier(blocks: int, read: float = 10.0, **more: Any) -> dict[str, Any]:
 
 
 def test_what_was_longest_not_used_gives_way_to_the_next_tier() -> None:
-    near, far = Tier(2, 0.0, 1.0), Tier(2, 0.0, 10.0)
+    near, far = MemoryTier(2, 0.0, 1.0), MemoryTier(2, 0.0, 10.0)
     tiers = Tiers([near, far])
     keys = [(number, 0) for number in range(6)]
     for key in keys[:3]:
@@ -43,7 +43,7 @@ def test_what_was_longest_not_used_gives_way_to_the_next_tier() -> None:
 
 
 def test_loads_follow_each_other_and_take_latency_and_bandwidth() -> None:
-    near, far = Tier(9, 0.5, 1.0), Tier(9, 2.0, 10.0)
+    near, far = MemoryTier(9, 0.5, 1.0), MemoryTier(9, 2.0, 10.0)
     tiers = Tiers([near, far])
     near.put((0, 0))
     far.put((0, 1))

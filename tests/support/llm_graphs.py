@@ -11,14 +11,14 @@ from astra_sim.context import Context
 from astra_sim.graph import ExecutionGraph, Operation
 from astra_sim.providers import options_of
 from astra_sim.rows import Rows
-from astra_sim_llm.plan import Plan, make_plan
+from astra_sim_llm.plan import TrainingPlan, make_plan
 from astra_sim_llm.workload import Durations, llm
 
 COLLECTIVE_PS = 1_000_000
 """How long each collective is taken to be, where the workload asks: there is no system layer."""
 
 
-def graph_of(arguments: dict[str, Any]) -> tuple[Plan, ExecutionGraph]:
+def graph_of(arguments: dict[str, Any]) -> tuple[TrainingPlan, ExecutionGraph]:
     """The plan and the graph of the arguments of `astra_sim.simulate`. Raises InputError."""
     plugins, experiment = shared_plugins(), Experiment()
     for kind in ("platform", "compute"):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from astra_sim import InputError
 from astra_sim.commands import shared_plugins
-from astra_sim_sweep.axes import Span
-from astra_sim_sweep.plan import Plan, read_plan
+from astra_sim_sweep.axes import AxisSpan
+from astra_sim_sweep.plan import SweepPlan, read_plan
 from astra_sim_sweep.points import shuffled
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,11 +20,11 @@ from support.sweeps import PLATFORM
 BASE = {"platform": PLATFORM, "workload": "plugin:collective?bytes=4096"}
 
 
-def plan_of(axes: dict[str, Any], **tables: Any) -> Plan:
+def plan_of(axes: dict[str, Any], **tables: Any) -> SweepPlan:
     return read_plan({"base": BASE, "axes": axes, **tables})
 
 
-def values(plan: Plan, *names: str) -> list[Any]:
+def values(plan: SweepPlan, *names: str) -> list[Any]:
     """The columns of the points that are not left out."""
     rows = [tuple(point.parameters[name] for name in names) for point in plan if point.skipped_by is None]
     return [row[0] for row in rows] if len(names) == 1 else rows
@@ -189,7 +189,7 @@ def test_a_shuffle_goes_to_each_place_once(count: int, seed: bytes) -> None:
 @given(share=st.floats(0, 1, exclude_max=True), low=st.integers(1, 50), more=st.integers(1, 50), logarithmic=st.booleans())
 def test_numbers_of_a_span_lie_in_it(share: float, low: int, more: int, logarithmic: bool) -> None:
     for whole in (False, True):
-        assert low <= Span(low, low + more, logarithmic, whole).at(share) <= low + more
+        assert low <= AxisSpan(low, low + more, logarithmic, whole).at(share) <= low + more
 
 
 def test_points_are_counted_and_found_without_a_list_of_them() -> None:

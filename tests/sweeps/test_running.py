@@ -24,10 +24,10 @@ import pytest
 from astra_sim import InputError
 from astra_sim_sweep import Sweep, dask_workers, sweep
 from astra_sim_sweep.journal import Journal
-from astra_sim_sweep.outcomes import Outcome
+from astra_sim_sweep.outcomes import SweepOutcome
 from astra_sim_sweep.plan import read_plan
 from astra_sim_sweep.progress import line, seconds_left
-from astra_sim_sweep.running import Counts, Files
+from astra_sim_sweep.running import Files, SweepCounts
 from astra_sim_sweep.tables import Columns, write_table
 from support.sweeps import PLATFORM, Faulty, read_rows, steady, until
 
@@ -44,7 +44,7 @@ class Answers:
         self.asked: list[int] = []
         self._fail = fail
 
-    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
         held: list[int] = []
         for number in numbers:
             if number is None:
@@ -57,11 +57,11 @@ class Answers:
                 yield [self._answer(held.pop())]
         yield [self._answer(number) for number in held]
 
-    def _answer(self, number: int) -> Outcome:
+    def _answer(self, number: int) -> SweepOutcome:
         if self._fail(number):
-            return Outcome(number, None, "no luck", 0.1)
+            return SweepOutcome(number, None, "no luck", 0.1)
         figures = {"finish_ns": number, "npus": 4.5} if number % 2 else {"npus": 4, "finish_ns": number, "odd": False}
-        return Outcome(number, figures | {"audit": ""}, None, 0.1, ("an option has no effect",))
+        return SweepOutcome(number, figures | {"audit": ""}, None, 0.1, ("an option has no effect",))
 
 
 def with_answers(tables: dict[str, Any], path: Path, answers: Answers, retry_errors: bool = False) -> Sweep:
@@ -177,10 +177,10 @@ def test_wrong_arguments_are_told(arguments: dict[str, Any], words: str) -> None
 
 
 def test_progress_counts_what_is_left_out() -> None:
-    counts = Counts(points=1000, passed=400, skipped=200, known=100, run=90, failed=2)
+    counts = SweepCounts(points=1000, passed=400, skipped=200, known=100, run=90, failed=2)
     assert seconds_left(counts, 9.0, 90) == pytest.approx(0.1 * (600 / 3 + 10))
     assert line(counts, 9.0, 90) == "390 of 1,000 points, 2 failed, 10.0 runs/s, 21 s left"
-    assert line(Counts(points=5), 0.0, 0) == "0 of 5 points"
+    assert line(SweepCounts(points=5), 0.0, 0) == "0 of 5 points"
 
 
 # -- Tables ------------------------------------------------------------------------------------------------------------

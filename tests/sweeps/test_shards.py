@@ -194,20 +194,20 @@ def test_what_is_added_is_on_the_disk_after_a_second(tmp_path: Path, monkeypatch
     monkeypatch.setattr("astra_sim_sweep.journal.time.monotonic", lambda: now[0])
     with journal.Journal(str(tmp_path / "a.journal.sqlite")) as opened:
         for number in range(3):
-            opened.add([journal.Run(bytes([number]), {}, {}, None, 0.1)])
+            opened.add([journal.JournalRun(bytes([number]), {}, {}, None, 0.1)])
         assert len(synced) == 0
         now[0] += journal.SYNC_S
         opened.settle()
         opened.settle()
         assert len(synced) == 1
-        opened.add([journal.Run(b"x", {}, {}, None, 0.1)])
+        opened.add([journal.JournalRun(b"x", {}, {}, None, 0.1)])
     assert len(synced) == 2
 
 
 def test_a_journal_of_format_1_is_read(tmp_path: Path) -> None:
     path = str(tmp_path / "a.journal.sqlite")
     with journal.Journal(path) as opened:
-        opened.add([journal.Run(b"x", {}, {"finish_ns": 1}, None, 0.1)])
+        opened.add([journal.JournalRun(b"x", {}, {"finish_ns": 1}, None, 0.1)])
         opened._database.execute("DROP TABLE packages")
         opened._database.execute("PRAGMA user_version = 1")
     with journal.Journal(path) as opened:
@@ -218,7 +218,7 @@ def test_a_journal_of_format_1_is_read(tmp_path: Path) -> None:
 
 
 def test_a_run_with_figures_comes_before_one_with_an_error(tmp_path: Path) -> None:
-    failed, done = journal.Run(b"x", {}, None, "no luck", 0.1), journal.Run(b"x", {}, {"finish_ns": 1}, None, 0.2)
+    failed, done = journal.JournalRun(b"x", {}, None, "no luck", 0.1), journal.JournalRun(b"x", {}, {"finish_ns": 1}, None, 0.2)
     for number, (first, second) in enumerate([(failed, done), (done, failed)]):
         with journal.Journal(str(tmp_path / f"{number}.sqlite")) as one, journal.Journal(str(tmp_path / f"{number}b.sqlite")) as other:
             one.add([first])

@@ -64,7 +64,7 @@ class _Finding:
 
 
 @attrs.frozen
-class _Part:
+class _ResultPart:
     ns: float = figure(help="time")
     kind: str | None = figure(None, help="what it does")
     layer: str | None = figure(None, help="whose")
@@ -91,7 +91,7 @@ class _Bound:
 
 @attrs.frozen
 class _Explanation:
-    path: tuple[_Part, ...] = figure((), help="critical path")
+    path: tuple[_ResultPart, ...] = figure((), help="critical path")
     sensitivities: tuple[_Sensitivity, ...] = figure((), help="what would change the run")
     bounds: tuple[_Bound, ...] = figure((), help="what it takes at least")
 

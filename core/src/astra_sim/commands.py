@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         write_then_show,
     )
     from astra_sim.command.progress import Progress
-    from astra_sim.report.amounts import Unit
+    from astra_sim.report.amounts import DisplayUnit
     from astra_sim.report.figures import comparison_table
     from astra_sim.report.folding import Folded, fold
     from astra_sim.report.frames import frame_of
@@ -77,6 +77,7 @@ __all__ = [
     "Change",
     "Column",
     "Components",
+    "DisplayUnit",
     "Experiment",
     "Folded",
     "Grid",
@@ -87,7 +88,6 @@ __all__ = [
     "Screen",
     "SpooledResults",
     "Table",
-    "Unit",
     "all_option",
     "assigned",
     "binaries",
@@ -155,7 +155,7 @@ __getattr__ = lazy_names(
             "write_then_show",
         ),
         "command.progress": ("Progress",),
-        "report.amounts": ("Unit",),
+        "report.amounts": ("DisplayUnit",),
         "report.figures": ("comparison_table",),
         "report.folding": ("Folded", "fold"),
         "report.frames": ("frame_of",),

@@ -205,7 +205,7 @@ class LinkKind(enum.IntEnum):
     OVERHEAD = 9
 
 
-class Link(NamedTuple):
+class PathEdge(NamedTuple):
     """The time from when `npu` scheduled an event to when it happened (picoseconds), with the task and the phase step it belongs to.
 
     The number of a step is that of `PhaseStepRecord`; -1: none. A message goes `to` an NPU (-1: it is none), with its bytes; that of an
@@ -300,10 +300,10 @@ class Engine(Protocol):
     def keep_causes(self, messages: bool = False) -> None:
         """Keep which event brings about which, before the run; with `messages` all of these, too."""
 
-    def critical_path(self) -> list[Link]:
+    def critical_path(self) -> list[PathEdge]:
         """The links that lead from the start to what happened last, each from where the one before it ends."""
 
-    def carried(self) -> list[Link]:
+    def carried(self) -> list[PathEdge]:
         """The messages that have arrived, in that order, where they are kept: of phases, and of SEND tasks."""
 
     def observe(self, npu: int) -> None:

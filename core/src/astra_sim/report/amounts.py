@@ -20,7 +20,7 @@ _MOST = 10_000
 
 
 @attrs.frozen
-class Unit:
+class DisplayUnit:
     """A unit: how much it is of the smallest one, its name, and the decimals that amounts have in it."""
 
     size: float
@@ -36,29 +36,31 @@ class Unit:
         return f"{self.number(amount)}{NO_BREAK}{self.name}"
 
 
-_TIMES = (Unit(1.0, "ns"), Unit(1e3, "us"), Unit(1e6, "ms"), Unit(1e9, "s"))
-_BYTES = (Unit(1, "bytes", 0), Unit(MIB, "MiB", 6), Unit(GIB, "GiB", 6))
-_SCALES: Mapping[str, Sequence[Unit]] = {
-    "bytes": (Unit(1, "bytes", 2), Unit(MIB, "MiB", 2), Unit(GIB, "GiB", 2)),
-    "FLOP/s": tuple(Unit(10.0**power, f"{prefix}FLOP/s", 1) for power, prefix in ((0, ""), (9, "G"), (12, "T"), (15, "P"), (18, "E"))),
-    "share": (Unit(0.01, "%", 1),),
+_TIMES = (DisplayUnit(1.0, "ns"), DisplayUnit(1e3, "us"), DisplayUnit(1e6, "ms"), DisplayUnit(1e9, "s"))
+_BYTES = (DisplayUnit(1, "bytes", 0), DisplayUnit(MIB, "MiB", 6), DisplayUnit(GIB, "GiB", 6))
+_SCALES: Mapping[str, Sequence[DisplayUnit]] = {
+    "bytes": (DisplayUnit(1, "bytes", 2), DisplayUnit(MIB, "MiB", 2), DisplayUnit(GIB, "GiB", 2)),
+    "FLOP/s": tuple(
+        DisplayUnit(10.0**power, f"{prefix}FLOP/s", 1) for power, prefix in ((0, ""), (9, "G"), (12, "T"), (15, "P"), (18, "E"))
+    ),
+    "share": (DisplayUnit(0.01, "%", 1),),
 }
 """The units in which a figure may be shown, smallest first; the largest that it has one of is."""
 
 
-def time_unit(largest_ns: float, units: str | None = None) -> Unit:
+def time_unit(largest_ns: float, units: str | None = None) -> DisplayUnit:
     """The unit for times of which this is the largest (ns): `units`, one of `TIME_UNITS`, else by magnitude."""
     if units is not None:
         return next(unit for unit in _TIMES if unit.name == units)
     return _by_magnitude(largest_ns, _TIMES)
 
 
-def byte_unit(largest: float) -> Unit:
+def byte_unit(largest: float) -> DisplayUnit:
     """The unit for numbers of bytes of which this is the largest, by magnitude; one byte can be seen in the smaller ones."""
     return _by_magnitude(largest or MIB, _BYTES)
 
 
-def _by_magnitude(largest: float, units: Sequence[Unit]) -> Unit:
+def _by_magnitude(largest: float, units: Sequence[DisplayUnit]) -> DisplayUnit:
     return next((unit for unit in units if round(abs(largest) / unit.size, unit.decimals) < _MOST), units[-1])
 
 

@@ -29,7 +29,7 @@ from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Group, LogicalDimension, Route
 from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.record import RunRecord
-from astra_sim.run.routes import Routes
+from astra_sim.run.routes import RunRoutes
 from astra_sim.schedule import Collective, Peer, PeerRun, Schedule, Step
 from astra_sim.setup.components import Components
 from astra_sim.system import PhasePlan
@@ -130,7 +130,7 @@ class _Loads:
 
     def __init__(self, components: Components, network: Network) -> None:
         self._network = network
-        self._routes = Routes(network)
+        self._routes = RunRoutes(network)
         self._several = bool(components.graph.others)
         self._bandwidth = [_bandwidth(dimension) for dimension in components.platform.dimensions]
         self._hops: dict[tuple[int, Peer], float] = {}

@@ -68,7 +68,7 @@ def shares_of(
 
     Those that do the same at the same times are looked at once. Exposed time belongs to operations of the lowest rank by `rank_of` first.
     """
-    messages = _Messages(times, npus)
+    messages = _MessageShares(times, npus)
     known: dict[tuple[object, ...], NpuShares] = {}
     shares = []
     for own in times[:1] if only_first else times:
@@ -162,7 +162,7 @@ def _shares(own: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], int])
     )
 
 
-class _Messages:
+class _MessageShares:
     """When messages between NPUs were on their way: the n-th to arrive from an NPU, of a tag and size, is that of the n-th receive."""
 
     def __init__(self, times: Sequence[NpuTimes], npus: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from astra_sim.report.amounts import Unit, byte_unit
+from astra_sim.report.amounts import DisplayUnit, byte_unit
 from astra_sim.report.attribution import MOST_OPERATIONS
 from astra_sim.report.layout import Column, Table
 from astra_sim.report.screen import Screen
@@ -43,11 +43,11 @@ def _groups(rows: Rows, count: int, screen: Screen) -> Table:
     return Table(columns, cells, "Groups", _note("sums on each NPU that communicates in them", len(rows), count))
 
 
-def _columns_of_each(unit: Unit) -> list[Column]:
+def _columns_of_each(unit: DisplayUnit) -> list[Column]:
     return [Column("NPUs", rank=3), Column("times", rank=4), Column(f"time ({unit.name})"), Column(f"exposed ({unit.name})")]
 
 
-def _of_each(row: Mapping[str, Any], unit: Unit) -> list[str]:
+def _of_each(row: Mapping[str, Any], unit: DisplayUnit) -> list[str]:
     """How many NPUs do something, how often each, and how long it takes in all and exposed."""
     times = (row["total_ns"] / row["npus"], row["exposed_ns"] / row["npus"])
     return [str(row["npus"]), f"{row['count'] / row['npus']:.4g}", *map(unit.number, times)]

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from astra_sim.report.amounts import NO_BREAK, Unit, byte_unit, time_unit
+from astra_sim.report.amounts import NO_BREAK, DisplayUnit, byte_unit, time_unit
 from astra_sim.report.layout import Line, Page, Table, lay_out, shortened, wrapped
 
 PROSE = 80
@@ -55,7 +55,7 @@ class Screen:
         """Characters of a line of prose."""
         return self.width or PROSE
 
-    def time_unit(self, largest_ns: float) -> Unit:
+    def time_unit(self, largest_ns: float) -> DisplayUnit:
         """The unit for times of which this is the largest: the one that the user wants, or by magnitude."""
         return time_unit(largest_ns, self.units)
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
-from astra_sim.engine import Engine, Job, Link, PhaseStep
+from astra_sim.engine import Engine, Job, PathEdge, PhaseStep
 from astra_sim.errors import DeadlockError, InputError, ScheduleError, located
 from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
 from astra_sim.limits import MAX_MESSAGES
@@ -21,7 +21,7 @@ from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.described_plans import DescribedPlan, DescribedPlanCache, PlannedPhase, Traffic
 from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.phase_cost import PhaseCost, PhaseTimer
-from astra_sim.run.routes import Routes, messages_of
+from astra_sim.run.routes import RunRoutes, messages_of
 from astra_sim.run.symmetry import ScheduleSymmetry, Scope, ScopeSelection, is_closed, is_exact
 from astra_sim.run.words import OperationNames
 from astra_sim.schedule import Schedule, lower
@@ -50,7 +50,7 @@ class CollectiveLowering:
         self._session = session
         self._scope = choice.scope
         self._schedules = schedules
-        self._routes = Routes(inputs.network)
+        self._routes = RunRoutes(inputs.network)
         self._timer = self._make_timer() if choice.times_phases(inputs.system) else None
         timed = self._timer is not None and choice.scope is Scope.PHASES
         self._cache = DescribedPlanCache(inputs, (choice.scope, session.later_first, inputs.engine) if timed else None)
@@ -137,7 +137,7 @@ class CollectiveLowering:
                 f" expected at most {MAX_MESSAGES} crossings"
             )
 
-    def phase_links(self, plan: PhasePlan) -> Counter[Link]:
+    def phase_links(self, plan: PhasePlan) -> Counter[PathEdge]:
         """The links of the critical path of a phase that was timed beforehand, and how many there are like each."""
         assert self._timer is not None
         assert isinstance(plan.logical, LogicalDimension)

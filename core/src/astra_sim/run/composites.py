@@ -230,7 +230,7 @@ class Composites:
 
 
 @attrs.frozen(eq=False)
-class _Part:
+class _CompositePart:
     """The operations of a composite as rows: their kinds in the expanded program, and begin and end of each from that of the composite.
 
     `collectives` are those of the rows that are, with their numbers.
@@ -264,7 +264,7 @@ class _Part:
         return PhaseStepRecords(*(array("q", each) for each in columns))
 
 
-def _part(ps: int, operations: Sequence[tuple[Operation, int, int]], kinds: list[Operation], known: dict[int, int]) -> _Part:
+def _part(ps: int, operations: Sequence[tuple[Operation, int, int]], kinds: list[Operation], known: dict[int, int]) -> _CompositePart:
     """The rows of a composite that takes `ps`, whose kinds are added to `kinds` where they are not `known`."""
     numbers, begins, ends, collectives = list[int](), list[int](), list[int](), list[tuple[int, Communicate]]()
     for operation, begin, end in operations:
@@ -278,7 +278,7 @@ def _part(ps: int, operations: Sequence[tuple[Operation, int, int]], kinds: list
         numbers.append(known[id(operation)])
         begins.append(begin)
         ends.append(end)
-    return _Part(ps, column(numbers, "I"), begins, ends, collectives)
+    return _CompositePart(ps, column(numbers, "I"), begins, ends, collectives)
 
 
 class ExpandedProgram:
@@ -290,7 +290,7 @@ class ExpandedProgram:
         self._runs = runs
         kinds: list[Operation] = list(program.kinds)
         known: dict[int, int] = {}
-        parts: dict[int, _Part] = {}
+        parts: dict[int, _CompositePart] = {}
         used = set(program.kind_of) if within is not None else set()
         for number, kind in enumerate(program.kinds):
             if within is not None and isinstance(kind, Composite) and number in used:

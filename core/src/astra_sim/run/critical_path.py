@@ -14,7 +14,7 @@ from typing import NamedTuple
 import attrs
 
 from astra_sim._boundary import call
-from astra_sim.engine import Link, LinkKind
+from astra_sim.engine import LinkKind, PathEdge
 from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, NpuProgram, Operation, Unit
 from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork, advance, inject
 from astra_sim.platform import Group, LogicalDimension, Route
@@ -109,7 +109,7 @@ class CriticalPath:
     cut_by_bandwidth: bool = False
 
 
-class _Piece(NamedTuple):
+class _PathPiece(NamedTuple):
     """A part of a link: the same as `PathSegment`, without its place."""
 
     kind: SegmentKind
@@ -119,7 +119,7 @@ class _Piece(NamedTuple):
     bandwidth_ps: float = 0.0
 
 
-class _Messages:
+class _PathMessages:
     """Takes the times of messages apart. `empty` is a network like that of the run on which nothing has been sent, if there is one."""
 
     def __init__(self, network: Network, empty: Network | None) -> None:
@@ -127,11 +127,11 @@ class _Messages:
         self._empty = empty if isinstance(empty, EventNetwork) else None
         self._known: dict[tuple[int, int, int], tuple[int, DelayParts | None]] = {}
         self._delays: dict[tuple[Route, int], DelayParts] = {}
-        self._pieces: dict[tuple[int, int, int, int], Sequence[_Piece]] = {}
+        self._pieces: dict[tuple[int, int, int, int], Sequence[_PathPiece]] = {}
         self.exact = isinstance(network, RouteDelayNetwork)
         self.rounded = False
 
-    def pieces(self, source: int, destination: int, size: int, ps: int) -> Sequence[_Piece]:
+    def pieces(self, source: int, destination: int, size: int, ps: int) -> Sequence[_PathPiece]:
         """What a message that took `ps` picoseconds spent them on."""
         key = source, destination, size, ps
         value = self._pieces.get(key)
@@ -139,16 +139,16 @@ class _Messages:
             value = self._pieces[key] = _spent(self._taken_apart(*key))
         return value
 
-    def _taken_apart(self, source: int, destination: int, size: int, ps: int) -> list[_Piece]:
+    def _taken_apart(self, source: int, destination: int, size: int, ps: int) -> list[_PathPiece]:
         """The same, with pieces that take no time."""
         key = source, destination, size
         if key not in self._known:
             self._known[key] = self._split(*key)
         dimension, parts = self._known[key]
         if parts is None:
-            return [_Piece(SegmentKind.NETWORK, ps, dimension)]
+            return [_PathPiece(SegmentKind.NETWORK, ps, dimension)]
         if parts.memory_ps:
-            return [_Piece(SegmentKind.MEMORY, ps, dimension)]
+            return [_PathPiece(SegmentKind.MEMORY, ps, dimension)]
         alone = parts.latency_ps + parts.bandwidth_ps
         waiting = 0
         if isinstance(self._network, RouteDelayNetwork):
@@ -157,9 +157,9 @@ class _Messages:
             waiting = max(0, ps - round(alone))
         latency = min(round(parts.latency_ps), ps - waiting)
         return [
-            _Piece(SegmentKind.LATENCY, latency, dimension, parts.latency_ps),
-            _Piece(SegmentKind.BANDWIDTH, ps - waiting - latency, dimension, 0.0, parts.bandwidth_ps),
-            _Piece(SegmentKind.QUEUEING, waiting, dimension),
+            _PathPiece(SegmentKind.LATENCY, latency, dimension, parts.latency_ps),
+            _PathPiece(SegmentKind.BANDWIDTH, ps - waiting - latency, dimension, 0.0, parts.bandwidth_ps),
+            _PathPiece(SegmentKind.QUEUEING, waiting, dimension),
         ]
 
     def _split(self, source: int, destination: int, size: int) -> tuple[int, DelayParts | None]:
@@ -189,7 +189,7 @@ class _Messages:
         return parts
 
 
-def _spent(pieces: Iterable[_Piece]) -> list[_Piece]:
+def _spent(pieces: Iterable[_PathPiece]) -> list[_PathPiece]:
     """The pieces that take some time, or would if something were rounded less."""
     return [piece for piece in pieces if piece.ps or piece.latency_ps or piece.bandwidth_ps]
 
@@ -205,7 +205,7 @@ def _alone(network: EventNetwork, source: int, destination: int, size: int) -> i
 def make_path(
     inputs: RunInputs,
     session: SystemSession,
-    links: Sequence[Link],
+    links: Sequence[PathEdge],
     programs: Sequence[NpuProgram],
     collectives: CollectiveLowering,
     start_ps: int,
@@ -216,7 +216,7 @@ def make_path(
 
     `durations` are the times of computing, where they differ between NPUs.
     """
-    messages = _Messages(inputs.network, empty)
+    messages = _PathMessages(inputs.network, empty)
     builder = _Parts(inputs, programs, collectives, messages, durations)
     parts = [PathSegment(SegmentKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
     placed = builder.placed(links)
@@ -254,7 +254,7 @@ class _Parts:
         inputs: RunInputs,
         programs: Sequence[NpuProgram],
         collectives: CollectiveLowering,
-        messages: _Messages,
+        messages: _PathMessages,
         durations: NpuDurations | None,
     ) -> None:
         self._inputs = inputs
@@ -265,17 +265,17 @@ class _Parts:
         self._program_of = {npu: number for number, program in enumerate(programs) for npu in program.npus} if len(programs) > 1 else {}
         self._places: dict[tuple[int, int, int], SegmentOrigin] = {}
         self._within_composites: dict[tuple[int, int, int], SegmentOrigin] = {}
-        self._timed: dict[int, list[_Piece]] = {}
-        self._tokens: dict[tuple[int, int], Sequence[_Piece]] = {}
-        self._in_collectives: dict[tuple[int, int, int], Sequence[tuple[SegmentOrigin, _Piece]]] = {}
+        self._timed: dict[int, list[_PathPiece]] = {}
+        self._tokens: dict[tuple[int, int], Sequence[_PathPiece]] = {}
+        self._in_collectives: dict[tuple[int, int, int], Sequence[tuple[SegmentOrigin, _PathPiece]]] = {}
         self.waited = False
         """Whether something on the path waited for what the path does not lead through."""
         self.in_composites: dict[int, Communicate] = {}
         """The collectives of composites on the path."""
 
-    def placed(self, links: Sequence[Link]) -> list[tuple[Link, SegmentOrigin, PlannedPhase | None]]:
+    def placed(self, links: Sequence[PathEdge]) -> list[tuple[PathEdge, SegmentOrigin, PlannedPhase | None]]:
         """Links with what they belong to. What says nothing of itself leads to what comes after it: that is where it belongs."""
-        result: list[tuple[Link, SegmentOrigin, PlannedPhase | None]] = []
+        result: list[tuple[PathEdge, SegmentOrigin, PlannedPhase | None]] = []
         place, phase = NOWHERE, None
         for link in reversed(links):
             # A request that was there before its message was offered leads to that.
@@ -287,7 +287,7 @@ class _Parts:
             result.append((link, place, phase))
         return result[::-1]
 
-    def ends_of_composites(self, placed: Sequence[tuple[Link, SegmentOrigin, PlannedPhase | None]]) -> dict[int, Composite | None]:
+    def ends_of_composites(self, placed: Sequence[tuple[PathEdge, SegmentOrigin, PlannedPhase | None]]) -> dict[int, Composite | None]:
         """Links that are composites, by number. One that the next continues has None: its time belongs to the chain that ends there."""
         result: dict[int, Composite | None] = {}
         last = -1
@@ -303,7 +303,7 @@ class _Parts:
             last = number
         return result
 
-    def parts_of_composite(self, composite: Composite | None, link: Link, place: SegmentOrigin, start_ps: int) -> Iterator[PathSegment]:
+    def parts_of_composite(self, composite: Composite | None, link: PathEdge, place: SegmentOrigin, start_ps: int) -> Iterator[PathSegment]:
         """The parts of a composite, with what it continues: the operations of which the last ends it, one after another."""
         if composite is None:
             return
@@ -327,15 +327,15 @@ class _Parts:
         assert path is not None
         return path
 
-    def _collective(self, program: int, index: int, operation: Communicate) -> Sequence[tuple[SegmentOrigin, _Piece]]:
+    def _collective(self, program: int, index: int, operation: Communicate) -> Sequence[tuple[SegmentOrigin, _PathPiece]]:
         """The pieces of a collective of a composite, those that differ in nothing but their length as one."""
         key = program, index, id(operation)
         if key not in self._in_collectives:
-            pieces: dict[tuple[int, SegmentKind, int | None], tuple[SegmentOrigin, _Piece]] = {}
+            pieces: dict[tuple[int, SegmentKind, int | None], tuple[SegmentOrigin, _PathPiece]] = {}
             for part in self.alone(operation).segments:
                 if part.kind is SegmentKind.START:
                     continue
-                piece = _Piece(part.kind, part.ps, *part[5:])
+                piece = _PathPiece(part.kind, part.ps, *part[5:])
                 same = id(part.origin), part.kind, part.dimension
                 where = pieces[same][0] if same in pieces else attrs.evolve(part.origin, program=program, index=index, operation=operation)
                 pieces[same] = where, _sum(pieces[same][1], piece, 1) if same in pieces else piece
@@ -349,7 +349,7 @@ class _Parts:
             self._within_composites[key] = SegmentOrigin(program, index, operation)
         return self._within_composites[key]
 
-    def pieces(self, link: Link, place: SegmentOrigin, phase: PlannedPhase | None) -> Sequence[_Piece]:
+    def pieces(self, link: PathEdge, place: SegmentOrigin, phase: PlannedPhase | None) -> Sequence[_PathPiece]:
         """What the time of a link is spent on."""
         ps = link.end - link.begin
         match link.kind:
@@ -365,7 +365,7 @@ class _Parts:
                 return self._tokens[key]
             case LinkKind.BUS:
                 self.waited = True  # when a bus is free depends on more than its event before
-                return _spent([_Piece(SegmentKind.BUS, ps, _dimension_of(phase))])
+                return _spent([_PathPiece(SegmentKind.BUS, ps, _dimension_of(phase))])
             case LinkKind.TASK:
                 return _spent(self._task(link, place.operation))
             case LinkKind.OVERHEAD:
@@ -373,7 +373,7 @@ class _Parts:
                 return _spent(self._after_processor(ps, own, SegmentKind.OVERHEAD))
             case LinkKind.STEP if ps and phase is not None:
                 return self._timed_pieces(phase)
-        return _spent([_Piece(SegmentKind.IDLE, ps)])
+        return _spent([_PathPiece(SegmentKind.IDLE, ps)])
 
     def _place(self, program: int, task: int, step: int, phase: PlannedPhase | None) -> SegmentOrigin:
         key = program, task, step
@@ -386,12 +386,12 @@ class _Parts:
                 self._places[key] = SegmentOrigin(program, task, operation, phase.chunk, phase.phase, phase.plan.logical, own)
         return self._places[key]
 
-    def _after_processor(self, ps: int, own: int, kind: SegmentKind) -> list[_Piece]:
+    def _after_processor(self, ps: int, own: int, kind: SegmentKind) -> list[_PathPiece]:
         """What comes after the wait for a processor, which depends on more than what has happened before."""
         self.waited |= ps > own
-        return [_Piece(SegmentKind.PROCESSOR, ps - own), _Piece(kind, own)]
+        return [_PathPiece(SegmentKind.PROCESSOR, ps - own), _PathPiece(kind, own)]
 
-    def _task(self, link: Link, operation: Operation | None) -> list[_Piece]:
+    def _task(self, link: PathEdge, operation: Operation | None) -> list[_PathPiece]:
         """What an operation spends its own time on.
 
         An access of remote memory may wait for its port first, and computing for a processor that handles messages.
@@ -405,37 +405,37 @@ class _Parts:
         if isinstance(operation, MemoryAccess) and operation.remote:
             waiting = ps - self._inputs.memory.checked_ps(operation.bytes, operation.write, operation.remote)
             self.waited |= waiting > 0
-        return [_Piece(SegmentKind.QUEUEING, waiting), _Piece(_kind_of(operation), ps - waiting)]
+        return [_PathPiece(SegmentKind.QUEUEING, waiting), _PathPiece(_kind_of(operation), ps - waiting)]
 
-    def _token(self, ps: int, phase: PlannedPhase | None) -> list[_Piece]:
+    def _token(self, ps: int, phase: PlannedPhase | None) -> list[_PathPiece]:
         """What an endpoint spends on a token: its delay, then adding up what it has received."""
         dimension = _dimension_of(phase)
         if phase is not None and phase.plan.counted is not None:
             crossed = [number for number, blocks in enumerate(self._inputs.platform.shape(phase.plan.logical).blocks) if blocks > 1]
-            return [_Piece(SegmentKind.COLLECTIVE, ps, max(crossed, default=None))]
+            return [_PathPiece(SegmentKind.COLLECTIVE, ps, max(crossed, default=None))]
         system = self._inputs.system
         delay = system.endpoint_ps if phase is None or phase.plan.endpoint_ps is None else phase.plan.endpoint_ps
         endpoint = 0 if system.bus is not None else min(ps, delay)
-        return [_Piece(SegmentKind.ENDPOINT, endpoint, dimension), _Piece(SegmentKind.REDUCTION, ps - endpoint, dimension)]
+        return [_PathPiece(SegmentKind.ENDPOINT, endpoint, dimension), _PathPiece(SegmentKind.REDUCTION, ps - endpoint, dimension)]
 
-    def _timed_pieces(self, phase: PlannedPhase) -> list[_Piece]:
+    def _timed_pieces(self, phase: PlannedPhase) -> list[_PathPiece]:
         """What a phase that was timed before the run spends its time on: its own critical path, where it runs by itself."""
         plan, cost = phase.plan, phase.cost
         assert cost is not None
         if id(cost) not in self._timed:
-            pieces: dict[tuple[SegmentKind, int | None], _Piece] = {}
+            pieces: dict[tuple[SegmentKind, int | None], _PathPiece] = {}
             for link, times in self._collectives.phase_links(plan).items():
                 for piece in self.pieces(link, NOWHERE, phase):
                     key = piece.kind, piece.dimension
-                    pieces[key] = _sum(pieces.get(key, _Piece(piece.kind, 0, piece.dimension)), piece, times)
+                    pieces[key] = _sum(pieces.get(key, _PathPiece(piece.kind, 0, piece.dimension)), piece, times)
             self._timed[id(cost)] = _spent(pieces.values())
         return self._timed[id(cost)]
 
 
-def _sum(one: _Piece, other: _Piece, times: int) -> _Piece:
+def _sum(one: _PathPiece, other: _PathPiece, times: int) -> _PathPiece:
     """A piece with so many of another added."""
     latency, bandwidth = one.latency_ps + times * other.latency_ps, one.bandwidth_ps + times * other.bandwidth_ps
-    return _Piece(one.kind, one.ps + times * other.ps, one.dimension, latency, bandwidth)
+    return _PathPiece(one.kind, one.ps + times * other.ps, one.dimension, latency, bandwidth)
 
 
 def _dimension_of(phase: PlannedPhase | None) -> int | None:

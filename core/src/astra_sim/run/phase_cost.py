@@ -16,11 +16,23 @@ from itertools import repeat
 
 import attrs
 
-from astra_sim.engine import COLLECTIVE, CONTROL_BYTES, HISTORY_LENGTH, Engine, EngineType, History, Job, Link, LinkKind, PhaseStep, Task
+from astra_sim.engine import (
+    COLLECTIVE,
+    CONTROL_BYTES,
+    HISTORY_LENGTH,
+    Engine,
+    EngineType,
+    History,
+    Job,
+    LinkKind,
+    PathEdge,
+    PhaseStep,
+    Task,
+)
 from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
-from astra_sim.run.routes import Routes
+from astra_sim.run.routes import RunRoutes
 from astra_sim.run.symmetry import ScheduleSymmetry
 from astra_sim.run.words import rank_in_words
 from astra_sim.schedule import Schedule, Step, lower
@@ -50,7 +62,7 @@ class PhaseTimer:
     def __init__(
         self,
         network: RouteDelayNetwork,
-        routes: Routes,
+        routes: RunRoutes,
         symmetry: ScheduleSymmetry,
         endpoint_ps: int,
         reduce_ps: Callable[[int], int],
@@ -123,7 +135,7 @@ class PhaseTimer:
             requests = reversed(self._network.delays(self._routes.columns(step.sources, dimension), CONTROL_BYTES))
         return zip(reversed(delays), requests, repeat(step.times // len(delays)), strict=False)
 
-    def links(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> Counter[Link]:
+    def links(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> Counter[PathEdge]:
         """The links of the critical path of a phase whose cost is known, each from 0 on, and how many there are like it.
 
         Their lengths add up to the duration of the phase.
@@ -138,7 +150,7 @@ class PhaseTimer:
         _run_phase(engine, schedule, dimension, ranks)
         return Counter(link._replace(begin=0, end=link.end - link.begin) for link in engine.critical_path())
 
-    def _links_of_chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> Counter[Link]:
+    def _links_of_chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> Counter[PathEdge]:
         """The links of a phase that is a chain, as the sum of its steps has them."""
         group = dimension.group(0)
         result = Counter({_link(LinkKind.TOKEN, endpoint): 1})
@@ -178,9 +190,9 @@ def _is_chain(schedule: Schedule) -> bool:
     return program.starts == 1 and all(step.after is None and not step.after_arrivals for step in program.steps)
 
 
-def _link(kind: LinkKind, ps: int, to: int = -1, size: int = 0) -> Link:
+def _link(kind: LinkKind, ps: int, to: int = -1, size: int = 0) -> PathEdge:
     """A link from NPU 0."""
-    return Link(kind, 0, ps, 0, 0, 0, to, size)
+    return PathEdge(kind, 0, ps, 0, 0, 0, to, size)
 
 
 def _run_phase(engine: Engine, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> int:

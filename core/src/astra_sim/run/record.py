@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from astra_sim._boundary import FIGURES, call, function_name, shown
-from astra_sim.engine import CONTROL_BYTES, Engine, EngineType, Link, LinkKind, PhaseStepRecords
+from astra_sim.engine import CONTROL_BYTES, Engine, EngineType, LinkKind, PathEdge, PhaseStepRecords
 from astra_sim.errors import PluginError
 from astra_sim.graph import Figure, NpuProgram, Operation, ProgramTimes, Receive, Send, counts_by_platform, peer_of
 from astra_sim.rows import Rows, column
@@ -20,7 +20,7 @@ from astra_sim.run.described_plans import PlannedPhase
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.npu_times import NpuTimes, times_of_npus
-from astra_sim.run.routes import Routes
+from astra_sim.run.routes import RunRoutes
 from astra_sim.run.symmetry import ScopeSelection
 from astra_sim.system import PhasePlan
 
@@ -160,7 +160,7 @@ def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
 
 
 def carried_by(
-    npus: Collection[int], links: Sequence[Link], programs: Sequence[NpuProgram], planned: Sequence[PlannedPhase], start_ps: int
+    npus: Collection[int], links: Sequence[PathEdge], programs: Sequence[NpuProgram], planned: Sequence[PlannedPhase], start_ps: int
 ) -> list[CarriedMessage]:
     """The messages of collectives that some NPUs send or receive, of all `links` that are messages, in the order of their arrival."""
     carried_messages = []
@@ -344,7 +344,7 @@ def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: Coll
 
 def _sends(inputs: RunInputs, npu: int, rows: Rows[Operation], engine: Engine, start_ps: int) -> Sends:
     """The messages that operations of an NPU send."""
-    routes = Routes(inputs.network)
+    routes = RunRoutes(inputs.network)
     sent: list[Mapping[int, int]] = []
     for kind in rows.kinds:
         number = None

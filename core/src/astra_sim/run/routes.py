@@ -13,7 +13,7 @@ from astra_sim.platform import Group, LogicalDimension, Route
 from astra_sim.schedule import Peer, PeerRun, Schedule
 
 
-class Routes:
+class RunRoutes:
     """The routes from NPU 0 on a network, which are remembered."""
 
     def __init__(self, network: Network) -> None:

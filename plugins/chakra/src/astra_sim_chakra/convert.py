@@ -54,7 +54,7 @@ _TRACE = ".et"
 
 
 @attrs.frozen
-class Request:
+class TraceRequest:
     """A conversion: source and target with their formats, and the options (None: not set)."""
 
     source: str
@@ -145,7 +145,7 @@ def convert(
         raise InputError(f"{source}: TARGET is missing; expected a name with an extension that says what to write ({_extensions(chosen)})")
     to = target_format or _format_of_target(target, chosen)
     settings = {name: value for name, value in run.items() if value is not None}
-    request = Request(source, chosen, target, to, compress, settings, assignments, time_unit, kineto, rank, mlcommons)
+    request = TraceRequest(source, chosen, target, to, compress, settings, assignments, time_unit, kineto, rank, mlcommons)
     _check(request)
     with Progress(enabled=not quiet) as progress:
         progress.stage("converting", simulates=False)
@@ -190,7 +190,7 @@ def _extensions(source_format: str) -> str:
     return ", ".join(extension for extension, name in _EXTENSIONS.items() if name in _targets_of(source_format))
 
 
-def _check(request: Request) -> None:
+def _check(request: TraceRequest) -> None:
     """Raise InputError for an option that has no effect on this conversion."""
     to_chakra = request.target_format == "chakra"
     as_mlcommons = request.mlcommons is not None and to_chakra and request.source_format == "text"
@@ -218,7 +218,7 @@ def _prefix(target: str) -> str:
 # -- Workloads ---------------------------------------------------------------------------------------------------------
 
 
-def _from_text(request: Request, files: FileSet) -> Iterable[str]:
+def _from_text(request: TraceRequest, files: FileSet) -> Iterable[str]:
     if request.mlcommons is not None:
         return _as_mlcommons(request, request.mlcommons, files)
     experiment = Experiment()
@@ -226,7 +226,7 @@ def _from_text(request: Request, files: FileSet) -> Iterable[str]:
     return _workload(experiment, request, files)
 
 
-def _as_mlcommons(request: Request, npus: int, files: FileSet) -> Iterable[str]:
+def _as_mlcommons(request: TraceRequest, npus: int, files: FileSet) -> Iterable[str]:
     """Write the traces that MLCommons' text converter makes of a text."""
     passes = request.run.get("passes", 1)
     if passes < 1:
@@ -242,7 +242,7 @@ def _as_mlcommons(request: Request, npus: int, files: FileSet) -> Iterable[str]:
     ]
 
 
-def _from_toml(request: Request, files: FileSet) -> Iterable[str]:
+def _from_toml(request: TraceRequest, files: FileSet) -> Iterable[str]:
     table = parse_toml(read_text(request.source), request.source)
     if "workload" in table:
         experiment = load_experiment(request.source)
@@ -251,7 +251,7 @@ def _from_toml(request: Request, files: FileSet) -> Iterable[str]:
     return _workload(experiment, request, files)
 
 
-def _from_json(request: Request, files: FileSet) -> Iterable[str]:
+def _from_json(request: TraceRequest, files: FileSet) -> Iterable[str]:
     """Write the trace or the workload that a file of JSON holds; what was left out, in lines. Raises InputError."""
     document = parse_document(read_text(request.source), request.source)
     if is_trace(document):
@@ -269,7 +269,7 @@ def _from_json(request: Request, files: FileSet) -> Iterable[str]:
     return _workload(Experiment(sections={"workload": table}, origin={"workload": request.source}), request, files)
 
 
-def _workload(experiment: Experiment, request: Request, files: FileSet) -> Iterable[str]:
+def _workload(experiment: Experiment, request: TraceRequest, files: FileSet) -> Iterable[str]:
     """Write a workload in any format. Returns lines for standard error: what was dropped, which files were written."""
     for kind in ("platform", "system", "compute"):
         if kind in request.run:
@@ -283,7 +283,7 @@ def _workload(experiment: Experiment, request: Request, files: FileSet) -> Itera
     return _write_workload(table, request, files)
 
 
-def _write_workload(table: dict[str, Any], request: Request, files: FileSet) -> Iterable[str]:
+def _write_workload(table: dict[str, Any], request: TraceRequest, files: FileSet) -> Iterable[str]:
     """Write a workload as text of ASTRA-sim 1.0, TOML or JSON; what was left out, in lines. Raises InputError."""
     notes: list[str] = []
     if request.target_format == "text":
@@ -299,7 +299,7 @@ def _write_workload(table: dict[str, Any], request: Request, files: FileSet) -> 
     return [f"left out: {note}" for note in notes]
 
 
-def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request, files: FileSet) -> Iterable[str]:
+def _unrolled(experiment: Experiment, table: dict[str, Any], request: TraceRequest, files: FileSet) -> Iterable[str]:
     """Write the execution graph of a workload, a trace for each rank."""
     components = build(experiment, shared_plugins())
     programs, groups = graph_nodes(components.graph, components.platform)
@@ -325,7 +325,7 @@ def _unrolled(experiment: Experiment, table: dict[str, Any], request: Request, f
 # -- Traces ------------------------------------------------------------------------------------------------------------
 
 
-def _from_chakra(request: Request, files: FileSet) -> Iterable[str]:
+def _from_chakra(request: TraceRequest, files: FileSet) -> Iterable[str]:
     """A file of that very name is one trace, otherwise the name is the prefix of all ranks."""
     single = os.path.exists(request.source)
     prefix = _prefix(request.source)
@@ -344,7 +344,7 @@ def _from_chakra(request: Request, files: FileSet) -> Iterable[str]:
     return [f"{traces.ranks} ranks"]
 
 
-def _write_trace(source: str, target: str, request: Request, files: FileSet) -> Iterable[str]:
+def _write_trace(source: str, target: str, request: TraceRequest, files: FileSet) -> Iterable[str]:
     trace = load_trace(source, keep=True)
     if os.path.exists(target) and os.path.samefile(source, target):
         raise InputError(f"{target}: the target is the source; expected another file")
@@ -355,7 +355,7 @@ def _write_trace(source: str, target: str, request: Request, files: FileSet) -> 
     return []
 
 
-def _from_flexflow(request: Request, files: FileSet) -> Iterable[str]:
+def _from_flexflow(request: TraceRequest, files: FileSet) -> Iterable[str]:
     ranks = read_flexflow(request.source, request.time_unit or "s")
     if request.target_format != "chakra":
         raise _impossible(request, "a task graph")
@@ -366,7 +366,7 @@ def _from_flexflow(request: Request, files: FileSet) -> Iterable[str]:
     return [f"{len(ranks)} ranks: {rank_path(prefix, 0)} to {rank_path(prefix, len(ranks) - 1)}"]
 
 
-def _from_pytorch(request: Request, files: FileSet) -> Iterable[str]:
+def _from_pytorch(request: TraceRequest, files: FileSet) -> Iterable[str]:
     """Write the trace of a rank from files of PyTorch, which are linked first where two are given; notes, in lines. Raises InputError."""
     if request.target_format != "chakra":
         raise _impossible(request, "a trace of PyTorch")
@@ -407,7 +407,7 @@ def _joined(prefix: str, groups: dict[str, list[int]]) -> dict[str, Any]:
 # -- Helpers -----------------------------------------------------------------------------------------------------------
 
 
-def _impossible(request: Request, what: str) -> InputError:
+def _impossible(request: TraceRequest, what: str) -> InputError:
     return InputError(f"{request.source}: {what} cannot be expressed as layers and a training loop; expected chakra (--to chakra)")
 
 

@@ -43,7 +43,7 @@ def custom_collective(request: Request, options: CustomCollectiveOptions) -> Sch
     if trace_files and trace_files != request.ranks:
         raise request.unsupported("chakra", f"the traces from {rank_path(options.prefix, 0)} on are for {trace_files} ranks")
     traces = load_ranks(options.prefix, request.ranks, dependencies=options.dependencies)
-    ranks = [_Rank(traces.trace(number), number) for number in range(request.ranks)]
+    ranks = [_TraceRank(traces.trace(number), number) for number in range(request.ranks)]
     _match(ranks)
     _resolve_waits_for_sends(ranks, alike=len(traces.programs) == 1)
     for one in ranks:
@@ -60,7 +60,7 @@ class _Group:
     sends: list[int]
 
 
-class _Rank:
+class _TraceRank:
     """The nodes of a rank.
 
     The kernel counts the messages that a rank has received and does not tell them apart, so a send waits for all receives posted
@@ -182,7 +182,7 @@ class _Rank:
                 yield send(rank(self.peer(row)), self.trace.comm_size[row], after=posted, pieces=PIECES)
 
 
-def _match(ranks: Sequence[_Rank]) -> None:
+def _match(ranks: Sequence[_TraceRank]) -> None:
     """The n-th send with some tag and size from one rank to another meets the n-th such receive there."""
     waiting: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
     for one in ranks:
@@ -201,7 +201,7 @@ def _match(ranks: Sequence[_Rank]) -> None:
             raise ranks[source].error(row, f"rank {to} does not receive it: a message with comm_tag {tag} of {size} bytes")
 
 
-def _resolve_waits_for_sends(ranks: Sequence[_Rank], alike: bool) -> None:
+def _resolve_waits_for_sends(ranks: Sequence[_TraceRank], alike: bool) -> None:
     """A node that waits for a send waits for its arrival, which the sender is not told.
 
     If all ranks do the same (`alike`), what a rank sends arrives when what it receives in the same step does. Otherwise the node must
@@ -216,7 +216,7 @@ def _resolve_waits_for_sends(ranks: Sequence[_Rank], alike: bool) -> None:
                     raise one.impossible(row, f"waits until the message of {one.trace.label(other)} has arrived")
 
 
-def _follows(ranks: Sequence[_Rank], node: tuple[int, int], cause: tuple[int, int]) -> bool:
+def _follows(ranks: Sequence[_TraceRank], node: tuple[int, int], cause: tuple[int, int]) -> bool:
     """Whether a node (rank, row) comes after the receive `cause`, by dependencies and messages."""
     seen = {node}
     rest = deque(seen)
@@ -235,7 +235,7 @@ def _follows(ranks: Sequence[_Rank], node: tuple[int, int], cause: tuple[int, in
     return False
 
 
-def _put_in_order(ranks: Sequence[_Rank]) -> None:
+def _put_in_order(ranks: Sequence[_TraceRank]) -> None:
     """Order the sends and receives of each group so that the k-th send to a rank meets the k-th receive from its sender there."""
     group_of = {(one.number, row): place for one in ranks for place, group in enumerate(one.groups) for row in group.receives}
     place_of: dict[tuple[int, int], int] = {}

@@ -93,11 +93,11 @@ def graph_nodes(graph: ExecutionGraph, platform: Platform) -> tuple[list[GraphNo
     The time in which a layer uses the result of a collective becomes compute of the CPU, since it runs beside the compute of the NPU.
     """
     groups = ProcessGroups()
-    programs = [_Writer(graph, program, platform, groups).write() for program in graph.programs(platform.npus)]
+    programs = [_TraceWriter(graph, program, platform, groups).write() for program in graph.programs(platform.npus)]
     return programs, groups.ranks
 
 
-class _Writer:
+class _TraceWriter:
     """Writes the nodes of one program."""
 
     def __init__(self, graph: ExecutionGraph, program: NpuProgram, platform: Platform, groups: ProcessGroups) -> None:

@@ -30,7 +30,7 @@ _PASSES = ("FWD", "BWD_IG", "BWD_WG")
 _FORWARD, _INPUT, _WEIGHT = range(3)
 
 
-class _Part(NamedTuple):
+class _TracePart(NamedTuple):
     """A pass of a layer: its time, and its collective."""
 
     time: int
@@ -39,11 +39,11 @@ class _Part(NamedTuple):
 
 
 @attrs.define
-class _Layer:
+class _TraceLayer:
     """A layer, and the ids of its latest nodes by pass: those that compute, and those that communicate (None: none yet)."""
 
     name: str
-    parts: list[_Part]
+    parts: list[_TracePart]
     computed: list[int | None] = attrs.field(factory=lambda: [None] * 3)
     sent: list[int | None] = attrs.field(factory=lambda: [None] * 3)
 
@@ -95,7 +95,7 @@ class MlcommonsText:
             raise self._error(line, f"{what} is {word.strip()!r}; expected a whole number from 0 to {MAX_64}")
         return value
 
-    def _layer(self, line: str, number: int) -> _Layer:
+    def _layer(self, line: str, number: int) -> _TraceLayer:
         words = line.split()
         if len(words) < _COLUMNS:
             raise self._error(number, f"a line of {len(words)} words; expected a layer, of {_COLUMNS}, as MLCommons' converter does")
@@ -103,10 +103,10 @@ class MlcommonsText:
         for name, at in zip(_PASSES, (2, 5, 8), strict=True):
             where = f"of layer {words[0]}, {name}"
             time, size = self._whole(words[at], number, f"the time {where}"), self._whole(words[at + 2], number, f"the bytes {where}")
-            parts.append(_Part(time, words[at + 1], size))
-        return _Layer(words[0], parts)
+            parts.append(_TracePart(time, words[at + 1], size))
+        return _TraceLayer(words[0], parts)
 
-    def _add(self, name: str, kind: NodeType, waits: tuple[int | None, ...], part: _Part) -> int:
+    def _add(self, name: str, kind: NodeType, waits: tuple[int | None, ...], part: _TracePart) -> int:
         id_ = self._next_id
         node = Node(id=id_, name=name, type=kind, data=tuple(wait for wait in waits if wait is not None))
         if kind == NodeType.COMP_NODE:
@@ -117,18 +117,18 @@ class MlcommonsText:
         self._next_id += 1
         return id_
 
-    def _compute(self, layer: _Layer, which: int, *waits: int | None) -> int:
+    def _compute(self, layer: _TraceLayer, which: int, *waits: int | None) -> int:
         id_ = self._add(f"COMP_NODE_{layer.name}_{_PASSES[which]}", NodeType.COMP_NODE, waits, layer.parts[which])
         layer.computed[which] = id_
         return id_
 
-    def _send(self, layer: _Layer, which: int, *waits: int | None, after_name: str = "") -> int:
+    def _send(self, layer: _TraceLayer, which: int, *waits: int | None, after_name: str = "") -> int:
         part = layer.parts[which]
         name = f"COMM_COLL_NODE_{layer.name}{after_name}_{part.kind}"
         layer.sent[which] = id_ = self._add(name, NodeType.COMM_COLL_NODE, waits, part)
         return id_
 
-    def _node_of(self, id_: int | None, layer: _Layer, what: str) -> int:
+    def _node_of(self, id_: int | None, layer: _TraceLayer, what: str) -> int:
         if id_ is None:
             raise InputError(f"{self._path}: a node waits for {what} of layer {layer.name}, which MLCommons' converter has not made")
         return id_

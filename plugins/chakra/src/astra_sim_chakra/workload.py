@@ -54,7 +54,7 @@ def chakra(options: ChakraOptions, context: Context) -> ExecutionGraph:
         alike.setdefault((number, tuple(traces.groups_of[rank])), []).append(rank)
     programs = []
     for (number, groups), members in alike.items():
-        operations = _Builder(
+        operations = _TraceBuilder(
             traces=traces, program=number, groups=groups, members=members, dependencies=options.dependencies, context=context
         ).operations()
         programs.append(NpuProgram(operations, tuple(members)))
@@ -101,7 +101,7 @@ def _source(path: str, ids: Sequence[int], dependencies: str) -> Iterator[Mappin
         }
 
 
-class _Builder:
+class _TraceBuilder:
     """Turns the nodes of one trace into operations, each after those it depends on."""
 
     def __init__(

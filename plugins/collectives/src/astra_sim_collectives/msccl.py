@@ -7,7 +7,7 @@ from astra_sim import option
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule
 
 from astra_sim_collectives.msccl_data import follow
-from astra_sim_collectives.msccl_graph import Event, events_in_order
+from astra_sim_collectives.msccl_graph import MscclEvent, events_in_order
 from astra_sim_collectives.msccl_xml import read_algorithm
 from astra_sim_collectives.rank_steps import RankSteps
 
@@ -32,7 +32,7 @@ def msccl(request: Request, options: MscclOptions) -> Schedule:
         raise request.unsupported("msccl", f"{options.file} is for {len(algorithm.gpus)} ranks")
     events = events_in_order(algorithm)
     flow = follow(algorithm, events)
-    of_rank: list[list[Event]] = [[] for _ in range(request.ranks)]
+    of_rank: list[list[MscclEvent]] = [[] for _ in range(request.ranks)]
     for event in events:
         if event.kind != "l":
             of_rank[event.rank].append(event)
@@ -42,7 +42,7 @@ def msccl(request: Request, options: MscclOptions) -> Schedule:
             raise algorithm.error(line, f"gpu {number} sends and receives nothing")
     size = request.bytes * (request.ranks if request.collective is Collective.ALL_GATHER else 1)
 
-    def bytes_of(event: Event) -> tuple[int, int]:
+    def bytes_of(event: MscclEvent) -> tuple[int, int]:
         return size * event.step.count // algorithm.chunks, 0
 
     programs = [RankProgram(tuple(RankSteps(algorithm.chunks, request.ranks, flow, own, bytes_of).steps()), starts=1) for own in of_rank]

@@ -7,14 +7,14 @@ from collections.abc import Hashable, Sequence
 import attrs
 from astra_sim.schedule import Collective
 
-from astra_sim_collectives.msccl_graph import Event
-from astra_sim_collectives.msccl_xml import REDUCING, SENDING, Algorithm, Place
+from astra_sim_collectives.msccl_graph import MscclEvent
+from astra_sim_collectives.msccl_xml import REDUCING, SENDING, BufferPlace, MscclAlgorithm
 
 _BASE = 1 << 32
 
 
 @attrs.frozen
-class Value:
+class BufferValue:
     """The contents of a chunk of a buffer: the sum of ranks' data in `chunk`, each as often as its digit of `times` (in base `_BASE`) says.
 
     `received` is the receive that brought it as it is.
@@ -22,15 +22,15 @@ class Value:
 
     chunk: Hashable
     times: int
-    received: Event | None = None
+    received: MscclEvent | None = None
 
 
 @attrs.frozen
 class DataFlow:
     """The chunks that every send carries, and the receives whose data are added to the buffer."""
 
-    carried: dict[Event, list[Hashable]]
-    reduced: set[Event]
+    carried: dict[MscclEvent, list[Hashable]]
+    reduced: set[MscclEvent]
 
 
 @attrs.define
@@ -44,13 +44,13 @@ class Buffers:
     ranks: int
     chunks: int
     in_place: bool
-    _held: dict[tuple[int, Place], Value] = attrs.field(factory=dict)
+    _held: dict[tuple[int, BufferPlace], BufferValue] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         own = self._share if self.collective is Collective.ALL_GATHER else self.chunks
         for rank in range(self.ranks):
             for offset in range(own):
-                self.write(rank, Place("i", offset), Value(self._name(rank, offset), _BASE**rank))
+                self.write(rank, BufferPlace("i", offset), BufferValue(self._name(rank, offset), _BASE**rank))
 
     @property
     def _share(self) -> int:
@@ -62,19 +62,19 @@ class Buffers:
             return rank * self._share + offset
         return (rank, offset) if self.collective is Collective.ALL_TO_ALL else offset
 
-    def _at(self, rank: int, place: Place) -> tuple[int, Place]:
+    def _at(self, rank: int, place: BufferPlace) -> tuple[int, BufferPlace]:
         """Where a chunk lies."""
         buffer, offset = place
         if self.in_place and buffer != "s":
             smaller = {Collective.ALL_GATHER: "i", Collective.REDUCE_SCATTER: "o"}.get(self.collective)
-            return rank, Place("io", offset + rank * self._share if buffer == smaller else offset)
+            return rank, BufferPlace("io", offset + rank * self._share if buffer == smaller else offset)
         return rank, place
 
-    def read(self, rank: int, place: Place) -> Value | None:
+    def read(self, rank: int, place: BufferPlace) -> BufferValue | None:
         """What a chunk holds; None: nothing."""
         return self._held.get(self._at(rank, place))
 
-    def write(self, rank: int, place: Place, value: Value) -> None:
+    def write(self, rank: int, place: BufferPlace, value: BufferValue) -> None:
         """Let a chunk hold something."""
         self._held[self._at(rank, place)] = value
 
@@ -93,26 +93,28 @@ class Buffers:
                         right = offset, _BASE**source
                     case _:
                         right = (source, rank * self._share + rest), _BASE**source
-                held = self.read(rank, Place("o", offset))
+                held = self.read(rank, BufferPlace("o", offset))
                 if held is None or (held.chunk, held.times) != right:
-                    return f"at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; expected {_words(Value(*right))}"
+                    return (
+                        f"at the end gpu {rank} has {_words(held)} in chunk {offset} of its output; expected {_words(BufferValue(*right))}"
+                    )
         return None
 
 
-def follow(algorithm: Algorithm, events: Sequence[Event]) -> DataFlow:
+def follow(algorithm: MscclAlgorithm, events: Sequence[MscclEvent]) -> DataFlow:
     """Do all events, in order. Raises InputError if a step reads an empty chunk, or the result is not that of the collective."""
     return _Follower(algorithm).follow(events)
 
 
 class _Follower:
-    def __init__(self, algorithm: Algorithm) -> None:
+    def __init__(self, algorithm: MscclAlgorithm) -> None:
         self._algorithm = algorithm
         self._buffers = Buffers(algorithm.collective, len(algorithm.gpus), algorithm.chunks, algorithm.in_place)
         self._flow = DataFlow({}, set())
 
-    def follow(self, events: Sequence[Event]) -> DataFlow:
-        sent: dict[Event, list[Value]] = {}
-        passing: dict[int, list[Value]] = {}
+    def follow(self, events: Sequence[MscclEvent]) -> DataFlow:
+        sent: dict[MscclEvent, list[BufferValue]] = {}
+        passing: dict[int, list[BufferValue]] = {}
         for event in events:
             step = event.step
             if event.kind == "s":
@@ -122,7 +124,7 @@ class _Follower:
                 continue
             if event.kind == "r":
                 assert event.message is not None
-                values = [Value(value.chunk, value.times, event) for value in sent.pop(event.message)]
+                values = [BufferValue(value.chunk, value.times, event) for value in sent.pop(event.message)]
                 if step.type in REDUCING:
                     values = self._add(event, values, self._read(event, step.source))
                 if step.type in SENDING:
@@ -135,17 +137,17 @@ class _Follower:
                     values = self._add(event, values, self._read(event, step.target))
             for further, value in enumerate(values):
                 if step.target is not None:
-                    self._buffers.write(event.rank, Place(step.target.buffer, step.target.offset + further), value)
+                    self._buffers.write(event.rank, BufferPlace(step.target.buffer, step.target.offset + further), value)
         wrong = self._buffers.wrong()
         if wrong is not None:
             raise self._algorithm.error(1, f"algo: {wrong}")
         return self._flow
 
-    def _read(self, event: Event, place: Place | None) -> list[Value]:
+    def _read(self, event: MscclEvent, place: BufferPlace | None) -> list[BufferValue]:
         assert place is not None
         values = []
         for further in range(event.step.count):
-            value = self._buffers.read(event.rank, Place(place.buffer, place.offset + further))
+            value = self._buffers.read(event.rank, BufferPlace(place.buffer, place.offset + further))
             if value is None:
                 raise self._algorithm.error(
                     event.step.line, f"step: gpu {event.rank} reads chunk {place.offset + further} of buffer {place.buffer}, which is empty"
@@ -153,17 +155,17 @@ class _Follower:
             values.append(value)
         return values
 
-    def _add(self, event: Event, some: list[Value], others: list[Value]) -> list[Value]:
+    def _add(self, event: MscclEvent, some: list[BufferValue], others: list[BufferValue]) -> list[BufferValue]:
         sums = []
         for a, b in zip(some, others, strict=True):
             if a.chunk != b.chunk:
                 raise self._algorithm.error(event.step.line, f"step: gpu {event.rank} adds chunk {a.chunk} to chunk {b.chunk}")
             self._flow.reduced.update(value.received for value in (a, b) if value.received is not None)
-            sums.append(Value(a.chunk, a.times + b.times))
+            sums.append(BufferValue(a.chunk, a.times + b.times))
         return sums
 
 
-def _words(value: Value | None) -> str:
+def _words(value: BufferValue | None) -> str:
     if value is None:
         return "nothing"
     ranks, rank, rest = [], 0, value.times

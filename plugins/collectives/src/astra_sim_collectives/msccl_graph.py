@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import attrs
 from astra_sim import InputError
 
-from astra_sim_collectives.msccl_xml import RECEIVING, SENDING, Algorithm
+from astra_sim_collectives.msccl_xml import RECEIVING, SENDING, MscclAlgorithm
 
 
 @attrs.define(eq=False, slots=True)
-class Event:
+class MscclEvent:
     """An action of a step: a receive (with its store or reduction), a send, or a local action. `kind` is "r", "s" or "l".
 
     `message` is the send that a receive meets. `place` is the event's place in a possible order of all events. `needs` has a bit
@@ -25,17 +25,17 @@ class Event:
     rank: int
     step: Any
     peer: int
-    after: list[Event] = attrs.field(factory=list)
-    message: Event | None = None
+    after: list[MscclEvent] = attrs.field(factory=list)
+    message: MscclEvent | None = None
     time: int = 0
     needs: int = 0
     place: int = -1
 
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=MscclEvent)
 
 
-def events_in_order(algorithm: Algorithm) -> list[Event]:
+def events_in_order(algorithm: MscclAlgorithm) -> list[MscclEvent]:
     """All events, each after those it waits for (see `in_order`).
 
     Raises InputError if sends and receives do not match, or steps wait for each other.
@@ -54,8 +54,8 @@ def in_order(events: Sequence[E]) -> list[E]:
 
     Those that are left out wait for each other.
     """
-    followers: dict[Event, list[E]] = defaultdict(list)
-    waiting: dict[Event, int] = {}
+    followers: dict[MscclEvent, list[E]] = defaultdict(list)
+    waiting: dict[MscclEvent, int] = {}
     for event in events:
         causes = event.after if event.message is None else [*event.after, event.message]
         waiting[event] = len(causes)
@@ -83,18 +83,18 @@ def in_order(events: Sequence[E]) -> list[E]:
     return ordered
 
 
-def _events(algorithm: Algorithm) -> list[Event]:
+def _events(algorithm: MscclAlgorithm) -> list[MscclEvent]:
     """The events of all steps, with the events of their rank that they wait for."""
     events = []
     for rank, blocks in sorted(algorithm.gpus.items()):
-        first: dict[tuple[int, int], Event] = {}
-        last: dict[tuple[int, int], Event] = {}
+        first: dict[tuple[int, int], MscclEvent] = {}
+        last: dict[tuple[int, int], MscclEvent] = {}
         for block in blocks.values():
-            previous: Event | None = None
+            previous: MscclEvent | None = None
             for number, step in enumerate(block.steps):
                 kinds = ("r" * (step.type in RECEIVING) + "s" * (step.type in SENDING)) or "l"
                 for kind in kinds:
-                    event = Event(kind, rank, step, {"r": block.receive, "s": block.send}.get(kind, -1))
+                    event = MscclEvent(kind, rank, step, {"r": block.receive, "s": block.send}.get(kind, -1))
                     event.after = [previous] if previous is not None else []
                     first.setdefault((block.id, number), event)
                     last[block.id, number] = previous = event
@@ -106,10 +106,10 @@ def _events(algorithm: Algorithm) -> list[Event]:
     return events
 
 
-def _match(algorithm: Algorithm, events: list[Event]) -> None:
+def _match(algorithm: MscclAlgorithm, events: list[MscclEvent]) -> None:
     """The k-th send to a rank on a channel meets the k-th receive from it on that channel."""
     channel = {id(step): block.channel for blocks in algorithm.gpus.values() for block in blocks.values() for step in block.steps}
-    sends: dict[tuple[int, int, int], deque[Event]] = defaultdict(deque)
+    sends: dict[tuple[int, int, int], deque[MscclEvent]] = defaultdict(deque)
     for event in events:
         if event.kind == "s":
             sends[event.rank, event.peer, channel[id(event.step)]].append(event)
@@ -128,7 +128,7 @@ def _match(algorithm: Algorithm, events: list[Event]) -> None:
             raise _unmatched(algorithm, left[0], key, "sends to", "receives")
 
 
-def _unmatched(algorithm: Algorithm, event: Event, key: tuple[int, int, int], does: str, right: str) -> InputError:
+def _unmatched(algorithm: MscclAlgorithm, event: MscclEvent, key: tuple[int, int, int], does: str, right: str) -> InputError:
     return algorithm.error(
         event.step.line, f"step: gpu {event.rank} {does} gpu {event.peer} on channel {key[2]}, which never {right} that there"
     )

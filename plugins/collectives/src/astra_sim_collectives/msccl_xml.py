@@ -38,7 +38,7 @@ ATTRIBUTES = {
 """Attributes of elements in files of MSCCL and its compiler. Channels, protocols and sizes of buffers have no effect here."""
 
 
-class Place(NamedTuple):
+class BufferPlace(NamedTuple):
     """Chunks of a buffer of a rank: `buffer` is i (input), o (output) or s (scratch)."""
 
     buffer: str
@@ -53,8 +53,8 @@ class XmlStep:
     """
 
     type: str
-    source: Place | None
-    target: Place | None
+    source: BufferPlace | None
+    target: BufferPlace | None
     count: int
     waits_for: tuple[int, int] | None
     line: int
@@ -73,7 +73,7 @@ class ThreadBlock:
 
 
 @attrs.define
-class Algorithm:
+class MscclAlgorithm:
     """An algorithm. `chunks` is the number of chunks of the larger of the buffers i and o; `gpus[rank][id]` are thread blocks."""
 
     path: str
@@ -87,13 +87,13 @@ class Algorithm:
         return InputError(f"{self.path}:{line}: {what}")
 
 
-def read_algorithm(path: str) -> Algorithm:
+def read_algorithm(path: str) -> MscclAlgorithm:
     """The algorithm in a file. Raises InputError naming line, element, attribute and value, and what was expected.
 
     Document type declarations, and so entities, are refused.
     """
     text = read_text(path)
-    reader = _Reader(path)
+    reader = _MscclReader(path)
     try:
         reader.parser.Parse(text.encode(), True)
     except expat.ExpatError as error:
@@ -101,10 +101,10 @@ def read_algorithm(path: str) -> Algorithm:
     return reader.finished()
 
 
-class _Reader:
+class _MscclReader:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._algorithm: Algorithm | None = None
+        self._algorithm: MscclAlgorithm | None = None
         self._open: list[str] = []
         self._unknown: set[tuple[str, str]] = set()
         self._declared = 0
@@ -118,7 +118,7 @@ class _Reader:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
 
-    def finished(self) -> Algorithm:
+    def finished(self) -> MscclAlgorithm:
         algorithm = self._algorithm
         assert algorithm is not None  # expat has seen a root, which can only be an algo
         if set(algorithm.gpus) != set(range(self._declared)):
@@ -167,7 +167,7 @@ class _Reader:
         collective = COLLECTIVES[name]
         if collective is not Collective.ALL_REDUCE and chunks % self._declared:
             raise self._error(f"algo: nchunksperloop is {chunks}; expected a multiple of ngpus ({self._declared}) for {name}")
-        self._algorithm = Algorithm(self._path, collective, chunks, False)
+        self._algorithm = MscclAlgorithm(self._path, collective, chunks, False)
 
     def _start_gpu(self, attributes: Mapping[str, str]) -> None:
         assert self._algorithm is not None
@@ -219,7 +219,7 @@ class _Reader:
             )
         )
 
-    def _place(self, attributes: Mapping[str, str], end: str, count: int) -> Place:
+    def _place(self, attributes: Mapping[str, str], end: str, count: int) -> BufferPlace:
         assert self._algorithm is not None
         buffer = attributes.get(f"{end}buf", "")
         if buffer not in ("i", "o", "s"):
@@ -229,7 +229,7 @@ class _Reader:
         if offset + count > size:
             raise self._error(f"step: {end}off is {offset} and cnt {count}; buffer {buffer} has {size} chunks")
         self._uses_output |= buffer == "o"
-        return Place(buffer, offset)
+        return BufferPlace(buffer, offset)
 
     def _number(
         self, element: str, attributes: Mapping[str, str], key: str, low: int, high: int | None = None, *, default: int | None = None
@@ -247,7 +247,7 @@ class _Reader:
             raise self._error(f"{element}: {key} is {text[:100]!r}; expected {right}")
         return number
 
-    def _check_dependencies(self, algorithm: Algorithm, blocks: Mapping[int, ThreadBlock], block: ThreadBlock) -> None:
+    def _check_dependencies(self, algorithm: MscclAlgorithm, blocks: Mapping[int, ThreadBlock], block: ThreadBlock) -> None:
         for step in block.steps:
             if step.waits_for is None:
                 continue

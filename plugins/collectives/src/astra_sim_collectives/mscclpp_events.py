@@ -12,9 +12,9 @@ from collections.abc import Hashable, Sequence
 import attrs
 from astra_sim import InputError
 
-from astra_sim_collectives.msccl_data import Buffers, DataFlow, Value
-from astra_sim_collectives.msccl_graph import Event, in_order
-from astra_sim_collectives.msccl_xml import Place
+from astra_sim_collectives.msccl_data import Buffers, BufferValue, DataFlow
+from astra_sim_collectives.msccl_graph import MscclEvent, in_order
+from astra_sim_collectives.msccl_xml import BufferPlace
 from astra_sim_collectives.mscclpp_plan import (
     GETTING,
     PACKETS,
@@ -23,21 +23,21 @@ from astra_sim_collectives.mscclpp_plan import (
     REDUCING_AND_SENDING,
     SIGNALLING,
     WAITING,
+    BufferSpan,
+    ExecutionPlan,
     Operation,
-    Plan,
-    Span,
 )
 
 
 @attrs.define(eq=False, slots=True)
-class PlanEvent(Event):
+class PlanEvent(MscclEvent):
     """An event of an operation (`step`). A send takes the data of `source`: chunks of its rank, or what another event has; None: it is a
     signal or a request. Others write to `targets`. `sums` are what a local event adds up, or copies where it is one. `packets`: with flags.
     """
 
-    source: Span | PlanEvent | None = None
-    sums: Sequence[Span | PlanEvent] = ()
-    targets: Sequence[Span] = ()
+    source: BufferSpan | PlanEvent | None = None
+    sums: Sequence[BufferSpan | PlanEvent] = ()
+    targets: Sequence[BufferSpan] = ()
     packets: bool = False
 
     @property
@@ -46,7 +46,7 @@ class PlanEvent(Event):
         source = self.source if self.kind == "s" else getattr(self.message, "source", None)
         if source is None:
             return 0
-        return source.length if isinstance(source, Span) else source.chunks_held
+        return source.length if isinstance(source, BufferSpan) else source.chunks_held
 
     @property
     def chunks_held(self) -> int:
@@ -55,9 +55,9 @@ class PlanEvent(Event):
         return operation.targets[0].length
 
 
-def events_of(plan: Plan) -> list[PlanEvent]:
+def events_of(plan: ExecutionPlan) -> list[PlanEvent]:
     """All events, each after those it waits for. Raises InputError where signals and waits do not match, or all wait for each other."""
-    builder = _Builder(plan)
+    builder = _EventBuilder(plan)
     for rank, blocks in enumerate(plan.blocks):
         for number, block in enumerate(blocks):
             builder.add_block(rank, number, block)
@@ -69,8 +69,8 @@ def events_of(plan: Plan) -> list[PlanEvent]:
     return ordered
 
 
-class _Builder:
-    def __init__(self, plan: Plan) -> None:
+class _EventBuilder:
+    def __init__(self, plan: ExecutionPlan) -> None:
         self._plan = plan
         self._events: list[PlanEvent] = []
         self._signals: dict[Hashable, deque[list[PlanEvent]]] = defaultdict(deque)
@@ -92,7 +92,7 @@ class _Builder:
         return event
 
     def _message(
-        self, rank: int, op: Operation, peer: int, targets: Sequence[Span] = (), follows: bool = True, **data: object
+        self, rank: int, op: Operation, peer: int, targets: Sequence[BufferSpan] = (), follows: bool = True, **data: object
     ) -> PlanEvent:
         """A send, and its arrival at another rank, which is returned: nothing has to happen there before."""
         sent = self._add("s", rank, op, peer, follows, **data)
@@ -162,7 +162,7 @@ class _Builder:
         else:
             self._reduce(rank, op, [*local, *arrivals], arrivals)
 
-    def _reduce(self, rank: int, op: Operation, sums: Sequence[Span | PlanEvent], arrivals: Sequence[PlanEvent] = ()) -> None:
+    def _reduce(self, rank: int, op: Operation, sums: Sequence[BufferSpan | PlanEvent], arrivals: Sequence[PlanEvent] = ()) -> None:
         """A sum, which is written here when some data have arrived, and sent to others where the operation does so."""
         here = [target for target in op.targets if target.rank == rank]
         total = self._add("l", rank, op, -1, sums=sums, targets=here, packets=op.name in ("recpkt", "recspkt"))
@@ -203,12 +203,12 @@ class _Builder:
                         raise self._error(event, f"writes packets to chunk {chunk} of the scratch buffer of gpu {span.rank} again")
                     writers[span.rank, chunk] = event
         for event in self._events:
-            sources: Sequence[Span | PlanEvent | None] = event.sums if event.kind == "l" else (event.source,)
+            sources: Sequence[BufferSpan | PlanEvent | None] = event.sums if event.kind == "l" else (event.source,)
             if event.step.name not in PACKETS or event.step.name == "cpkt" or event.kind == "r":
                 continue
             for source in sources:
-                packets = isinstance(source, Span) and source.buffer == "s"
-                for chunk in range(source.first, source.first + source.length) if isinstance(source, Span) and packets else ():
+                packets = isinstance(source, BufferSpan) and source.buffer == "s"
+                for chunk in range(source.first, source.first + source.length) if isinstance(source, BufferSpan) and packets else ():
                     if (event.rank, chunk) not in writers:
                         raise self._error(event, f"reads packets of chunk {chunk} of the scratch buffer, which nobody writes")
                     writer = writers[event.rank, chunk]
@@ -219,15 +219,17 @@ class _Builder:
         return InputError(f"{self._plan.path}: {event.step.where}: {event.step.name}: {what}")
 
 
-def follow_data(plan: Plan, events: Sequence[PlanEvent]) -> DataFlow:
+def follow_data(plan: ExecutionPlan, events: Sequence[PlanEvent]) -> DataFlow:
     """What every message carries. Raises InputError where empty chunks are read, or the result is not that of the collective."""
     buffers = Buffers(plan.collective, len(plan.blocks), plan.chunks, plan.in_place)
-    flow, held = DataFlow({}, set()), dict[PlanEvent, list[Value]]()
+    flow, held = DataFlow({}, set()), dict[PlanEvent, list[BufferValue]]()
 
-    def read(event: PlanEvent, source: Span | PlanEvent) -> list[Value]:
+    def read(event: PlanEvent, source: BufferSpan | PlanEvent) -> list[BufferValue]:
         if isinstance(source, PlanEvent):
             return held[source]
-        values = [buffers.read(source.rank, Place(source.buffer, chunk)) for chunk in range(source.first, source.first + source.length)]
+        values = [
+            buffers.read(source.rank, BufferPlace(source.buffer, chunk)) for chunk in range(source.first, source.first + source.length)
+        ]
         if None in values:
             chunk = source.first + values.index(None)
             where = f"chunk {chunk} of buffer {source.buffer} of gpu {source.rank}"
@@ -241,19 +243,19 @@ def follow_data(plan: Plan, events: Sequence[PlanEvent]) -> DataFlow:
             continue
         if event.kind == "r":
             assert isinstance(event.message, PlanEvent)
-            held[event] = [Value(value.chunk, value.times, event) for value in held[event.message]]
+            held[event] = [BufferValue(value.chunk, value.times, event) for value in held[event.message]]
         elif event.sums:
             held[event] = _added(plan, flow, event, [read(event, each) for each in event.sums])
         for target in event.targets:
             for chunk, value in zip(range(target.first, target.first + target.length), held[event], strict=True):
-                buffers.write(target.rank, Place(target.buffer, chunk), value)
+                buffers.write(target.rank, BufferPlace(target.buffer, chunk), value)
     wrong = buffers.wrong()
     if wrong is not None:
         raise InputError(f"{plan.path}: {wrong}")
     return flow
 
 
-def _added(plan: Plan, flow: DataFlow, event: PlanEvent, parts: Sequence[list[Value]]) -> list[Value]:
+def _added(plan: ExecutionPlan, flow: DataFlow, event: PlanEvent, parts: Sequence[list[BufferValue]]) -> list[BufferValue]:
     """The sums of chunks; what receives brought is reduced then."""
     if len(parts) == 1:
         return parts[0]
@@ -263,5 +265,5 @@ def _added(plan: Plan, flow: DataFlow, event: PlanEvent, parts: Sequence[list[Va
             names = ", ".join(str(value.chunk) for value in values)
             raise InputError(f"{plan.path}: {event.step.where}: {event.step.name} adds chunks {names}; expected the same one")
         flow.reduced.update(value.received for value in values if value.received is not None)
-        result.append(Value(values[0].chunk, sum(value.times for value in values)))
+        result.append(BufferValue(values[0].chunk, sum(value.times for value in values)))
     return result

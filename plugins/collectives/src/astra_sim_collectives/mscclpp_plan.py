@@ -33,7 +33,7 @@ _UNSUPPORTED = {
 _CHANNEL_TYPES = ("memory", "port")
 
 
-class Span(NamedTuple):
+class BufferSpan(NamedTuple):
     """Chunks of a buffer of a rank, one behind the other: `buffer` is i (input), o (output) or s (scratch)."""
 
     rank: int
@@ -55,8 +55,8 @@ class Operation:
     """An operation of a thread block. Sources and targets have as many chunks each. `where` is its place in the file."""
 
     name: str
-    sources: tuple[Span, ...]
-    targets: tuple[Span, ...]
+    sources: tuple[BufferSpan, ...]
+    targets: tuple[BufferSpan, ...]
     channels: tuple[ChannelEnd, ...]
     barrier: int
     semaphores: tuple[int, ...]
@@ -64,7 +64,7 @@ class Operation:
 
 
 @attrs.frozen
-class Plan:
+class ExecutionPlan:
     """A plan. `chunks` is the number of chunks of the larger of the buffers i and o; `blocks[rank]` are thread blocks.
 
     `semaphores[rank]` are the initial values of semaphores.
@@ -78,20 +78,20 @@ class Plan:
     semaphores: Sequence[Sequence[int]]
 
 
-def read_plan(path: str) -> Plan:
+def read_plan(path: str) -> ExecutionPlan:
     """The plan in a file. Raises InputError naming the place in the file, the value, and what was expected."""
     try:
         table = json.loads(read_text(path))
     except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from None
-    return _Reader(path).plan(table)
+    return _MscclppReader(path).plan(table)
 
 
-class _Reader:
+class _MscclppReader:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def plan(self, table: Any) -> Plan:
+    def plan(self, table: Any) -> ExecutionPlan:
         top = self.table(table, "")
         name = top.get("collective")
         if name not in COLLECTIVES:
@@ -108,7 +108,7 @@ class _Reader:
         blocks = [reader.blocks() for reader in readers]
         uses_output = any(span.buffer == "o" for own in blocks for ops in own for op in ops for span in (*op.sources, *op.targets))
         in_place = bool(top.get("inplace", False)) or not uses_output
-        return Plan(self._path, collective, whole, in_place, blocks, [reader.semaphores() for reader in readers])
+        return ExecutionPlan(self._path, collective, whole, in_place, blocks, [reader.semaphores() for reader in readers])
 
     def _group_sizes(self, gpu: Any) -> Iterator[int]:
         """Into how many parts thread blocks share operations (`tbg_info`)."""
@@ -181,7 +181,7 @@ class _Reader:
 class _GpuReader:
     """Reads the thread blocks of a GPU. Chunks are cut into `parts`, and there are `chunks` of these parts in all."""
 
-    def __init__(self, reader: _Reader, table: Mapping[str, Any], rank: int, ranks: int, parts: int, chunks: int) -> None:
+    def __init__(self, reader: _MscclppReader, table: Mapping[str, Any], rank: int, ranks: int, parts: int, chunks: int) -> None:
         self._reader, self._gpu, self._rank, self._ranks, self._parts, self._chunks = reader, table, rank, ranks, parts, chunks
         self._where = f"gpus[{rank}]"
         if reader.number(table, "id", self._where, 0, ranks - 1) != rank:
@@ -260,7 +260,7 @@ class _GpuReader:
         self._check(operation)
         return operation
 
-    def _span(self, buffer: Mapping[str, Any], where: str, remote: Sequence[tuple[int, str]], part: int, parts: int) -> Span:
+    def _span(self, buffer: Mapping[str, Any], where: str, remote: Sequence[tuple[int, str]], part: int, parts: int) -> BufferSpan:
         """The chunks of a buffer, of this rank or another; of those that thread blocks share, the own part."""
         reader = self._reader
         if "switch_channel_id" in buffer:
@@ -275,7 +275,7 @@ class _GpuReader:
             right = f"buffer {kind} has {self._chunks // self._parts}"
             raise reader.error(where, f"index and size are {first // self._parts} and {count // self._parts} chunks; {right}")
         own = count // parts
-        return Span(rank, kind, first + part * own, own)
+        return BufferSpan(rank, kind, first + part * own, own)
 
     def _check(self, op: Operation) -> None:
         """Raise InputError where an operation lacks what it needs."""

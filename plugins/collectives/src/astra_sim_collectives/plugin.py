@@ -10,7 +10,7 @@ _HERE = "astra_sim_collectives"
 @hookimpl
 def astra_collectives() -> list[CollectiveProvider]:
     window = f"{_HERE}.direct:DirectOptions"
-    directions = f"{_HERE}.ring:RingOptions"
+    directions = f"{_HERE}.ring:RingAlgorithmOptions"
     one_dimension = [
         ("ring", "Around a ring, one message at a time, or one in each direction", f"{_HERE}.ring:ring", directions),
         ("direct", "Straight to every other rank, all at once or a window at a time", f"{_HERE}.direct:direct", window),
@@ -60,4 +60,4 @@ def _examples(options: str | None) -> list[dict[str, int]]:
     """The defaults, and other values of an option."""
     if options is None:
         return [{}]
-    return [{}, {"directions": 2}] if options.endswith(":RingOptions") else [{}, {"window": 1}, {"window": 3}]
+    return [{}, {"directions": 2}] if options.endswith(":RingAlgorithmOptions") else [{}, {"window": 1}, {"window": 3}]

@@ -9,10 +9,10 @@ from typing import Any
 from astra_sim.schedule import Step, rank, receive, send
 
 from astra_sim_collectives.msccl_data import DataFlow
-from astra_sim_collectives.msccl_graph import Event
+from astra_sim_collectives.msccl_graph import MscclEvent
 
 
-def _sent(event: Event) -> int:
+def _sent(event: MscclEvent) -> int:
     """The place of a receive's send in the order of all events."""
     assert event.message is not None
     return event.message.place
@@ -27,7 +27,7 @@ class RankSteps:
     """
 
     def __init__(
-        self, chunks: int, ranks: int, flow: DataFlow, events: Sequence[Event], bytes_of: Callable[[Any], tuple[int, int]]
+        self, chunks: int, ranks: int, flow: DataFlow, events: Sequence[MscclEvent], bytes_of: Callable[[Any], tuple[int, int]]
     ) -> None:
         self._chunks, self._ranks, self._flow, self._bytes = chunks, ranks, flow, bytes_of
         self._sends = [event for event in events if event.kind == "s"]
@@ -48,7 +48,7 @@ class RankSteps:
         for event in self._receives:
             yield self._receive(event)
 
-    def _needed(self, needs: int) -> list[Event]:
+    def _needed(self, needs: int) -> list[MscclEvent]:
         """Take, from the receives that are left, those that `needs` names, and those of messages that the same ranks sent earlier."""
         missing = needs & ~self._posted
         end = 0
@@ -62,7 +62,7 @@ class RankSteps:
             self._posted |= self._bits[event]
         return posted
 
-    def _receive(self, event: Event) -> Step:
+    def _receive(self, event: MscclEvent) -> Step:
         size, overhead = self._bytes(event)
         reduces = event in self._flow.reduced
         return receive(rank(event.peer), size, after=0, reduce=reduces, memory_bytes=(size - overhead) * reduces)

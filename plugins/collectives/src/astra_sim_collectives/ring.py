@@ -13,7 +13,7 @@ from astra_sim.schedule import Collective, Request, Schedule, exchange, shift
 
 
 @attrs.frozen
-class RingOptions:
+class RingAlgorithmOptions:
     """Options of the ring algorithm."""
 
     directions: int = option(
@@ -21,7 +21,7 @@ class RingOptions:
     )
 
 
-def ring(request: Request, options: RingOptions = RingOptions()) -> Schedule:
+def ring(request: Request, options: RingAlgorithmOptions = RingAlgorithmOptions()) -> Schedule:
     """The ring algorithm: a reduce-scatter and an all-gather of n - 1 steps each make an all-reduce.
 
     Blocks are bytes // n. The all-to-all passes every block on from rank to rank: a block of distance d takes d steps. With 2

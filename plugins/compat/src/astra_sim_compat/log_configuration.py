@@ -35,7 +35,7 @@ _LOGGER_KEYS = ("name", "sinks", "level", "pattern", "type", "thread_pool", "ove
 _WITHOUT_EFFECT = ("global_pattern", "pattern", "thread_pool", "global_thread_pool")
 
 
-class _Lines(logging.Formatter):
+class _ConfigurationLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         zone = time.strftime("%z", time.localtime(record.created))
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(record.created))
@@ -109,7 +109,7 @@ def _sink(table: Mapping[str, Any], where: str) -> logging.Handler:
         )
     sink = _handler(known[1], table, where)
     sink.setLevel(_level(table, where, _LEVELS["trace"]))
-    sink.setFormatter(_Lines())
+    sink.setFormatter(_ConfigurationLines())
     return sink
 
 

@@ -25,7 +25,7 @@ NO_FILE = "empty"
 """What stands for no file among the options."""
 
 
-class _Lines(logging.Formatter):
+class _LogLines(logging.Formatter):
     """Records as ASTRA-sim writes them."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Log:
     def __init__(self, *handlers: logging.Handler, configured: LogConfiguration) -> None:
         self._handlers, self._configured = handlers, configured
         for handler in handlers:
-            handler.setFormatter(_Lines())
+            handler.setFormatter(_LogLines())
 
     def say(self, part: str, text: str, level: int = logging.INFO) -> None:
         """A line on standard output and in log.log."""

@@ -19,7 +19,7 @@ from astra_sim_compat.arguments import UsageError
 
 
 @attrs.frozen
-class Program:
+class CompatProgram:
     """A program: what it stands for, the function that it is, and its exit status where its options are wrong.
 
     The function is given the name of the program and its arguments.
@@ -38,33 +38,33 @@ _NS3_PROFILES = ("default", "optimized", "debug")
 
 GENERATOR = "gen_astrasim_workload_input.py"
 
-PROGRAMS: Mapping[str, Program] = {
-    "AstraSim_Analytical_Congestion_Unaware": Program(
+PROGRAMS: Mapping[str, CompatProgram] = {
+    "AstraSim_Analytical_Congestion_Unaware": CompatProgram(
         "ASTRA-sim 2.x, analytical network without contention", "astra_sim_compat.astra2:congestion_unaware", _WRONG_OPTIONS
     ),
-    "AstraSim_Analytical_Congestion_Aware": Program(
+    "AstraSim_Analytical_Congestion_Aware": CompatProgram(
         "ASTRA-sim 2.x, analytical network with contention", "astra_sim_compat.astra2:congestion_aware", _WRONG_OPTIONS
     ),
-    "AnalyticalAstra": Program(
+    "AnalyticalAstra": CompatProgram(
         "ASTRA-sim 1.0, analytical network; with options of 2.x that without contention",
         "astra_sim_compat.astra1:analytical",
         _WRONG_OPTIONS,
     ),
-    "AstraCongestion": Program(
+    "AstraCongestion": CompatProgram(
         "ASTRA-sim 1.0 of 2023, network with contention; with options of 2.x that of 2.x",
         "astra_sim_compat.astra1:congestion",
         2,
     ),
-    "gem5.opt": Program("ASTRA-sim 1.0 in gem5, network Garnet", "astra_sim_compat.astra1:garnet", 2),
-    "AstraSim_HTSim": Program("ASTRA-sim 2.x, HTSim back end", "astra_sim_compat.htsim:htsim", _WRONG_OPTIONS),
+    "gem5.opt": CompatProgram("ASTRA-sim 1.0 in gem5, network Garnet", "astra_sim_compat.astra1:garnet", 2),
+    "AstraSim_HTSim": CompatProgram("ASTRA-sim 2.x, HTSim back end", "astra_sim_compat.htsim:htsim", _WRONG_OPTIONS),
     **{
-        f"ns3.42-AstraSimNetwork-{profile}": Program("ASTRA-sim 2.x, ns-3 back end", "astra_sim_compat.ns3:ns3", 1)
+        f"ns3.42-AstraSimNetwork-{profile}": CompatProgram("ASTRA-sim 2.x, ns-3 back end", "astra_sim_compat.ns3:ns3", 1)
         for profile in _NS3_PROFILES
     },
-    "chakra_converter": Program("converter of Chakra", "astra_sim_compat.chakra_tools:converter", 2),
-    "chakra_trace_link": Program("linker of traces of Chakra", "astra_sim_compat.chakra_tools:trace_link", 2),
-    "chakra_jsonizer": Program("converter to JSON of Chakra", "astra_sim_compat.chakra_tools:jsonizer", 2),
-    GENERATOR: Program("workload generator of ASTRA-sim 1.0", "astra_sim_compat.generator:generate", 1),
+    "chakra_converter": CompatProgram("converter of Chakra", "astra_sim_compat.chakra_tools:converter", 2),
+    "chakra_trace_link": CompatProgram("linker of traces of Chakra", "astra_sim_compat.chakra_tools:trace_link", 2),
+    "chakra_jsonizer": CompatProgram("converter to JSON of Chakra", "astra_sim_compat.chakra_tools:jsonizer", 2),
+    GENERATOR: CompatProgram("workload generator of ASTRA-sim 1.0", "astra_sim_compat.generator:generate", 1),
 }
 
 

@@ -41,7 +41,7 @@ class _Tensor:
 
 
 @attrs.frozen
-class Memory:
+class TensorMemory:
     """What the tensors of an NPU take over time."""
 
     npu: int
@@ -114,7 +114,7 @@ class Memory:
 _LIFETIME = "tensorLifetime"
 
 
-def memory_of(npu: int, operators: Sequence[Operator]) -> Memory:
+def memory_of(npu: int, operators: Sequence[Operator]) -> TensorMemory:
     """What the tensors of an NPU take. Raises InputError where a node does not name its tensors."""
     tensors: dict[str, _Tensor] = {}
     for begin, end, node in sorted(operators, key=lambda each: (each.end, each.begin)):
@@ -135,7 +135,7 @@ def memory_of(npu: int, operators: Sequence[Operator]) -> Memory:
     for time, change in sorted(changes.items()):
         taken += change
         usage[time] = taken
-    return Memory(npu, tensors, usage)
+    return TensorMemory(npu, tensors, usage)
 
 
 def _tensors(npu: int, node: Mapping[str, Any], key: str) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ import click
 from astra_sim.commands import Progress, Screen, candidates, json_option, quiet_option, say_json
 
 if TYPE_CHECKING:
-    from astra_sim_compute_gpu.fitting import Fit
+    from astra_sim_compute_gpu.fitting import KernelFit
 
 _table = click.argument("table", type=click.Path())
 _device = click.option(
@@ -86,23 +86,23 @@ def attention(table: str, device: str, output: str, as_json: bool, quiet: bool) 
     _finish(fits, changed, output, as_json, quiet)
 
 
-def _located(table: str, element_type: str, fit: Any, device: Any, rows: Any) -> Fit:
+def _located(table: str, element_type: str, fit: Any, device: Any, rows: Any) -> KernelFit:
     from astra_sim.errors import InputError, located
 
     try:
-        fitted: Fit = fit(device, element_type, rows)
+        fitted: KernelFit = fit(device, element_type, rows)
     except InputError as error:
         raise located(error, f"{table}: {element_type}") from None
     return fitted
 
 
-def _sourced(changed: dict[str, Any], key: str, table: str, fitted: Fit) -> dict[str, Any]:
+def _sourced(changed: dict[str, Any], key: str, table: str, fitted: KernelFit) -> dict[str, Any]:
     """The table with a note where the numbers of a key come from."""
     note = f"astra calibrate, {fitted.fitted.rows} rows of {table}; held-out error {fitted.held_out}"
     return {**changed, "calibrated": True, "sources": {**changed.get("sources", {}), key: note}}
 
 
-def _finish(fits: dict[str, Fit], changed: dict[str, Any], output: str, as_json: bool, quiet: bool) -> None:
+def _finish(fits: dict[str, KernelFit], changed: dict[str, Any], output: str, as_json: bool, quiet: bool) -> None:
     """Write the device, and print the fits."""
     from astra_sim.toml_text import write_toml
 

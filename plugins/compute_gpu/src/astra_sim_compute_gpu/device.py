@@ -129,7 +129,7 @@ class MemoryMargin:
 
 
 @attrs.frozen
-class Device:
+class GpuDevice:
     """A device, as its file says."""
 
     title: str = option(help="the device's full name")
@@ -220,12 +220,12 @@ def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def read_device(name: str) -> Device:
+def read_device(name: str) -> GpuDevice:
     """The device of a name, or of a TOML file. Raises InputError."""
     return device_of(*read_table(name))
 
 
-def device_of(table: dict[str, Any], where: str) -> Device:
+def device_of(table: dict[str, Any], where: str) -> GpuDevice:
     """The device of a table. Raises InputError, which names all keys that are missing."""
     try:
         return _device_of(table, where)
@@ -240,16 +240,16 @@ def device_of(table: dict[str, Any], where: str) -> Device:
 def _missing(table: dict[str, Any]) -> list[str]:
     """The keys that a device needs and a table does not have, with those of tables in it."""
     fits = table.get("gemm")
-    absent = missing_keys(Device, table)
+    absent = missing_keys(GpuDevice, table)
     if isinstance(fits, Mapping):
         absent += [key for name, fit in fits.items() for key in missing_keys(GemmFit, fit, f"gemm.{name}.")]
         absent += [] if REFERENCE_TYPE in fits else [f"gemm.{REFERENCE_TYPE}"]
     return absent
 
 
-def _device_of(table: dict[str, Any], where: str) -> Device:
+def _device_of(table: dict[str, Any], where: str) -> GpuDevice:
     """The device of a table. Raises InputError for unknown element types and rates that are not above 0."""
-    device: Device = structure(Device, table, where)
+    device: GpuDevice = structure(GpuDevice, table, where)
     for key in ("peak_tera_ops_per_s", "gemm"):
         for element_type in getattr(device, key):
             if element_type not in ELEMENT_BYTES:

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from astra_sim.toml_text import to_toml
 
-from astra_sim_compute_gpu.device import Device, DirectAllReduceFit, GemmFit, InferenceFits, ServedProductFit, read_table
+from astra_sim_compute_gpu.device import DirectAllReduceFit, GemmFit, GpuDevice, InferenceFits, ServedProductFit, read_table
 
 _NOT_SHOWN = ("title", "calibrated", "based_on", "sources")
 
@@ -27,7 +27,7 @@ def template(name: str, whole: bool = False) -> str:
     else:
         lines += [f'based_on = "{name}"  # what is not given here is as in {where}', f'title = "based on {base}"']
     lines += ["calibrated = false  # true: the efficiencies were fitted to kernels measured on this very device", ""]
-    lines += _keys(Device, table, "" if whole else "# ")
+    lines += _keys(GpuDevice, table, "" if whole else "# ")
     return "\n".join(lines) + "\n"
 
 

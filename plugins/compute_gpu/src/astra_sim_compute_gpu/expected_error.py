@@ -52,13 +52,13 @@ _NAMED = 3
 
 
 @attrs.frozen
-class Configuration:
+class RunConfiguration:
     """What the distance is made of: logarithms of numbers, and properties."""
 
     numbers: tuple[float, ...]
     properties: tuple[object, ...]
 
-    def distance2(self, other: Configuration) -> float:
+    def distance2(self, other: RunConfiguration) -> float:
         """The square of the distance to another."""
         scales = (doublings for _, doublings in DOUBLINGS.values())
         far = sum(((mine - its) / scale) ** 2 for mine, its, scale in zip(self.numbers, other.numbers, scales, strict=True))
@@ -74,11 +74,11 @@ class Residual:
     half: str
     software: str
     name: str
-    configuration: Configuration
+    configuration: RunConfiguration
     error: float
 
 
-def configuration_of(device: str, npus: int, facts: Mapping[str, Any]) -> Configuration:
+def configuration_of(device: str, npus: int, facts: Mapping[str, Any]) -> RunConfiguration:
     """The configuration of a workload, of what `Compute.expected_error` is given."""
     sequence, batch = float(facts["sequence"]), float(facts["global_batch"])
     numbers = (npus, float(facts["parameters"]), sequence, sequence * batch / npus, sequence * float(facts["micro_batch"]))
@@ -90,7 +90,7 @@ def configuration_of(device: str, npus: int, facts: Mapping[str, Any]) -> Config
         facts["recompute"] != "none",
         device_family(device),
     )
-    return Configuration(tuple(math.log2(number) for number in numbers), (*parallel, *rest))
+    return RunConfiguration(tuple(math.log2(number) for number in numbers), (*parallel, *rest))
 
 
 _WEIGHTS = 3
@@ -108,7 +108,7 @@ def residuals(stack: str) -> Sequence[Residual]:
     return result
 
 
-def expected_error(stack: str, own: Configuration, rows: Sequence[Residual] | None = None) -> ExpectedError | None:
+def expected_error(stack: str, own: RunConfiguration, rows: Sequence[Residual] | None = None) -> ExpectedError | None:
     """The expected error of a configuration with a stack, by these rows (all of the stack); None: there are none."""
     rows = residuals(stack) if rows is None else rows
     judged = [row for row in rows if row.half != FIT]
@@ -128,7 +128,7 @@ def expected_error(stack: str, own: Configuration, rows: Sequence[Residual] | No
     return ExpectedError(within, SHARE, len(judged), near, tuple(names)[:_NAMED], _outside(own, rows))
 
 
-def _outside(own: Configuration, rows: Sequence[Residual]) -> tuple[str, ...]:
+def _outside(own: RunConfiguration, rows: Sequence[Residual]) -> tuple[str, ...]:
     """What of a configuration was never measured: numbers beyond those of all rows, properties that no row has."""
     result = []
     for place, (words, _) in enumerate(DOUBLINGS.values()):

@@ -17,7 +17,7 @@ LARGE_OPERATIONS = 1e11
 
 
 @attrs.frozen
-class Measurement:
+class KernelMeasurement:
     """A measured kernel. `cast`: the time includes the cast of the first factor to the element type.
 
     `held_out`: whether it is held out of fits; None: the hash of its shape decides.
@@ -53,7 +53,7 @@ class Parameter:
 
 
 @attrs.frozen
-class Fit:
+class KernelFit:
     """Fitted numbers by name, and the errors with them."""
 
     values: dict[str, float]
@@ -62,11 +62,11 @@ class Fit:
     held_out_large: ErrorOf
 
 
-Predict = Callable[[dict[str, float], Measurement], float]
+Predict = Callable[[dict[str, float], KernelMeasurement], float]
 """Microseconds of a kernel, from the numbers by name."""
 
 
-def split(rows: Sequence[Measurement]) -> tuple[list[Measurement], list[Measurement]]:
+def split(rows: Sequence[KernelMeasurement]) -> tuple[list[KernelMeasurement], list[KernelMeasurement]]:
     """Rows to fit and rows that are held out: as they say, or half of the distinct shapes each, by the SHA-256 of their text.
 
     Raises InputError where only some rows say it, or where a shape is on both sides.
@@ -78,7 +78,7 @@ def split(rows: Sequence[Measurement]) -> tuple[list[Measurement], list[Measurem
     return [row for row in rows if row.text in chosen], [row for row in rows if row.text not in chosen]
 
 
-def _split_as_given(rows: Sequence[Measurement]) -> tuple[list[Measurement], list[Measurement]]:
+def _split_as_given(rows: Sequence[KernelMeasurement]) -> tuple[list[KernelMeasurement], list[KernelMeasurement]]:
     if any(row.held_out is None for row in rows):
         raise InputError("held_out is given for some rows and not for others; expected it for all or for none")
     fitting, held_out = [row for row in rows if not row.held_out], [row for row in rows if row.held_out]
@@ -91,7 +91,7 @@ def _split_as_given(rows: Sequence[Measurement]) -> tuple[list[Measurement], lis
     return fitting, held_out
 
 
-def fit(rows: Sequence[Measurement], parameters: Sequence[Parameter], predict: Predict) -> Fit:
+def fit(rows: Sequence[KernelMeasurement], parameters: Sequence[Parameter], predict: Predict) -> KernelFit:
     """Fit numbers to half of the shapes and hold the other half against them. Raises InputError where there are too few shapes."""
     shapes = len({row.text for row in rows})
     if shapes < LEAST_SHAPES:
@@ -110,16 +110,16 @@ def fit(rows: Sequence[Measurement], parameters: Sequence[Parameter], predict: P
     best, _ = min((minimise(distance, [math.log(value) for value in start]) for start in starts), key=lambda minimum: minimum[1])
     values = {name: float(f"{value:.4g}") for name, value in named(best).items()}
     large = [row for row in held_out if row.shape.operations > LARGE_OPERATIONS]
-    return Fit(values, *(error_over(part, lambda row: predict(values, row)) for part in (fitting, held_out, large)))
+    return KernelFit(values, *(error_over(part, lambda row: predict(values, row)) for part in (fitting, held_out, large)))
 
 
-def _first_shapes(rows: Sequence[Measurement]) -> list[Measurement]:
+def _first_shapes(rows: Sequence[KernelMeasurement]) -> list[KernelMeasurement]:
     """The rows of so many shapes as are fitted, in the order of the split."""
     texts = sorted({row.text for row in rows}, key=lambda text: hashlib.sha256(text.encode()).digest())
     chosen = set(texts[:MOST_FITTED])
     return [row for row in rows if row.text in chosen]
 
 
-def error_over(rows: Sequence[Measurement], microseconds: Callable[[Measurement], float]) -> ErrorOf:
+def error_over(rows: Sequence[KernelMeasurement], microseconds: Callable[[KernelMeasurement], float]) -> ErrorOf:
     """The error of a model over rows, with its interval over their shapes."""
     return error_of((row.text, abs(microseconds(row) / row.microseconds - 1)) for row in rows)

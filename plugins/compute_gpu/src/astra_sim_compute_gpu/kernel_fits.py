@@ -10,8 +10,8 @@ from astra_sim import InputError
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Cast, Gemm
 
 from astra_sim_compute_gpu.attention import flash_us
-from astra_sim_compute_gpu.device import AttentionFit, Device, GemmFit
-from astra_sim_compute_gpu.fitting import Fit, Measurement, Parameter, fit
+from astra_sim_compute_gpu.device import AttentionFit, GemmFit, GpuDevice
+from astra_sim_compute_gpu.fitting import KernelFit, KernelMeasurement, Parameter, fit
 from astra_sim_compute_gpu.gemm import gemm_us
 
 _EFFICIENCIES = tuple(Parameter(name, (0.7, 0.85, 0.6), 0.02, 1.2) for name in ("large", "medium", "small"))
@@ -27,7 +27,7 @@ _START = Parameter("start_us", (4, 2, 6), 0.05, 6)
 _CAST = (Parameter("cast_efficiency", (0.4, 0.3, 0.7), 0.02, 1.2), Parameter("cast_start_us", (10, 5, 15), 0.05, 100))
 
 
-def fit_gemm(device: Device, element_type: str, rows: Sequence[Measurement]) -> Fit:
+def fit_gemm(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurement]) -> KernelFit:
     """Fit what products of an element type reach on a device; with the cast of the first factor where the times include it.
 
     Raises InputError where only some of them do, or where a product was faster than the device's peak.
@@ -42,7 +42,7 @@ def fit_gemm(device: Device, element_type: str, rows: Sequence[Measurement]) -> 
     fits_bytes = bound_by_bytes >= _LEAST_BOUND_BY_BYTES * len(rows)
     result = {"start_us": device.gemm_fit("bf16").start_us, "byte_efficiency": device.elementwise.efficiency}
 
-    def predict(values: dict[str, float], row: Measurement) -> float:
+    def predict(values: dict[str, float], row: KernelMeasurement) -> float:
         assert isinstance(row.shape, Gemm)
         numbers = {name: value for name, value in values.items() if not name.startswith("cast_")}
         gemm_fit = GemmFit(**{**result, **numbers})
@@ -62,7 +62,7 @@ def fit_gemm(device: Device, element_type: str, rows: Sequence[Measurement]) -> 
     return fit(rows, (*_GEMM, *((_BYTES,) if fits_bytes else ()), *(_CAST if cast else (_START,))), predict)
 
 
-def fit_attention(device: Device, element_type: str, rows: Sequence[Measurement]) -> Fit:
+def fit_attention(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurement]) -> KernelFit:
     """Fit what flash attention reaches on a device; its backward rate, too, where rows of both passes are there.
 
     Raises InputError where a kernel was faster than the device's peak.
@@ -73,7 +73,7 @@ def fit_attention(device: Device, element_type: str, rows: Sequence[Measurement]
     fits_backward = len({row.shape.backward for row in rows if isinstance(row.shape, Attention)}) > 1
     others = {"small_head": device.attention.small_head, **({} if fits_backward else {"backward": device.attention.backward})}
 
-    def predict(values: dict[str, float], row: Measurement) -> float:
+    def predict(values: dict[str, float], row: KernelMeasurement) -> float:
         assert isinstance(row.shape, Attention)
         attention_fit = AttentionFit(**values, **others)
         return attention_fit.start_us + flash_us(
@@ -90,7 +90,7 @@ def fit_attention(device: Device, element_type: str, rows: Sequence[Measurement]
     return fit(rows, (rate, *lengths, _START, *((_BACKWARD,) if fits_backward else ())), predict)
 
 
-def _check_peak(device: Device, element_type: str, rows: Sequence[Measurement]) -> None:
+def _check_peak(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurement]) -> None:
     """Raise InputError where a kernel was faster than the device can be: its time is wrong, or it calculated less than its shape says."""
     peak = device.peak(element_type)
     for row in rows:
@@ -101,7 +101,7 @@ def _check_peak(device: Device, element_type: str, rows: Sequence[Measurement]) 
             )
 
 
-def with_gemm(table: dict[str, Any], element_type: str, fitted: Fit) -> dict[str, Any]:
+def with_gemm(table: dict[str, Any], element_type: str, fitted: KernelFit) -> dict[str, Any]:
     """The table of a device with fitted numbers for products of an element type."""
     numbers = {name: value for name, value in fitted.values.items() if not name.startswith("cast_")}
     numbers.setdefault("start_us", table["gemm"]["bf16"]["start_us"])
@@ -118,7 +118,7 @@ def attention_key(element_type: str) -> str:
     return "attention_fp8" if ELEMENT_BYTES[element_type] == 1 else "attention"
 
 
-def with_attention(table: dict[str, Any], element_type: str, fitted: Fit) -> dict[str, Any]:
+def with_attention(table: dict[str, Any], element_type: str, fitted: KernelFit) -> dict[str, Any]:
     """The table of a device with fitted numbers for flash attention with elements of a type."""
     key = attention_key(element_type)
     return {**table, key: {**table["attention"], **table.get(key, {}), **fitted.values}}

@@ -9,14 +9,14 @@ from astra_sim.files import csv_table
 from astra_sim.options import Typed, structure
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Gemm
 
-from astra_sim_compute_gpu.fitting import Measurement
+from astra_sim_compute_gpu.fitting import KernelMeasurement
 
 _TIME = "microseconds"
 _SIDE = "held_out"
 _YES, _NO = ("1", "true", "yes"), ("", "0", "false", "no")
 
 
-def read_gemms(text: str, path: str) -> dict[str, list[Measurement]]:
+def read_gemms(text: str, path: str) -> dict[str, list[KernelMeasurement]]:
     """Products by element type. Columns: m n k microseconds [batch accumulate_fp32 element_type cast held_out].
 
     Raises InputError with the line.
@@ -25,20 +25,20 @@ def read_gemms(text: str, path: str) -> dict[str, list[Measurement]]:
     return _read(text, path, ("m", "n", "k", _TIME), (*columns[3:], "cast", _SIDE), lambda cells, where: _gemm(cells, columns, where))
 
 
-def read_attention(text: str, path: str) -> dict[str, list[Measurement]]:
+def read_attention(text: str, path: str) -> dict[str, list[KernelMeasurement]]:
     """Flash attention by element type, in the columns of the shape and microseconds. Raises InputError with the line."""
     needed = ("heads", "query_length", "key_length", "head_size")
     optional = ("value_size", "key_heads", "causal", "backward", "element_type")
     return _read(text, path, (*needed, _TIME), (*optional, _SIDE), lambda cells, where: _attention(cells, (*needed, *optional), where))
 
 
-def _gemm(cells: Mapping[str, str], columns: Sequence[str], where: str) -> Measurement:
+def _gemm(cells: Mapping[str, str], columns: Sequence[str], where: str) -> KernelMeasurement:
     shape = structure(Gemm, _typed(cells, columns), where)
-    return Measurement(shape, _microseconds(cells, where), _yes(cells, "cast", where), _side(cells, where))
+    return KernelMeasurement(shape, _microseconds(cells, where), _yes(cells, "cast", where), _side(cells, where))
 
 
-def _attention(cells: Mapping[str, str], columns: Sequence[str], where: str) -> Measurement:
-    return Measurement(structure(Attention, _typed(cells, columns), where), _microseconds(cells, where), held_out=_side(cells, where))
+def _attention(cells: Mapping[str, str], columns: Sequence[str], where: str) -> KernelMeasurement:
+    return KernelMeasurement(structure(Attention, _typed(cells, columns), where), _microseconds(cells, where), held_out=_side(cells, where))
 
 
 def _yes(cells: Mapping[str, str], column: str, where: str) -> bool:
@@ -70,10 +70,10 @@ def _microseconds(cells: Mapping[str, str], where: str) -> float:
 
 
 def _read(
-    text: str, path: str, needed: Sequence[str], optional: Sequence[str], measurement: Callable[[Mapping[str, str], str], Measurement]
-) -> dict[str, list[Measurement]]:
+    text: str, path: str, needed: Sequence[str], optional: Sequence[str], measurement: Callable[[Mapping[str, str], str], KernelMeasurement]
+) -> dict[str, list[KernelMeasurement]]:
     """Rows by element type, bf16 where none is given. Lines that begin with # are comments."""
-    result: dict[str, list[Measurement]] = {}
+    result: dict[str, list[KernelMeasurement]] = {}
     for where, cells in csv_table(text, path, needed, optional):
         row = measurement(cells, where)
         result.setdefault(row.shape.element_type or "bf16", []).append(row)

@@ -14,7 +14,7 @@ from astra_sim.shapes import ELEMENT_BYTES, Attention, Cast, Convolution, Gemm, 
 from astra_sim.units import GIB
 
 from astra_sim_compute_gpu.attention import flash_us, paged_us
-from astra_sim_compute_gpu.device import Device, MemoryFit, ServedProductFit, names, read_device
+from astra_sim_compute_gpu.device import GpuDevice, MemoryFit, ServedProductFit, names, read_device
 from astra_sim_compute_gpu.expected_error import configuration_of, expected_error
 from astra_sim_compute_gpu.gemm import NARROW_TILES, TILES, gemm_us
 from astra_sim_compute_gpu.stack import AUTO, KERNELS, Stack, newest_stack, read_stack
@@ -75,7 +75,7 @@ def _known() -> str:
     return f"device = {' | '.join(names())}, or a file DEVICE.toml"
 
 
-def product_us(device: Device, gemm: Gemm, element_type: str, rate_share: float, served: ServedProductFit | None) -> float:
+def product_us(device: GpuDevice, gemm: Gemm, element_type: str, rate_share: float, served: ServedProductFit | None) -> float:
     """Microseconds of a matrix product on a device, with the start of its kernel: that of training, or of a server (`served`).
 
     `rate_share` is the share of the peak that a stack leaves.

@@ -16,7 +16,7 @@ from astra_sim import InputError
 from numpy.typing import NDArray
 
 from astra_sim_compute_systolic.array import ceil_div
-from astra_sim_compute_systolic.streams import Numbers, Stream
+from astra_sim_compute_systolic.streams import Numbers, OperandStream
 
 _BLOCK = 512
 _ROWS = 1 << 12
@@ -34,7 +34,7 @@ class Slides(NamedTuple):
 class ReadBuffer:
     """An operand's SRAM of `size` elements."""
 
-    def __init__(self, ranks: Ranks | LookedUpRanks, size: int) -> None:
+    def __init__(self, ranks: BufferRanks | LookedUpRanks, size: int) -> None:
         self._ranks = ranks
         self._set_size = ceil_div(size, 100)
         active = ceil_div(size, 2)
@@ -106,15 +106,15 @@ class ReadBuffer:
         return self._ranks.count_stamped(position, last)
 
 
-def ranks(stream: Stream, addresses: NDArray[np.int32] | None) -> Ranks | LookedUpRanks:
+def ranks(stream: OperandStream, addresses: NDArray[np.int32] | None) -> BufferRanks | LookedUpRanks:
     """The elements of a stream in the order of fetching. `addresses`: see `streams.ifmap_addresses`."""
-    return Ranks(stream) if addresses is None else LookedUpRanks(stream, addresses)
+    return BufferRanks(stream) if addresses is None else LookedUpRanks(stream, addresses)
 
 
-class Ranks:
+class BufferRanks:
     """Positions of the elements that exist, in streams whose elements are all different."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: OperandStream) -> None:
         self._stream = stream
         self.elements = stream.tiles.elements
         self._missing: Numbers = np.empty(0, dtype=np.int64)
@@ -146,7 +146,7 @@ class Ranks:
 class LookedUpRanks:
     """Like `Ranks`, for streams in which an element may come several times, or lie beyond the input."""
 
-    def __init__(self, stream: Stream, addresses: NDArray[np.int32]) -> None:
+    def __init__(self, stream: OperandStream, addresses: NDArray[np.int32]) -> None:
         self._stream = stream
         ordered = np.empty(addresses.size, dtype=np.int32)
         columns = np.arange(addresses.shape[1])[None, :]

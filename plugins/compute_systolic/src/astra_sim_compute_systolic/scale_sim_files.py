@@ -40,7 +40,7 @@ _MAX_NUMBER = 999_999_999
 
 
 @attrs.frozen
-class Configuration:
+class ArrayConfiguration:
     """An array with its SRAMs. `bandwidth`: elements per cycle of each interface to DRAM; None: unlimited."""
 
     name: str
@@ -54,7 +54,7 @@ def recognises_configuration(text: str) -> bool:
     return f"[{_ARRAY}]" in text
 
 
-def read_configuration(text: str, path: str) -> Configuration:
+def read_configuration(text: str, path: str) -> ArrayConfiguration:
     """A configuration file. An element is a byte. Raises InputError naming file, key and value."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
@@ -74,7 +74,7 @@ def read_configuration(text: str, path: str) -> Configuration:
     srams = Srams(*(1024 * reader.number(_ARRAY, key) for key in ("IfmapSramSzkB", "FilterSramSzkB", "OfmapSramSzkB")))
     _warn_of_others(parser, path)
     name = parser.get("general", "run_name", fallback="scale_run")
-    return Configuration(name, array, srams, reader.number(_ARRAY, "Bandwidth") if mode == "USER" else None)
+    return ArrayConfiguration(name, array, srams, reader.number(_ARRAY, "Bandwidth") if mode == "USER" else None)
 
 
 def _warn_of_others(parser: configparser.ConfigParser, path: str) -> None:

@@ -15,7 +15,7 @@ import attrs
 from astra_sim.shapes import Shape
 
 from astra_sim_compute_systolic.array import Folds, Srams, SystolicArray, ceil_div
-from astra_sim_compute_systolic.read_buffer import LookedUpRanks, Ranks, ReadBuffer, ranks
+from astra_sim_compute_systolic.read_buffer import BufferRanks, LookedUpRanks, ReadBuffer, ranks
 from astra_sim_compute_systolic.streams import ifmap_addresses, operands
 from astra_sim_compute_systolic.traffic import operand_traffic
 from astra_sim_compute_systolic.write_buffer import DramTraffic, OutputPattern, WriteBuffer
@@ -47,18 +47,18 @@ def simulate_stalls(array: SystolicArray, shape: Shape, srams: Srams, bandwidth:
     elements = _elements(array, shape)
     tiles = (stream.tiles for stream in operands(array, shape))
     sizes = (srams.ifmap, srams.filter)
-    readers = tuple(_Reader(*reader, bandwidth) for reader in zip(elements, (part.padded for part in tiles), sizes, strict=True))
-    return _Run(array, shape, elements, readers, WriteBuffer(srams.ofmap, bandwidth)).run()
+    readers = tuple(_StallReader(*reader, bandwidth) for reader in zip(elements, (part.padded for part in tiles), sizes, strict=True))
+    return _StallRun(array, shape, elements, readers, WriteBuffer(srams.ofmap, bandwidth)).run()
 
 
 def simulate_without_stalls(array: SystolicArray, shape: Shape, srams: Srams) -> Timing:
     """A layer whose operands are always there. Outputs drain with one element per cycle for each column of the array."""
-    return _Run(array, shape, _elements(array, shape), (), WriteBuffer(srams.ofmap, array.columns)).run(
+    return _StallRun(array, shape, _elements(array, shape), (), WriteBuffer(srams.ofmap, array.columns)).run(
         operand_traffic(array, shape, srams.ifmap, srams.filter)
     )
 
 
-_Elements = tuple[Ranks | LookedUpRanks, Ranks | LookedUpRanks]
+_Elements = tuple[BufferRanks | LookedUpRanks, BufferRanks | LookedUpRanks]
 
 
 def _elements(array: SystolicArray, shape: Shape) -> _Elements:
@@ -66,10 +66,10 @@ def _elements(array: SystolicArray, shape: Shape) -> _Elements:
     return ranks(streams.ifmap, ifmap_addresses(array, shape)), ranks(streams.filter, None)
 
 
-class _Reader:
+class _StallReader:
     """An operand's buffer, with the cycle at which its prefetched elements have arrived."""
 
-    def __init__(self, elements: Ranks | LookedUpRanks, padded: int, size: int, bandwidth: int) -> None:
+    def __init__(self, elements: BufferRanks | LookedUpRanks, padded: int, size: int, bandwidth: int) -> None:
         self.buffer = ReadBuffer(elements, size)
         self._lines = ceil_div(self.buffer.half, bandwidth)
         first_lines = min(ceil_div(size - self.buffer.half, bandwidth), ceil_div(padded, bandwidth))
@@ -91,10 +91,12 @@ class _Reader:
 _IFMAP, _FILTER, _OFMAP = range(3)
 
 
-class _Run:
+class _StallRun:
     """A layer in time. Cycles here are those of an array that never waits; `_stalls` is how much later they are."""
 
-    def __init__(self, array: SystolicArray, shape: Shape, elements: _Elements, readers: tuple[_Reader, ...], writer: WriteBuffer) -> None:
+    def __init__(
+        self, array: SystolicArray, shape: Shape, elements: _Elements, readers: tuple[_StallReader, ...], writer: WriteBuffer
+    ) -> None:
         gemm = shape.gemm
         self._array = array
         self._elements = elements
@@ -119,7 +121,7 @@ class _Run:
             fetched = ifmap.traffic(), filter_.traffic()
         return self._timing(fetched)
 
-    def _slides_of(self, operand: int, reader: _Reader) -> Iterator[tuple[int, int, int]]:
+    def _slides_of(self, operand: int, reader: _StallReader) -> Iterator[tuple[int, int, int]]:
         """Cycle, operand and number of the slides of a window."""
         for slides in reader.buffer.slides(self._folds.rows, self._folds.columns, self._fold_cycles):
             yield slides.cycle, operand, slides.times

@@ -22,7 +22,7 @@ from astra_sim_compute_systolic.array import Dataflow, SystolicArray
 Numbers = NDArray[np.int64]
 
 
-class Spans(NamedTuple):
+class StreamSpans(NamedTuple):
     """The demands of one fold: in cycle cycles[i] of the fold, the positions first[i] to last[i] of the order of fetching."""
 
     cycles: Numbers
@@ -53,12 +53,12 @@ class Tiles(NamedTuple):
         return self.last_width if tile == self.number - 1 else self.width
 
 
-class Stream(Protocol):
+class OperandStream(Protocol):
     """An operand as its SRAM sees it."""
 
     tiles: Tiles
 
-    def spans(self, row_fold: int, column_fold: int) -> Spans:
+    def spans(self, row_fold: int, column_fold: int) -> StreamSpans:
         """What a fold demands, in padded positions, in order of time."""
 
     def order(self, rows: Numbers, columns: Numbers) -> Numbers:
@@ -81,12 +81,12 @@ class MovingStream:
         """The tile that a fold demands."""
         return row_fold if self._along_rows else column_fold
 
-    def spans(self, row_fold: int, column_fold: int) -> Spans:
+    def spans(self, row_fold: int, column_fold: int) -> StreamSpans:
         """What a fold demands, in padded positions, in order of time: one diagonal of its tile in each cycle."""
         tile = self.tile_of(row_fold, column_fold)
         cycles, left, right = self._pattern[self.tiles.width_of(tile)]
         origin = self._origin(np.arange(tile * self.tiles.height, tile * self.tiles.height + len(left)))
-        return Spans(cycles, origin + left, origin + right)
+        return StreamSpans(cycles, origin + left, origin + right)
 
     def order(self, rows: Numbers, columns: Numbers) -> Numbers:
         """The padded position of elements: diagonal after diagonal, each from left to right."""
@@ -119,14 +119,14 @@ class StationaryStream:
         """The tile that a fold demands a part of."""
         return column_fold
 
-    def spans(self, row_fold: int, column_fold: int) -> Spans:
+    def spans(self, row_fold: int, column_fold: int) -> StreamSpans:
         """What a fold demands, in padded positions, in order of time: the rows of its part of a tile, last row first."""
         height, width = self.tiles.height, self.tiles.width
         top = row_fold * self._array_rows
         used = min(self._array_rows, height - top)
         cycles = np.arange(self._array_rows - used, self._array_rows)
         first = (column_fold * height + top + self._array_rows - 1 - cycles) * width
-        return Spans(cycles, first, first + self.tiles.width_of(column_fold) - 1)
+        return StreamSpans(cycles, first, first + self.tiles.width_of(column_fold) - 1)
 
     def order(self, rows: Numbers, columns: Numbers) -> Numbers:
         """The padded position of elements: row after row, each from left to right."""

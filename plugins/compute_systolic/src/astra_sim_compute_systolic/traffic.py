@@ -15,7 +15,7 @@ from astra_sim.shapes import Shape
 from numpy.typing import NDArray
 
 from astra_sim_compute_systolic.array import SystolicArray, ceil_div
-from astra_sim_compute_systolic.streams import MovingStream, Numbers, Stream, ifmap_addresses, operands
+from astra_sim_compute_systolic.streams import MovingStream, Numbers, OperandStream, ifmap_addresses, operands
 from astra_sim_compute_systolic.write_buffer import DramTraffic
 
 _FIRST_BANDWIDTH = 10
@@ -45,7 +45,7 @@ _MAX_DEMANDED = 1 << 31
 class _Demand:
     """The elements that each fold demands, in order, by number: the address, or the position in the operand."""
 
-    def __init__(self, stream: Stream, addresses: NDArray[np.int32] | None) -> None:
+    def __init__(self, stream: OperandStream, addresses: NDArray[np.int32] | None) -> None:
         self.stream = stream
         self._addresses = addresses
         tiles = stream.tiles
@@ -87,7 +87,7 @@ class _Demand:
         return cycles[exists], numbers[exists]
 
 
-def _moves(stream: Stream) -> bool:
+def _moves(stream: OperandStream) -> bool:
     return isinstance(stream, MovingStream)
 
 

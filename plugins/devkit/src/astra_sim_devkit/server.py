@@ -68,7 +68,7 @@ def _folder() -> Iterator[str]:
 
 
 @attrs.define(eq=False)
-class _Run:
+class _ServedRun:
     """A program that runs in a fork: the connection to who asked for it, and the names of modules that the fork imports."""
 
     connection: socket.socket
@@ -80,7 +80,7 @@ class Server:
 
     def __init__(self, listener: socket.socket, script: subprocess.Popen[bytes]) -> None:
         self._listener, self._script = listener, script
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, _ServedRun] = {}
         self._selector = selectors.DefaultSelector()
         self._identity = identity()
         self._wakeup, self._woken = socket.socketpair()
@@ -136,7 +136,7 @@ class Server:
             os.close(readable)
             _run(streams, request, writable)
         os.close(writable)
-        self._runs[child] = _Run(connection, io.FileIO(readable))
+        self._runs[child] = _ServedRun(connection, io.FileIO(readable))
         with contextlib.suppress(OSError):
             connection.sendall(child.to_bytes(HEADER_BYTES, "big"))
         self._selector.register(connection, selectors.EVENT_READ, child)

@@ -14,10 +14,10 @@ from astra_sim.engines import (
     ComputePs,
     History,
     Issue,
-    Link,
     LinkKind,
     Order,
     OverheadPs,
+    PathEdge,
     PhaseStepRecords,
     RankState,
     Task,
@@ -37,8 +37,8 @@ from astra_sim.rows import Rows, packed, view
 from astra_sim.schedule import LoweredProgram
 
 from astra_sim_engine import _compiled, columns
-from astra_sim_engine.queues import Queues, StepRow
-from astra_sim_engine.schedules import Groups, Schedules, peer_numbers
+from astra_sim_engine.queues import CompiledQueues, StepRow
+from astra_sim_engine.schedules import CompiledGroups, Schedules, peer_numbers
 
 _MOST_TASKS = 4096
 _programs: ObjectCaches[tuple[int, tuple[int, ...] | None], _Program] = ObjectCaches("programs of the compiled engine", 64)
@@ -95,7 +95,7 @@ class CompiledEngine:
         self._network = network
         self._has_table = False
         self._endpoint_ps = endpoint_ps
-        self._queues = Queues()
+        self._queues = CompiledQueues()
         self._schedules = Schedules(network, memory_ps, bus is not None, rendezvous)
         self._issuers: list[Issue] = []
         self._compute_ps: ComputePs | None = None
@@ -155,11 +155,11 @@ class CompiledEngine:
         """Keep which event brings about which; with `messages` all of these, too."""
         self._machine.keep_causes(messages)
 
-    def critical_path(self) -> list[Link]:
+    def critical_path(self) -> list[PathEdge]:
         """The links that lead to what happened last."""
         return _links(self._machine.critical_path())
 
-    def carried(self) -> list[Link]:
+    def carried(self) -> list[PathEdge]:
         """The messages that have arrived, where they are kept."""
         return _links(self._machine.carried())
 
@@ -186,7 +186,7 @@ class CompiledEngine:
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
         """Groups that run phases together; with `loop_back` the first NPU stands for all. Returns their number."""
         check_groups(groups, self._npus)
-        self._schedules.add_groups(Groups(groups, dimension, loop_back))
+        self._schedules.add_groups(CompiledGroups(groups, dimension, loop_back))
         return self._machine.add_groups([npu for group in groups for npu in group], len(groups[0]), loop_back)
 
     def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
@@ -325,8 +325,8 @@ class CompiledEngine:
         return delivery[0], list(delivery[1]), list(delivery[2])
 
 
-def _links(columns: Sequence[bytes]) -> list[Link]:
+def _links(columns: Sequence[bytes]) -> list[PathEdge]:
     """Links from their columns."""
     kinds = list(LinkKind)
     number_of, *rest = (view(column, "q") for column in columns)
-    return list(map(Link, map(kinds.__getitem__, number_of), *rest))
+    return list(map(PathEdge, map(kinds.__getitem__, number_of), *rest))

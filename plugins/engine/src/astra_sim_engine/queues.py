@@ -51,7 +51,7 @@ class _Jobs(Sequence[Job]):
         return self._jobs_by_class[self._jobs[place]]
 
 
-class Queues:
+class CompiledQueues:
     """The orders of all queues and the jobs that stand in them.
 
     The machine knows a job by the number of its class and by its priority. It follows rules itself; orders that are functions are asked

@@ -36,7 +36,7 @@ _Delays = Callable[[PeerRun, int], "array[int]"]
 
 
 @attrs.frozen(eq=False, repr=False)
-class Groups:
+class CompiledGroups:
     """Groups of NPUs that run phases together; with `loop_back` the first NPU stands for all."""
 
     members: Sequence[Sequence[int]]
@@ -57,12 +57,12 @@ class Schedules:
         self._rendezvous = rendezvous
         self._memory_ps = memory_ps
         self._has_bus = has_bus
-        self._groups: list[Groups] = []
+        self._groups: list[CompiledGroups] = []
         self._schedules: list[tuple[Sequence[LoweredProgram], int]] = []
         self._common_routes: dict[tuple[int, PeerRun], RouteColumns | None] = {}
         self._routes_left = _MOST_ROUTES
 
-    def add_groups(self, groups: Groups) -> None:
+    def add_groups(self, groups: CompiledGroups) -> None:
         """Take groups; they get the next number."""
         self._groups.append(groups)
 

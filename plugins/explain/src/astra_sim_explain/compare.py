@@ -51,7 +51,7 @@ _NUMBERS = 68
 
 
 @attrs.frozen
-class Choice:
+class ComparedChoice:
     """A point of a comparison: its experiment file, and what it changes there.
 
     `parameters` are those of its components and options that vary, by short names: columns of the table of runs.
@@ -62,7 +62,9 @@ class Choice:
     parameters: dict[str, Any] = attrs.field(factory=dict)
 
 
-def choices(experiments: Sequence[str], components: Mapping[str, Sequence[str]], assignments: Sequence[str]) -> list[tuple[str, Choice]]:
+def choices(
+    experiments: Sequence[str], components: Mapping[str, Sequence[str]], assignments: Sequence[str]
+) -> list[tuple[str, ComparedChoice]]:
     """Every combination, with a label of what varies. Assignments to one key are alternatives. Raises InputError.
 
     The first alternative of each varies slowest in the order: experiments, components, assignments.
@@ -81,7 +83,7 @@ def choices(experiments: Sequence[str], components: Mapping[str, Sequence[str]],
     for number in range(grid.count):
         chosen = {key: values[position] for (key, values), position in zip(axes.items(), grid.positions(number), strict=True)}
         changes = tuple(Change(key, value, _where(key, value)) for key, value in chosen.items() if key != "experiment")
-        choice = Choice(chosen.get("experiment"), changes, {name: _parameter(chosen[key]) for key, name in varying.items()})
+        choice = ComparedChoice(chosen.get("experiment"), changes, {name: _parameter(chosen[key]) for key, name in varying.items()})
         result.append((" ".join(short[key][chosen[key]] for key in varying) or "run", choice))
     return result
 

@@ -24,7 +24,7 @@ from astra_sim.commands import (
 )
 from astra_sim.reports import file_name
 
-from astra_sim_explain.explanation import Explanation
+from astra_sim_explain.explanation import PathExplanation
 from astra_sim_explain.explanation_text import difference, print_difference
 
 
@@ -73,7 +73,7 @@ def explain(
     if ranges and not reruns:
         raise InputError("--ranges and --no-reruns are given; expected one of the two, for ranges are found by runs")
     reports = Reports.chosen((), output) if output is None else Reports(_reports_of_explained())
-    outcome, results = list[Explanation](), list[Result]()
+    outcome, results = list[PathExplanation](), list[Result]()
     how: Literal[True, "path", "ranges"] = "ranges" if ranges else reruns or "path"
     with Progress(enabled=not quiet) as progress:
         names = experiments or (None,)
@@ -113,7 +113,7 @@ def _named_apart(results: Sequence[Result], experiments: Sequence[str]) -> list[
     return [attrs.evolve(each, run_name=name) for each, name in zip(results, names, strict=True)]
 
 
-def _table(explanations: list[Explanation]) -> dict[str, Any]:
+def _table(explanations: list[PathExplanation]) -> dict[str, Any]:
     if len(explanations) == 1:
         return explanations[0].to_dict()
     a, b = explanations

@@ -93,7 +93,7 @@ BOTH_WAYS = "both_ways"
 
 
 @attrs.frozen
-class Bound:
+class MakespanBound:
     """A time that no schedule goes below: `compute` of the busiest NPU, or the `wire` of a dimension.
 
     The wire bound is what NPU 0 sends in the dimension over the bandwidth of all its links there, or if that is longer, what all NPUs send
@@ -106,7 +106,7 @@ class Bound:
 
 
 @attrs.frozen
-class Explanation:
+class PathExplanation:
     """Why a run takes `finish_ns`. The `path` has its largest row first, and its picoseconds add up to `finish_ps`.
 
     `network_error` is that of a network that says how far its answer can be off, such as `auto`.
@@ -118,7 +118,7 @@ class Explanation:
     dimensions: tuple[str, ...]
     path: tuple[PathRow, ...]
     sensitivities: tuple[Sensitivity, ...]
-    bounds: tuple[Bound, ...]
+    bounds: tuple[MakespanBound, ...]
     network_error: Mapping[str, Any] | None = None
 
     @property
@@ -136,7 +136,7 @@ class Explanation:
         sums = {name: self.by(lambda row, name=name: getattr(row, name)) for name in names}  # type: ignore[misc]
         return {name: {key: in_ns(ps) for key, ps in result.items() if key not in ("", None)} for name, result in sums.items()}
 
-    def largest_bound(self) -> Bound | None:
+    def largest_bound(self) -> MakespanBound | None:
         """The highest of the lower bounds; None where all are 0."""
         largest = max(self.bounds, key=lambda bound: bound.ns, default=None)
         return largest if largest is not None and largest.ns > 0 else None
@@ -171,14 +171,14 @@ class Explanation:
         }
 
 
-def explain(run: ExplainedRun, others: Iterable[Sensitivity]) -> Explanation:
+def explain(run: ExplainedRun, others: Iterable[Sensitivity]) -> PathExplanation:
     """The explanation of a run, with the sensitivities that the path tells and `others`."""
     platform, finish_ps = run.components.platform, run.record.finish_ps
     rows = _rows(run)
     result = [*of_path(run), *others]
     order = {name: number for number, name in enumerate(("compute speed", "endpoint delay", "bandwidth", "latency", "layer compute"))}
     result.sort(key=lambda each: (order[each.parameter], each.dimension or 0))
-    return Explanation(
+    return PathExplanation(
         run.name,
         platform.npus,
         finish_ps,
@@ -280,16 +280,16 @@ def of_path(run: ExplainedRun) -> list[Sensitivity]:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-def _bounds(run: ExplainedRun) -> list[Bound]:
+def _bounds(run: ExplainedRun) -> list[MakespanBound]:
     """The compute bound, and the wire bound of every dimension."""
     components, record = run.components, run.record
     programs = None if record.durations is None else record.durations.all_rows()
     compute = in_ns(compute_bound_ps(components.graph, components.platform.npus, components.system.one_at_a_time, programs))
     wires = wire_bounds(components.platform, record.payload, run.link_bytes())
-    return [Bound("compute", None, float(compute)), *wires]
+    return [MakespanBound("compute", None, float(compute)), *wires]
 
 
-def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[float] = ()) -> list[Bound]:
+def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[float] = ()) -> list[MakespanBound]:
     """What NPU 0 sends in each dimension, over the bandwidth of all its links there.
 
     `on_links`: what all NPUs send there on every link that it crosses, divided by their number. Over the bandwidth of all links of the
@@ -303,7 +303,7 @@ def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[f
         bound = size / bandwidth
         if on_links and listed.of_fabric:
             bound = max(bound, on_links[number] / listed.of_fabric)
-        bounds.append(Bound("wire", number, bound))
+        bounds.append(MakespanBound("wire", number, bound))
     return bounds
 
 

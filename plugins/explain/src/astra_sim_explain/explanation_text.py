@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
-from astra_sim.commands import Column, Screen, Table, Unit
+from astra_sim.commands import Column, DisplayUnit, Screen, Table
 from astra_sim.errors import printable
 from astra_sim.records import POINT_TO_POINT
 
-from astra_sim_explain.explanation import BOTH_WAYS, SEND, Explanation, PathRow, Sensitivity
+from astra_sim_explain.explanation import BOTH_WAYS, SEND, PathExplanation, PathRow, Sensitivity
 
 SHOWN = 10
 """Rows of a table, unless all are wanted."""
@@ -19,14 +19,14 @@ _LEAST_GAIN = 0.0005
 """Percent below which the first lines do not speak of a gain."""
 
 
-def print_explanation(explanation: Explanation, screen: Screen) -> None:
+def print_explanation(explanation: PathExplanation, screen: Screen) -> None:
     """Print what makes up a run."""
     unit = screen.time_unit(explanation.finish_ns)
     _print_headline(explanation, unit, screen)
     _print_tables(_tables(explanation, unit, screen), screen)
 
 
-def print_difference(a: Explanation, b: Explanation, screen: Screen) -> None:
+def print_difference(a: PathExplanation, b: PathExplanation, screen: Screen) -> None:
     """Print what differs between two runs."""
     unit = screen.time_unit(max(a.finish_ns, b.finish_ns))
     change = b.finish_ns - a.finish_ns
@@ -58,7 +58,7 @@ def _first(title: str, columns: list[Column], rows: list[list[str]], screen: Scr
 # -- the first lines ---------------------------------------------------------------------------------------------------
 
 
-def _print_headline(explanation: Explanation, unit: Unit, screen: Screen) -> None:
+def _print_headline(explanation: PathExplanation, unit: DisplayUnit, screen: Screen) -> None:
     """Print in words what the run spends its time on."""
     total = explanation.finish_ps
     screen.text(
@@ -81,7 +81,7 @@ def _print_headline(explanation: Explanation, unit: Unit, screen: Screen) -> Non
             screen.text(line, "  ", prose=True)
 
 
-def _contributor(what: tuple[str, str, int | None], explanation: Explanation) -> tuple[str, str]:
+def _contributor(what: tuple[str, str, int | None], explanation: PathExplanation) -> tuple[str, str]:
     """What spends time, in words, and more words for the layer that spends most of it."""
     name, group, dimension = what
     rows = [row for row in explanation.path if (row.collective or row.kind, row.group, row.dimension) == what]
@@ -101,7 +101,7 @@ def _contributor(what: tuple[str, str, int | None], explanation: Explanation) ->
     return words, ""
 
 
-def _gains(explanation: Explanation) -> str:
+def _gains(explanation: PathExplanation) -> str:
     """What 1 % more of what matters most gives, and 1 % less of what costs time."""
     smooth = [each for each in explanation.sensitivities if each.layer is None and each.method != "re-runs, kink"]
     considerable = [each for each in smooth if abs(each.percent) >= _LEAST_GAIN]
@@ -115,7 +115,7 @@ def _parameter(each: Sensitivity) -> str:
     return f"{each.parameter}{where}"
 
 
-def _bounds_line(explanation: Explanation, unit: Unit) -> str:
+def _bounds_line(explanation: PathExplanation, unit: DisplayUnit) -> str:
     """How far the run is from its bounds."""
     largest = explanation.largest_bound()
     if largest is None:
@@ -133,7 +133,7 @@ def _bounds_line(explanation: Explanation, unit: Unit) -> str:
     return text
 
 
-def _others_line(explanation: Explanation, unit: Unit) -> str:
+def _others_line(explanation: PathExplanation, unit: DisplayUnit) -> str:
     """How long the busiest NPU waits for compute of others, where that counts."""
     others = explanation.compute_of_others_ns
     if others < 0.001 * explanation.finish_ns:
@@ -144,7 +144,7 @@ def _others_line(explanation: Explanation, unit: Unit) -> str:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _tables(explanation: Explanation, unit: Unit, screen: Screen) -> Iterator[Table]:
+def _tables(explanation: PathExplanation, unit: DisplayUnit, screen: Screen) -> Iterator[Table]:
     """The tables of an explanation."""
     total = explanation.finish_ps
     figures = [Column(f"time ({unit.name})"), Column("share (%)")]
@@ -196,11 +196,11 @@ _OTHERS: tuple[tuple[str, str, Callable[[PathRow], Hashable]], ...] = (
 )
 
 
-def _where(title: str, key: Any, explanation: Explanation) -> str:
+def _where(title: str, key: Any, explanation: PathExplanation) -> str:
     return f"{key} ({explanation.dimensions[key]})" if title == "By dimension" else str(key)
 
 
-def _sensitivities(explanation: Explanation, screen: Screen) -> Table:
+def _sensitivities(explanation: PathExplanation, screen: Screen) -> Table:
     """What 1 % more of each parameter changes; of the layers those that change most."""
     unit = screen.time_unit(max((abs(each.derivative_ns) for each in explanation.sensitivities), default=0) / 100)
     has_ranges = any(each.range is not None for each in explanation.sensitivities)
@@ -233,7 +233,7 @@ def _range(each: Sensitivity, has_ranges: bool) -> list[str]:
     return [f"{low} to {high}"]
 
 
-def _times(explanation: Explanation, ns: float) -> str:
+def _times(explanation: PathExplanation, ns: float) -> str:
     return f"{explanation.finish_ns / ns:.2f}" if ns else "-"
 
 
@@ -249,7 +249,7 @@ def _named(name: str) -> str:
 # -- two runs ----------------------------------------------------------------------------------------------------------
 
 
-def difference(a: Explanation, b: Explanation) -> dict[str, list[dict[str, Any]]]:
+def difference(a: PathExplanation, b: PathExplanation) -> dict[str, list[dict[str, Any]]]:
     """What of the paths of two runs differs, by kind, layer, collective, dimension and group, in nanoseconds; the largest first."""
     result: dict[str, list[dict[str, Any]]] = {}
     before, after = a.totals(), b.totals()
@@ -270,7 +270,7 @@ def _changed(name: str, key: Any, before: Mapping[Any, float], after: Mapping[An
     }
 
 
-def _changes(name: str, rows: list[dict[str, Any]], unit: Unit, screen: Screen) -> Table:
+def _changes(name: str, rows: list[dict[str, Any]], unit: DisplayUnit, screen: Screen) -> Table:
     """What differs by one way to divide the paths."""
     cells = [
         [

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import attrs
 from astra_sim.records import ExplainedRun
 
-from astra_sim_explain.explanation import Explanation, Range, Sensitivity, of_path
+from astra_sim_explain.explanation import PathExplanation, Range, Sensitivity, of_path
 from astra_sim_explain.what_if import varied
 
 LEAST, MOST = 0.5, 2.0
@@ -26,7 +26,7 @@ _LAYERS = 10
 
 
 @attrs.frozen
-class _Run:
+class _RangeRun:
     """A run with a parameter of so much: what it takes, and the slope of the line on which it lies (picoseconds)."""
 
     x: float
@@ -34,7 +34,7 @@ class _Run:
     slope: float
 
 
-class _Line:
+class _SlopeLine:
     """Runs over a parameter: `x` is what the parts of the path are in proportion to. Those on the line of the first are alike."""
 
     def __init__(self, sensitivity: Sensitivity, run: ExplainedRun) -> None:
@@ -42,7 +42,7 @@ class _Line:
         self._inverse = sensitivity.parameter in ("bandwidth", "compute speed")
         self._varied = varied(run, *self._key)
         finish_ps = run.record.finish_ps
-        self.first = _Run(1.0, finish_ps, abs(sensitivity.derivative_ns) * 1000)
+        self.first = _RangeRun(1.0, finish_ps, abs(sensitivity.derivative_ns) * 1000)
         least = max(1e-6 * finish_ps, len(run.path.segments))
         self._slope_error = max(SAME * self.first.slope, least)
         self._error = SAME * finish_ps if run.path.rounded else least
@@ -51,16 +51,16 @@ class _Line:
         """The factor of the parameter."""
         return 1 / x if self._inverse else x
 
-    def run(self, x: float) -> _Run | None:
+    def run(self, x: float) -> _RangeRun | None:
         """The run at a place; None where there can be none, or its path does not tell its slope."""
         run = self._varied(self.factor(x), True)
         if run is None or not run.path.exact:
             return None
         sensitivities = {(each.parameter, each.dimension, each.layer): each for each in of_path(run)}
         derivative = sensitivities[self._key].derivative_ns if self._key in sensitivities else 0.0
-        return _Run(x, run.record.finish_ps, abs(derivative) * 1000 / x)
+        return _RangeRun(x, run.record.finish_ps, abs(derivative) * 1000 / x)
 
-    def is_alike(self, run: _Run) -> bool:
+    def is_alike(self, run: _RangeRun) -> bool:
         """Whether a run lies on the line of the first, and goes on as it does."""
         expected = self.first.ps + self.first.slope * (run.x - 1)
         error = self._error + SAME * self.first.slope * abs(run.x - 1)
@@ -89,7 +89,7 @@ class _Line:
                 other = run
         return alike
 
-    def _crossing(self, other: _Run) -> float:
+    def _crossing(self, other: _RangeRun) -> float:
         """Where the line of another run crosses that of the first; where both have one slope they do not."""
         first = self.first
         if abs(first.slope - other.slope) <= self._slope_error:
@@ -97,22 +97,22 @@ class _Line:
         return 1 + (other.ps - first.ps - other.slope * (other.x - 1)) / (first.slope - other.slope)
 
 
-def with_ranges(explanation: Explanation, run: ExplainedRun) -> Explanation:
+def with_ranges(explanation: PathExplanation, run: ExplainedRun) -> PathExplanation:
     """The explanation with the ranges of what the path tells exactly: of the layers that matter most, and of all other parameters."""
     return attrs.evolve(explanation, sensitivities=tuple(_ranged(explanation, run)))
 
 
-def _ranged(explanation: Explanation, run: ExplainedRun) -> Iterator[Sensitivity]:
+def _ranged(explanation: PathExplanation, run: ExplainedRun) -> Iterator[Sensitivity]:
     layers = 0
     for each in explanation.sensitivities:
         layers += each.layer is not None
         if each.method not in ("path", "unrounded path") or layers > _LAYERS:
             yield each
             continue
-        yield attrs.evolve(each, range=_range_of(_Line(each, run)))
+        yield attrs.evolve(each, range=_range_of(_SlopeLine(each, run)))
 
 
-def _range_of(line: _Line) -> Range | None:
+def _range_of(line: _SlopeLine) -> Range | None:
     """From and to which change of the parameter its sensitivity stays true; None where that is not known."""
     first = line.end(LEAST)
     last = None if first is None else line.end(MOST)

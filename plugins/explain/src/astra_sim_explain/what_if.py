@@ -14,14 +14,14 @@ from astra_sim.records import ExplainedRun, SegmentKind
 from astra_sim.rows import Rows, column
 from astra_sim.system import System
 
-from astra_sim_explain.explanation import Explanation, Method, Sensitivity, explain, sensitivity
+from astra_sim_explain.explanation import Method, PathExplanation, Sensitivity, explain, sensitivity
 from astra_sim_explain.options import ExplainOptions
 
 Varied = Callable[[float, bool], ExplainedRun | None]
 """A run with a parameter of so many times its value; True: with its critical path. None where the parameter cannot be changed."""
 
 
-def explain_run(options: ExplainOptions, run: ExplainedRun) -> Explanation:
+def explain_run(options: ExplainOptions, run: ExplainedRun) -> PathExplanation:
     """The explanation of a run: the explainer `critical_path`."""
     explanation = explain(run, rerun_sensitivities(run) if options.reruns else ())
     if not options.ranges:

@@ -36,7 +36,7 @@ DEFAULT_SIZES = "8B..8GiB"
 
 
 @attrs.frozen
-class Row:
+class CollectiveRow:
     """A collective as nccl-tests prints it: bandwidths in 10^9 bytes/s. `error` is simulated / measured - 1."""
 
     bytes: int
@@ -63,7 +63,9 @@ def parse_sizes(text: str) -> list[int]:
     return sizes
 
 
-def rows_of(components: Components, operation: Collective, ranks: int, sizes: Sequence[int], progress: Progress | None = None) -> list[Row]:
+def rows_of(
+    components: Components, operation: Collective, ranks: int, sizes: Sequence[int], progress: Progress | None = None
+) -> list[CollectiveRow]:
     """The rows of a collective of the first `ranks` NPUs, each simulated by itself. `progress` is told how far it is, by bytes."""
     rows, done, total = [], 0, sum(sizes)
     for size in sizes:
@@ -74,7 +76,7 @@ def rows_of(components: Components, operation: Collective, ranks: int, sizes: Se
     return rows
 
 
-def with_measured(rows: Sequence[Row], measured: Sequence[MeasuredCollective]) -> list[Row]:
+def with_measured(rows: Sequence[CollectiveRow], measured: Sequence[MeasuredCollective]) -> list[CollectiveRow]:
     """The rows, beside measurements of the same sizes; several of one size count as their mean."""
     result = []
     for row in rows:
@@ -86,9 +88,9 @@ def with_measured(rows: Sequence[Row], measured: Sequence[MeasuredCollective]) -
     return result
 
 
-def _row(operation: Collective, ranks: int, size: int, microseconds: float) -> Row:
+def _row(operation: Collective, ranks: int, size: int, microseconds: float) -> CollectiveRow:
     algorithm = size / microseconds / 1e3 if microseconds else 0.0
-    return Row(size, microseconds, algorithm, algorithm * bus_factor(operation, ranks))
+    return CollectiveRow(size, microseconds, algorithm, algorithm * bus_factor(operation, ranks))
 
 
 def _microseconds(components: Components, operation: Collective, ranks: int, size: int, progress: Progress | None) -> float:
@@ -171,7 +173,7 @@ def collective(
         _print(operation, ranks, compared, mean, bool(measured_collectives))
 
 
-def _print(operation: Collective, ranks: int, rows: Sequence[Row], mean: float | None, compared: bool) -> None:
+def _print(operation: Collective, ranks: int, rows: Sequence[CollectiveRow], mean: float | None, compared: bool) -> None:
     """Print a table as nccl-tests does: lines that begin with # are no figures."""
     screen = Screen(every=True)
     columns = [Column("# size\n#  (B)", "word"), Column("time\n(us)"), Column("algbw\n(GB/s)"), Column("busbw\n(GB/s)")]

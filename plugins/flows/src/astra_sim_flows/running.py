@@ -50,7 +50,7 @@ def run_flows(network: Network, flows: Sequence[Flow]) -> list[FlowTimes]:
     what = f"network {type(network).__name__}"
     call(f"{what}: keep_message_figures", moved.keep_message_figures)
     call(f"{what}: begin", moved.begin)
-    run = _Run(moved, flows)
+    run = _FlowRun(moved, flows)
     run.go()
     figures = moved.message_figures()
     return [run.times(place, figures) for place in range(len(flows))]
@@ -83,7 +83,7 @@ def circle_of(flows: Sequence[Flow]) -> list[int]:
     return way[way.index(place) :] if blocked else []
 
 
-class _Run:
+class _FlowRun:
     """One run: flows that wait for a time, and those that are under way."""
 
     def __init__(self, network: EventNetwork, flows: Sequence[Flow]) -> None:

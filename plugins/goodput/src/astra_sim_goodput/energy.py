@@ -46,7 +46,7 @@ class EnergyOptions:
 
 
 @attrs.frozen
-class CostOptions:
+class RunCostOptions:
     """The section `cost` of an experiment."""
 
     gpu_hour_usd: float | None = option(None, minimum=0, help="price of an NPU for an hour", unit="USD")
@@ -190,7 +190,7 @@ def _pj_per_bit(per_bit: float | dict[str, Any], number: int, topology: str) -> 
     return float(value)
 
 
-def cost(options: CostOptions, result: Any, platform: Platform) -> dict[str, Any]:
+def cost(options: RunCostOptions, result: Any, platform: Platform) -> dict[str, Any]:
     """The cost of a run in USD, and of each of its passes. Raises InputError for a price of energy without the section energy."""
     hours = result.finish_ns * NS / SECONDS_PER_HOUR
     usd = (options.gpu_hour_usd or 0.0) * hours * platform.npus

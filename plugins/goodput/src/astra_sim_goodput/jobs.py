@@ -39,7 +39,7 @@ class JobOptions:
 
 
 @attrs.frozen
-class Job:
+class PlacedJob:
     """A job and the NPUs that it runs on, in the order of ranks."""
 
     options: JobOptions
@@ -132,7 +132,7 @@ class JobFile:
         self.jobs = self._jobs(tables)
         self._graphs = {job.options.name: self._graph(job) for job in self.jobs}
 
-    def _jobs(self, tables: Sequence[Mapping[str, Any]]) -> list[Job]:
+    def _jobs(self, tables: Sequence[Mapping[str, Any]]) -> list[PlacedJob]:
         """The jobs with their NPUs: those that name theirs first, the others on what is left, in the order of the file."""
         options = [structure(JobOptions, dict(table), f"{self.file}: jobs[{place}]") for place, table in enumerate(tables)]
         named: dict[int, tuple[int, ...]] = {}
@@ -155,9 +155,9 @@ class JobFile:
         for name in names:
             if not name or names.count(name) > 1:
                 raise InputError(f"{self.file}: jobs are named {', '.join(map(repr, names))}; expected a name of its own for each")
-        return [Job(each, named[place], f"{self.file}: job {each.name!r}") for place, each in enumerate(options)]
+        return [PlacedJob(each, named[place], f"{self.file}: job {each.name!r}") for place, each in enumerate(options)]
 
-    def _graph(self, job: Job) -> JobGraph:
+    def _graph(self, job: PlacedJob) -> JobGraph:
         """What a job does, as if its NPUs were a platform. Raises InputError."""
         experiment = self.experiment.copied()
         for kind, results in (("workload", job.options.workload), ("compute", job.options.compute)):
@@ -179,7 +179,7 @@ class JobFile:
             job.options.name, components.graph, job.ranks, picoseconds(job.options.start_ns * PS_PER_NS, f"{job.where}: start_ns")
         )
 
-    def _part(self, job: Job) -> Platform:
+    def _part(self, job: PlacedJob) -> Platform:
         """A platform of as many NPUs as a job has: the block of dimensions that it is, else one switch."""
         sizes = block_sizes(self.platform, job.ranks) or [len(job.ranks)]
         dimensions = [

@@ -49,7 +49,7 @@ def merged(jobs: Sequence[JobGraph], platform: Platform) -> ExecutionGraph:
     dimensions = list(platform.logical_dimensions())  # collectives of named NPUs involve all of these
     layers: list[str] = []
     for job in jobs:
-        own = _Writer(job, len(dimensions), len(layers), block_sizes(platform, job.ranks) is not None, len(platform.dimensions))
+        own = _JobsWriter(job, len(dimensions), len(layers), block_sizes(platform, job.ranks) is not None, len(platform.dimensions))
         programs += own.programs()
         if own.keeps_dimensions:
             dimensions += own.dimensions()
@@ -68,7 +68,7 @@ def merged(jobs: Sequence[JobGraph], platform: Platform) -> ExecutionGraph:
     )
 
 
-class _Writer:
+class _JobsWriter:
     """Writes the programs of a job with the numbers that NPUs, dimensions and layers have on the platform."""
 
     def __init__(self, job: JobGraph, first_dimension: int, first_layer: int, keeps_dimensions: bool, of_platform: int) -> None:

@@ -13,13 +13,13 @@ import attrs
 from astra_sim.errors import RunError
 from astra_sim.random import RandomStream
 
-from astra_sim_goodput.plan import Clock, GoodputPlan
+from astra_sim_goodput.plan import GoodputClock, GoodputPlan
 
 MOST_INTERRUPTIONS = 10_000_000
 
 
 @attrs.frozen
-class Outcome:
+class RandomOutcome:
     """What one seed came to: wall time (s), work that counts (s), interruptions, and time that the job waited for a node (s)."""
 
     wall_s: float
@@ -106,7 +106,7 @@ class _Interruptions:
 class _Lemons:
     """Nodes of the job that fail more often than others, until they are found out."""
 
-    def __init__(self, clock: Clock, seed: int) -> None:
+    def __init__(self, clock: GoodputClock, seed: int) -> None:
         self._clock, self._draws = clock, RandomStream(seed, "goodput lemons")
         self._blamed: list[int] = []  # interruptions by each lemon that had some
         self._innocent = clock.lemons
@@ -163,7 +163,7 @@ class _Nodes:
             begin = until
 
 
-def run(plan: GoodputPlan, interval_s: float, seed: int) -> Outcome:
+def run(plan: GoodputPlan, interval_s: float, seed: int) -> RandomOutcome:
     """Run a job of one seed: to its horizon, or until its work is done. Raises RunError where it does not come to an end."""
     writing, draws, nodes = _Writing(plan, interval_s), _Interruptions(plan, seed), _Nodes(plan)
     now = waiting = spent = 0.0
@@ -174,10 +174,10 @@ def run(plan: GoodputPlan, interval_s: float, seed: int) -> Outcome:
     while True:
         for begin, end, speed in nodes.stretches(now, min(fails, horizon)):
             if speed and writing.work(start, spent + speed * (end - begin)) >= goal:
-                return Outcome(begin + _until(writing, start, spent, goal) / speed, goal, number, waiting)
+                return RandomOutcome(begin + _until(writing, start, spent, goal) / speed, goal, number, waiting)
             spent += speed * (end - begin)
         if fails >= horizon:
-            return Outcome(horizon, writing.work(start, spent), number, waiting)
+            return RandomOutcome(horizon, writing.work(start, spent), number, waiting)
         now = fails
         start, spent = writing.newest(draws.level(number), start, spent), 0.0
         while True:  # until a restart is not interrupted
@@ -194,7 +194,7 @@ def run(plan: GoodputPlan, interval_s: float, seed: int) -> Outcome:
             now = fails
             start = min(start, writing.newest(draws.level(number), start, 0.0))
         if now >= horizon:
-            return Outcome(horizon, start * interval_s, number, waiting)
+            return RandomOutcome(horizon, start * interval_s, number, waiting)
 
 
 def _until(writing: _Writing, start: int, spent: float, goal: float) -> float:

@@ -96,7 +96,7 @@ class GoodputOptions:
 
 
 @attrs.frozen
-class CostOptions:
+class JobCostOptions:
     """The table `[cost]`."""
 
     gpu_hour_usd: float = option(minimum=0, maximum=1e6, help="price of a GPU-hour, for spares, too", unit="USD")
@@ -106,7 +106,7 @@ class CostOptions:
 class _File:
     name: str | None = option(None, help="its name")
     goodput: GoodputOptions = option(help="the job")
-    cost: CostOptions | None = option(None, help="prices")
+    cost: JobCostOptions | None = option(None, help="prices")
 
 
 @attrs.frozen
@@ -121,7 +121,7 @@ class Level:
 
 
 @attrs.frozen
-class Clock:
+class GoodputClock:
     """How interruptions come: the shape of Weibull's distribution of the times between them, and nodes that cause more than others.
 
     `lemons` of the `nodes` fail `multiplier` times as often as others; `removed_after` interruptions by one another node replaces it for
@@ -152,7 +152,7 @@ class GoodputPlan:
     nodes: int
     gpus_per_node: int
     rates: dict[str, float]
-    clock: Clock
+    clock: GoodputClock
     horizon_s: float | None
     work_s: float | None
     step_s: float | None
@@ -228,12 +228,12 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
     )
 
 
-def _clock(options: GoodputOptions) -> Clock:
+def _clock(options: GoodputOptions) -> GoodputClock:
     """How interruptions come."""
     lemons = options.lemons
     if lemons is None:
-        return Clock(options.nodes, options.weibull_shape)
-    return Clock(options.nodes, options.weibull_shape, round(lemons.share * options.nodes), lemons.multiplier, lemons.removed_after)
+        return GoodputClock(options.nodes, options.weibull_shape)
+    return GoodputClock(options.nodes, options.weibull_shape, round(lemons.share * options.nodes), lemons.multiplier, lemons.removed_after)
 
 
 def _rates(options: GoodputOptions, where: str) -> dict[str, float]:

@@ -26,7 +26,7 @@ def astra_accounts() -> list[Provider]:
     energy = {"idle_w": 100, "compute_w": 650}
     return [
         Provider("energy", "Energy and power of a run", f"{here}:energy", f"{here}:EnergyOptions", examples=[energy]),
-        Provider("cost", "Cost of a run in USD", f"{here}:cost", f"{here}:CostOptions", examples=[{"gpu_hour_usd": 2.5}]),
+        Provider("cost", "Cost of a run in USD", f"{here}:cost", f"{here}:RunCostOptions", examples=[{"gpu_hour_usd": 2.5}]),
     ]
 
 

@@ -33,7 +33,7 @@ _REVISITED = "Revisiting Reliability, arXiv 2410.21680, failures in 1000 node-da
 
 
 @attrs.frozen
-class Fleet:
+class PublishedFleet:
     """A published fleet: its source, and interruptions in a GPU-hour by component."""
 
     source: str
@@ -41,12 +41,12 @@ class Fleet:
 
 
 FLEETS = {
-    "llama3": Fleet(
+    "llama3": PublishedFleet(
         "Llama 3 herd, arXiv 2407.21783, table 5: 419 unexpected interruptions of 16 384 H100 in 54 days",
         {name: count / _LLAMA3_GPU_HOURS for name, count in _LLAMA3.items()},
     ),
-    "rsc1": Fleet(f"{_REVISITED}: 6.5", {"node": 6.5 / 1000 / 24 / 8}),
-    "rsc2": Fleet(f"{_REVISITED}: 2.34", {"node": 2.34 / 1000 / 24 / 8}),
+    "rsc1": PublishedFleet(f"{_REVISITED}: 6.5", {"node": 6.5 / 1000 / 24 / 8}),
+    "rsc2": PublishedFleet(f"{_REVISITED}: 2.34", {"node": 2.34 / 1000 / 24 / 8}),
 }
 """By name. Jobs of 1024 GPUs on RSC-1 are interrupted 3.7 times as often as its rate says."""
 

@@ -50,7 +50,7 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
 
 
 @attrs.frozen
-class _Part:
+class _LlmPart:
     """Bytes of a part of a block: what it keeps, and what its weight gradients need."""
 
     saved: int
@@ -62,7 +62,7 @@ def _input_bytes(setup: TrainingSetup) -> int:
     return 1 if setup.fp8 else HALF
 
 
-def _attention(setup: TrainingSetup) -> _Part:
+def _attention(setup: TrainingSetup) -> _LlmPart:
     """Norm's output, queries, keys, values and context; of latent attention also the low ranks before and behind their norms."""
     model, tokens, read = setup.model, setup.tokens, _input_bytes(setup)
     heads = share(model.heads, setup.parallel.tensor)
@@ -76,22 +76,22 @@ def _attention(setup: TrainingSetup) -> _Part:
     context = heads * model.value_size
     shared = share((read * (model.hidden + low_inputs) + HALF * low) * tokens, _sequence_share(setup))
     result = shared + HALF * (outputs + context) * tokens
-    return _Part(result, result + hidden_bytes(setup))
+    return _LlmPart(result, result + hidden_bytes(setup))
 
 
-def _dense(setup: TrainingSetup, width: int) -> _Part:
+def _dense(setup: TrainingSetup, width: int) -> _LlmPart:
     """Norm's output, outputs of the first product, which are what the activation reads, and the input of the second."""
     model, read = setup.model, _input_bytes(setup)
     inner = _feed_forward_bytes(setup, share(width, setup.parallel.tensor)) * setup.tokens
     result = share(read * model.hidden * setup.tokens, _sequence_share(setup)) + inner
-    return _Part(result, result + hidden_bytes(setup))
+    return _LlmPart(result, result + hidden_bytes(setup))
 
 
 def _feed_forward_bytes(setup: TrainingSetup, width: int) -> int:
     return (HALF * (setup.model.branches - 1) + _input_bytes(setup)) * width
 
 
-def _experts(setup: TrainingSetup) -> _Part:
+def _experts(setup: TrainingSetup) -> _LlmPart:
     """Of a token norm's output, logits of the router in fp32, and the shared experts; of each of its K copies, after dispatch, the input,
     the inner part, and the output of an expert.
 
@@ -103,7 +103,7 @@ def _experts(setup: TrainingSetup) -> _Part:
     routed = (read * model.hidden + inner + HALF * model.hidden) * copies
     shared = _feed_forward_bytes(setup, share(model.shared_experts * model.expert_ffn, parallel.tensor)) * setup.tokens
     own = share((read * model.hidden + 4 * model.experts) * setup.tokens, _sequence_share(setup))
-    return _Part(own + routed + shared, own + routed + shared + hidden_bytes(setup))
+    return _LlmPart(own + routed + shared, own + routed + shared + hidden_bytes(setup))
 
 
 def _sequence_share(setup: TrainingSetup) -> int:

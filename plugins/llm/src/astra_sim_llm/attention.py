@@ -8,7 +8,7 @@ from astra_sim.schedule import Collective
 from astra_sim.shapes import Attention, Elementwise
 
 from astra_sim_llm.products import Products
-from astra_sim_llm.steps import Exchange, Run, Step
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 
 
 class AttentionHalf:
@@ -53,7 +53,7 @@ class AttentionHalf:
         yield self._products.elements("norm", 10, self._products.local * m.hidden)
         if m.biases:
             inner = outputs + m.width // self._products.parallel.tensor
-            yield Run(
+            yield LlmRun(
                 "biases", Elementwise(read_bytes=2 * self._products.tokens * inner + 4 * self._products.tokens * m.hidden), weight=True
             )
 
@@ -81,7 +81,7 @@ class AttentionHalf:
         yield from p.multiply("query absorb", p.tokens, mla.key_value_rank, mla.nope, p.heads)
         if w.fp8_attention:
             yield from p.cast(p.tokens * (p.heads + 1) * (mla.key_value_rank + mla.rope))
-        yield Run(
+        yield LlmRun(
             "attention",
             Attention(
                 heads=w.micro_batch * p.heads,
@@ -133,7 +133,7 @@ class AttentionHalf:
             yield from self._cast(backward)
         keys = w.keys if w.keys is not None else w.sequence
         if c == 1:
-            yield Run("attention", self._kernel(self._products.queries, keys, True, backward))
+            yield LlmRun("attention", self._kernel(self._products.queries, keys, True, backward))
         elif w.ulysses:
             sizes = (
                 (self._products.heads + 2 * self._products.key_heads) * self._products.model.head_size,
@@ -141,7 +141,7 @@ class AttentionHalf:
             )
             before, after = reversed(sizes) if backward else sizes
             yield self._products.all_to_all("cp", "heads", self._products.tokens * before)
-            yield Run("attention", self._kernel(w.sequence, keys, True, backward, c))
+            yield LlmRun("attention", self._kernel(w.sequence, keys, True, backward, c))
             yield self._products.all_to_all("cp", "heads", self._products.tokens * after)
         else:
             yield from self._ring(keys, backward)
@@ -163,10 +163,10 @@ class AttentionHalf:
         held = self._products.tokens * self._products.key_heads * (self._products.model.head_size + self._products.model.value_size) * 2
         seen = max(c, keys // 2)  # half of all, by the causal mask
         if backward:
-            yield Exchange("keys", "cp", Collective.REDUCE_SCATTER, held * c, overlapped_with=1)
-        yield Exchange("keys", "cp", Collective.ALL_GATHER, held, overlapped_with=1)
-        yield Run("attention", self._kernel(self._products.queries, seen - seen // c, False, backward))
-        yield Run("attention", self._kernel(self._products.queries, seen // c, False, backward))
+            yield LlmExchange("keys", "cp", Collective.REDUCE_SCATTER, held * c, overlapped_with=1)
+        yield LlmExchange("keys", "cp", Collective.ALL_GATHER, held, overlapped_with=1)
+        yield LlmRun("attention", self._kernel(self._products.queries, seen - seen // c, False, backward))
+        yield LlmRun("attention", self._kernel(self._products.queries, seen // c, False, backward))
 
     def _kernel(self, queries: int, keys: int, causal: bool, backward: bool, share: int = 1) -> Attention:
         """The kernel of attention over so many queries and keys; `share` ranks have its heads."""

@@ -8,8 +8,8 @@ import attrs
 
 from astra_sim_llm.counts import BlockKind, block_kind
 from astra_sim_llm.operations import Block
-from astra_sim_llm.plan import Plan
-from astra_sim_llm.steps import Run, Step
+from astra_sim_llm.plan import TrainingPlan
+from astra_sim_llm.steps import LlmRun, Step
 from astra_sim_llm.training_setup import TrainingSetup, end_chunks, stage_chunks
 
 _PS_PER_S = 1e12
@@ -23,7 +23,7 @@ class LeastTime:
     `duration_of` says how long a kernel takes (picoseconds), `iterations` how many follow each other in a run.
     """
 
-    def __init__(self, plan: Plan, duration_of: Callable[[Run], int], iterations: int = 1) -> None:
+    def __init__(self, plan: TrainingPlan, duration_of: Callable[[LlmRun], int], iterations: int = 1) -> None:
         self._plan = plan
         self._duration_of = duration_of
         self._iterations = iterations
@@ -77,4 +77,4 @@ class LeastTime:
         return self._known[work, end, ""]
 
     def _sum(self, steps: list[Step]) -> int:
-        return sum(self._duration_of(step) for step in steps if isinstance(step, Run))
+        return sum(self._duration_of(step) for step in steps if isinstance(step, LlmRun))

@@ -21,7 +21,7 @@ WHOLE = Parallelism()
 
 
 @attrs.frozen
-class Parameters:
+class ParameterCounts:
     """Numbers of parameters, by what they belong to. `vectors` are those of norms and biases."""
 
     attention: int = 0
@@ -33,11 +33,11 @@ class Parameters:
     embedding: int = 0
     head: int = 0
 
-    def __add__(self, other: Parameters) -> Parameters:
-        return Parameters(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
+    def __add__(self, other: ParameterCounts) -> ParameterCounts:
+        return ParameterCounts(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
 
-    def __mul__(self, factor: int) -> Parameters:
-        return Parameters(*(factor * number for number in attrs.astuple(self)))
+    def __mul__(self, factor: int) -> ParameterCounts:
+        return ParameterCounts(*(factor * number for number in attrs.astuple(self)))
 
     @property
     def total(self) -> int:
@@ -80,7 +80,7 @@ def feed_forward_parameters(model: Model, width: int, tensor: int = 1) -> int:
     return model.branches * model.hidden * share(width, tensor)
 
 
-def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOLE) -> Parameters:
+def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOLE) -> ParameterCounts:
     """Parameters of a block, or of a rank's share of it.
 
     Norms, biases that are added after a reduction, and the router are whole on each rank.
@@ -88,8 +88,10 @@ def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOL
     attention = attention_parameters(model, parallel)
     vectors = _norms_and_biases(model, kind, parallel)
     if kind == "dense":
-        return Parameters(attention=attention, feed_forward=feed_forward_parameters(model, model.width, parallel.tensor), vectors=vectors)
-    return Parameters(
+        return ParameterCounts(
+            attention=attention, feed_forward=feed_forward_parameters(model, model.width, parallel.tensor), vectors=vectors
+        )
+    return ParameterCounts(
         attention=attention,
         feed_forward=feed_forward_parameters(model, model.shared_experts * model.expert_ffn, parallel.tensor),
         router=model.hidden * model.experts,
@@ -115,29 +117,29 @@ def _norms_and_biases(model: Model, kind: LayerKind, parallel: Parallelism) -> i
     return vectors
 
 
-def prediction_parameters(model: Model, parallel: Parallelism = WHOLE) -> Parameters:
+def prediction_parameters(model: Model, parallel: Parallelism = WHOLE) -> ParameterCounts:
     """Parameters of a module of multi-token prediction: a product of 2 hidden x hidden, three norms, and a block.
 
     Embedding and head are those of the model.
     """
     block = layer_parameters(model, model.kind(model.layers), parallel)
     joined = 2 * model.hidden * share(model.hidden, parallel.tensor)
-    return block + Parameters(prediction=joined, vectors=3 * (2 if model.biases else 1) * model.hidden)
+    return block + ParameterCounts(prediction=joined, vectors=3 * (2 if model.biases else 1) * model.hidden)
 
 
-def embedding_parameters(model: Model, parallel: Parallelism = WHOLE) -> Parameters:
+def embedding_parameters(model: Model, parallel: Parallelism = WHOLE) -> ParameterCounts:
     """Parameters of the embedding of tokens, a share of the vocabulary each, and of positions, whole on each rank."""
     positions = model.sequence * model.hidden if model.learned_positions else 0
-    return Parameters(embedding=share(model.vocab, parallel.tensor) * model.hidden + positions)
+    return ParameterCounts(embedding=share(model.vocab, parallel.tensor) * model.hidden + positions)
 
 
-def head_parameters(model: Model, parallel: Parallelism = WHOLE, with_embedding: bool = True) -> Parameters:
+def head_parameters(model: Model, parallel: Parallelism = WHOLE, with_embedding: bool = True) -> ParameterCounts:
     """Parameters of the last norm and the output layer.
 
     Tied weights count once where the embedding lies on the same rank (`with_embedding`); elsewhere the rank has a copy of them.
     """
     copied = model.tied and with_embedding
-    return Parameters(
+    return ParameterCounts(
         head=0 if copied else share(model.vocab, parallel.tensor) * model.hidden,
         vectors=(2 if model.biases else 1) * model.hidden,
     )
@@ -152,14 +154,16 @@ def block_kind(model: Model, layer: int) -> BlockKind:
     return model.kind(layer) if layer < model.layers else "prediction"
 
 
-def block_parameters(model: Model, kind: BlockKind, parallel: Parallelism = WHOLE) -> Parameters:
+def block_parameters(model: Model, kind: BlockKind, parallel: Parallelism = WHOLE) -> ParameterCounts:
     """Parameters of a block, or of a module of multi-token prediction."""
     return prediction_parameters(model, parallel) if kind == "prediction" else layer_parameters(model, kind, parallel)
 
 
-def stage_parameters(model: Model, layers: Iterable[int], has_embedding: bool, has_head: bool, parallel: Parallelism = WHOLE) -> Parameters:
+def stage_parameters(
+    model: Model, layers: Iterable[int], has_embedding: bool, has_head: bool, parallel: Parallelism = WHOLE
+) -> ParameterCounts:
     """Parameters of a rank whose pipeline stage has these layers, and the embedding or the head."""
-    total = Parameters()
+    total = ParameterCounts()
     for kind, number in Counter(block_kind(model, layer) for layer in layers).items():
         total += block_parameters(model, kind, parallel) * number
     if has_embedding:
@@ -169,7 +173,7 @@ def stage_parameters(model: Model, layers: Iterable[int], has_embedding: bool, h
     return total
 
 
-def parameters(model: Model) -> Parameters:
+def parameters(model: Model) -> ParameterCounts:
     """Parameters of the whole model, with its modules of multi-token prediction."""
     return stage_parameters(model, range(model.layers + model.mtp_layers), True, True)
 

@@ -13,8 +13,8 @@ from astra_sim.schedule import Collective
 
 from astra_sim_llm.counts import block_kind
 from astra_sim_llm.memory import units_on
-from astra_sim_llm.plan import Plan
-from astra_sim_llm.steps import Exchange, Run, Step, join
+from astra_sim_llm.plan import TrainingPlan
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step, join
 from astra_sim_llm.templates import FIRE_AND_FORGET
 
 BUCKET = 40_000_000
@@ -30,7 +30,7 @@ Part = tuple[list[Step], Unit]
 class DataParallel:
     """The exchanges of the data parallelism of a stage."""
 
-    def __init__(self, plan: Plan, stage: int) -> None:
+    def __init__(self, plan: TrainingPlan, stage: int) -> None:
         self._plan = plan
         self._parameters_of = {kind: (own.experts, own.shared) for kind, own in units_on(plan.setup, stage).items()}
 
@@ -44,7 +44,7 @@ class DataParallel:
         return [("edp", 2 * experts // self._plan.parallel.expert_shards), ("dp", 2 * others // self._plan.parallel.shards)]
 
     def _gathers(self, unit: Unit, overlapped_with: int) -> list[Step]:
-        return [Exchange("parameters", axis, Collective.ALL_GATHER, size, overlapped_with) for axis, size in self.gathered(unit) if size]
+        return [LlmExchange("parameters", axis, Collective.ALL_GATHER, size, overlapped_with) for axis, size in self.gathered(unit) if size]
 
     def _reduces(self, unit: Unit, overlapped_with: int) -> list[Step]:
         """The reduction of a unit's gradients over its replicas."""
@@ -57,7 +57,7 @@ class DataParallel:
         collective = Collective.REDUCE_SCATTER if scatters else Collective.ALL_REDUCE
         whole = "all_" if to_all else ""
         return [
-            Exchange("gradients", axis, collective, size * self._plan.gradient_bytes, overlapped_with)
+            LlmExchange("gradients", axis, collective, size * self._plan.gradient_bytes, overlapped_with)
             for axis, size in ((f"{whole}edp", experts), (f"{whole}dp", others))
             if size
         ]
@@ -95,8 +95,8 @@ class DataParallel:
         for part, unit in parts:
             for axis in ("edp", "dp") if unit in first else ():
                 size = sum(size for one in first[unit] for name, size in self.gathered(one) if name == axis)
-                gathers.append(Exchange("parameters", axis, Collective.ALL_GATHER, size, kernels))
-            kernels += sum(isinstance(step, Run) for step in part)
+                gathers.append(LlmExchange("parameters", axis, Collective.ALL_GATHER, size, kernels))
+            kernels += sum(isinstance(step, LlmRun) for step in part)
         return join(gathers, *(part for part, _ in parts))
 
     @property
@@ -129,7 +129,7 @@ class DataParallel:
             return steps
         # One gather ahead and one reduction behind, as FSDP limits what is whole at a time (arXiv 2304.11277, section 3.4).
         for place, (part, unit) in enumerate(parts):
-            kernels = sum(isinstance(step, Run) for step in part)
+            kernels = sum(isinstance(step, LlmRun) for step in part)
             if place == 0:
                 steps += gather(unit, 0)
             if place:

@@ -9,7 +9,7 @@ from astra_sim.schedule import Collective
 from astra_sim.shapes import Elementwise, Gemm
 
 from astra_sim_llm.products import Products
-from astra_sim_llm.steps import Exchange, Run, Step
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 
 
 def _once(make: Callable[[Ends], list[Step]]) -> Callable[[Ends], list[Step]]:
@@ -42,7 +42,7 @@ class Ends:
         """The gradients of the embeddings of tokens."""
         gather = self._products.parallel.tensor > 1 and self._products.parallel.sequence
         steps: list[Step] = [self._products.gather(self._products.tokens * self._products.model.hidden)] if gather else []
-        return [*steps, Run("embedding", Elementwise(read_bytes=10 * self._products.tokens * self._products.model.hidden), weight=True)]
+        return [*steps, LlmRun("embedding", Elementwise(read_bytes=10 * self._products.tokens * self._products.model.hidden), weight=True)]
 
     @_once
     def head(self) -> list[Step]:
@@ -51,11 +51,13 @@ class Ends:
         steps: list[Step] = [self._products.elements("norm", 4, self._products.local * self._products.model.hidden)]
         if self._products.parallel.sequence and self._products.parallel.tensor > 1:
             steps.append(self._products.gather(self._products.tokens * self._products.model.hidden))
-        steps.append(Run("output", Gemm(m=tokens, n=self._products.vocab, k=self._products.model.hidden, element_type=self._products.half)))
+        steps.append(
+            LlmRun("output", Gemm(m=tokens, n=self._products.vocab, k=self._products.model.hidden, element_type=self._products.half))
+        )
         if self._products.work.training:
             steps.append(self._products.elements("loss", self._loss_bytes[0], tokens * self._products.vocab))
             if self._products.parallel.tensor > 1:  # of the largest logit, and of the sum of exponentials
-                steps += [Exchange("loss", "tp", Collective.ALL_REDUCE, 4 * tokens)] * 2
+                steps += [LlmExchange("loss", "tp", Collective.ALL_REDUCE, 4 * tokens)] * 2
         return steps
 
     @property

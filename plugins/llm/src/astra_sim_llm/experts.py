@@ -10,7 +10,7 @@ from astra_sim.schedule import Collective
 from astra_sim.shapes import Elementwise, Gemm, GroupedGemm
 
 from astra_sim_llm.products import Products, scaled
-from astra_sim_llm.steps import Exchange, Run, Step, in_graph
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step, in_graph
 
 
 class Experts:
@@ -60,17 +60,17 @@ class Experts:
     def _router(self) -> Iterator[Step]:
         """Scores of experts: a product of 16-bit inputs with fp32 outputs (Megatron-core's RouterGatingLinearFunction), and the best."""
         m, tokens = self._products.model, self._tokens
-        yield Run("router", Gemm(m=tokens, n=m.experts, k=m.hidden, element_type=self._products.half))
+        yield LlmRun("router", Gemm(m=tokens, n=m.experts, k=m.hidden, element_type=self._products.half))
         yield self._products.elements("top-k", 8, tokens * m.experts)
 
     def _router_back(self) -> Iterator[Step]:
         """Its gradients, which are made in fp32: inputs are cast before, and their gradients after."""
         m, tokens, half = self._products.model, self._tokens, self._products.half
         inputs = tokens * m.hidden
-        yield Run("router", Gemm(m=tokens, n=m.hidden, k=m.experts, element_type=half, accumulate_fp32=True))
-        yield Run("router cast", Elementwise(read_bytes=4 * inputs, write_bytes=2 * inputs))
-        yield Run("router cast", Elementwise(read_bytes=2 * inputs, write_bytes=4 * inputs), weight=True)
-        yield Run("router", Gemm(m=m.experts, n=m.hidden, k=tokens, element_type=half, accumulate_fp32=True), weight=True)
+        yield LlmRun("router", Gemm(m=tokens, n=m.hidden, k=m.experts, element_type=half, accumulate_fp32=True))
+        yield LlmRun("router cast", Elementwise(read_bytes=4 * inputs, write_bytes=2 * inputs))
+        yield LlmRun("router cast", Elementwise(read_bytes=2 * inputs, write_bytes=4 * inputs), weight=True)
+        yield LlmRun("router", Gemm(m=m.experts, n=m.hidden, k=tokens, element_type=half, accumulate_fp32=True), weight=True)
 
     def _in_graph(self, router: Iterator[Step]) -> Iterator[Step]:
         return router if self._products.work.cuda_graphs == "none" else in_graph(router)
@@ -122,17 +122,17 @@ class Experts:
             if self._products.work.node_copies is not None and self._products.work.node_copies < self._products.model.top_k:
                 # A token crosses to a node once, whatever experts it has there, and is copied inside.
                 once = scaled(size, self._products.work.node_copies / self._products.model.top_k)
-                yield Exchange(f"{name} between nodes", "ep_nodes", Collective.ALL_TO_ALL, once)
-                yield Exchange(f"{name} in a node", "ep_node", Collective.ALL_TO_ALL, sent)
+                yield LlmExchange(f"{name} between nodes", "ep_nodes", Collective.ALL_TO_ALL, once)
+                yield LlmExchange(f"{name} in a node", "ep_node", Collective.ALL_TO_ALL, sent)
             else:
-                yield Exchange(name, "ep", Collective.ALL_TO_ALL, sent)
+                yield LlmExchange(name, "ep", Collective.ALL_TO_ALL, sent)
         if p.expert_tensor > 1:
-            yield Exchange(name, "etp", Collective.ALL_GATHER, size)
+            yield LlmExchange(name, "etp", Collective.ALL_GATHER, size)
 
     def _combine(self, name: str) -> Iterator[Step]:
         """The way back of `_dispatch`."""
         for step in reversed(list(self._dispatch(name))):
-            assert isinstance(step, Exchange)
+            assert isinstance(step, LlmExchange)
             if step.collective is Collective.ALL_GATHER:
                 yield attrs.evolve(step, collective=Collective.REDUCE_SCATTER, bytes=step.bytes * self._products.parallel.expert_tensor)
             else:
@@ -158,6 +158,6 @@ class Experts:
         fused = self._products.work.fused_experts
         return self._products.cast(experts * elements if fused else elements, 1 if fused else experts)
 
-    def _grouped_product(self, name: str, experts: int, rows: int, n: int, k: int) -> Run:
+    def _grouped_product(self, name: str, experts: int, rows: int, n: int, k: int) -> LlmRun:
         shape = GroupedGemm(experts=experts, rows=rows, n=n, k=k, element_type=self._products.element_type)
-        return Run(name, shape, launches=experts)
+        return LlmRun(name, shape, launches=experts)

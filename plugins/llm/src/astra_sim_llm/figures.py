@@ -44,7 +44,7 @@ class RunFacts:
     expected_error: ExpectedError | None = None
 
 
-class Figures:
+class LlmFigures:
     """Makes the figures of a run; a `graph.Figures`."""
 
     def __init__(self, facts: RunFacts) -> None:

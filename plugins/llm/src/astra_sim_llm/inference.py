@@ -7,9 +7,9 @@ from astra_sim.rows import Rows
 from astra_sim.schedule import Collective, Peer, shift
 
 from astra_sim_llm import messages
-from astra_sim_llm.plan import Plan
+from astra_sim_llm.plan import TrainingPlan
 from astra_sim_llm.program import TOKEN_TAG
-from astra_sim_llm.steps import Exchange, Step, join
+from astra_sim_llm.steps import LlmExchange, Step, join
 from astra_sim_llm.templates import Compiler, OperationTypes, ProgramRows, Template
 
 TOKEN_BYTES = 4
@@ -19,7 +19,7 @@ TOKEN_BYTES = 4
 class TokenWriter:
     """Writes the program of one stage: for each token all micro-batches, and for each of these its layers."""
 
-    def __init__(self, plan: Plan, stage: int, compiler: Compiler, kinds: OperationTypes) -> None:
+    def __init__(self, plan: TrainingPlan, stage: int, compiler: Compiler, kinds: OperationTypes) -> None:
         self._plan = plan
         self._stage = stage
         self._compiler = compiler
@@ -45,7 +45,7 @@ class TokenWriter:
         steps: list[Step] = block.ends.embedding() if first else []
         size = max(1, 2 * block.tokens * plan.model.hidden // p.tensor)
         if not first and p.tensor > 1 and not p.sequence:
-            steps.append(Exchange("activations", "tp", Collective.ALL_GATHER, size))
+            steps.append(LlmExchange("activations", "tp", Collective.ALL_GATHER, size))
         steps = join(steps, *(block.forward(plan.model.kind(layer)) for layer in plan.layers_of_stage(self._stage)))
         inner = self._compiler.compile(join(steps, block.ends.head() if last else []), Pass.FORWARD, "forward")
         receives, sends = [], []

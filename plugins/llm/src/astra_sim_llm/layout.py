@@ -86,7 +86,7 @@ def _weighted(model: Model, chunks: int, weight_of: Callable[[str], float]) -> l
     return counts
 
 
-class Axes:
+class ParallelAxes:
     """The groups of ranks on a platform, as logical dimensions; a group that reaches over several physical ones is split there."""
 
     def __init__(self, platform: Platform, parallel: Parallelism) -> None:

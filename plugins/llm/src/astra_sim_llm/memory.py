@@ -17,7 +17,7 @@ from astra_sim.units import GIB
 from astra_sim_llm.activations import HALF, activations_of, block_activations, hidden_bytes, working_set
 from astra_sim_llm.counts import (
     BlockKind,
-    Parameters,
+    ParameterCounts,
     block_parameters,
     embedding_parameters,
     head_parameters,
@@ -41,7 +41,7 @@ UnitKind = BlockKind | Literal["embedding", "head"]
 
 
 @attrs.frozen
-class MemoryUse:
+class LlmMemoryUse:
     """Bytes of a rank, by use."""
 
     weights: int
@@ -100,14 +100,14 @@ def capacity_of(compute: Compute, margin_gib: float | None, total_bytes: float |
     return Capacity(total, margin)
 
 
-def memory_of(setup: TrainingSetup, stage: int) -> MemoryUse:
+def memory_of(setup: TrainingSetup, stage: int) -> LlmMemoryUse:
     """Memory of a rank of a pipeline stage; stage 0 is the first."""
     if setup.mode != "train":
         return _inference(setup, stage)
     result = stage_parameters_of(setup, stage)
     parallel = setup.parallel
     activations, embedding, logits = activations_of(setup, stage)
-    return MemoryUse(
+    return LlmMemoryUse(
         weights=_sharded(result, WEIGHT, parallel, parallel.zero >= 3),
         gradients=_sharded(result, gradient_bytes(setup), parallel, setup.shards_gradients),
         optimizer=_sharded(result, OPTIMIZER, parallel, parallel.zero >= 1),
@@ -119,7 +119,7 @@ def memory_of(setup: TrainingSetup, stage: int) -> MemoryUse:
     )
 
 
-def peak(setup: TrainingSetup) -> tuple[int, MemoryUse]:
+def peak(setup: TrainingSetup) -> tuple[int, LlmMemoryUse]:
     """The stage whose ranks need most memory, the first of them, and what they need."""
     uses = [memory_of(setup, stage) for stage in range(setup.parallel.pipeline)]
     stage = max(range(len(uses)), key=lambda index: uses[index].total)
@@ -136,13 +136,13 @@ def state_bytes(setup: TrainingSetup, parameters: int) -> int:
     return (WEIGHT + gradient_bytes(setup) + OPTIMIZER) * parameters
 
 
-def stage_parameters_of(setup: TrainingSetup, stage: int) -> Parameters:
+def stage_parameters_of(setup: TrainingSetup, stage: int) -> ParameterCounts:
     """Parameters of a rank of a pipeline stage, with embedding or head where they lie there."""
     embedding, head = end_chunks(setup, stage)
     return stage_parameters(setup.model, layers_on(setup, stage), embedding is not None, head is not None, setup.parallel)
 
 
-def _sharded(stored: Parameters, size: int, parallel: Parallelism, is_sharded: bool) -> int:
+def _sharded(stored: ParameterCounts, size: int, parallel: Parallelism, is_sharded: bool) -> int:
     """Bytes of what has `size` bytes a parameter. Experts have fewer replicas, so fewer shards, than the rest."""
     if not is_sharded:
         return size * stored.total
@@ -168,11 +168,11 @@ def _largest_unit(setup: TrainingSetup, stage: int) -> int:
     return max(sizes, default=0)
 
 
-def units_on(setup: TrainingSetup, stage: int) -> dict[UnitKind, Parameters]:
+def units_on(setup: TrainingSetup, stage: int) -> dict[UnitKind, ParameterCounts]:
     """The kinds of units on a stage, each with its parameters on a rank."""
     model, parallel = setup.model, setup.parallel
     embedding, head = end_chunks(setup, stage)
-    units: dict[UnitKind, Parameters] = {kind: block_parameters(model, kind, parallel) for kind in kinds_on(setup, stage)}
+    units: dict[UnitKind, ParameterCounts] = {kind: block_parameters(model, kind, parallel) for kind in kinds_on(setup, stage)}
     if embedding is not None:
         units["embedding"] = embedding_parameters(model, parallel)
     if head is not None:
@@ -183,12 +183,12 @@ def units_on(setup: TrainingSetup, stage: int) -> dict[UnitKind, Parameters]:
 # -- Inference ---------------------------------------------------------------------------------------------------------
 
 
-def _inference(setup: TrainingSetup, stage: int) -> MemoryUse:
+def _inference(setup: TrainingSetup, stage: int) -> LlmMemoryUse:
     """Weights, one block's activations, logits of the last token of each sequence, and keys and values of all sequences."""
     result = stage_parameters_of(setup, stage)
     fullest = (block_activations(setup, kind) for kind in kinds_on(setup, stage))
     has_head = end_chunks(setup, stage)[1] is not None
-    return MemoryUse(
+    return LlmMemoryUse(
         weights=WEIGHT * result.total - (result.block_matrices if setup.fp8 else 0),
         activations=max((parts.saved + parts.scores for parts in fullest), default=0),
         logits=4 * setup.micro_batch * share(setup.model.vocab, setup.parallel.tensor) if has_head else 0,

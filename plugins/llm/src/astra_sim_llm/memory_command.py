@@ -33,9 +33,9 @@ from astra_sim_llm.in_flight import chunks_of_stages, even_stages
 from astra_sim_llm.layout import split_layers
 from astra_sim_llm.memory import Capacity, capacity_of, memory_of
 from astra_sim_llm.options import LlmOptions
-from astra_sim_llm.plan import Plan, make_plan
+from astra_sim_llm.plan import TrainingPlan, make_plan
 from astra_sim_llm.schedules import virtual_stage
-from astra_sim_llm.search import Candidate, search
+from astra_sim_llm.search import ParallelismCandidate, search
 from astra_sim_llm.suggestions import suggestions
 from astra_sim_llm.table import candidate_json, memory_json, print_memory, print_search
 from astra_sim_llm.training_setup import TrainingSetup
@@ -100,7 +100,7 @@ class Case:
 
     experiment: Experiment
     options: LlmOptions
-    plan: Plan
+    plan: TrainingPlan
     npus: int
     capacity: Capacity | None
     node: int
@@ -257,7 +257,7 @@ def _powers(most: int, own: int) -> list[int]:
     return sorted({own, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
 
 
-def _seconds(candidate: Candidate) -> float:
+def _seconds(candidate: ParallelismCandidate) -> float:
     assert candidate.iteration_s is not None
     return candidate.iteration_s
 
@@ -265,7 +265,7 @@ def _seconds(candidate: Candidate) -> float:
 class _LayersOf:
     """Layers of each stage of another pipeline: evenly, where embedding and head count if they do in the plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TrainingPlan) -> None:
         self._plan = plan
 
     def __call__(self, layers: int, stages: int, chunks: int, schedule: str) -> tuple[tuple[int, ...], ...]:

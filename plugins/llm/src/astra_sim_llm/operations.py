@@ -12,7 +12,7 @@ from astra_sim_llm.ends import Ends
 from astra_sim_llm.experts import Experts
 from astra_sim_llm.models import LayerKind, Model
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.products import Products, Work
+from astra_sim_llm.products import Products, ProductWork
 from astra_sim_llm.steps import Step, in_graph
 
 
@@ -22,7 +22,7 @@ class Block:
     `tokens` are those of a micro-batch on a rank, `ends` the passes of embedding and head.
     """
 
-    def __init__(self, model: Model, parallel: Parallelism, work: Work) -> None:
+    def __init__(self, model: Model, parallel: Parallelism, work: ProductWork) -> None:
         _check(model, parallel, work)
         self._products = Products(model, parallel, work)
         self._attention = AttentionHalf(self._products)
@@ -87,7 +87,7 @@ class Block:
         yield self._products.elements("norm", 10, self._products.local * m.hidden)
 
 
-def _check(model: Model, parallel: Parallelism, work: Work) -> None:
+def _check(model: Model, parallel: Parallelism, work: ProductWork) -> None:
     """Raise InputError where ranks do not divide what they share."""
     t, c = parallel.tensor, parallel.context
     for problem in misfits(model, parallel, work.sequence, work.micro_batch):

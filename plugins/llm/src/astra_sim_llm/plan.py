@@ -18,13 +18,13 @@ from astra_sim_llm.operations import Block
 from astra_sim_llm.options import RECOMPUTE, LlmOptions, RecomputeLayers
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.plugin import ALIASES
-from astra_sim_llm.products import Work
+from astra_sim_llm.products import ProductWork
 from astra_sim_llm.training_setup import TrainingSetup
 from astra_sim_llm.unused import check_all_used
 
 
 @attrs.frozen
-class Plan:
+class TrainingPlan:
     """What a run does, before it is known how long kernels take.
 
     An option is in one place: `options` are what the user chose, `setup` is what was derived of it and decides about memory, too. `chunks`
@@ -61,10 +61,10 @@ class Plan:
         overlap = self.options.overlap
         return overlap.dp if overlap.gathers is None else overlap.gathers
 
-    def work(self, keys: int | None = None) -> Work:
+    def work(self, keys: int | None = None) -> ProductWork:
         """What a rank works on in a pass; decoding has one token of each sequence, and `keys` in the cache."""
         o = self.options
-        return Work(
+        return ProductWork(
             self.setup.micro_batch,
             1 if o.mode == "decode" else self.setup.sequence,
             precision=o.precision,
@@ -99,7 +99,7 @@ class Plan:
         return [self.chunks[schedules.virtual_stage(schedule, stage, number, stages)] for number in range(self.setup.chunks)]
 
 
-def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], float] | None = None) -> Plan:
+def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan, str], float] | None = None) -> TrainingPlan:
     """The plan of options on so many NPUs. `weight_of` says how long a layer takes, for stages = weighted; without it all take the same.
 
     Raises InputError naming the option that does not fit.
@@ -132,7 +132,7 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[Plan, str], f
         mode=options.mode,
         kv_length=(options.kv_length or sequence) + (options.decode_tokens if options.mode == "decode" else 0),
     )
-    plan = Plan(options, setup)
+    plan = TrainingPlan(options, setup)
     plan.block()  # checks that ranks divide what they share
     # Stages are cut by how long layers take, which the kernels of a plan without stages say.
     count = parallel.pipeline * (1 if schedule == "dualpipe" else setup.chunks)
@@ -249,7 +249,7 @@ def _recompute(options: LlmOptions) -> tuple[str, int | None]:
     return options.recompute, None
 
 
-def order_of(plan: Plan, times_of: Callable[[Plan], schedules.PassTimes]) -> Sequence[Sequence[schedules.Step]]:
+def order_of(plan: TrainingPlan, times_of: Callable[[TrainingPlan], schedules.PassTimes]) -> Sequence[Sequence[schedules.ScheduleStep]]:
     """The passes of each stage. Where exchanges of experts are hidden, one forward pass more goes ahead.
 
     `times_of` says how long passes of a chunk take, which ZB-V alone asks for. Raises InputError.
@@ -258,7 +258,7 @@ def order_of(plan: Plan, times_of: Callable[[Plan], schedules.PassTimes]) -> Seq
     if plan.options.mode != "train":
         rounds = plan.options.decode_tokens if plan.options.mode == "decode" else 1
         passes = range(rounds * plan.setup.micro_batches)
-        return [[schedules.Step(schedules.PassKind.FORWARD, number) for number in passes]] * stages
+        return [[schedules.ScheduleStep(schedules.PassKind.FORWARD, number) for number in passes]] * stages
     setup = plan.setup
     times = times_of(plan) if setup.schedule == "zb-v" else schedules.EQUAL_TIMES
     return schedules.order_of(setup.schedule, stages, setup.micro_batches, plan.parallel.virtual_stages, setup.extra_ahead, times)

@@ -19,7 +19,7 @@ from astra_sim.shapes import Cast, Elementwise, Gemm, GroupedGemm
 from astra_sim_llm.models import Model
 from astra_sim_llm.options import CAST_TO
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.steps import Exchange, Run, Step
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 
 USERBUFFERS_HIDDEN = 0.8
 """Share of a tensor-parallel collective that runs beside its product, chunk by chunk (Transformer Engine's user buffers)."""
@@ -30,7 +30,7 @@ the scales put in the order of the product. NVFP4 has a scale for each 16 values
 
 
 @attrs.frozen
-class Work:
+class ProductWork:
     """What a rank works on: tokens of a micro-batch, and the choices that decide which kernels there are."""
 
     micro_batch: int
@@ -65,7 +65,7 @@ class Products:
     of the inputs of products.
     """
 
-    def __init__(self, model: Model, parallel: Parallelism, work: Work) -> None:
+    def __init__(self, model: Model, parallel: Parallelism, work: ProductWork) -> None:
         self.model, self.parallel, self.work = model, parallel, work
         self.queries = work.sequence // parallel.context
         self.tokens = work.micro_batch * self.queries
@@ -117,7 +117,7 @@ class Products:
             yield from self._beside(self.gather(self.tokens * n), before=True)
         yield from self.gradients(name, self.tokens, n, k)
 
-    def _beside(self, exchange: Exchange, before: bool) -> list[Step]:
+    def _beside(self, exchange: LlmExchange, before: bool) -> list[Step]:
         """A collective of user buffers in the part that is hidden beside the next product, and the other."""
         if self.work.tp_overlap != "userbuffers":
             return [exchange]
@@ -125,33 +125,33 @@ class Products:
         shown = attrs.evolve(exchange, bytes=scaled(exchange.bytes, 1 - USERBUFFERS_HIDDEN))
         return [shown, hidden] if before else [hidden, shown]
 
-    def gather(self, elements: int) -> Exchange:
+    def gather(self, elements: int) -> LlmExchange:
         """An all-gather over tensor ranks of so many elements in all."""
-        return Exchange("activations", "tp", Collective.ALL_GATHER, 2 * elements // self.parallel.tensor)
+        return LlmExchange("activations", "tp", Collective.ALL_GATHER, 2 * elements // self.parallel.tensor)
 
-    def reduce(self, elements: int) -> Exchange:
+    def reduce(self, elements: int) -> LlmExchange:
         """The sum over tensor ranks of so many elements, of which each keeps all, or its part with sequence parallelism."""
         collective = Collective.REDUCE_SCATTER if self.parallel.sequence else Collective.ALL_REDUCE
-        return Exchange("activations", "tp", collective, 2 * elements)
+        return LlmExchange("activations", "tp", collective, 2 * elements)
 
-    def all_to_all(self, axis: str, name: str, elements: int) -> Exchange:
+    def all_to_all(self, axis: str, name: str, elements: int) -> LlmExchange:
         """An exchange of so many elements that each rank of an axis has for all of them."""
-        return Exchange(name, axis, Collective.ALL_TO_ALL, 2 * elements)
+        return LlmExchange(name, axis, Collective.ALL_TO_ALL, 2 * elements)
 
     def multiply(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Iterator[Step]:
         """An (m x k) by (k x n) product, or a batch of them, with the cast of its input."""
         yield from self.cast(batch * m * k)
         yield self._gemm(name, m, n, k, batch)
 
-    def _gemm(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Run:
-        return Run(name, Gemm(m=m, n=n, k=k, batch=batch, element_type=self.element_type))
+    def _gemm(self, name: str, m: int, n: int, k: int, batch: int = 1) -> LlmRun:
+        return LlmRun(name, Gemm(m=m, n=n, k=k, batch=batch, element_type=self.element_type))
 
     def gradients(self, name: str, m: int, n: int, k: int, element_type: str | None = None) -> Iterator[Step]:
         """The products for the gradients of the input and of the weights of an (m x k) by (k x n) product."""
         result = element_type or self.element_type
         if result in CAST_TO.values():
             yield from self.cast(m * n)
-        yield Run(name, Gemm(m=m, n=k, k=n, element_type=result))
+        yield LlmRun(name, Gemm(m=m, n=k, k=n, element_type=result))
         yield from self._weight_gradient(name, m, n, k, result)
 
     def _weight_gradient(self, name: str, m: int, n: int, k: int, element_type: str | None = None) -> Iterator[Step]:
@@ -160,9 +160,9 @@ class Products:
 
     def weight_product(self, name: str, product: Gemm | GroupedGemm, weights: int) -> Iterator[Step]:
         """A product that makes the gradients of so many weights, and the sum with those that are there where it is not fused."""
-        yield Run(name, product, weight=True, launches=product.experts if isinstance(product, GroupedGemm) else 1)
+        yield LlmRun(name, product, weight=True, launches=product.experts if isinstance(product, GroupedGemm) else 1)
         if not self.work.fused_gradients:
-            yield Run("add gradients", Elementwise(read_bytes=8 * weights, write_bytes=4 * weights), weight=True)
+            yield LlmRun("add gradients", Elementwise(read_bytes=8 * weights, write_bytes=4 * weights), weight=True)
 
     @property
     def adds_fp32(self) -> bool:
@@ -173,9 +173,9 @@ class Products:
         """FP8 and NVFP4: the input of a product is cast before it, in training with a transposed copy for the gradients."""
         if self.element_type != self.half:
             shape = Cast(elements=elements, batch=batch, from_type=self.half, to_type=self.element_type, transposed=self.work.training)
-            yield Run("cast", shape, launches=batch * CAST_LAUNCHES[self.work.precision])
+            yield LlmRun("cast", shape, launches=batch * CAST_LAUNCHES[self.work.precision])
 
-    def residual(self) -> Run:
+    def residual(self) -> LlmRun:
         """Bias, dropout and residual."""
         dropout = self.model.dropout and self.work.training
         return self.elements("residual", 7 if dropout else 6, self.local * self.model.hidden)
@@ -185,6 +185,6 @@ class Products:
         yield self.elements("residual", 6 + (5 if self.model.dropout else 0), self.local * self.model.hidden)
 
     @staticmethod
-    def elements(name: str, bytes_per_element: int, elements: int) -> Run:
+    def elements(name: str, bytes_per_element: int, elements: int) -> LlmRun:
         """A kernel that is bound by memory; of its bytes two an element are written."""
-        return Run(name, Elementwise(read_bytes=(bytes_per_element - 2) * elements, write_bytes=2 * elements))
+        return LlmRun(name, Elementwise(read_bytes=(bytes_per_element - 2) * elements, write_bytes=2 * elements))

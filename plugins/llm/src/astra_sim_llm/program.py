@@ -15,9 +15,9 @@ from astra_sim_llm.data_parallel import DataParallel, Part, Unit
 from astra_sim_llm.layout import Chunk
 from astra_sim_llm.memory import stage_parameters_of
 from astra_sim_llm.operations import Block
-from astra_sim_llm.plan import Plan
+from astra_sim_llm.plan import TrainingPlan
 from astra_sim_llm.schedules import PassKind
-from astra_sim_llm.steps import Exchange, Run, Step, join, weight_steps
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step, join, weight_steps
 from astra_sim_llm.templates import BEFORE, FIRE_AND_FORGET, Compiler, OperationTypes, ProgramRows, Template
 
 TIED_TAG = 1 << 20
@@ -29,7 +29,7 @@ class StageWriter:
     """Writes the program of one stage."""
 
     def __init__(
-        self, plan: Plan, stage: int, block: Block, compiler: Compiler, kinds: OperationTypes
+        self, plan: TrainingPlan, stage: int, block: Block, compiler: Compiler, kinds: OperationTypes
     ) -> None:  # fmt: skip
         self._plan = plan
         self._stage = stage
@@ -43,14 +43,14 @@ class StageWriter:
         self._templates: dict[object, Template] = {}
         self._virtual_stages = len(plan.chunks)
 
-    def write(self, order: Sequence[schedules.Step], iterations: int) -> Rows[Operation]:
+    def write(self, order: Sequence[schedules.ScheduleStep], iterations: int) -> Rows[Operation]:
         """The program of so many iterations."""
         for _ in range(iterations):
             self._write_passes(order)
             self._finish()
         return self._rows.rows()
 
-    def _write_passes(self, order: Sequence[schedules.Step]) -> None:
+    def _write_passes(self, order: Sequence[schedules.ScheduleStep]) -> None:
         """The passes of an iteration. Weights that are gathered beside them are there before the first pass of their chunk.
 
         A first pass that waits for nobody gathers its own, bucket by bucket; all others are under way while it is waited for.
@@ -69,7 +69,7 @@ class StageWriter:
 
     # -- passes ------------------------------------------------------------------------------------------------------------
 
-    def _passes(self, order: Sequence[schedules.Step]) -> tuple[list[Template], list[tuple[int, int]]]:
+    def _passes(self, order: Sequence[schedules.ScheduleStep]) -> tuple[list[Template], list[tuple[int, int]]]:
         """The templates of an order, and where each chunk has its first one: (chunk, place)."""
         firsts: dict[int, int] = {}
         lasts = {step.chunk: place for place, step in enumerate(order) if step.kind is not PassKind.FORWARD}
@@ -130,7 +130,7 @@ class StageWriter:
             # Megatron-LM's scatter-gather: between stages each tensor rank sends its part, over its own NIC; without sequence parallelism
             # every rank computes on all of it (arXiv 2104.04473, section 4.1).
             size = 2 * self._block.tokens * self._plan.model.hidden // p.tensor
-            gathering = self._compiler.shared(Exchange("activations", "tp", Collective.ALL_GATHER, size))
+            gathering = self._compiler.shared(LlmExchange("activations", "tp", Collective.ALL_GATHER, size))
             return [gathering, *self._own_steps(kind, chunk, edge, after_forward)]
         return self._own_steps(kind, chunk, edge, after_forward)
 
@@ -203,7 +203,7 @@ class StageWriter:
         for unit in self._units_of(self._chunk(chunk)):
             for axis, size in self._data_parallel.gathered(unit):
                 own[axis] = own.get(axis, 0) + size
-        steps: list[Step] = [Exchange("parameters", axis, Collective.ALL_GATHER, size, FIRE_AND_FORGET) for axis, size in own.items()]
+        steps: list[Step] = [LlmExchange("parameters", axis, Collective.ALL_GATHER, size, FIRE_AND_FORGET) for axis, size in own.items()]
         before = len(self._rows.free())
         self._rows.write([self._compiler.compile(steps, Pass.FORWARD, "parameters")])
         return self._rows.free()[before:]
@@ -224,7 +224,7 @@ class StageWriter:
         # Where shards are those of a group of ranks (HSDP), replicas of the shard add theirs; elsewhere this axis has one rank.
         if p.zero and plan.options.reduction != "all":
             steps += (
-                Exchange("gradients", axis, Collective.ALL_REDUCE, size * plan.gradient_bytes)
+                LlmExchange("gradients", axis, Collective.ALL_REDUCE, size * plan.gradient_bytes)
                 for axis, size in zip(("expert_replicas", "replicas"), shard, strict=True)
             )
         self._write(steps, "gradients")
@@ -233,13 +233,13 @@ class StageWriter:
             self._add_with(p.pipeline - 1 - self._stage, sum(shard), "copies of parameters")
         self._tied_embeddings()
         # Gradients are clipped by their norm, for which all ranks of a model replica add one number.
-        norm: list[Step] = [Exchange("gradient norm", axis, Collective.ALL_REDUCE, 4) for axis in ("tp", "dp")]
-        update = Run("optimizer", OptimizerStep(parameters=max(1, sum(shard)), bytes_per_parameter=plan.optimizer_bytes))
+        norm: list[Step] = [LlmExchange("gradient norm", axis, Collective.ALL_REDUCE, 4) for axis in ("tp", "dp")]
+        update = LlmRun("optimizer", OptimizerStep(parameters=max(1, sum(shard)), bytes_per_parameter=plan.optimizer_bytes))
         self._write([*norm, update], "optimizer")
         # ZeRO-3 gathers weights where they are used; ZeRO-1 and 2 after the update, unless the next passes hide it.
         if p.zero in (1, 2) and not plan.gathers_overlap:
             gather = (("edp", 2 * experts // p.expert_shards), ("dp", 2 * others // p.shards))
-            self._write([Exchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
+            self._write([LlmExchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
 
     def _units_of(self, chunk: Chunk) -> list[Unit]:
         """The units of a chunk; blocks of multi-token prediction are with the head."""
@@ -319,17 +319,17 @@ def beside_each_other(forward: Sequence[Step], backward: Sequence[Step]) -> list
         places[turn] += 1
         steps += kernels
         other = parts[1 - turn][places[1 - turn]][0] if places[1 - turn] < len(parts[1 - turn]) else []
-        runs = sum(isinstance(step, Run) for step in other)
+        runs = sum(isinstance(step, LlmRun) for step in other)
         steps += [attrs.evolve(exchange, overlapped_with=runs) for exchange in exchanges]
         turn = 1 - turn
     return steps
 
 
-def _cut(steps: Sequence[Step]) -> list[tuple[list[Step], list[Exchange]]]:
+def _cut(steps: Sequence[Step]) -> list[tuple[list[Step], list[LlmExchange]]]:
     """Steps up to an exchange of experts, with the exchanges that follow."""
-    parts: list[tuple[list[Step], list[Exchange]]] = [([], [])]
+    parts: list[tuple[list[Step], list[LlmExchange]]] = [([], [])]
     for step in steps:
-        if isinstance(step, Exchange) and step.axis in ("ep", "ep_node", "ep_nodes"):
+        if isinstance(step, LlmExchange) and step.axis in ("ep", "ep_node", "ep_nodes"):
             parts[-1][1].append(step)
         else:
             if parts[-1][1]:

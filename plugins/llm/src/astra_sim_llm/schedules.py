@@ -24,7 +24,7 @@ class PassKind(enum.StrEnum):
     WEIGHT = "W"
 
 
-class Step(NamedTuple):
+class ScheduleStep(NamedTuple):
     """A pass of a stage: the micro-batch and the chunk of layers. A forward pass may be `joined` to the backward pass that follows it."""
 
     kind: PassKind
@@ -35,14 +35,14 @@ class Step(NamedTuple):
 
 F, B, I, W = PassKind.FORWARD, PassKind.BACKWARD, PassKind.INPUT, PassKind.WEIGHT  # noqa: E741
 
-Order = list[list[Step]]
+Order = list[list[ScheduleStep]]
 """The passes of each stage."""
 
 
 def gpipe(stages: int, micro_batches: int) -> Order:
     """All forward passes, then all backward passes."""
     passes = range(micro_batches)
-    return [[*(Step(F, i) for i in passes), *(Step(B, i) for i in passes)] for _ in range(stages)]
+    return [[*(ScheduleStep(F, i) for i in passes), *(ScheduleStep(B, i) for i in passes)] for _ in range(stages)]
 
 
 def one_forward_one_backward(stages: int, micro_batches: int, extra_ahead: int = 0) -> Order:
@@ -53,10 +53,10 @@ def one_forward_one_backward(stages: int, micro_batches: int, extra_ahead: int =
     order = []
     for stage in range(stages):
         ahead = min(micro_batches, stages - 1 - stage + extra_ahead)
-        steps = [Step(F, i) for i in range(ahead)]
+        steps = [ScheduleStep(F, i) for i in range(ahead)]
         for i in range(micro_batches - ahead):
-            steps += Step(F, ahead + i, with_forward=extra_ahead > 0), Step(B, i)
-        order.append(steps + [Step(B, i) for i in range(micro_batches - ahead, micro_batches)])
+            steps += ScheduleStep(F, ahead + i, with_forward=extra_ahead > 0), ScheduleStep(B, i)
+        order.append(steps + [ScheduleStep(B, i) for i in range(micro_batches - ahead, micro_batches)])
     return order
 
 
@@ -74,9 +74,9 @@ def interleaved(stages: int, micro_batches: int, chunks: int, extra_ahead: int =
     total, order = micro_batches * chunks, []
     for stage in range(stages):
         ahead = total if micro_batches == stages else min(2 * (stages - 1 - stage) + (chunks - 1) * stages + extra_ahead, total)
-        forward = [Step(F, *_place(k, stages, chunks)) for k in range(total)]
+        forward = [ScheduleStep(F, *_place(k, stages, chunks)) for k in range(total)]
         places = (_place(k, stages, chunks) for k in range(total))
-        backward = [Step(B, micro_batch, chunks - 1 - chunk) for micro_batch, chunk in places]
+        backward = [ScheduleStep(B, micro_batch, chunks - 1 - chunk) for micro_batch, chunk in places]
         steps = forward[:ahead]
         for k in range(total - ahead):
             steps += forward[ahead + k]._replace(with_forward=extra_ahead > 0), backward[k]
@@ -95,15 +95,15 @@ def zero_bubble_h1(stages: int, micro_batches: int) -> Order:
     order = []
     for stage in range(stages):
         ahead = min(micro_batches, stages - 1 - stage)
-        steps, put_off = [Step(F, i) for i in range(ahead)], 0
+        steps, put_off = [ScheduleStep(F, i) for i in range(ahead)], 0
         for i in range(micro_batches):
             if ahead + i < micro_batches:
-                steps.append(Step(F, ahead + i))
-            steps.append(Step(I, i))
+                steps.append(ScheduleStep(F, ahead + i))
+            steps.append(ScheduleStep(I, i))
             if i >= stage or ahead + i >= micro_batches:
-                steps.append(Step(W, put_off))
+                steps.append(ScheduleStep(W, put_off))
                 put_off += 1
-        order.append(steps + [Step(W, i) for i in range(put_off, micro_batches)])
+        order.append(steps + [ScheduleStep(W, i) for i in range(put_off, micro_batches)])
     return order
 
 
@@ -180,7 +180,7 @@ def _placed(stages: int, micro_batches: int, times: PassTimes, choices: Sequence
             continue
         (kind, chunk), micro_batch = choice, counts[stage][choice]
         counts[stage][choice] += 1
-        order[stage].append(Step(kind, micro_batch, chunk))
+        order[stage].append(ScheduleStep(kind, micro_batch, chunk))
         place = virtual_stage("zb-v", stage, chunk, stages)
         follower = place + {F: 1, I: -1, W: 0}[kind]
         other = min(follower, last - follower) if 0 <= follower <= last else stage
@@ -238,7 +238,7 @@ class _DualWriter:
     """Writes the passes of a stage; way 0 is the one on which this half of the stages comes first."""
 
     def __init__(self, half: int, upper: bool) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[ScheduleStep] = []
         self._half = half
         self._upper = upper
         self._next: dict[tuple[PassKind, int], int] = {}
@@ -254,7 +254,7 @@ class _DualWriter:
         number = self._next.get(key, 0)
         self._next[key] = number + 1
         micro_batch = number + chunk * self._half
-        self.steps.append(Step(kind, micro_batch, chunk, with_forward))
+        self.steps.append(ScheduleStep(kind, micro_batch, chunk, with_forward))
         if kind is I:
             self._put_off.append((micro_batch, chunk))
 
@@ -267,7 +267,7 @@ class _DualWriter:
         """The oldest weight gradients that were put off."""
         if self._put_off:
             micro_batch, chunk = self._put_off.pop(0)
-            self.steps.append(Step(W, micro_batch, chunk))
+            self.steps.append(ScheduleStep(W, micro_batch, chunk))
 
     def finish(self) -> None:
         """All that is left."""
@@ -303,7 +303,7 @@ def order_of(
     return plain[schedule](stages, micro_batches)
 
 
-def makespan(order: Sequence[Sequence[Step]], schedule: str, times: Mapping[PassKind, float], send: float = 0.0) -> float:
+def makespan(order: Sequence[Sequence[ScheduleStep]], schedule: str, times: Mapping[PassKind, float], send: float = 0.0) -> float:
     """How long an order takes where passes of a kind take one time on all stages; a joined pair the sum. For closed forms and tests.
 
     Raises ValueError where the order waits for itself.

@@ -11,7 +11,7 @@ from astra_sim import InputError
 
 from astra_sim_llm.divisibility import divides, schedule_allows
 from astra_sim_llm.in_flight import FOLDED, even_stages
-from astra_sim_llm.memory import MemoryUse, peak
+from astra_sim_llm.memory import LlmMemoryUse, peak
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.training_setup import TrainingSetup
 
@@ -23,23 +23,23 @@ LayersOf = Callable[[int, int, int, str], tuple[tuple[int, ...], ...]]
 
 
 @attrs.frozen
-class Candidate:
+class ParallelismCandidate:
     """A setup that fits: the stage that needs most memory, what its ranks need, and seconds of an iteration where they are known."""
 
     setup: TrainingSetup
     stage: int
-    use: MemoryUse
+    use: LlmMemoryUse
     iteration_s: float | None = None
 
 
 @attrs.frozen
-class Search:
+class ParallelismSearch:
     """What a search found: combinations that fit, the one with least memory first, of how many that were tried; and how many were timed.
 
     `refused` counts those that fit and cannot run, of which `time_of` says None.
     """
 
-    candidates: list[Candidate]
+    candidates: list[ParallelismCandidate]
     tried: int
     timed: int = 0
     refused: int = 0
@@ -66,7 +66,7 @@ def search(
     time_of: TimeOf | None = None,
     least_time_of: Callable[[TrainingSetup], float] | None = None,
     fastest: int | None = None,
-) -> Search:
+) -> ParallelismSearch:
     """The combinations that fit, the one with least memory first.
 
     `template` says what stays: model, sequence, precision, attention and schedule. `micro_batches` lists sizes of a micro-batch,
@@ -113,20 +113,20 @@ def search(
             tried += 1
             stage, use = peak(setup)
             if use.total <= capacity_bytes:
-                result.append(Candidate(setup, stage, use))
+                result.append(ParallelismCandidate(setup, stage, use))
     result.sort(key=lambda candidate: candidate.use.total)
     if time_of is None:
-        return Search(result, tried)
+        return ParallelismSearch(result, tried)
     return _timed(result, tried, time_of, least_time_of, fastest)
 
 
 def _timed(
-    fitting: Sequence[Candidate],
+    fitting: Sequence[ParallelismCandidate],
     tried: int,
     time_of: TimeOf,
     least_time_of: Callable[[TrainingSetup], float] | None,
     fastest: int | None,
-) -> Search:
+) -> ParallelismSearch:
     """Candidates with their times; where a bound says that the others are slower than the fastest, those are left without."""
     bounds = [least_time_of(item.setup) if least_time_of is not None else 0.0 for item in fitting]
     times: dict[int, float] = {}
@@ -142,7 +142,7 @@ def _timed(
             times[place] = seconds
             bisect.insort(best, seconds)
     candidates = [attrs.evolve(item, iteration_s=times.get(place)) for place, item in enumerate(fitting)]
-    return Search(candidates, tried, len(times), refused)
+    return ParallelismSearch(candidates, tried, len(times), refused)
 
 
 def _scheduled(template: TrainingSetup, chunks: int) -> TrainingSetup:

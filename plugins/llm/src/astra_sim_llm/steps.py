@@ -11,7 +11,7 @@ from astra_sim.shapes import Kernel
 
 
 @attrs.frozen
-class Run:
+class LlmRun:
     """A kernel that a rank runs, or several alike: the host launches it so many times (0: a graph launches it with others).
 
     `weight`: it makes weight gradients, which a zero-bubble schedule may put off.
@@ -24,7 +24,7 @@ class Run:
 
 
 @attrs.frozen
-class Exchange:
+class LlmExchange:
     """A collective over the ranks of an axis (`tp`, `cp`, `ep`, `etp`), of the bytes that each rank puts in.
 
     It runs beside the next `overlapped_with` kernels, which begin with it; what follows them waits for it, too.
@@ -38,7 +38,7 @@ class Exchange:
     weight: bool = False
 
 
-Step = Run | Exchange
+Step = LlmRun | LlmExchange
 
 
 def weight_steps(steps: list[Step]) -> tuple[list[Step], list[Step]]:
@@ -48,7 +48,7 @@ def weight_steps(steps: list[Step]) -> tuple[list[Step], list[Step]]:
 
 def in_graph(steps: Iterable[Step]) -> Iterator[Step]:
     """Steps whose kernels the host does not launch one by one."""
-    return (attrs.evolve(step, launches=0) if isinstance(step, Run) else step for step in steps)
+    return (attrs.evolve(step, launches=0) if isinstance(step, LlmRun) else step for step in steps)
 
 
 def join(*parts: list[Step]) -> list[Step]:

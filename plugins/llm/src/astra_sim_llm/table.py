@@ -10,8 +10,8 @@ import attrs
 from astra_sim.commands import Column, Screen, Table
 from astra_sim.units import GIB
 
-from astra_sim_llm.memory import Capacity, MemoryUse
-from astra_sim_llm.search import Candidate, Search
+from astra_sim_llm.memory import Capacity, LlmMemoryUse
+from astra_sim_llm.search import ParallelismCandidate, ParallelismSearch
 from astra_sim_llm.suggestions import Suggestion
 
 Rows = list[tuple[str, ...]]
@@ -31,7 +31,7 @@ HEADINGS = {
 """The headings of uses of memory."""
 
 
-def memory_table(uses: Sequence[MemoryUse]) -> Rows:
+def memory_table(uses: Sequence[LlmMemoryUse]) -> Rows:
     """A row for each stage, or for consecutive stages that need the same; a column for each use that some stage has, and their sum."""
     shown = [name for name in HEADINGS if any(getattr(use, name) for use in uses)]
     rows: Rows = [("stage", *(HEADINGS[name] for name in shown), "total")]
@@ -42,7 +42,7 @@ def memory_table(uses: Sequence[MemoryUse]) -> Rows:
     return rows
 
 
-def search_table(candidates: Sequence[Candidate]) -> Rows:
+def search_table(candidates: Sequence[ParallelismCandidate]) -> Rows:
     """A row for each combination: its parallelism, ZeRO, micro-batches and recomputation, memory of the fullest rank, and time."""
     timed = any(candidate.iteration_s is not None for candidate in candidates)
     rows: Rows = [("TP", "PP", "VS", "DP", "CP", "EP", "ZeRO", "micro", "recompute", "GiB", *(("time (s)",) if timed else ()))]
@@ -56,7 +56,7 @@ def search_table(candidates: Sequence[Candidate]) -> Rows:
     return rows
 
 
-def print_memory(uses: Sequence[MemoryUse], capacity: Capacity | None = None, fitting: Sequence[Suggestion] = ()) -> None:
+def print_memory(uses: Sequence[LlmMemoryUse], capacity: Capacity | None = None, fitting: Sequence[Suggestion] = ()) -> None:
     """Print the memory of a rank of each stage; with a capacity, what of it the fullest rank needs, and what would make it fit."""
     out = Screen(every=True)
     out.table(_table(memory_table(uses), "Memory of a rank (GiB)"))
@@ -72,7 +72,7 @@ def print_memory(uses: Sequence[MemoryUse], capacity: Capacity | None = None, fi
             out.text(f"{gib(one.bytes)} GiB with {one.change}", "  ")
 
 
-def print_search(shown: Sequence[Candidate], capacity: Capacity, result: Search) -> None:
+def print_search(shown: Sequence[ParallelismCandidate], capacity: Capacity, result: ParallelismSearch) -> None:
     """Print some of what a search found, in the order given, and how many it tried."""
     out = Screen(every=True)
     if not shown:
@@ -104,12 +104,12 @@ def gib(size: float) -> str:
     return f"{size / GIB:.2f}" if size < 1000 * GIB else f"{size / GIB:.0f}"
 
 
-def memory_json(uses: Sequence[MemoryUse]) -> list[dict[str, int]]:
+def memory_json(uses: Sequence[LlmMemoryUse]) -> list[dict[str, int]]:
     """The same for programs: bytes of each use, and their sum, stage by stage."""
     return [{**attrs.asdict(use), "total": use.total} for use in uses]
 
 
-def candidate_json(candidate: Candidate) -> dict[str, Any]:
+def candidate_json(candidate: ParallelismCandidate) -> dict[str, Any]:
     """A combination for programs: sizes of its parallelisms and of micro-batches, bytes, seconds."""
     setup, parallel = candidate.setup, candidate.setup.parallel
     names = ("tensor", "pipeline", "data", "context", "expert")

@@ -14,7 +14,7 @@ import numpy as np
 from astra_sim.graph import Communicate, Composite, Compute, Operation, Pass, Unit, Wait
 from astra_sim.rows import Column, Dependencies, Rows, column, view
 
-from astra_sim_llm.steps import Exchange, Run, Step
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 
 BEFORE = -1
 """Among what a row waits for: the end of the pass before."""
@@ -84,7 +84,7 @@ class Layouts:
 
     by_key: dict[Hashable, tuple[Sequence[Step], _Layout]] = attrs.field(factory=dict)
     parts: dict[Hashable, _Part] = attrs.field(factory=dict)
-    exchanges: dict[Exchange, Exchange] = attrs.field(factory=dict)
+    exchanges: dict[LlmExchange, LlmExchange] = attrs.field(factory=dict)
 
     def part(self, kinds: Sequence[int], waits: Sequence[Sequence[int]], until: tuple[int, ...]) -> _Part:
         """The part of such rows, made if it is new."""
@@ -173,8 +173,8 @@ class Compiler:
     def __init__(
         self,
         kinds: OperationTypes,
-        duration_ps: Callable[[Run], int],
-        exchange_ps: Callable[[Exchange], int],
+        duration_ps: Callable[[LlmRun], int],
+        exchange_ps: Callable[[LlmExchange], int],
         dimensions_of: Callable[[str], tuple[int, ...]],
         detail: str,
         contention: float,
@@ -195,7 +195,7 @@ class Compiler:
         """The template of steps, whose kernels count as `group`; exchanges over one rank are left out."""
         key = tuple(map(_identity, steps))
         if key not in self._layouts.by_key:
-            own = [step for step in steps if isinstance(step, Run) or (self._dimensions_of(step.axis) and step.bytes)]
+            own = [step for step in steps if isinstance(step, LlmRun) or (self._dimensions_of(step.axis) and step.bytes)]
             layout = self._layout(own)
             self._layouts.by_key[key] = steps, self._pieces(layout) if self._detail == "pass" else layout
         layout = self._layouts.by_key[key][1]
@@ -211,7 +211,7 @@ class Compiler:
         result += (self._kinds.join() for _ in range(len(layout.rows.kinds) - len(result)))
         return layout.rows.of_kinds(result)
 
-    def shared(self, exchange: Exchange) -> Exchange:
+    def shared(self, exchange: LlmExchange) -> LlmExchange:
         """The exchange, or an equal one from before: steps are told apart by identity, so that those of all passes share a layout."""
         return self._layouts.exchanges.setdefault(exchange, exchange)
 
@@ -224,7 +224,7 @@ class Compiler:
                 return self._inner.number(("compute", duration, training_pass, own), group, make)
             case collective, size, dimensions, own, axis:
                 whole = collective, size, dimensions, own, training_pass
-                exchange = Exchange(own, axis, collective, size)
+                exchange = LlmExchange(own, axis, collective, size)
                 return self._inner.number(whole, GROUPS[axis], lambda: communicate(exchange, dimensions, training_pass))
         return self._inner.join()
 
@@ -245,7 +245,7 @@ class Compiler:
                 merged = 0
 
         for step, duration in zip(steps, self._durations(steps), strict=True):
-            if isinstance(step, Run):
+            if isinstance(step, LlmRun):
                 names = step.name if self._detail == "kernel" else None
                 merged += duration
                 if not overlapped_with:
@@ -322,13 +322,13 @@ class Compiler:
 
         The last of them waits until the host has launched all.
         """
-        runs = {id(step): step for step in steps if isinstance(step, Run)}  # layers share their kernels
+        runs = {id(step): step for step in steps if isinstance(step, LlmRun)}  # layers share their kernels
         known = {number: self._duration_ps(step) for number, step in runs.items()}
         times = self._slowed(steps, [known.get(id(step), 0) for step in steps])
-        launches = sum(step.launches for step in steps if isinstance(step, Run))
+        launches = sum(step.launches for step in steps if isinstance(step, LlmRun))
         if self._launch_ps and launches:
-            alone = sum(self._exchange_ps(step) for step in steps if isinstance(step, Exchange) and not step.overlapped_with)
-            last = max(place for place, step in enumerate(steps) if isinstance(step, Run))
+            alone = sum(self._exchange_ps(step) for step in steps if isinstance(step, LlmExchange) and not step.overlapped_with)
+            last = max(place for place, step in enumerate(steps) if isinstance(step, LlmRun))
             times[last] += max(0, launches * self._launch_ps - sum(times) - alone)
         return times
 
@@ -339,8 +339,8 @@ class Compiler:
         alone = list(times)
         slower: list[float] = [0.0] * len(steps)
         for place, step in enumerate(steps):
-            if isinstance(step, Exchange) and step.overlapped_with and GROUPS[step.axis] in ("dp", "ep"):
-                kernels = [other for other in range(place + 1, len(steps)) if isinstance(steps[other], Run)]
+            if isinstance(step, LlmExchange) and step.overlapped_with and GROUPS[step.axis] in ("dp", "ep"):
+                kernels = [other for other in range(place + 1, len(steps)) if isinstance(steps[other], LlmRun)]
                 left = self._exchange_ps(step)
                 for other in kernels if step.overlapped_with == FIRE_AND_FORGET else kernels[: step.overlapped_with]:
                     together = min(alone[other], left)
@@ -354,7 +354,7 @@ class Compiler:
 
 def _identity(step: Step) -> Hashable:
     """What makes a step equal to another: its number, but the step itself where each pass makes its own."""
-    return step if isinstance(step, Exchange) and (step.overlapped_with or GROUPS[step.axis] == "dp") else id(step)
+    return step if isinstance(step, LlmExchange) and (step.overlapped_with or GROUPS[step.axis] == "dp") else id(step)
 
 
 def _joined(rows: _Rows, current: Sequence[int], join: Callable[[], int]) -> int:
@@ -364,7 +364,7 @@ def _joined(rows: _Rows, current: Sequence[int], join: Callable[[], int]) -> int
     return rows.add(join(), current)
 
 
-def communicate(step: Exchange, dimensions: tuple[int, ...], training_pass: Pass = Pass.FORWARD) -> Communicate:
+def communicate(step: LlmExchange, dimensions: tuple[int, ...], training_pass: Pass = Pass.FORWARD) -> Communicate:
     """An exchange as an operation of a graph; it needs no unit, for exchanges of several parallelisms run beside each other."""
     group = GROUPS[step.axis]
     return Communicate(

@@ -16,14 +16,14 @@ from astra_sim.shapes import Kernel
 from astra_sim.units import GIB, PS_PER_NS, picoseconds
 
 from astra_sim_llm import counts, memory
-from astra_sim_llm.figures import PARALLELISMS, Figures, RunFacts
+from astra_sim_llm.figures import PARALLELISMS, LlmFigures, RunFacts
 from astra_sim_llm.inference import TokenWriter
-from astra_sim_llm.layout import Axes
+from astra_sim_llm.layout import ParallelAxes
 from astra_sim_llm.options import CAST_TO, LlmOptions
-from astra_sim_llm.plan import Plan, make_plan, order_of
+from astra_sim_llm.plan import TrainingPlan, make_plan, order_of
 from astra_sim_llm.program import StageWriter
 from astra_sim_llm.schedules import PassTimes
-from astra_sim_llm.steps import Exchange, Run, Step, weight_steps
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step, weight_steps
 from astra_sim_llm.suggestions import suggestions
 from astra_sim_llm.templates import Compiler, Layouts, OperationTypes, communicate
 
@@ -41,7 +41,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     if options.check_memory:
         _check_memory(plan, *use, capacity)
     parallel = plan.parallel
-    axes = Axes(context.platform, parallel)
+    axes = ParallelAxes(context.platform, parallel)
     if not axes.dimensions:  # one rank, or stages of one: collectives need something to speak of
         axes.dimensions.extend(context.platform.logical_dimensions())
     exchanges = ExchangeTimes(context, axes)
@@ -85,7 +85,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
         layers=(),
         footprint_bytes=use[1].total,
         others=tuple(others),
-        figures=Figures(facts),
+        figures=LlmFigures(facts),
         exposed_first=PARALLELISMS,
         precision=options.precision,
     )
@@ -98,7 +98,7 @@ class Durations:
         self._context = context
         self._known: dict[Kernel, int] = {}
 
-    def of_run(self, run: Run) -> int:
+    def of_run(self, run: LlmRun) -> int:
         """The time of a kernel. Raises InputError where the compute model does not price it."""
         if run.shape not in self._known:
             compute = self._context.compute
@@ -111,7 +111,7 @@ class Durations:
             self._known[run.shape] = self._context.scaled_ps(nanoseconds)
         return self._known[run.shape]
 
-    def weight_of(self, plan: Plan, kind: str) -> float:
+    def weight_of(self, plan: TrainingPlan, kind: str) -> float:
         """The kernels of a dense or moe layer, of the embedding, or of the head, forward and backward (picoseconds)."""
         block = plan.block()
         passes: dict[str, Callable[[], list[Step]]] = {
@@ -123,18 +123,18 @@ class Durations:
         return float(sum(map(self.of_run, _runs(passes[kind]()))))
 
 
-def _runs(steps: Iterable[Step]) -> list[Run]:
-    return [step for step in steps if isinstance(step, Run)]
+def _runs(steps: Iterable[Step]) -> list[LlmRun]:
+    return [step for step in steps if isinstance(step, LlmRun)]
 
 
 class ExchangeTimes:
     """How long exchanges take alone (picoseconds)."""
 
-    def __init__(self, context: Context, axes: Axes) -> None:
+    def __init__(self, context: Context, axes: ParallelAxes) -> None:
         self._context = context
         self._axes = axes
 
-    def of(self, exchange: Exchange) -> int:
+    def of(self, exchange: LlmExchange) -> int:
         """The time of a collective of all groups of its axis at once; none over one rank."""
         if not (self._axes[exchange.axis] and exchange.bytes):
             return 0
@@ -142,13 +142,13 @@ class ExchangeTimes:
         return self._context.time_alone_ps(operation, self._axes.dimensions)
 
 
-def pass_times(plan: Plan, durations: Durations, exchanges: ExchangeTimes) -> PassTimes:
+def pass_times(plan: TrainingPlan, durations: Durations, exchanges: ExchangeTimes) -> PassTimes:
     """How long passes of a chunk take, by its mean layers (picoseconds)."""
     block, model, times = plan.block(), plan.model, [0, 0, 0]
     for kind, layers in Counter(map(model.kind, range(model.layers))).items():
         inputs, weights = weight_steps([*block.recompute(kind, plan.setup.recompute), *block.backward(kind)])
         for number, steps in enumerate((block.forward(kind), inputs, weights)):
-            waits = (exchanges.of(step) for step in steps if isinstance(step, Exchange) and not step.overlapped_with)
+            waits = (exchanges.of(step) for step in steps if isinstance(step, LlmExchange) and not step.overlapped_with)
             times[number] += layers * (sum(map(durations.of_run, _runs(steps))) + sum(waits))
     return PassTimes(*(time // len(plan.chunks) for time in times))
 
@@ -162,7 +162,7 @@ def _launch_ps(options: LlmOptions, context: Context) -> int:
     return 0 if options.cuda_graphs == "iteration" else launch_ps // context.tick_ps * context.tick_ps
 
 
-def _expected_error(plan: Plan, context: Context) -> ExpectedError | None:
+def _expected_error(plan: TrainingPlan, context: Context) -> ExpectedError | None:
     """How wrong the time of an iteration may be, as the compute model knows it of runs on networks whose collectives were measured."""
     options, parallel = plan.options, plan.parallel
     if options.mode != "train":
@@ -189,7 +189,7 @@ def _expected_error(plan: Plan, context: Context) -> ExpectedError | None:
     return attrs.evolve(known, extrapolates=(*known.extrapolates, "network"))
 
 
-def _check_memory(plan: Plan, stage: int, use: memory.MemoryUse, capacity: memory.Capacity | None) -> None:
+def _check_memory(plan: TrainingPlan, stage: int, use: memory.LlmMemoryUse, capacity: memory.Capacity | None) -> None:
     """Raise CapacityError where a rank needs more memory than it has, with what would make it fit."""
     if capacity is None or use.total <= capacity.usable:
         return
@@ -210,13 +210,13 @@ def _memory_words(stage: int, capacity: memory.Capacity | None) -> str:
     return f"stage {stage}" if capacity is None else f"stage {stage}, of {capacity}"
 
 
-def _tokens(plan: Plan) -> int:
+def _tokens(plan: TrainingPlan) -> int:
     """Tokens of an iteration: those that are trained on, read, or made."""
     options = plan.options
     return options.global_batch * (options.decode_tokens if options.mode == "decode" else plan.setup.sequence)
 
 
-def _model_flops(plan: Plan) -> float:
+def _model_flops(plan: TrainingPlan) -> float:
     """Model FLOPs of an iteration."""
     options, model = plan.options, plan.model
     if options.mode == "train":
@@ -229,7 +229,7 @@ def _model_flops(plan: Plan) -> float:
     return _tokens(plan) * counts.forward_flops(trained, round(keys), causal=False)
 
 
-def _counted(plan: Plan) -> str:
+def _counted(plan: TrainingPlan) -> str:
     """Which FLOPs count as those of the model, in words."""
     square = "the causal half" if plan.options.causal_flops and plan.options.mode != "decode" else "all"
     passes = "forward and backward" if plan.options.mode == "train" else "forward"

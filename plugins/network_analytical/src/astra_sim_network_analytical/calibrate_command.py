@@ -59,12 +59,12 @@ def collective(
     from astra_sim.schedule import Collective
     from astra_sim.toml_text import write_toml
 
-    from astra_sim_network_analytical.nccl_fit import Node, calibrated, fits_of, tables_of
+    from astra_sim_network_analytical.nccl_fit import NcclNode, calibrated, fits_of, tables_of
     from astra_sim_network_analytical.nccl_parameters import table_of
 
     rows = read_collectives(read_text(table), table, None if operation is None else Collective(operation), ranks)
     rows = [row for row in rows if row.bytes]
-    node, make = Node(nvls, nvlink), tables_of if interpolate else fits_of
+    node, make = NcclNode(nvls, nvlink), tables_of if interpolate else fits_of
     try:
         with Progress(enabled=not quiet) as progress:
             progress.stage("fitting", simulates=False)

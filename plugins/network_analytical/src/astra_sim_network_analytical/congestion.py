@@ -23,7 +23,7 @@ from astra_sim.network import EventNetwork, LinkLoad, Message
 from astra_sim.platform import Platform
 from astra_sim.units import MAX_PICOSECONDS
 
-from astra_sim_network_analytical.link_figures import DimensionFigures, LinkFigures, listed, loads, statistics, totals
+from astra_sim_network_analytical.link_figures import DimensionLinkFigures, LinkFigures, listed, loads, statistics, totals
 from astra_sim_network_analytical.link_map import LinkMap
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
@@ -240,7 +240,7 @@ class CompiledFifoNetwork(CompiledNetwork["Fifo"]):
         """Figures of dimensions and links."""
         core = self.core
         of_links = {"links": listed(self._map, self._figures())} if self._options.link_figures else {}
-        return {**statistics(self._map, [DimensionFigures(*each) for each in core.totals()], core.now), **of_links}
+        return {**statistics(self._map, [DimensionLinkFigures(*each) for each in core.totals()], core.now), **of_links}
 
     def links(self) -> list[LinkLoad]:
         """The load of every link that carried something."""

@@ -33,7 +33,7 @@ def loads(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int) -> l
     return link_loads
 
 
-class DimensionFigures(NamedTuple):
+class DimensionLinkFigures(NamedTuple):
     """The load of all links of a dimension: bytes, nanoseconds in which they were busy, and the most messages that waited at one."""
 
     bytes: int = 0
@@ -41,19 +41,19 @@ class DimensionFigures(NamedTuple):
     largest_queue: int = 0
 
 
-def totals(link_map: LinkMap, figures: Sequence[LinkFigures]) -> list[DimensionFigures]:
+def totals(link_map: LinkMap, figures: Sequence[LinkFigures]) -> list[DimensionLinkFigures]:
     """The load of each dimension, from that of its links in the order of their numbers."""
-    dimension_figures = [DimensionFigures()] * len(link_map.dimensions)
+    dimension_figures = [DimensionLinkFigures()] * len(link_map.dimensions)
     for link in figures:
         dimension = link_map.place(link.number)[0]
         total = dimension_figures[dimension]
-        dimension_figures[dimension] = DimensionFigures(
+        dimension_figures[dimension] = DimensionLinkFigures(
             total.bytes + link.bytes, total.busy_ns + link.busy_ps / PS_PER_NS, max(total.largest_queue, link.largest_queue)
         )
     return dimension_figures
 
 
-def statistics(link_map: LinkMap, figures: Sequence[DimensionFigures], until_ps: int) -> dict[str, object]:
+def statistics(link_map: LinkMap, figures: Sequence[DimensionLinkFigures], until_ps: int) -> dict[str, object]:
     """The figures of the dimensions. `until_ps`: the time of the last event.
 
     Utilisation is the share of this time in which a link was busy, over all links of a dimension.

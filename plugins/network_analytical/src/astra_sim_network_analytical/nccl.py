@@ -14,9 +14,9 @@ from astra_sim.schedule import Collective
 from astra_sim_network_analytical.nccl_devices import device_names
 from astra_sim_network_analytical.nccl_fabrics import on_fabric
 from astra_sim_network_analytical.nccl_parameters import (
-    Fit,
+    NcclFit,
+    NcclParameters,
     NodeLinks,
-    Parameters,
     Protocol,
     messages_in_row,
     read_device,
@@ -63,7 +63,7 @@ class NcclNetwork(AnalyticalNetwork):
             latencies = [latencies[0], *[outside_us] * (len(latencies) - 1)]
         inner = platform.dimensions[0]
         links = None if inner.size == 1 else NodeLinks(gb_per_s=inner.link_bandwidth * _used_links(inner), latency_us=latencies[0])
-        self._prices = Prices(parameters, nics, options.nic_efficiency, options.channels, links, latencies)
+        self._prices = NcclPrices(parameters, nics, options.nic_efficiency, options.channels, links, latencies)
         if parameters.node is None:
             self.measured_dimensions = frozenset((0,))
             if links is not None:
@@ -91,19 +91,19 @@ def _used_links(dimension: Dimension) -> int:
     return max(dimension.topology.links_per_npu(), dimension.topology.links_per_message())
 
 
-class Choice(NamedTuple):
+class NcclChoice(NamedTuple):
     """An algorithm with a protocol: what NCCL expects of it, by which it chooses, and what it takes (us)."""
 
     expected_us: float
     us: float
 
     @classmethod
-    def of(cls, us: float) -> Choice:
+    def of(cls, us: float) -> NcclChoice:
         """One that takes what is expected."""
         return cls(us, us)
 
 
-class Prices:
+class NcclPrices:
     """What collectives take by parameters of a device. `nics` are the shares of an NPU in the NICs and links of each dimension (10^9
     bytes/s), of which that of the innermost is not used; `nic_efficiency` and the most `channels` replace what the parameters say. `links`
     are those of the node; without them it has those in which the parameters were measured. `latencies` are those of messages in each
@@ -114,7 +114,7 @@ class Prices:
 
     def __init__(
         self,
-        parameters: Parameters,
+        parameters: NcclParameters,
         nics: Sequence[float] = (),
         nic_efficiency: float | None = None,
         channels: int | None = None,
@@ -157,7 +157,7 @@ class Prices:
             protocols[name] = Protocol(latency_us=max(0.0, latency + step * more), gb_per_s=rate, step_us=step)
         return protocols
 
-    def _on_links(self, collective: Collective, fit: Fit, name: str, protocol: Protocol) -> tuple[float, float]:
+    def _on_links(self, collective: Collective, fit: NcclFit, name: str, protocol: Protocol) -> tuple[float, float]:
         """The latency of a protocol on the ranks of a fit, and what a further step of the ring adds, with the links of the node (us)."""
         if not self._later_us:
             return protocol.latency_us, protocol.step_us
@@ -211,7 +211,7 @@ class Prices:
         crossed = [nic for nic, inner, outer in zip(self._nics[1:], shape.blocks[1:], shape.blocks[2:], strict=False) if inner > outer]
         return min(crossed) * self._efficiency
 
-    def _between_nodes(self, collective: Collective, size: float, shape: GroupShape) -> Iterator[Choice]:
+    def _between_nodes(self, collective: Collective, size: float, shape: GroupShape) -> Iterator[NcclChoice]:
         """A ring with each protocol, and of an all-reduce a tree.
 
         As many rings as ranks lie in a node leave it, each by a NIC of its own.
@@ -241,18 +241,18 @@ class Prices:
                 filling_us = self._filling_us(size, members, known, whole, shape.nodes)
                 filling_us += levels * self._filling_us(size, members, _HEADS_OF_LEVEL, whole, shape.nodes)
                 expected_us = protocol.latency_us + levels * level_us + whole
-                yield Choice(expected_us, expected_us + filling_us)
+                yield NcclChoice(expected_us, expected_us + filling_us)
                 continue
             base_us = max(0.0, protocol.latency_us - inside * protocol.step_us)
             outside_us = between * max(0.0, step_us.of(name) + messages_us)
             in_node = protocol.gb_per_s if members > 1 else math.inf
             within_us = within * max(protocol.step_us, result.post_us.of(name))
-            yield Choice.of(base_us + within_us + outside_us + volume / min(bandwidth, in_node))
+            yield NcclChoice.of(base_us + within_us + outside_us + volume / min(bandwidth, in_node))
             if collective is Collective.ALL_REDUCE:
                 # A tree passes everything up and down in the node, too.
                 rate = min(bandwidth / passes, in_node / 2) * result.tree_share if result.chain is None else bandwidth / passes
                 expected_us = protocol.latency_us + levels * level_us + size / 1e3 / rate
-                yield Choice(expected_us, expected_us + (0.0 if result.chain is None else result.chain.filling_us(size, members)))
+                yield NcclChoice(expected_us, expected_us + (0.0 if result.chain is None else result.chain.filling_us(size, members)))
 
     def _all_to_all(self, size: float, shape: GroupShape) -> float:
         """What goes to ranks of the own node and what goes to others at the same time, each by its own way."""
@@ -265,7 +265,7 @@ class Prices:
         return peers + min(each.latency_us + max(others, within / each.gb_per_s) for each in fastest)
 
 
-def _share_of_channels(most: int | None, parameters: Parameters) -> float:
+def _share_of_channels(most: int | None, parameters: NcclParameters) -> float:
     """The share of the channels that may be used. Raises InputError where it is not known how many there are."""
     if most is None:
         return 1.0
@@ -288,7 +288,7 @@ def _difference(value: float, other: float) -> float:
     return 0.0 if math.isclose(value, other, rel_tol=_SAME) else value - other
 
 
-def _chosen(options: AnalyticalOptions, platform: Platform) -> tuple[Parameters, str]:
+def _chosen(options: AnalyticalOptions, platform: Platform) -> tuple[NcclParameters, str]:
     """The parameters that options name, or else the platform, and of which device they are ("": not known). Raises InputError."""
     if options.parameters is not None:
         if options.device is not None:

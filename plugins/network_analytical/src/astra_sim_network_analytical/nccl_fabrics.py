@@ -7,11 +7,11 @@ from collections.abc import Collection
 import attrs
 from astra_sim import InputError
 
-from astra_sim_network_analytical.nccl_parameters import PROTOCOLS, BetweenNodes, Chain, Parameters
+from astra_sim_network_analytical.nccl_parameters import PROTOCOLS, BetweenNodes, Chain, NcclParameters
 
 
 @attrs.frozen
-class Fabric:
+class NcclFabric:
     """A network between nodes, in which NCCL uses some of its protocols."""
 
     latency_us: float
@@ -21,14 +21,14 @@ class Fabric:
 
 
 FABRICS = {
-    "infiniband": Fabric(2.7, 0.95, PROTOCOLS),
-    "efa": Fabric(26.0, 0.96, ("ll", "simple", "nvls")),
-    "tcpxo": Fabric(21.0, 0.93, ("simple",), Chain(channels=8, chunk_bytes=2 * 1024 * 1024, gb_per_s=42.0)),
+    "infiniband": NcclFabric(2.7, 0.95, PROTOCOLS),
+    "efa": NcclFabric(26.0, 0.96, ("ll", "simple", "nvls")),
+    "tcpxo": NcclFabric(21.0, 0.93, ("simple",), Chain(channels=8, chunk_bytes=2 * 1024 * 1024, gb_per_s=42.0)),
 }
 """InfiniBand: NCCL's own latency, and nccl-tests (NVIDIA/nccl-tests, issue 290; CoreWeave). The others are fitted (docs/collectives.md)."""
 
 
-def on_fabric(parameters: Parameters, name: str) -> tuple[Parameters, float]:
+def on_fabric(parameters: NcclParameters, name: str) -> tuple[NcclParameters, float]:
     """Parameters with what a fabric says, and its latency (us): a name, or a latency alone. Raises InputError."""
     fabric = FABRICS.get(name)
     if fabric is None:

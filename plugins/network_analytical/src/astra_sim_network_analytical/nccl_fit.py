@@ -16,7 +16,7 @@ from astra_sim.collective_tables import MeasuredCollective
 from astra_sim.fitting import ErrorOf, error_of, minimise
 from astra_sim.schedule import Collective
 
-from astra_sim_network_analytical.nccl_parameters import Fit, Protocol, ring_share, steps
+from astra_sim_network_analytical.nccl_parameters import NcclFit, Protocol, ring_share, steps
 
 LEAST_SIZES = 3
 LARGE_BYTES = 1 << 20
@@ -40,12 +40,12 @@ Lines = Mapping[str, tuple[float, float]]
 """Latency (us) and bus bandwidth (bytes/us) of each protocol for one number of ranks."""
 
 
-Make = Callable[[Sequence[MeasuredCollective]], list[Fit]]
+Make = Callable[[Sequence[MeasuredCollective]], list[NcclFit]]
 """What makes parameters of measurements: `fits_of` or `tables_of`."""
 
 
 @attrs.frozen
-class Node:
+class NcclNode:
     """What is known of a node beside measurements."""
 
     nvls: bool = False
@@ -60,8 +60,8 @@ class Calibration:
     """Parameters made of all rows, for use, and those made of half of the sizes, whose error on the others is that of the procedure."""
 
     rows: tuple[MeasuredCollective, ...]
-    fits: list[Fit]
-    half: list[Fit]
+    fits: list[NcclFit]
+    half: list[NcclFit]
 
     def used(self, operation: Collective) -> ErrorOf:
         """The error of the parameters for use, over all rows, which they were made of."""
@@ -99,7 +99,7 @@ def calibrated(rows: Sequence[MeasuredCollective], make: Make) -> Calibration:
     return Calibration(tuple(rows), make(rows), make(fitting))
 
 
-def error_over(fits: Sequence[Fit], rows: Iterable[MeasuredCollective]) -> ErrorOf:
+def error_over(fits: Sequence[NcclFit], rows: Iterable[MeasuredCollective]) -> ErrorOf:
     """The error of parameters over rows of numbers of ranks that they have."""
     by_ranks = {(fit.operation, fit.ranks): fit for fit in fits}
     errors = ((row, by_ranks[row.operation.value, row.ranks].time_us(row.bytes) / row.microseconds - 1) for row in rows)
@@ -119,7 +119,7 @@ def by_ranks(rows: Sequence[MeasuredCollective]) -> dict[int, list[MeasuredColle
     return result
 
 
-def fits_of(rows: Sequence[MeasuredCollective], node: Node) -> list[Fit]:
+def fits_of(rows: Sequence[MeasuredCollective], node: NcclNode) -> list[NcclFit]:
     """Protocols fitted to all these rows."""
     fits = []
     for operation in Collective:
@@ -131,7 +131,7 @@ def fits_of(rows: Sequence[MeasuredCollective], node: Node) -> list[Fit]:
     return fits
 
 
-def tables_of(rows: Sequence[MeasuredCollective], node: Node) -> list[Fit]:
+def tables_of(rows: Sequence[MeasuredCollective], node: NcclNode) -> list[NcclFit]:
     """All these rows as measured tables; times that fall are levelled. Raises InputError where a size stands there twice."""
     fits = []
     for operation in Collective:
@@ -141,7 +141,7 @@ def tables_of(rows: Sequence[MeasuredCollective], node: Node) -> list[Fit]:
                 if earlier == later:
                     raise InputError(f"{operation} on {ranks} ranks: {later} bytes stand there twice; expected each size once")
             times = tuple(_levelled([row.microseconds for row in part]))
-            fit = Fit(operation=operation.value, ranks=ranks, bytes=tuple(map(float, sizes)), microseconds=times)
+            fit = NcclFit(operation=operation.value, ranks=ranks, bytes=tuple(map(float, sizes)), microseconds=times)
             fits.append(_extended(fit, rows, node))
     return fits
 
@@ -156,7 +156,7 @@ def _levelled(times: Sequence[float]) -> list[float]:
     return [time if len(pool) == 1 else statistics.geometric_mean(pool) for pool in pools for time in pool]
 
 
-def _extended(fit: Fit, rows: Sequence[MeasuredCollective], node: Node) -> Fit:
+def _extended(fit: NcclFit, rows: Sequence[MeasuredCollective], node: NcclNode) -> NcclFit:
     """A fit with the line that holds beyond its largest size, where that size does not show the bandwidth and others do."""
     operation = Collective(fit.operation)
     largest = max(row.bytes for row in rows if (row.operation, row.ranks) == (operation, fit.ranks))
@@ -170,7 +170,7 @@ def _extended(fit: Fit, rows: Sequence[MeasuredCollective], node: Node) -> Fit:
     return attrs.evolve(fit, beyond=attrs.evolve(last, latency_us=_rounded(time - volume / rate), gb_per_s=_rounded(rate)))
 
 
-def bandwidth_beyond(operation: Collective, ranks: int, rows: Sequence[MeasuredCollective], node: Node) -> float | None:
+def bandwidth_beyond(operation: Collective, ranks: int, rows: Sequence[MeasuredCollective], node: NcclNode) -> float | None:
     """The bus bandwidth (10^9 bytes/s) of a collective that was not measured with large sizes, by those that were, or by NVLink; None
     where nothing says it.
     """
@@ -278,7 +278,7 @@ def _least(lines: Lines, operation: Collective, ranks: int, size: float) -> floa
     return min(latency + volume / rate for latency, rate in lines.values())
 
 
-def _fit_of(joint: _Joint, point: Sequence[float], ranks: int) -> Fit:
+def _fit_of(joint: _Joint, point: Sequence[float], ranks: int) -> NcclFit:
     """The protocols of one number of ranks: fitted to its rows alone, and held near those of all numbers together."""
     lines, rows = joint.lines(point, ranks), joint.rows[ranks]
 
@@ -302,7 +302,7 @@ def _fit_of(joint: _Joint, point: Sequence[float], ranks: int) -> Fit:
         name: Protocol(latency_us=_rounded(latency), gb_per_s=_rounded(rate / 1e3), step_us=_rounded(step[name]))
         for name, (latency, rate) in moved(best).items()
     }
-    return Fit(
+    return NcclFit(
         operation=joint.operation.value,
         ranks=ranks,
         ll=protocols["ll"],

@@ -34,7 +34,7 @@ class Protocol:
 
 
 @attrs.frozen
-class Fit:
+class NcclFit:
     """What is known of a collective of so many ranks in a node: its protocols, or a measured table."""
 
     operation: str = option(choices=[each.value for each in Collective], help="the collective")
@@ -149,7 +149,7 @@ class BetweenNodes:
 
 
 @attrs.frozen
-class Parameters:
+class NcclParameters:
     """NCCL on a device, as its file says."""
 
     title: str = option(help="device and version of NCCL")
@@ -157,11 +157,11 @@ class Parameters:
     channels: int | None = option(None, minimum=1, help="channels with which its bandwidths were measured")
     nvls_channels: int = option(16, minimum=1, help="channels of NVLS, each of which has a chunk of each rank of a node on its way")
     node: NodeLinks | None = option(None, help="links of the node in which they were measured; none: the platform's, whatever they are")
-    fits: tuple[Fit, ...] = option(help="what is known, by collective and ranks in a node")
+    fits: tuple[NcclFit, ...] = option(help="what is known, by collective and ranks in a node")
     between_nodes: BetweenNodes = option(factory=BetweenNodes, help="what differs between nodes")
     sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")
 
-    def fit(self, operation: Collective, ranks: int) -> Fit:
+    def fit(self, operation: Collective, ranks: int) -> NcclFit:
         """That of the nearest number of ranks by its logarithm; the larger of two. Raises InputError where there is none at all."""
         fits = [fit for fit in self.fits if fit.operation == operation]
         if not fits:
@@ -184,7 +184,7 @@ def messages_in_row(operation: Collective, ranks: int) -> int:
     return min(1, ranks - 1) if operation is Collective.ALL_TO_ALL else steps(operation, ranks)
 
 
-def read_device(name: str) -> Parameters:
+def read_device(name: str) -> NcclParameters:
     """The parameters of a device of this package: DEVICE-VERSION, or DEVICE for the newest version of NCCL. Raises InputError."""
     tables = device_tables()
     newest = {device_of(table): table for table in tables}
@@ -193,14 +193,14 @@ def read_device(name: str) -> Parameters:
     return parameters_of(parse_toml(read_text(device_file(newest.get(name, name))), f"device {name}"), f"device {name}")
 
 
-def read_parameters(path: str) -> Parameters:
+def read_parameters(path: str) -> NcclParameters:
     """The parameters in a file. Raises InputError."""
     return parameters_of(parse_toml(read_text(path), path), path)
 
 
-def parameters_of(table: dict[str, Any], where: str) -> Parameters:
+def parameters_of(table: dict[str, Any], where: str) -> NcclParameters:
     """The parameters of a table. Raises InputError."""
-    parameters: Parameters = structure(Parameters, table, where)
+    parameters: NcclParameters = structure(NcclParameters, table, where)
     seen = set()
     for number, fit in enumerate(parameters.fits):
         what = f"{where}: fits.{number} ({fit.operation}, {fit.ranks} ranks)"
@@ -213,7 +213,7 @@ def parameters_of(table: dict[str, Any], where: str) -> Parameters:
 
 def table_of(
     title: str,
-    fits: Sequence[Fit],
+    fits: Sequence[NcclFit],
     sources: Mapping[str, str],
     channels: int | None,
     between_nodes: Mapping[str, Any] | None = None,
@@ -234,7 +234,7 @@ def table_of(
     return {"title": title, "calibrated": True, **own, "sources": dict(sources), "fits": rows}
 
 
-def _check(fit: Fit, what: str) -> None:
+def _check(fit: NcclFit, what: str) -> None:
     has_protocol = any(getattr(fit, name) is not None for name in PROTOCOLS)
     if has_protocol == bool(fit.bytes):
         raise InputError(f"{what}: expected a protocol ({', '.join(PROTOCOLS)}) or bytes and microseconds of a measured table")

@@ -11,7 +11,7 @@ from astra_sim.platform import Platform
 from astra_sim.records import RunRecord
 
 from astra_sim_network_auto.formula import FormulaNetwork
-from astra_sim_network_auto.slices import Slice
+from astra_sim_network_auto.slices import PartSlice
 
 _MESSAGE_BYTES = 256
 """What a message costs at least to simulate, in bytes that are sent."""
@@ -52,7 +52,7 @@ class Measuring:
         self._part_bytes = part_bytes
         self._known: dict[Hashable, SliceTimes] = {}
 
-    def times(self, part: Slice) -> SliceTimes:
+    def times(self, part: PartSlice) -> SliceTimes:
         """What a slice takes."""
         key = part.content()
         if key not in self._known:
@@ -68,7 +68,7 @@ class Measuring:
     def _graph(self, operations: Sequence[Operation]) -> ExecutionGraph:
         return ExecutionGraph(list(operations), self._simulations.graph.dimensions, ())
 
-    def is_continued(self, part: Slice) -> bool:
+    def is_continued(self, part: PartSlice) -> bool:
         """Whether a slice is continued from smaller ones."""
         return self._divisor(part.operations) > 1
 

@@ -18,7 +18,7 @@ from astra_sim_network_auto.error import Basis, NetworkError, Part
 from astra_sim_network_auto.formula import FormulaNetwork
 from astra_sim_network_auto.measuring import Measuring, SliceTimes, sent_bytes
 from astra_sim_network_auto.options import AutoOptions
-from astra_sim_network_auto.slices import Slice, slices_of
+from astra_sim_network_auto.slices import PartSlice, slices_of
 
 _STATE, _STATE_PS = 0.006, 20_000
 """By how much a slice may differ in the run, where the network's clock and arbiters go on from slice to slice: a share of its time, and
@@ -180,7 +180,7 @@ def _priced(operation: Operation, duration_ps: int) -> Operation:
     return attrs.evolve(operation, priced_ps=max(0, duration_ps - operation.update_ps), unit=Unit.NONE)
 
 
-def _part_of(part: Slice, times: SliceTimes, count: int, forgets: bool) -> Part:
+def _part_of(part: PartSlice, times: SliceTimes, count: int, forgets: bool) -> Part:
     """A kind of slices, and what a slice may differ by in the run.
 
     Where NPUs do not end at once, they begin the next slice as far apart, and it is not known whether that makes it shorter or longer: each
@@ -199,7 +199,7 @@ def _part_of(part: Slice, times: SliceTimes, count: int, forgets: bool) -> Part:
     return Part(_name(part), count, times.ps, max(0, least), most, basis)
 
 
-def _name(part: Slice) -> str:
+def _name(part: PartSlice) -> str:
     """What a slice is, in words."""
     kinds: Counter[tuple[Any, int]] = Counter()
     for operation in part.operations:

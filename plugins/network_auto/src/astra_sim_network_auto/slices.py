@@ -17,7 +17,7 @@ _FOR_PEOPLE = {"layer": -1, "training_pass": Pass.FORWARD, "iteration": 0, "name
 
 
 @attrs.frozen(eq=False)
-class Slice:
+class PartSlice:
     """Operations `begin` to `end` of a program, which wait for each other alone (by their places in the slice)."""
 
     begin: int
@@ -29,26 +29,26 @@ class Slice:
         """The places of its collectives in the slice."""
         return [place for place, operation in enumerate(self.operations) if isinstance(operation, Communicate)]
 
-    def network_part(self) -> Slice:
+    def network_part(self) -> PartSlice:
         """Its collective alone where it has just one, for nothing else uses the network; else all of it."""
         places = self.collectives
         if len(places) != 1:
             return self
         begin = self.begin + places[0]
-        return Slice(begin, begin + 1, (attrs.evolve(self.operations[places[0]], after=()),))
+        return PartSlice(begin, begin + 1, (attrs.evolve(self.operations[places[0]], after=()),))
 
     def content(self) -> Hashable:
         """What its time follows from: equal for slices that take the same."""
         return tuple(map(_content, self.operations))
 
 
-def slices_of(operations: Sequence[Operation]) -> Iterator[Slice]:
+def slices_of(operations: Sequence[Operation]) -> Iterator[PartSlice]:
     """The slices of a program, in order."""
     waits = [waits_of(operation) for operation in operations]
     begins = [0, *(gate for gate in _gates(waits) if gate)]
     for begin, end in zip(begins, [*begins[1:], len(operations)], strict=True):
         if begin < end:
-            yield Slice(begin, end, tuple(_within(operation, begin) for operation in operations[begin:end]))
+            yield PartSlice(begin, end, tuple(_within(operation, begin) for operation in operations[begin:end]))
 
 
 def _gates(waits: Sequence[tuple[int, ...]]) -> list[int]:

@@ -14,7 +14,7 @@ import attrs
 
 
 @attrs.frozen
-class Flow:
+class SharedFlow:
     """A flow: `links` says for each link that it uses how much of it the flow takes for each unit of its rate.
 
     `weight` is above 0; `bound` is the highest rate that the flow may have, None: any.
@@ -25,7 +25,7 @@ class Flow:
     bound: Fraction | None = None
 
 
-def max_min(capacity: Sequence[Fraction], flows: Sequence[Flow]) -> list[Fraction]:
+def max_min(capacity: Sequence[Fraction], flows: Sequence[SharedFlow]) -> list[Fraction]:
     """The rate of each flow, in the unit of `capacity`, the capacities of links. Every flow uses at least one link."""
     rates: list[Fraction | None] = [None] * len(flows)
     while None in rates:
@@ -39,7 +39,7 @@ def max_min(capacity: Sequence[Fraction], flows: Sequence[Flow]) -> list[Fractio
     return [rate for rate in rates if rate is not None]
 
 
-def _full_at(link: int, capacity: Fraction, flows: Sequence[Flow], rates: Sequence[Fraction | None]) -> tuple[Fraction, list[int]]:
+def _full_at(link: int, capacity: Fraction, flows: Sequence[SharedFlow], rates: Sequence[Fraction | None]) -> tuple[Fraction, list[int]]:
     """The level at which a link is full, and its flows whose rate is not known yet."""
     left, weights, result = capacity, Fraction(0), []
     for number, (flow, rate) in enumerate(zip(flows, rates, strict=True)):

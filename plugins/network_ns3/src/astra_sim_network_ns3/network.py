@@ -92,11 +92,11 @@ class Ns3Network(CompiledNetwork["_core.Network"]):
             if load.packets
         ]
 
-    def _loads(self) -> list[_Load]:
-        return [_Load(*row) for row in self.core.figures()["loads"]]
+    def _loads(self) -> list[_Ns3Load]:
+        return [_Ns3Load(*row) for row in self.core.figures()["loads"]]
 
 
-class _Load(NamedTuple):
+class _Ns3Load(NamedTuple):
     """What a link has carried, picoseconds in which it was busy, and bytes that waited when packets left: the most, and their sum."""
 
     packets: int

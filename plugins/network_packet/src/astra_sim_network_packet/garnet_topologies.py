@@ -19,7 +19,7 @@ from astra_sim_network_packet.options import Settings
 
 
 @runtime_checkable
-class GarnetNetwork(Protocol):
+class PacketGarnetNetwork(Protocol):
     """What a topology of Garnet says of its network. Widths in bits, latencies in cycles of 1 ns."""
 
     @property
@@ -83,13 +83,13 @@ class GarnetNetwork(Protocol):
         ...
 
 
-def garnet_network(topology: Topology) -> GarnetNetwork | None:
+def garnet_network(topology: Topology) -> PacketGarnetNetwork | None:
     """The network of Garnet that a dimension belongs to; None for other topologies."""
     network = topology.network
-    return network if isinstance(network, GarnetNetwork) else None
+    return network if isinstance(network, PacketGarnetNetwork) else None
 
 
-class Link(NamedTuple):
+class GarnetLink(NamedTuple):
     """A link between routers, for one virtual network or (-1) for those of a switch."""
 
     source: int
@@ -98,12 +98,12 @@ class Link(NamedTuple):
     local: bool
 
 
-class Ports:
+class GarnetPorts:
     """Numbers of ports: first those of interfaces, then as many idle ones, then links in the order of the routers at their other end."""
 
-    def __init__(self, links: Sequence[Link], nodes: int, vnets: int) -> None:
-        self._at_sink: dict[Link, int] = {}
-        self._at_source: dict[Link, int] = {}
+    def __init__(self, links: Sequence[GarnetLink], nodes: int, vnets: int) -> None:
+        self._at_sink: dict[GarnetLink, int] = {}
+        self._at_source: dict[GarnetLink, int] = {}
         self._inputs: dict[int, int] = {}
         self._outputs: dict[int, int] = {}
         self._number(links, self._at_sink, self._inputs, nodes, vnets, here=1, there=0)
@@ -111,9 +111,9 @@ class Ports:
 
     @staticmethod
     def _number(
-        links: Sequence[Link], numbers: dict[Link, int], counts: dict[int, int], nodes: int, vnets: int, here: int, there: int
+        links: Sequence[GarnetLink], numbers: dict[GarnetLink, int], counts: dict[int, int], nodes: int, vnets: int, here: int, there: int
     ) -> None:
-        at_router: dict[int, list[Link]] = {}
+        at_router: dict[int, list[GarnetLink]] = {}
         for link in links:
             at_router.setdefault(int(link[here]), []).append(link)
         for router, mine in at_router.items():
@@ -126,12 +126,12 @@ class Ports:
         """Input and output ports of a router."""
         return self._inputs[router], self._outputs[router]
 
-    def of(self, link: Link) -> dict[str, int]:
+    def of(self, link: GarnetLink) -> dict[str, int]:
         """The ports of a link."""
         return {"source_port": self._at_source[link], "sink_port": self._at_sink[link]}
 
 
-def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
+def rings(network: PacketGarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
     """Each ring: its virtual network, its step (+1 or -1), whether it is local, and its NPUs in order."""
     local, columns, _ = network.sizes
     directions = [(v, 1, 0) for v in range(network.local_rings)]
@@ -153,27 +153,27 @@ def rings(network: GarnetNetwork) -> list[tuple[int, int, bool, list[int]]]:
     return result
 
 
-def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
+def build(network: PacketGarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     """The network, as domains. Raises InputError if it is too large."""
     of_npu = network.local_rings + 2 * (network.horizontal_rings + network.vertical_rings + network.links_per_tile)
     if network.npus * of_npu > MAX_CHANNELS:
         raise InputError(f"{network.npus} NPUs with up to {of_npu} links each; expected at most {MAX_CHANNELS} links for flits")
     result = Network(network.npus, network.vnets, vnet_choice(network), clock_ps, settings.options.representatives)
-    links: list[Link] = []
+    links: list[GarnetLink] = []
     all_rings = rings(network)
     for vnet, step, is_local, members in all_rings:
-        links += [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
+        links += [GarnetLink(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
     switched = network.topology == "NV_Switch"
     if switched:
         for npu in range(network.npus):
             for switch in range(network.npus, network.npus + network.links_per_tile):
-                links += [Link(npu, switch, -1, False), Link(switch, npu, -1, False)]
-    ports = Ports(links, network.npus, network.vnets)
+                links += [GarnetLink(npu, switch, -1, False), GarnetLink(switch, npu, -1, False)]
+    ports = GarnetPorts(links, network.npus, network.vnets)
     wires = _Wires(network, 8 * settings.flit_bytes)
-    parts = _Parts(ports, wires, settings.rules(network.vnets, clock_ps, serialized_credits=True), settings)
+    parts = _GarnetParts(ports, wires, settings.rules(network.vnets, clock_ps, serialized_credits=True), settings)
     known: dict[Any, Shape] = {}
     for vnet, step, is_local, members in all_rings:
-        of_ring = [Link(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
+        of_ring = [GarnetLink(npu, members[(place + step) % len(members)], vnet, is_local) for place, npu in enumerate(members)]
         key = (vnet, step, tuple(tuple(ports.of(link).values()) for link in of_ring), tuple(map(ports.counts, members)))
         if key not in known:
             known[key] = _ring(vnet, step, members, of_ring, parts)
@@ -184,7 +184,7 @@ def build(network: GarnetNetwork, settings: Settings, clock_ps: int) -> Network:
     return result
 
 
-def vnet_choice(network: GarnetNetwork) -> VnetChoice:
+def vnet_choice(network: PacketGarnetNetwork) -> VnetChoice:
     """As in ASTRA-sim 1.0, every queue of the system layer is a virtual network, with rings of its own: those of the first dimension first.
 
     A network of one ring has one for all queues.
@@ -195,7 +195,7 @@ def vnet_choice(network: GarnetNetwork) -> VnetChoice:
 class _Wires:
     """Latency and width of links, in the core's terms."""
 
-    def __init__(self, network: GarnetNetwork, flit_width: int) -> None:
+    def __init__(self, network: PacketGarnetNetwork, flit_width: int) -> None:
         self._network = network
         self._flit_width = flit_width
 
@@ -212,16 +212,16 @@ class _Wires:
 
 
 @attrs.frozen
-class _Parts:
+class _GarnetParts:
     """The settings that all domains of a network share."""
 
-    ports: Ports
+    ports: GarnetPorts
     wires: _Wires
     rules: Rules
     settings: Settings
 
 
-def _ring(vnet: int, step: int, members: Sequence[int], links: Sequence[Link], parts: _Parts) -> Shape:
+def _ring(vnet: int, step: int, members: Sequence[int], links: Sequence[GarnetLink], parts: _GarnetParts) -> Shape:
     """The shape of one local ring, in one direction, on its own virtual network."""
     ports, wires, settings = parts.ports, parts.wires, parts.settings
     count = len(members)
@@ -253,7 +253,7 @@ def _ring(vnet: int, step: int, members: Sequence[int], links: Sequence[Link], p
     return shape
 
 
-def _switches(network: GarnetNetwork, links: Sequence[Link], parts: _Parts) -> Shape:
+def _switches(network: PacketGarnetNetwork, links: Sequence[GarnetLink], parts: _GarnetParts) -> Shape:
     """The shape of the NPUs and the global switches between them, on all virtual networks above the rings."""
     ports, wires, settings = parts.ports, parts.wires, parts.settings
     nodes, first = network.npus, network.local_rings

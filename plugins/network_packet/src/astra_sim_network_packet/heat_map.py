@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from astra_sim_network_packet.load import Load
+    from astra_sim_network_packet.load import TrafficLoad
 
 _SHADES = " .:-=+*#%@"
 MAX_ROUTERS = 64
@@ -65,7 +65,7 @@ def _pyplot() -> Any:
         return None
 
 
-def draw_curve(loads: Sequence[Load]) -> bytes | None:
+def draw_curve(loads: Sequence[TrafficLoad]) -> bytes | None:
     """Latency against accepted traffic, as a PNG picture; None if matplotlib is not installed."""
     pyplot = _pyplot()
     if pyplot is None:

@@ -24,7 +24,7 @@ _BOUNDS = {
 
 
 @attrs.frozen
-class Measurement:
+class LoadMeasurement:
     """The times of a measurement, in cycles: a warm-up, then periods of equal length, whose means give the confidence interval."""
 
     warm_up: int = 2500
@@ -59,7 +59,7 @@ class FlitLoad:
 
 
 @attrs.frozen
-class Load:
+class TrafficLoad:
     """The figures of one rate. Rates in flits per node and cycle, latencies in cycles.
 
     Packet latency counts from the generation of a packet, network latency from when its head leaves the source, both to the arrival of its
@@ -85,7 +85,9 @@ class Load:
     links: tuple[FlitLoad, ...] = attrs.field(repr=False)
 
 
-def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measurement, tell: Callable[[int], None] | None = None) -> Load:
+def measure(
+    shape: Shape, targets: Sequence[int | None], rate: float, how: LoadMeasurement, tell: Callable[[int], None] | None = None
+) -> TrafficLoad:
     """Drive a network with random packets; `tell` is called with the current cycle now and then.
 
     Raises InputError for an impossible rate, DeadlockError if the network deadlocks.
@@ -112,7 +114,7 @@ def measure(shape: Shape, targets: Sequence[int | None], rate: float, how: Measu
         for name, dimension, source, sink, flits in result["channels"]
         if dimension >= 0
     )
-    return Load(
+    return TrafficLoad(
         rate,
         offered,
         accepted,

@@ -212,7 +212,7 @@ def _trimmed(histogram: Sequence[int]) -> list[int]:
 class _GarnetBuilder:
     """Makes networks of Garnet's topologies."""
 
-    def __init__(self, garnet: garnet_topologies.GarnetNetwork, settings: Settings, clock_ps: int) -> None:
+    def __init__(self, garnet: garnet_topologies.PacketGarnetNetwork, settings: Settings, clock_ps: int) -> None:
         self._arguments = garnet, settings, clock_ps
         self._members = [members for *_, members in garnet_topologies.rings(garnet)]
 

@@ -32,7 +32,7 @@ from astra_sim.options import structure
 from astra_sim.platform import Platform
 
 from astra_sim_network_packet import fabric, heat_map, patterns
-from astra_sim_network_packet.load import Load, Measurement, measure
+from astra_sim_network_packet.load import LoadMeasurement, TrafficLoad, measure
 from astra_sim_network_packet.options import PacketOptions
 
 MAX_RATES = 1000
@@ -96,7 +96,7 @@ def traffic(
     points = parse_rates(rates)
     described = read_platform(platform)
     is_hot = pattern.replace("-", "_").lower() in ("hot_spot", "hotspot")
-    how = Measurement(hot_share=hot_share if is_hot else 0.0, **measurement)
+    how = LoadMeasurement(hot_share=hot_share if is_hot else 0.0, **measurement)
     with Progress(enabled=not quiet, unit="cycles") as progress:
         loads = sweep(described, read_options(network), pattern, points, how, permutation, progress)
     table = {
@@ -164,10 +164,10 @@ def sweep(
     options: PacketOptions,
     pattern: str,
     rates: Sequence[float],
-    how: Measurement,
+    how: LoadMeasurement,
     permutation: str | None = None,
     progress: Progress | None = None,
-) -> list[Load]:
+) -> list[TrafficLoad]:
     """Measure every rate; `progress` is called with how far it has come. Raises InputError."""
     settings = options.settings()
     settings = attrs.evolve(settings, packet_bytes=how.packet_flits * settings.flit_bytes)
@@ -193,11 +193,11 @@ def _tell(progress: Progress, cycles: int, now: int) -> None:
     progress.reached(now)
 
 
-def _row(load: Load) -> dict[str, Any]:
+def _row(load: TrafficLoad) -> dict[str, Any]:
     return attrs.asdict(load, filter=lambda field, _: field.name != "links")
 
 
-def write(folder: str, table: Mapping[str, Any], loads: Sequence[Load]) -> None:
+def write(folder: str, table: Mapping[str, Any], loads: Sequence[TrafficLoad]) -> None:
     """Write traffic.json, traffic.csv, links.csv (of the last rate), and pictures if matplotlib is installed: all, or none.
 
     Raises RunError.
@@ -224,7 +224,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return "".join(csv_lines([list(rows[0]) if rows else [], *(row.values() for row in rows)]))
 
 
-def _print(table: Mapping[str, Any], loads: Sequence[Load], screen: Screen) -> None:
+def _print(table: Mapping[str, Any], loads: Sequence[TrafficLoad], screen: Screen) -> None:
     """Print a line for each rate, with a bar for the latency where the network keeps up."""
     columns = (
         Column("rate"),

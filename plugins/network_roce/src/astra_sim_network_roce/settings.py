@@ -35,7 +35,7 @@ _NEVER = Thresholds(2**62, 2**62, 0.0)
 
 
 @attrs.frozen
-class Clock:
+class RoceClock:
     """Ticks of the core."""
 
     per_ns: int
@@ -45,9 +45,9 @@ class Clock:
         return round(nanoseconds * self.per_ns)
 
 
-def clock_of(options: RoceOptions) -> Clock:
+def clock_of(options: RoceOptions) -> RoceClock:
     """The clock that the options choose."""
-    return Clock(1000 if options.chosen("time_resolution") == "ps" else 1)
+    return RoceClock(1000 if options.chosen("time_resolution") == "ps" else 1)
 
 
 def settings_of(options: RoceOptions) -> dict[str, Any]:

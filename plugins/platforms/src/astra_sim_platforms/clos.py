@@ -16,7 +16,7 @@ from astra_sim_platforms.topologies import LinkOptions
 
 
 @attrs.frozen(slots=False)  # so that it can be a base beside another
-class SwitchOptions:
+class ClosSwitchOptions:
     """Options of the switches of a Clos fabric, and of the links between them."""
 
     planes: int = option(1, minimum=1, maximum=64, help="fabrics side by side; an NPU has a NIC in each")
@@ -38,7 +38,7 @@ class SwitchOptions:
 
 
 @attrs.frozen
-class ClosOptions(LinkOptions, SwitchOptions):
+class ClosOptions(LinkOptions, ClosSwitchOptions):
     """Options of a Clos fabric."""
 
     npus: int = option(minimum=1, help="NPUs")
@@ -193,7 +193,7 @@ def _length(options: ClosOptions) -> float:
 
 
 def sized(
-    options: SwitchOptions, npus: int, rails: int, width: float = 1.0, length: float = 1.0, server: int | None = None, shared: int = 1
+    options: ClosSwitchOptions, npus: int, rails: int, width: float = 1.0, length: float = 1.0, server: int | None = None, shared: int = 1
 ) -> Clos:
     """The fabric that the options describe, for so many NPUs; links between switches are `width` links wide and `length` as long.
 
@@ -208,7 +208,7 @@ def sized(
         single = Clos(levels=2, leaf_npus=npus, uplinks=0, spines=0, pod_leaves=1, **fixed)
         for name in ("spines", "pod_leaves", "oversubscription", "levels"):
             value = getattr(options, name)
-            _check_unused(single, name, None if value == getattr(attrs.fields(SwitchOptions), name).default else value)
+            _check_unused(single, name, None if value == getattr(attrs.fields(ClosSwitchOptions), name).default else value)
         return single
     leaf_npus, uplinks = _leaf(options, on_rail, width, shared)
     leaves = -(-on_rail // leaf_npus) * rails
@@ -230,7 +230,7 @@ def _check_unused(topology: Clos, name: str, value: float | None) -> None:
         raise InputError(f"{name} is {value:g}, and a single leaf joins all {size} NPUs; expected leaf_npus below {size}, or no {name}")
 
 
-def _leaf(options: SwitchOptions, on_rail: int, width: float, shared: int) -> tuple[int, int]:
+def _leaf(options: ClosSwitchOptions, on_rail: int, width: float, shared: int) -> tuple[int, int]:
     """The NPUs of a leaf, `shared` at a port, and its links up: as few leaves as possible, and all alike where that comes out."""
     ports, over = options.ports, options.oversubscription
     whole = [npus for npus in range(shared, ports * shared, shared) if _whole(npus / over / width)]
@@ -259,7 +259,7 @@ def _whole(number: float) -> bool:
     return number > 0.5 and abs(number - round(number)) < 1e-9 * number
 
 
-def _spines(options: SwitchOptions, links: int, below: int, what: str, remedy: str) -> int:
+def _spines(options: ClosSwitchOptions, links: int, below: int, what: str, remedy: str) -> int:
     """How many switches of the highest level the `links` up of each of the `below` switches lead to."""
     ports = options.ports
     if options.spines is None:
@@ -275,7 +275,7 @@ def _spines(options: SwitchOptions, links: int, below: int, what: str, remedy: s
     return options.spines
 
 
-def _pod_leaves(options: SwitchOptions, leaves: int) -> int:
+def _pod_leaves(options: ClosSwitchOptions, leaves: int) -> int:
     """The leaves of a pod, so that there are several pods."""
     most = options.ports // 2
     if options.pod_leaves is None:

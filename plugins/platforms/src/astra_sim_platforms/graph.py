@@ -26,7 +26,7 @@ class GraphOptions:
 
 
 @attrs.frozen
-class LinkOptions:
+class GraphLinkOptions:
     """A link in a file. Bandwidth in one of two units."""
 
     source: str = option(help="where the link begins: an NPU by its number, or a switch by another name")
@@ -47,7 +47,7 @@ class GraphLink(NamedTuple):
 
 
 @attrs.frozen
-class Graph(Topology):
+class GraphFile(Topology):
     """NPUs 0 to `size` - 1, further nodes that are switches, and directed links between them.
 
     `distances` are the numbers of links between two NPUs: entry source * size + destination.
@@ -93,7 +93,7 @@ class Graph(Topology):
         links = Counter(link.source for link in self.edges)
         return min(links[npu] for npu in range(self.size))
 
-    def scaled(self, bandwidth: float, latency: float) -> Graph:
+    def scaled(self, bandwidth: float, latency: float) -> GraphFile:
         """The graph with links of `bandwidth` and `latency` times their own."""
         edges = [link._replace(bandwidth=link.bandwidth * bandwidth, latency_ns=link.latency_ns * latency) for link in self.edges]
         return attrs.evolve(self, edges=tuple(edges))
@@ -113,7 +113,7 @@ def graph(options: GraphOptions) -> list[Dimension]:
     return [Dimension(topology, topology.size, topology.links_per_npu(), slowest, longest)]
 
 
-def _toml_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
+def _toml_links(text: str, path: str) -> list[tuple[str, GraphLinkOptions]]:
     table = parse_toml(text, path)
     for key in table:
         if key != "links":
@@ -124,11 +124,11 @@ def _toml_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
     return [_link(entry, f"{path}: link {number}") for number, entry in enumerate(listed, 1)]
 
 
-def _csv_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
+def _csv_links(text: str, path: str) -> list[tuple[str, GraphLinkOptions]]:
     rows = csv_rows(text, path)
     first, header = next(rows, (1, []))
     check_once(header, f"{path}:{first}")
-    result: list[tuple[str, LinkOptions]] = []
+    result: list[tuple[str, GraphLinkOptions]] = []
     for number, cells in rows:
         where = f"{path}:{number}"
         check_cells(cells, header, where)
@@ -136,14 +136,14 @@ def _csv_links(text: str, path: str) -> list[tuple[str, LinkOptions]]:
     return result
 
 
-def _link(entry: Any, where: str) -> tuple[str, LinkOptions]:
+def _link(entry: Any, where: str) -> tuple[str, GraphLinkOptions]:
     if isinstance(entry, Mapping):
         # A node may be a number or its text.
         entry = {key: str(value) if key in ("source", "target") and type(value) is int else value for key, value in entry.items()}
-    return where, structure(LinkOptions, entry, where)
+    return where, structure(GraphLinkOptions, entry, where)
 
 
-def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
+def _graph(listed: Sequence[tuple[str, GraphLinkOptions]], path: str) -> GraphFile:
     """The graph of listed links. Raises InputError for a link to itself, a second one, or an NPU without a route."""
     numbers = _numbers((name for _, link in listed for name in (link.source, link.target)), path)
     size = sum(name.isdecimal() for name in numbers)
@@ -161,7 +161,7 @@ def _graph(listed: Sequence[tuple[str, LinkOptions]], path: str) -> Graph:
                 raise InputError(f"{where}: the link between {link.source} and {link.target} is there already, in this direction")
             edges[source, target] = GraphLink(source, target, bandwidth, link.latency_ns)
     _, distances = shortest_paths(len(numbers), size, list(edges), path)
-    return Graph(size, tuple(edges.values()), tuple(distances[: size * size]))
+    return GraphFile(size, tuple(edges.values()), tuple(distances[: size * size]))
 
 
 def _numbers(names: Iterable[str], path: str) -> dict[str, int]:

@@ -14,7 +14,7 @@ from astra_sim.fabric import LARGEST_FABRIC
 from astra_sim.files import read_text
 from astra_sim.platform import Dimension
 
-from astra_sim_platforms.graph import Graph, GraphLink
+from astra_sim_platforms.graph import GraphFile, GraphLink
 
 _HEADER = ("nodes", "tiers", "podsize")
 _TIER = {
@@ -38,7 +38,7 @@ class HtsimTopologyOptions:
     file: str = option(help="topology file of HTSim (-topo); the path is relative to the working directory", path="path")
 
 
-class Tier(NamedTuple):
+class TreeTier(NamedTuple):
     """A tier of switches: links down to each part below, their Gbit/s and latency, ports down and up, the switch's own latency."""
 
     gbps: int
@@ -51,7 +51,7 @@ class Tier(NamedTuple):
 
 
 @attrs.frozen
-class FatTree(Graph):
+class FatTree(GraphFile):
     """NPUs, then the switches of the lowest tier, of the next, and of the highest. `leaf` is how many NPUs a switch has, `pod` a pod."""
 
     leaf: int = 1
@@ -138,7 +138,7 @@ def _tables(text: str, path: str) -> tuple[dict[str, int], dict[int, dict[str, i
     return header, tables
 
 
-def _tier(tables: dict[int, dict[str, int]], number: int, count: int, path: str) -> Tier:
+def _tier(tables: dict[int, dict[str, int]], number: int, count: int, path: str) -> TreeTier:
     if number not in tables:
         raise InputError(f"{path}: tier {number} is missing; expected tiers 0 to {count - 1}")
     table, highest = tables[number], number == count - 1
@@ -148,10 +148,10 @@ def _tier(tables: dict[int, dict[str, int]], number: int, count: int, path: str)
             raise InputError(f"{path}: tier {number}: {key} is {table.get(key, 'missing')}; expected a whole number above 0")
     if highest and "radix_up" in table:
         raise InputError(f"{path}: tier {number}: radix_up is {table['radix_up']}; expected none in the highest tier")
-    return Tier(*(table.get(key, default) for key, default in _TIER.items()))
+    return TreeTier(*(table.get(key, default) for key, default in _TIER.items()))
 
 
-def _check(nodes: int, pod: int, tiers: list[Tier], path: str) -> None:
+def _check(nodes: int, pod: int, tiers: list[TreeTier], path: str) -> None:
     """Raises InputError where parts of the tree do not fit together."""
 
     def expect(tier: int, key: str, value: int, expected: int, why: str) -> None:
@@ -184,7 +184,7 @@ def _check(nodes: int, pod: int, tiers: list[Tier], path: str) -> None:
         expect(2, "radix_down", tiers[2].down, nodes // pod * tiers[2].bundle, f"a bundle to each of {nodes // pod} pods")
 
 
-def _links(nodes: int, pod: int, tiers: list[Tier], path: str) -> Iterator[GraphLink]:
+def _links(nodes: int, pod: int, tiers: list[TreeTier], path: str) -> Iterator[GraphLink]:
     """The links, each way by itself; a switch's own latency counts on links that enter it."""
     pods, leaves, middle = nodes // pod, nodes // tiers[0].down, tiers[0].up // tiers[1].bundle
     aggregations = pods * middle if len(tiers) == 3 else middle

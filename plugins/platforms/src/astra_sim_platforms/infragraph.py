@@ -18,8 +18,8 @@ from astra_sim.fabric import shortest_paths
 from astra_sim.files import read_text
 from astra_sim.platform import Dimension
 
-from astra_sim_platforms.graph import Graph, GraphLink
-from astra_sim_platforms.infragraph_file import Device, Edge, Infrastructure, Instance, Link, read_infrastructure
+from astra_sim_platforms.graph import GraphFile, GraphLink
+from astra_sim_platforms.infragraph_file import InfraDevice, InfraEdge, InfraInstance, InfraLink, Infrastructure, read_infrastructure
 from astra_sim_platforms.pcie import lane_bytes_per_ns
 
 _NPU_TYPES = ("xpu", "gpu", "npu", "tpu", "accelerator")
@@ -61,7 +61,7 @@ class _Expansion:
         self._whole = whole
         self.where = whole.where
         self.types: dict[str, str] = {}
-        self.edges: dict[tuple[str, str], Link] = {}
+        self.edges: dict[tuple[str, str], InfraLink] = {}
         self._steps = 0
         for name, instance in whole.instances.items():
             device = _one_of(whole.devices, instance.device, f"{instance.where}: device", "a device")
@@ -71,7 +71,7 @@ class _Expansion:
         for edge in whole.edges:
             self._join(edge, whole.links, [self._ends_of_instance(edge, place) for place in (0, 1)], "")
 
-    def _add(self, prefix: str, device: Device, depth: int) -> None:
+    def _add(self, prefix: str, device: InfraDevice, depth: int) -> None:
         """The nodes and edges of a device, and of the devices in it."""
         if depth > _MOST_DEPTH:
             raise InputError(f"{device.where}: devices are in devices more than {_MOST_DEPTH} deep; expected that none holds itself")
@@ -93,7 +93,7 @@ class _Expansion:
         if self._steps > _MOST_STEPS:
             raise InputError(f"{self.where}: more than {_MOST_STEPS} instances, components and pairs of ends, the most that are taken in")
 
-    def _join(self, edge: Edge, links: dict[str, Link], ends: Sequence[Sequence[str]], prefix: str) -> None:
+    def _join(self, edge: InfraEdge, links: dict[str, InfraLink], ends: Sequence[Sequence[str]], prefix: str) -> None:
         """Join the ends of an edge: each with each (`many2many`), or one by one. Raises InputError."""
         link = _one_of(links, edge.link, f"{edge.where}: link", "a link")
         pairs = itertools.product(*ends) if edge.scheme == "many2many" else zip(*ends, strict=False)
@@ -109,20 +109,20 @@ class _Expansion:
                 raise InputError(f"{self.where}: more than {_MOST_EDGES} edges, the most that are taken in")
             self.edges[(a, b) if (b, a) not in self.edges else (b, a)] = link
 
-    def _ends_of_instance(self, edge: Edge, place: int) -> list[str]:
+    def _ends_of_instance(self, edge: InfraEdge, place: int) -> list[str]:
         """The nodes that an end of an edge between instances names."""
         held, component = edge.ends[place]
         where = f"{edge.where}: ep{place + 1}"
         name, chosen = _split(held, f"{where}: instance")
-        instance: Instance = _one_of(self._whole.instances, name, f"{where}: instance", "an instance")
+        instance: InfraInstance = _one_of(self._whole.instances, name, f"{where}: instance", "an instance")
         inside = self._parts(self._whole.devices[instance.device], component.split("."), where)
         return [f"{name}.{number}.{part}" for number in _indices(chosen, instance.count, f"{where}: instance {held!r}") for part in inside]
 
-    def _ends_in_device(self, edge: Edge, device: Device, place: int) -> list[str]:
+    def _ends_in_device(self, edge: InfraEdge, device: InfraDevice, place: int) -> list[str]:
         held, component = edge.ends[place]
         return self._parts(device, [*(held.split(".") if held else ()), *component.split(".")], f"{edge.where}: ep{place + 1}")
 
-    def _parts(self, device: Device, path: Sequence[str], where: str) -> list[str]:
+    def _parts(self, device: InfraDevice, path: Sequence[str], where: str) -> list[str]:
         """The names in a device that a path such as `cx5[0:2]`, `port[0]` stands for."""
         name, chosen = _split(path[0], f"{where}: component")
         component = _one_of(device.components, name, f"{where}: component", "a component of the device")
@@ -169,7 +169,7 @@ def _indices(chosen: str, count: int, where: str) -> Sequence[int]:
     return result
 
 
-def _graph(expanded: _Expansion, options: InfraGraphOptions) -> Graph:
+def _graph(expanded: _Expansion, options: InfraGraphOptions) -> GraphFile:
     """The NPUs in the order of the file, and then all other nodes that an edge joins."""
     npus = [name for name, type_ in expanded.types.items() if type_.lower() in _NPU_TYPES]
     if len(npus) < 2:
@@ -197,7 +197,7 @@ def _graph(expanded: _Expansion, options: InfraGraphOptions) -> Graph:
     if alone is not None:
         raise InputError(f"{expanded.where}: no edge joins {alone} to anything; expected a way between all NPUs")
     _, distances = shortest_paths(len(numbers), len(npus), [(edge.source, edge.target) for edge in edges], expanded.where)
-    return Graph(len(npus), tuple(edges), tuple(distances[: len(npus) ** 2]), name="infragraph")
+    return GraphFile(len(npus), tuple(edges), tuple(distances[: len(npus) ** 2]), name="infragraph")
 
 
 class _Bandwidths:
@@ -210,7 +210,7 @@ class _Bandwidths:
         self._open = sorted({link.name for link in used if link.bandwidth is None and link.transfers is None})
         self._named = dict(self._entry(entry) for entry in options.link_bandwidths)
 
-    def of(self, link: Link) -> float:
+    def of(self, link: InfraLink) -> float:
         """That of the file, or of the options."""
         if link.bandwidth is not None:
             return link.bandwidth

@@ -29,7 +29,7 @@ _KEYS = {
 }
 
 
-class Link(NamedTuple):
+class InfraLink(NamedTuple):
     """A kind of link: bandwidth in bytes/ns, of which `transfers` says instead how many giga-transfers/s of a lane; latency in ns."""
 
     where: str
@@ -48,7 +48,7 @@ class Component:
     type: str
 
 
-class Edge(NamedTuple):
+class InfraEdge(NamedTuple):
     """Links between two endpoints, each with its instance or device ("": that which holds the edge) and its component."""
 
     where: str
@@ -58,17 +58,17 @@ class Edge(NamedTuple):
 
 
 @attrs.frozen
-class Device:
+class InfraDevice:
     """A device: its components, and the edges between them, of its own links."""
 
     where: str
     components: dict[str, Component]
-    links: dict[str, Link]
-    edges: list[Edge]
+    links: dict[str, InfraLink]
+    edges: list[InfraEdge]
 
 
 @attrs.frozen
-class Instance:
+class InfraInstance:
     """So many devices of a kind."""
 
     where: str
@@ -81,10 +81,10 @@ class Infrastructure:
     """A whole file."""
 
     where: str
-    devices: dict[str, Device]
-    links: dict[str, Link]
-    instances: dict[str, Instance]
-    edges: list[Edge]
+    devices: dict[str, InfraDevice]
+    links: dict[str, InfraLink]
+    instances: dict[str, InfraInstance]
+    edges: list[InfraEdge]
 
 
 def recognises(text: str) -> bool:
@@ -96,11 +96,11 @@ def recognises(text: str) -> bool:
 
 def read_infrastructure(text: str, path: str) -> Infrastructure:
     """What a file holds. Raises InputError naming file, element, value and what is expected."""
-    table = _Table(_parsed(text, path), path, "infrastructure")
+    table = _GraphTable(_parsed(text, path), path, "infrastructure")
     devices = {name: _device(each) for name, each in table.named("devices", "device")}
     links = {name: _link(each, name) for name, each in table.named("links", "link")}
     instances = {
-        name: Instance(each.where, each.text("device"), each.whole("count")) for name, each in table.named("instances", "instance")
+        name: InfraInstance(each.where, each.text("device"), each.whole("count")) for name, each in table.named("instances", "instance")
     }
     return Infrastructure(path, devices, links, instances, [_edge(each, "instance") for each in table.tables("edges", "edge")])
 
@@ -111,40 +111,40 @@ def _parsed(text: str, path: str) -> Any:
     return parse_yaml(text, path, "an infrastructure")
 
 
-def _device(table: _Table) -> Device:
+def _device(table: _GraphTable) -> InfraDevice:
     components = {name: _component(each, name) for name, each in table.named("components", "component")}
     links = {name: _link(each, name) for name, each in table.named("links", "link")}
-    return Device(table.where, components, links, [_edge(each, "device") for each in table.tables("edges", "edge")])
+    return InfraDevice(table.where, components, links, [_edge(each, "device") for each in table.tables("edges", "edge")])
 
 
-def _component(table: _Table, name: str) -> Component:
+def _component(table: _GraphTable, name: str) -> Component:
     kind = table.text("choice")
     if kind not in TYPES:
         raise InputError(f"{table.where}: choice is {kind!r:.80}; expected {', '.join(TYPES)}")
     if kind == "custom" and table.entries.get("custom") is not None:  # the package writes components of no type, too
-        custom = _Table(table.entries.get("custom"), f"{table.where}: custom", None, ("type",))
+        custom = _GraphTable(table.entries.get("custom"), f"{table.where}: custom", None, ("type",))
         kind = custom.text("type")
     return Component(table.where, table.whole("count"), kind)
 
 
-def _link(table: _Table, name: str) -> Link:
+def _link(table: _GraphTable, name: str) -> InfraLink:
     """A link with the figures that the file has of it; its bandwidth may be transfers a second instead."""
     physical = table.entries.get("physical")
     bandwidth = transfers = latency = None
     if physical is not None:
-        parts = _Table(physical, f"{table.where}: physical", None, ("bandwidth", "latency"))
+        parts = _GraphTable(physical, f"{table.where}: physical", None, ("bandwidth", "latency"))
         if parts.entries.get("bandwidth") is not None:
             unit, value = _figure(parts, "bandwidth", (*_GB_PER_S, "gigatransfers_per_second"), above=True)
             bandwidth, transfers = (value * _GB_PER_S[unit], None) if unit in _GB_PER_S else (None, value)
         if parts.entries.get("latency") is not None:
             unit, value = _figure(parts, "latency", tuple(_NS), above=False)
             latency = value * _NS[unit]
-    return Link(table.where, name, bandwidth, transfers, latency)
+    return InfraLink(table.where, name, bandwidth, transfers, latency)
 
 
-def _figure(parts: _Table, key: str, units: tuple[str, ...], above: bool) -> tuple[str, float]:
+def _figure(parts: _GraphTable, key: str, units: tuple[str, ...], above: bool) -> tuple[str, float]:
     """The unit that is chosen, and the number in it."""
-    table = _Table(parts.entries[key], f"{parts.where}: {key}", None, ("choice", *units))
+    table = _GraphTable(parts.entries[key], f"{parts.where}: {key}", None, ("choice", *units))
     unit = table.text("choice")
     if unit not in units:
         raise InputError(f"{table.where}: choice is {unit!r:.80}; expected {', '.join(units)}")
@@ -154,20 +154,20 @@ def _figure(parts: _Table, key: str, units: tuple[str, ...], above: bool) -> tup
     return unit, float(value)
 
 
-def _edge(table: _Table, owner: str) -> Edge:
+def _edge(table: _GraphTable, owner: str) -> InfraEdge:
     ends = []
     for key in ("ep1", "ep2"):
-        end = _Table(table.entries.get(key), f"{table.where}: {key}", None, (owner, "component"))
+        end = _GraphTable(table.entries.get(key), f"{table.where}: {key}", None, (owner, "component"))
         holder = end.text(owner) if owner == "instance" or end.entries.get(owner) is not None else ""
         ends.append((holder, end.text("component")))
     scheme = table.text("scheme")
     if scheme not in SCHEMES:
         more = " (the package infragraph makes no edges of ring either)" if scheme == "ring" else ""
         raise InputError(f"{table.where}: scheme is {scheme!r:.80}; expected {' or '.join(SCHEMES)}{more}")
-    return Edge(table.where, (ends[0], ends[1]), scheme, table.text("link"))
+    return InfraEdge(table.where, (ends[0], ends[1]), scheme, table.text("link"))
 
 
-class _Table:
+class _GraphTable:
     """A mapping of the file, and where it stands. Raises InputError for keys that it cannot have."""
 
     def __init__(self, entries: Any, where: str, kind: str | None, keys: tuple[str, ...] | None = None) -> None:
@@ -195,7 +195,7 @@ class _Table:
             raise InputError(f"{self.where}: {key} is {shown}; expected a whole number of at least 0 and below {1 << 20}")
         return value
 
-    def tables(self, key: str, kind: str) -> Iterator[_Table]:
+    def tables(self, key: str, kind: str) -> Iterator[_GraphTable]:
         """The mappings of a list; none where it is missing."""
         listed = self.entries.get(key)
         if listed is None:
@@ -205,9 +205,9 @@ class _Table:
         for number, each in enumerate(listed):
             name = each.get("name") if isinstance(each, Mapping) else None
             called = f" {name!r:.80}" if isinstance(name, str) else ""
-            yield _Table(each, f"{self.where}: {kind} {number}{called}", kind)
+            yield _GraphTable(each, f"{self.where}: {kind} {number}{called}", kind)
 
-    def named(self, key: str, kind: str) -> Iterator[tuple[str, _Table]]:
+    def named(self, key: str, kind: str) -> Iterator[tuple[str, _GraphTable]]:
         """Those mappings by their names, of which no two are alike."""
         seen: set[str] = set()
         for each in self.tables(key, kind):

@@ -13,7 +13,7 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.platform import Dimension, Preset
 
-from astra_sim_platforms.clos import SwitchOptions, sized
+from astra_sim_platforms.clos import ClosSwitchOptions, sized
 from astra_sim_platforms.servers import Links, Servers, physical
 
 CUBE = 4
@@ -120,7 +120,7 @@ def _rails(machine: Mapping[str, Any], node: Mapping[str, Any], network: Mapping
     nic = Links(network["link_bandwidth_gb_per_s"] * shared, network["link_latency_ns"])
     nvlink = Links(node["link_bandwidth_gb_per_s"] * node["links"], node["link_latency_ns"])
     for levels in (2, 3):
-        options = SwitchOptions(levels=levels, ports=machine["ports"])
+        options = ClosSwitchOptions(levels=levels, ports=machine["ports"])
         try:
             scale_out = sized(options, nodes * gpus, rails, shared, server=gpus, shared=shared)
         except InputError:

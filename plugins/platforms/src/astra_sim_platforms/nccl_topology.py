@@ -15,7 +15,7 @@ from astra_sim.fabric import shortest_paths
 from astra_sim.files import read_text
 from astra_sim.platform import Dimension
 
-from astra_sim_platforms.graph import Graph, GraphLink
+from astra_sim_platforms.graph import GraphFile, GraphLink
 from astra_sim_platforms.nccl_xml import Element, read_system
 from astra_sim_platforms.pcie import lane_bytes_per_ns
 
@@ -200,7 +200,7 @@ def nic_bandwidth(net: Element) -> float:
     return (int(speed) if int(speed) > 0 else _USUAL_NIC) / 8000  # some drivers say -1
 
 
-def _graph(node: _Node, options: NcclTopologyOptions) -> Graph:
+def _graph(node: _Node, options: NcclTopologyOptions) -> GraphFile:
     """The GPUs of all nodes, ordered by rank or else by number, then all other parts."""
     buses = _ordered(node)
     numbers = {(copy, bus): copy * len(buses) + place for copy in range(options.nodes) for place, bus in enumerate(buses)}
@@ -217,7 +217,7 @@ def _graph(node: _Node, options: NcclTopologyOptions) -> Graph:
             wire((copy, port), (-1, f"rail {dev}"), nic_bandwidth(net), options.net_latency_ns)
     size = options.nodes * len(buses)
     _, distances = shortest_paths(len(numbers), size, [(link.source, link.target) for link in edges], options.file)
-    return Graph(size, tuple(edges), tuple(distances[: size * size]), name="nccl_topology")
+    return GraphFile(size, tuple(edges), tuple(distances[: size * size]), name="nccl_topology")
 
 
 def _ordered(node: _Node) -> list[str]:

@@ -66,7 +66,7 @@ def recognises(text: str) -> bool:
 
 def read_system(text: str, path: str) -> Element:
     """The root of a file. Raises InputError with the line."""
-    reader = _Reader(path)
+    reader = _XmlReader(path)
     try:
         reader.parser.Parse(text.encode(), True)
     except expat.ExpatError as error:
@@ -74,7 +74,7 @@ def read_system(text: str, path: str) -> Element:
     return reader.root
 
 
-class _Reader:
+class _XmlReader:
     def __init__(self, path: str) -> None:
         self._path = path
         self._open: list[Element | None] = []

@@ -11,11 +11,11 @@ from astra_sim.fabric import LARGEST_FABRIC
 from astra_sim.platform import Dimension, Preset, Topology
 from astra_sim.schedule import Peer
 
-from astra_sim_platforms.clos import Clos, SwitchOptions, sized
+from astra_sim_platforms.clos import Clos, ClosSwitchOptions, sized
 
 
 @attrs.frozen
-class RailOptimizedOptions(SwitchOptions):
+class RailOptimizedOptions(ClosSwitchOptions):
     """Options of servers on rails. Defaults are those of DGX H100; machines.toml has their sources."""
 
     servers: int = option(minimum=2, help="servers")

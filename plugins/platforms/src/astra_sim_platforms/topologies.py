@@ -92,7 +92,7 @@ class Graph(Topology):
 
 
 @attrs.frozen
-class Tree(Graph):
+class SwitchTree(Graph):
     """A graph whose positions are numbered leaf by leaf, with several paths of equal cost up."""
 
     def destination_order(self) -> Sequence[int]:
@@ -208,7 +208,9 @@ def fat_tree(options: FatTreeOptions) -> list[Dimension]:
             base = word - word // stride % arity * stride
             for digit in range(arity):
                 links += pair(size + level * per_level + word, size + (level + 1) * per_level + base + digit * stride)
-    graph = Tree("fat_tree", size, levels * per_level, tuple(links), lambda peer: peer.operator == "xor" and math.log2(arity).is_integer())
+    graph = SwitchTree(
+        "fat_tree", size, levels * per_level, tuple(links), lambda peer: peer.operator == "xor" and math.log2(arity).is_integer()
+    )
     return [options.dimension(graph, size)]
 
 

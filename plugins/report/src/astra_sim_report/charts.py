@@ -27,7 +27,7 @@ from bokeh.plotting import figure
 
 from astra_sim_report.colours import Colours
 from astra_sim_report.figures import COMPUTE, EXPOSED, LAYER_PARTS, breakdown, changes, layer_rows, parts_of, unit_of, waterfall
-from astra_sim_report.runs import Run, Slice
+from astra_sim_report.runs import ReportRun, TimelineSlice
 from astra_sim_report.timeline import PATH
 
 Figure = Any
@@ -41,7 +41,7 @@ _SMALLEST_BAR = 0.2
 """How high a bar of the timeline is at least, as a share of its row: it is as high as the share of its time that is busy."""
 
 
-class Entry(NamedTuple):
+class ReportEntry(NamedTuple):
     """What a colour means; `hides` is the tag of what a click hides and shows again, "" where nothing is."""
 
     label: str
@@ -54,7 +54,7 @@ class Chart:
     """A figure with what its colours mean."""
 
     figure: Figure
-    legend: Sequence[Entry] = ()
+    legend: Sequence[ReportEntry] = ()
 
 
 def new_figure(title: str, height: int, tooltips: Any) -> Figure:
@@ -88,7 +88,7 @@ def _name_rows(plot: Figure, names: Sequence[str]) -> None:
     plot.ygrid.grid_line_color = None
 
 
-def layers(run: Run, name: str, colours: Colours) -> Chart | None:
+def layers(run: ReportRun, name: str, colours: Colours) -> Chart | None:
     """Computing and exposed communication of each layer, a bar each."""
     rows = layer_rows(run)
     if not rows:
@@ -100,7 +100,7 @@ def layers(run: Run, name: str, colours: Colours) -> Chart | None:
     result = new_figure("Computing and exposed communication of each layer", 380, tooltips)
     result.x_range = Range1d(start=-0.6, end=max(len(rows), 6) - 0.4)
     keys = [key for key in (*COMPUTE, *EXPOSED) if any(data[key])] or [COMPUTE[0]]
-    entries = [Entry(LAYER_PARTS[key], colours.of(LAYER_PARTS[key])) for key in keys]
+    entries = [ReportEntry(LAYER_PARTS[key], colours.of(LAYER_PARTS[key])) for key in keys]
     result.vbar_stack(keys, x="place", width=0.8, color=[each.colour for each in entries], source=ColumnDataSource(data, name=name))
     time_axis(result.yaxis, longest, "time")
     result.xaxis.ticker = FixedTicker(ticks=data["place"]) if len(rows) <= MOST_LABELS else BasicTicker(min_interval=1)
@@ -115,7 +115,7 @@ def shortened(text: str, most: int = _LONGEST_LABEL) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 + 1 :]}"
 
 
-def parts(runs: Sequence[Run], name: str, colours: Colours) -> Chart:
+def parts(runs: Sequence[ReportRun], name: str, colours: Colours) -> Chart:
     """Where the time goes, as a stacked bar for each run."""
     names = parts_of(runs)
     each = [breakdown(run) for run in runs]
@@ -125,7 +125,7 @@ def parts(runs: Sequence[Run], name: str, colours: Colours) -> Chart:
     iteration = all(isinstance(run.result.get("breakdown"), Mapping) for run in runs)
     of = "time of an iteration, mean of stages" if iteration else "time of the run"
     result = new_figure("Where the time goes", 140 + 34 * len(runs), tooltips)
-    entries = [Entry(part, colours.of(part)) for part in names]
+    entries = [ReportEntry(part, colours.of(part)) for part in names]
     source = ColumnDataSource(data, name=name)
     if names:
         result.hbar_stack(names, y="place", height=0.7, color=[entry.colour for entry in entries], source=source)
@@ -135,7 +135,7 @@ def parts(runs: Sequence[Run], name: str, colours: Colours) -> Chart:
     return Chart(result, entries)
 
 
-def path(run: Run, by: str, name: str, colours: Colours) -> Chart | None:
+def path(run: ReportRun, by: str, name: str, colours: Colours) -> Chart | None:
     """What makes up the makespan of a run that was explained, as a waterfall."""
     rows = waterfall(run, by)
     if not rows:
@@ -164,7 +164,7 @@ def path(run: Run, by: str, name: str, colours: Colours) -> Chart | None:
     return Chart(result)
 
 
-def difference(a: Run, b: Run, by: str, name: str, colours: Colours) -> Chart | None:
+def difference(a: ReportRun, b: ReportRun, by: str, name: str, colours: Colours) -> Chart | None:
     """What differs between the critical paths of two runs that were explained, as a waterfall from one makespan to the other."""
     changed_parts = [(part, after - before) for part, before, after in changes(a, b, by)]
     if not changed_parts:
@@ -200,12 +200,12 @@ def difference(a: Run, b: Run, by: str, name: str, colours: Colours) -> Chart | 
     return Chart(result)
 
 
-def meaning(each: Slice) -> str:
+def meaning(each: TimelineSlice) -> str:
     """What the colour of an interval stands for: the group that communicates, or what is done."""
     return each.group or each.kind
 
 
-def timeline(run: Run, name: str, colours: Colours) -> Chart | None:
+def timeline(run: ReportRun, name: str, colours: Colours) -> Chart | None:
     """Intervals by row and time. One that stands for several is as high as the share of its time in which they are under way."""
     if run.timeline is None or not run.timeline.slices:
         return None
@@ -245,10 +245,10 @@ def timeline(run: Run, name: str, colours: Colours) -> Chart | None:
         result.yaxis.major_label_text_font_size = "9px"
     time_axis(result.xaxis, run.result["finish_ns"], "time")
     result.x_range = Range1d(start=0, end=run.result["finish_ns"] or 1, bounds="auto")
-    return Chart(result, [Entry(results, colours.of(results), f"{name}-{number}") for number, results in enumerate(meanings)])
+    return Chart(result, [ReportEntry(results, colours.of(results), f"{name}-{number}") for number, results in enumerate(meanings)])
 
 
-def utilisation(run: Run, name: str, colours: Colours, beside: Chart | None = None) -> Chart | None:
+def utilisation(run: ReportRun, name: str, colours: Colours, beside: Chart | None = None) -> Chart | None:
     """How busy dimensions are in time; zoomed together with a figure `beside` it."""
     series = run.utilisation
     if not series:
@@ -259,7 +259,7 @@ def utilisation(run: Run, name: str, colours: Colours, beside: Chart | None = No
     entries = []
     for place, each in enumerate(series):
         source = ColumnDataSource({"time": each.times_ns, "percent": each.percent}, name=f"{name}-{place}")
-        entries.append(Entry(each.name, colours.of(each.name), f"{name}-{place}"))
+        entries.append(ReportEntry(each.name, colours.of(each.name), f"{name}-{place}"))
         drawn = result.step("time", "percent", mode="after", source=source, name=each.name, color=entries[-1].colour, line_width=1.5)
         drawn.tags = [entries[-1].hides]
     time_axis(result.xaxis, run.result["finish_ns"], "time")
@@ -269,7 +269,7 @@ def utilisation(run: Run, name: str, colours: Colours, beside: Chart | None = No
     return Chart(result, entries)
 
 
-def links(run: Run, name: str) -> Chart | None:
+def links(run: ReportRun, name: str) -> Chart | None:
     """How busy links are, from node to node."""
     if not run.links:
         return None
@@ -292,7 +292,7 @@ def links(run: Run, name: str) -> Chart | None:
     return Chart(result)
 
 
-def link_dimensions(run: Run, name: str, colours: Colours) -> Chart | None:
+def link_dimensions(run: ReportRun, name: str, colours: Colours) -> Chart | None:
     """How busy the links of each dimension are in the mean, where the network says it."""
     value = run.result["network"].get("dimensions")
     if not isinstance(value, list) or not all(isinstance(each, Mapping) and "utilisation" in each for each in value) or not value:

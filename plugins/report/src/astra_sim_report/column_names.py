@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from astra_sim_report.figures import Unit, unit_of
+from astra_sim_report.figures import AxisUnit, unit_of
 
 _WORDS = {
     "finish_ns": "time of the run",
@@ -50,7 +50,7 @@ class ColumnName(NamedTuple):
     """What a column is called, and the unit in which its numbers are shown (its name, and how many of the column's it has)."""
 
     words: str
-    unit: Unit
+    unit: AxisUnit
 
     @property
     def label(self) -> str:
@@ -67,7 +67,7 @@ def column_name(name: str, values: Iterable[object] = (), others: Sequence[str] 
     short = name.rpartition(".")[2]
     if "." in name and any(other != name and other.rpartition(".")[2] == short for other in others):
         short = name.replace(".", ": ")
-    unit, base = Unit("", 1.0), short
+    unit, base = AxisUnit("", 1.0), short
     if short.endswith("_bytes") or short == "bytes":
         unit, base = _bytes(max(numbers, default=0.0)), short.removesuffix("_bytes")
     elif short.endswith("_ns") and numbers:
@@ -75,10 +75,10 @@ def column_name(name: str, values: Iterable[object] = (), others: Sequence[str] 
     else:
         for ending in sorted(_UNITS, key=lambda ending: -len(ending)):
             if short.endswith(f"_{ending}") or (short == ending and name in _WORDS):
-                unit, base = Unit(_UNITS[ending], 1.0), short.removesuffix(f"_{ending}")
+                unit, base = AxisUnit(_UNITS[ending], 1.0), short.removesuffix(f"_{ending}")
                 break
     return ColumnName(_WORDS.get(name) or base.replace("_", " "), unit)
 
 
-def _bytes(largest: float) -> Unit:
-    return next((Unit(name, size) for name, size in _BINARY if largest >= size), Unit("B", 1.0))
+def _bytes(largest: float) -> AxisUnit:
+    return next((AxisUnit(name, size) for name, size in _BINARY if largest >= size), AxisUnit("B", 1.0))

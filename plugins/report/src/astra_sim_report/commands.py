@@ -129,7 +129,7 @@ def _of_folders(kind: str | None, paths: Sequence[str], form: str, title: str | 
 def _of_table(path: str, kind: str, form: str, title: str | None, where: Sequence[str], quiet: bool, **axes: Any) -> bytes:
     """A figure of a table, as a file. Rows with an error are left out, which is told."""
     from astra_sim_report.plots import picture
-    from astra_sim_report.table_plots import Axes, draw_table
+    from astra_sim_report.table_plots import PlotAxes, draw_table
     from astra_sim_report.tables import read_table
 
     chosen = read_table(path).where(where)
@@ -138,4 +138,4 @@ def _of_table(path: str, kind: str, form: str, title: str | None, where: Sequenc
         raise InputError(f"{path}: all {len(chosen)} rows have an error; the first: {chosen.columns['error'][0]}")
     if len(table) < len(chosen) and not quiet:
         click.echo(f"astra: warning: {len(chosen) - len(table)} of {len(chosen)} rows have an error and are left out", err=True)
-    return _progressing(quiet, lambda: picture(lambda: draw_table(kind, table, Axes(**axes)), form, title))
+    return _progressing(quiet, lambda: picture(lambda: draw_table(kind, table, PlotAxes(**axes)), form, title))

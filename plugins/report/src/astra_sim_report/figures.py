@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from astra_sim_report.runs import Run
+from astra_sim_report.runs import ReportRun
 
 PASSES = ("forward", "input_gradient", "weight_gradient")
 COMPUTE = tuple(f"{name}_compute_ns" for name in PASSES)
@@ -22,19 +22,19 @@ LAYER_PARTS = {
 """What the parts of the time of a layer are called."""
 
 
-class Unit(NamedTuple):
+class AxisUnit(NamedTuple):
     """A unit of time: its name and how many ns it has."""
 
     name: str
     ns: float
 
 
-def unit_of(longest_ns: float) -> Unit:
+def unit_of(longest_ns: float) -> AxisUnit:
     """The unit that suits times up to one."""
-    for unit in (Unit("s", 1e9), Unit("ms", 1e6), Unit("us", 1e3)):
+    for unit in (AxisUnit("s", 1e9), AxisUnit("ms", 1e6), AxisUnit("us", 1e3)):
         if longest_ns >= unit.ns:
             return unit
-    return Unit("ns", 1.0)
+    return AxisUnit("ns", 1.0)
 
 
 def in_unit(ns: float) -> str:
@@ -49,7 +49,7 @@ def in_bytes(size: float) -> str:
     return f"{size / factor:,.3f} {unit}"
 
 
-def layer_rows(run: Run) -> list[dict[str, Any]]:
+def layer_rows(run: ReportRun) -> list[dict[str, Any]]:
     """A row for each layer: its name, and for each pass computing and exposed communication (ns)."""
     rows = []
     for layer in run.result["layers"]:
@@ -61,7 +61,7 @@ def layer_rows(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def breakdown(run: Run) -> dict[str, float]:
+def breakdown(run: ReportRun) -> dict[str, float]:
     """Where the time goes (ns). Of a workload that says so itself, an iteration; else the run, computing against the rest."""
     own = run.result.get("breakdown")
     if isinstance(own, dict) and own:
@@ -70,7 +70,7 @@ def breakdown(run: Run) -> dict[str, float]:
     return {"compute": run.result["finish_ns"] - exposed, "exposed communication": exposed}
 
 
-def parts_of(runs: Iterable[Run]) -> list[str]:
+def parts_of(runs: Iterable[ReportRun]) -> list[str]:
     """The parts that the breakdowns of some runs have, each once, without those that take no time anywhere."""
     parts: dict[str, float] = {}
     for run in runs:
@@ -79,7 +79,7 @@ def parts_of(runs: Iterable[Run]) -> list[str]:
     return [name for name, ns in parts.items() if ns]
 
 
-def waterfall(run: Run, by: str = "kind") -> list[tuple[str, float]]:
+def waterfall(run: ReportRun, by: str = "kind") -> list[tuple[str, float]]:
     """The critical path of a run that was explained: what makes up its makespan (ns), the largest first. Empty where it was not."""
     explanation = run.result.get("explanation")
     path = explanation.get("path") if isinstance(explanation, Mapping) else None
@@ -90,14 +90,14 @@ def waterfall(run: Run, by: str = "kind") -> list[tuple[str, float]]:
     return sorted(sums.items(), key=lambda each: -each[1])
 
 
-def changes(a: Run, b: Run, by: str) -> list[tuple[str, float, float]]:
+def changes(a: ReportRun, b: ReportRun, by: str) -> list[tuple[str, float, float]]:
     """What differs between the critical paths of two runs: a part, and what it takes in each (ns), the largest change first."""
     before, after = dict(waterfall(a, by)), dict(waterfall(b, by))
     rows = [(part, before.get(part, 0.0), after.get(part, 0.0)) for part in dict.fromkeys([*before, *after])]
     return sorted((row for row in rows if row[1] != row[2]), key=lambda row: -abs(row[2] - row[1]))
 
 
-def summary_rows(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+def summary_rows(runs: Sequence[ReportRun]) -> list[tuple[str, list[str]]]:
     """A row for each figure that one of some runs has, with a text for each run."""
     rows: list[tuple[str, list[str]]] = [
         ("total", [in_unit(run.result["finish_ns"]) for run in runs]),

@@ -16,12 +16,12 @@ from bokeh.embed import components
 from bokeh.resources import Resources
 
 from astra_sim_report import charts, table_charts
-from astra_sim_report.charts import Chart, Entry
+from astra_sim_report.charts import Chart, ReportEntry
 from astra_sim_report.colours import Colours
 from astra_sim_report.figures import EXPOSED, changes, in_bytes, in_unit, layer_rows, summary_rows, waterfall
-from astra_sim_report.runs import Run, TimelineFile
+from astra_sim_report.runs import ReportRun, TimelineFile
 from astra_sim_report.studies import shown
-from astra_sim_report.tables import Table
+from astra_sim_report.tables import ResultTable
 from astra_sim_report.timeline import PATH
 
 MOST_JSON = 200_000
@@ -36,7 +36,7 @@ _MOST_DIFFERENCES = 4
 
 
 @attrs.frozen
-class _Table:
+class _PageTable:
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -47,7 +47,7 @@ class _Figure:
     """A figure as HTML, with what its colours mean."""
 
     div: str
-    legend: Sequence[Entry]
+    legend: Sequence[ReportEntry]
 
 
 @attrs.define
@@ -57,7 +57,7 @@ class _Section:
     name: str
     charts: dict[str, Chart]
     notes: list[str]
-    tables: list[_Table]
+    tables: list[_PageTable]
     configuration: str = ""
     json: str = ""
     figures: list[_Figure] = attrs.Factory(list)
@@ -70,11 +70,11 @@ class _Study:
     name: str
     chart: Any
     notes: list[str]
-    rows: _Table
+    rows: _PageTable
     figure: str = ""
 
 
-def page(runs: Sequence[Run], tables: Sequence[Table] = ()) -> str:
+def page(runs: Sequence[ReportRun], tables: Sequence[ResultTable] = ()) -> str:
     """The page. Its figures hold the numbers of result.json as they are; those of the runs stand in it as JSON, too (`#results`)."""
     colours = Colours()
     sections = [_section(run, number, colours) for number, run in enumerate(runs)]
@@ -116,7 +116,7 @@ def _title(runs: Sequence[str], tables: Sequence[str]) -> str:
     return f"{' and '.join(parts)} of astra"
 
 
-def _study(table: Table, name: str) -> _Study:
+def _study(table: ResultTable, name: str) -> _Study:
     """The part of a page about a table of results: rows with an error are counted, and not drawn."""
     whole = table.without_errors()
     notes = []
@@ -128,7 +128,7 @@ def _study(table: Table, name: str) -> _Study:
     if len(table) > MOST_ROWS:
         notes.append(f"These are the first {MOST_ROWS} of {len(table):,} rows.")
     rows = [[shown(cell) for cell in row.values()] for row in itertools.islice(table.rows(), MOST_ROWS)]
-    return _Study(Path(table.name).name, chart, notes, _Table("Rows", list(table.columns), rows))
+    return _Study(Path(table.name).name, chart, notes, _PageTable("Rows", list(table.columns), rows))
 
 
 def _in_script(value: Any) -> str:
@@ -136,7 +136,7 @@ def _in_script(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def _section(run: Run, number: int, colours: Colours) -> _Section:
+def _section(run: ReportRun, number: int, colours: Colours) -> _Section:
     """The section of a run: its figures, tables, charts and files."""
     timeline = charts.timeline(run, f"timeline-{number}", colours)
     drawn = {
@@ -160,7 +160,7 @@ def _section(run: Run, number: int, colours: Colours) -> _Section:
     )
 
 
-def _differences(runs: Sequence[Run], colours: Colours) -> list[_Section]:
+def _differences(runs: Sequence[ReportRun], colours: Colours) -> list[_Section]:
     """What differs between the first run that was explained and each of the next ones: their critical paths, by kind and by layer."""
     explained = [(number, run) for number, run in enumerate(runs) if waterfall(run)]
     sections = []
@@ -179,7 +179,7 @@ def _differences(runs: Sequence[Run], colours: Colours) -> list[_Section]:
                  f"{100 * (after - before) / before:+.2f} %" if before else "-")
                 for part, before, after in rows[:_MOST_SENSITIVITIES]
             ]  # fmt: skip
-            tables.append(_Table(f"By {by}", (by, first.name, other.name, "change", "in percent"), cells))
+            tables.append(_PageTable(f"By {by}", (by, first.name, other.name, "change", "in percent"), cells))
         total = other.result["finish_ns"] - first.result["finish_ns"]
         share = f" ({100 * total / first.result['finish_ns']:+.2f} %)" if first.result["finish_ns"] else ""
         note = (
@@ -195,7 +195,7 @@ def _as_text(value: Any) -> str:
     return text if len(text) <= MOST_JSON else f"{text[:MOST_JSON]}\n... {len(text) - MOST_JSON:,} more characters"
 
 
-def _notes(run: Run) -> list[str]:
+def _notes(run: ReportRun) -> list[str]:
     """What was found about a run, and what its figures leave out."""
     notes = [str(each["message"]) for each in run.result.get("audit", ()) if isinstance(each, Mapping) and "message" in each]
     of_layers = sum(row[key] for row in layer_rows(run) for key in EXPOSED)
@@ -226,7 +226,7 @@ def _notes_of_timeline(timeline: TimelineFile) -> list[str]:
     return notes
 
 
-def _tables(run: Run) -> list[_Table]:
+def _tables(run: ReportRun) -> list[_PageTable]:
     """The tables of a run: the layers that expose most, the dimensions, and what it knows besides."""
     tables = []
     worst = sorted(layer_rows(run), key=lambda row: -sum(row[key] for key in EXPOSED))[:_WORST_LAYERS]
@@ -234,7 +234,7 @@ def _tables(run: Run) -> list[_Table]:
     exposing = [(layer, ns) for layer, ns in exposing if ns]
     if exposing:
         rows = [(layer, in_unit(ns), f"{100 * ns / run.result['finish_ns']:.1f} %") for layer, ns in exposing]
-        tables.append(_Table("Layers that expose most communication", ("layer", "exposed", "of the run"), rows))
+        tables.append(_PageTable("Layers that expose most communication", ("layer", "exposed", "of the run"), rows))
     if run.result["dimensions"]:
         header = ("", "topology", "NPUs", "utilisation", "mean chunk latency", "sent by NPU 0")
         rows_of_dimensions = [
@@ -248,11 +248,11 @@ def _tables(run: Run) -> list[_Table]:
             )
             for place, each in enumerate(run.result["dimensions"])
         ]
-        tables.append(_Table("Dimensions", header, rows_of_dimensions))
+        tables.append(_PageTable("Dimensions", header, rows_of_dimensions))
     return tables + _tables_of_explanation(run)
 
 
-def _tables_of_explanation(run: Run) -> list[_Table]:
+def _tables_of_explanation(run: ReportRun) -> list[_PageTable]:
     """What would change a run that was explained, and what it cannot be faster than."""
     explanation = run.result.get("explanation")
     if not isinstance(explanation, Mapping):
@@ -265,10 +265,10 @@ def _tables_of_explanation(run: Run) -> list[_Table]:
             (*(_cell(each.get(key)) for key in ("parameter", "dimension", "layer")), f"{each['percent']:+.4f} %", _cell(each.get("method")))
             for each in most
         ]
-        tables.append(_Table("What changes the time most", header, rows))
+        tables.append(_PageTable("What changes the time most", header, rows))
     if explanation.get("bounds"):
         bounds = [(_cell(each.get("kind")), _cell(each.get("dimension")), in_unit(each["ns"])) for each in explanation["bounds"]]
-        tables.append(_Table("Lower bounds", ("", "dimension", "time"), bounds))
+        tables.append(_PageTable("Lower bounds", ("", "dimension", "time"), bounds))
     return tables
 
 

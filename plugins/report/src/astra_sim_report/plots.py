@@ -16,7 +16,7 @@ from matplotlib.ticker import StrMethodFormatter
 from astra_sim_report.colours import Colours, series
 from astra_sim_report.figures import COMPUTE, EXPOSED, LAYER_PARTS, breakdown, layer_rows, parts_of, unit_of
 from astra_sim_report.kinds import MOST_PANELS
-from astra_sim_report.runs import Run
+from astra_sim_report.runs import ReportRun
 
 _STYLE: Any = {
     "font.size": 9,
@@ -31,7 +31,7 @@ _MOST_LABELS = 60
 _MOST_CELLS = 1000
 
 
-def draw(kind: str | None, runs: Sequence[Run], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
+def draw(kind: str | None, runs: Sequence[ReportRun], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
     """A figure of runs, as a file. `kind` is one of `kinds.KINDS`; None: layers of one run that has some, else the breakdown.
 
     Raises InputError where the runs lack what is drawn, or `labels` are not as many as runs.
@@ -58,7 +58,9 @@ def picture(make: Callable[[], Any], form: str, title: str | None = None) -> byt
     return out.getvalue()
 
 
-def _panels(runs: Sequence[Run], names: Sequence[str], width: float, height: float, has: Callable[[Run], bool], what: str) -> Any:
+def _panels(
+    runs: Sequence[ReportRun], names: Sequence[str], width: float, height: float, has: Callable[[ReportRun], bool], what: str
+) -> Any:
     """A figure with a panel for each run, one below the other."""
     if len(runs) > MOST_PANELS:
         raise InputError(f"{len(runs)} runs would be as many panels; expected at most {MOST_PANELS}")
@@ -87,7 +89,7 @@ def _head_room(axes: Any, tops: Sequence[float]) -> None:
     axes.set_ylim(0, 1.05 * max(tops) or 1)
 
 
-def _layers(runs: Sequence[Run], names: Sequence[str]) -> Any:
+def _layers(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
     """Draw what each layer computes and exposes, a panel for each run."""
     has = "has no layers, as runs of traces and of collectives; expected a run of a layered workload"
     widest = max(len(run.result["layers"]) for run in runs)
@@ -115,7 +117,7 @@ def _layers(runs: Sequence[Run], names: Sequence[str]) -> Any:
     return figure
 
 
-def _bars(runs: Sequence[Run], names: Sequence[str]) -> Any:
+def _bars(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
     """Draw where the time of each run goes, a bar for each."""
     figure = Figure(figsize=(max(4.6, 2.8 + 0.75 * len(runs)), 3.2), layout="constrained")
     axes = figure.subplots()
@@ -136,12 +138,12 @@ def _bars(runs: Sequence[Run], names: Sequence[str]) -> Any:
     return figure
 
 
-def _labelled(names: Sequence[str], runs: Sequence[Run], texts: Sequence[str]) -> list[str]:
+def _labelled(names: Sequence[str], runs: Sequence[ReportRun], texts: Sequence[str]) -> list[str]:
     """What to call runs on an axis: by the names that were given, or else by texts."""
     return [text if name == run.name else name for name, run, text in zip(names, runs, texts, strict=True)]
 
 
-def _by_npus(runs: Sequence[Run], names: Sequence[str]) -> Any:
+def _by_npus(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
     order = sorted(range(len(runs)), key=lambda place: runs[place].result["npus"])
     chosen = [runs[place] for place in order]
     figure = _bars(chosen, _labelled([names[place] for place in order], chosen, [f"{run.result['npus']:,}" for run in chosen]))
@@ -149,7 +151,7 @@ def _by_npus(runs: Sequence[Run], names: Sequence[str]) -> Any:
     return figure
 
 
-def _by_compute_power(runs: Sequence[Run], names: Sequence[str]) -> Any:
+def _by_compute_power(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
     if not all(run.result["compute_ns"] for run in runs):
         raise InputError("a run computes nothing; expected runs that differ in how fast they compute")
     slowest = max(run.result["compute_ns"] for run in runs)
@@ -161,7 +163,7 @@ def _by_compute_power(runs: Sequence[Run], names: Sequence[str]) -> Any:
     return figure
 
 
-def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
+def _utilisation(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
     """Draw the utilisation of each dimension in time, a panel for each run."""
     has = (
         "has no utilisation in time beside its result.json; expected a folder with the report timeline, or with astra1, which has it for "
@@ -182,7 +184,7 @@ def _utilisation(runs: Sequence[Run], names: Sequence[str]) -> Any:
     return figure
 
 
-def _links(runs: Sequence[Run], names: Sequence[str]) -> Any:
+def _links(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
     """Draw how busy links are, from router to router; a cell shows the busiest of several where there are many."""
     has = "has no loads of links beside its result.json; expected a folder of a run on a network that knows its links"
     figure, panels = _panels(runs=runs, names=names, width=5.0, height=4.2, has=lambda run: bool(run.links), what=has)
@@ -200,7 +202,7 @@ def _links(runs: Sequence[Run], names: Sequence[str]) -> Any:
     return figure
 
 
-def _scaling(runs: Sequence[Run], names: Sequence[str]) -> Any:
+def _scaling(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
     """Draw how runs scale with NPUs, beside the proportion. Raises InputError where all have as many."""
     if len({run.result["npus"] for run in runs}) < 2:
         raise InputError(f"all runs have {runs[0].result['npus']} NPUs; expected runs on different numbers of them")
@@ -233,7 +235,7 @@ def _scaling(runs: Sequence[Run], names: Sequence[str]) -> Any:
     return figure
 
 
-_DRAWN: dict[str, Callable[[Sequence[Run], Sequence[str]], Any]] = {
+_DRAWN: dict[str, Callable[[Sequence[ReportRun], Sequence[str]], Any]] = {
     "layers": _layers,
     "breakdown": _bars,
     "npus": _by_npus,

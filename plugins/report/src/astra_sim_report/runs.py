@@ -30,7 +30,7 @@ MOST_ROWS = 150
 _EXPECTED = ("run_name", "finish_ns", "compute_ns", "exposed_comm_ns", "npus", "network", "layers", "dimensions")
 
 
-class Slice(NamedTuple):
+class TimelineSlice(NamedTuple):
     """Something on a row of a timeline, in ns; or several things that overlap, or are so close that they look like one.
 
     They are under way for `busy_ns` of the time. `group` is that which communicates, "" where there is none.
@@ -54,7 +54,7 @@ class Series(NamedTuple):
     percent: Sequence[float]
 
 
-class Link(NamedTuple):
+class LinkRow(NamedTuple):
     """A link between nodes, and the share of the run in which it is busy."""
 
     source: int
@@ -72,7 +72,7 @@ class TimelineFile:
     """
 
     rows: Sequence[tuple[str, str]]
-    slices: Sequence[Slice]
+    slices: Sequence[TimelineSlice]
     utilisation: Sequence[Series]
     joined_ns: float
     groups: int
@@ -80,17 +80,17 @@ class TimelineFile:
 
 
 @attrs.frozen(eq=False)
-class Run:
+class ReportRun:
     """A run: its name, the table of result.json, and what lies beside that."""
 
     name: str
     result: Mapping[str, Any]
     timeline: TimelineFile | None = None
     utilisation: Sequence[Series] = ()
-    links: Sequence[Link] = ()
+    links: Sequence[LinkRow] = ()
 
 
-def load_runs(paths: Sequence[str]) -> list[Run]:
+def load_runs(paths: Sequence[str]) -> list[ReportRun]:
     """The runs of files `result.json`, or of folders that hold one. Runs of one name get that of their folder, too. Raises InputError."""
     results = [(path, result) for path in map(_result_file, paths) for result in _results(path)]
     names = Counter(result["run_name"] for _, result in results)
@@ -122,14 +122,14 @@ def _results(path: Path) -> Sequence[Mapping[str, Any]]:
     return results
 
 
-def _run(label: str, folder: Path, result: Mapping[str, Any], alone: bool, most: int) -> Run:
+def _run(label: str, folder: Path, result: Mapping[str, Any], alone: bool, most: int) -> ReportRun:
     name = file_name(result["run_name"])
     timeline_file, csv_file = folder / f"{name}{SUFFIX}", folder / f"{name}_dimension_utilization.csv"
     links_file = folder / ("links.csv" if alone else f"{name}_links.csv")
     timeline = read_timeline(timeline_file, most) if timeline_file.is_file() else None
     utilisation: Sequence[Series] = _utilisation_of_csv(csv_file) if timeline is None and csv_file.is_file() else []
     utilisation = utilisation if timeline is None else timeline.utilisation
-    return Run(label, result, timeline, utilisation, _links(links_file, result["npus"]) if links_file.is_file() else [])
+    return ReportRun(label, result, timeline, utilisation, _links(links_file, result["npus"]) if links_file.is_file() else [])
 
 
 def read_timeline(path: Path, most: int = MOST_SLICES) -> TimelineFile:
@@ -226,7 +226,7 @@ class _TimelineReader:
     def read(self) -> TimelineFile:
         """What has come."""
         rows = chosen_rows(list(self._rows), MOST_ROWS)
-        slices: list[Slice] = []
+        slices: list[TimelineSlice] = []
         coarsest = 0.0
         limits = shares([len(self._rows[row].begin) for row in rows], self._most)
         for number, (row, most) in enumerate(zip(rows, limits, strict=True)):
@@ -235,7 +235,7 @@ class _TimelineReader:
         groups = len({group for group, _ in self._rows if group != PATH})
         return TimelineFile(rows=rows, slices=slices, utilisation=self._of_first, joined_ns=coarsest, groups=groups, lanes=len(self._rows))
 
-    def _draw(self, number: int, row: _Row, most: int, slices: list[Slice]) -> float:
+    def _draw(self, number: int, row: _Row, most: int, slices: list[TimelineSlice]) -> float:
         """Add the slices of a row; returns the pixel that this takes (ns)."""
         order = sorted(range(len(row.begin)), key=lambda place: (row.begin[place], row.end[place]))
         clusters, pixel = merged([row.begin[place] for place in order], [row.end[place] for place in order], self._end_ns, most, apart=True)
@@ -253,7 +253,7 @@ class _TimelineReader:
                 kind, group = max(spent, key=lambda each: spent[each])
                 order_of = sorted(counts, key=lambda each: -counts[each])
                 name = ", ".join(f"{counts[each]:,} x {each}" for each in order_of[:3]) + (", ..." if len(order_of) > 3 else "")
-            slices.append(Slice(number, name, kind, group, cluster.begin_ns, cluster.end_ns, total, _covered(row, members)))
+            slices.append(TimelineSlice(number, name, kind, group, cluster.begin_ns, cluster.end_ns, total, _covered(row, members)))
         return pixel
 
 
@@ -310,13 +310,13 @@ _LARGEST = 1e300
 _MOST_NODES = 1 << 24
 
 
-def _links(path: Path, npus: int) -> list[Link]:
+def _links(path: Path, npus: int) -> list[LinkRow]:
     """The loads of links that a run writes; nodes are NPUs, then switches."""
     links = []
     for where, row in csv_table(read_text(str(path)), str(path), ("source", "target", "utilisation"), None):
         try:
             ends = node_number(row["source"], npus), node_number(row["target"], npus)
-            links.append(Link(*ends, finite(row["utilisation"])))
+            links.append(LinkRow(*ends, finite(row["utilisation"])))
         except ValueError as error:
             raise InputError(f"{where}: not the links of a run: {error}") from None
         if not all(0 <= number < _MOST_NODES for number in ends):

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from astra_sim.errors import InputError
 
-from astra_sim_report.tables import Cell, Table
+from astra_sim_report.tables import Cell, ResultTable
 
 _MOST_NAMED = 4
 
 
-class Line(NamedTuple):
+class ReportLine(NamedTuple):
     """Points that belong together: what they are called, and their coordinates by x."""
 
     label: str
@@ -20,7 +20,7 @@ class Line(NamedTuple):
     ys: Sequence[float]
 
 
-class Grid(NamedTuple):
+class ReportGrid(NamedTuple):
     """The cells of a heat map: values of its axes in order, and a row of numbers for each of `ys` (None: there is no such row)."""
 
     xs: Sequence[Cell]
@@ -43,7 +43,7 @@ def shown(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:.6g}" if isinstance(cell, float) else cell
 
 
-def lines(table: Table, x: str, y: str, hue: str | None) -> list[Line]:
+def lines(table: ResultTable, x: str, y: str, hue: str | None) -> list[ReportLine]:
     """A line for each value of the column `hue`: numbers `y` against `x`. Raises InputError where rows of a line share an x."""
     xs, ys = table.column(x, "--x"), table.numbers(y, "--y")
     hues: Sequence[Cell] = [None] * len(table) if hue is None else table.column(hue, "--hue")
@@ -52,19 +52,19 @@ def lines(table: Table, x: str, y: str, hue: str | None) -> list[Line]:
     result = []
     for value in in_order(hues):
         own = [(each, places[each, value]) for each in order if (each, value) in places]
-        result.append(Line("" if hue is None else shown(value), [each for each, _ in own], [ys[place] for _, place in own]))
+        result.append(ReportLine("" if hue is None else shown(value), [each for each, _ in own], [ys[place] for _, place in own]))
     return result
 
 
-def grid(table: Table, x: str, y: str, hue: str) -> Grid:
+def grid(table: ResultTable, x: str, y: str, hue: str) -> ReportGrid:
     """The numbers of the column `hue` over `x` and `y`. Raises InputError where rows share both."""
     xs, ys, values = table.column(x, "--x"), table.column(y, "--y"), table.numbers(hue, "--hue")
     places = _places(table, (xs, ys), (x, y), hue)
     across, up = in_order(xs), in_order(ys)
-    return Grid(across, up, [[values[places[one, other]] if (one, other) in places else None for one in across] for other in up])
+    return ReportGrid(across, up, [[values[places[one, other]] if (one, other) in places else None for one in across] for other in up])
 
 
-def _places(table: Table, columns: Sequence[Sequence[Cell]], names: Sequence[str | None], of: str) -> dict[tuple[Cell, ...], int]:
+def _places(table: ResultTable, columns: Sequence[Sequence[Cell]], names: Sequence[str | None], of: str) -> dict[tuple[Cell, ...], int]:
     """The row for each pair of values; rows that share both have to agree on the column `of`."""
     rows: dict[tuple[Cell, ...], list[int]] = {}
     for place, pair in enumerate(zip(*columns, strict=True)):

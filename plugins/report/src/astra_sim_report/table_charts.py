@@ -17,7 +17,7 @@ from bokeh.plotting import figure
 from astra_sim_report.colours import series
 from astra_sim_report.column_names import ColumnName, column_name
 from astra_sim_report.studies import in_order, shown
-from astra_sim_report.tables import Cell, Table
+from astra_sim_report.tables import Cell, ResultTable
 
 NONE = "(none)"
 _OBJECTIVES = ("iteration_s", "finish_ns")
@@ -29,14 +29,14 @@ _WRAPPED = ".bk-input-group { flex-wrap: wrap; }"
 _CHOICES = ("join points", "Pareto front", "more of y is better", "more of x is better")
 
 
-def columns_of(table: Table) -> tuple[list[str], list[str], list[str]]:
+def columns_of(table: ResultTable) -> tuple[list[str], list[str], list[str]]:
     """The columns that x, y and colour can be: any that varies, numbers that vary, and parameters that vary."""
     varying = [name for name, cells in table.columns.items() if len(set(cells)) > 1]
     numeric = [name for name in varying if all(_is_number(cell) for cell in table.columns[name])]
     return varying, numeric, table.varying()
 
 
-def chart(table: Table, name: str) -> Any | None:
+def chart(table: ResultTable, name: str) -> Any | None:
     """Choices of columns, points with lines and a Pareto front, and a heat map; None where nothing in the table varies.
 
     Everything that `table.js` fills has a name that begins with `name`; `name-x` is the choice whose change makes it draw.

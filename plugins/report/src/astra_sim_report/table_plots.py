@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from astra_sim_report.colours import series
 from astra_sim_report.column_names import column_name
 from astra_sim_report.studies import front, grid, lines, shown
-from astra_sim_report.tables import Cell, Table
+from astra_sim_report.tables import Cell, ResultTable
 
 _MARKERS = "osD^vP*X"
 _MOST_NUMBERS = 100
@@ -26,7 +26,7 @@ _LIGHT = 0.6
 
 
 @attrs.frozen
-class Axes:
+class PlotAxes:
     """What a figure of a table is drawn of: columns, which of the three are logarithmic, and of which more is better."""
 
     x: str | None = None
@@ -43,7 +43,7 @@ class Axes:
         return value
 
 
-def draw_table(kind: str, table: Table, axes: Axes) -> Figure:
+def draw_table(kind: str, table: ResultTable, axes: PlotAxes) -> Figure:
     """A figure of a table; `kind` is one of `kinds.TABLE_KINDS`. Raises InputError where columns are missing or hold no numbers."""
     axes.needed("x", kind), axes.needed("y", kind)
     if axes.maximize and kind != "pareto":
@@ -69,7 +69,7 @@ def _tick(value: float) -> str:
 class _Along:
     """An axis of a column: numbers by their size, in their unit, anything else at places 0, 1, ..."""
 
-    def __init__(self, name: str, cells: Sequence[Cell], option: str, axes: Axes, columns: Iterable[str]) -> None:
+    def __init__(self, name: str, cells: Sequence[Cell], option: str, axes: PlotAxes, columns: Iterable[str]) -> None:
         self.name = name
         self.log = option in axes.log
         self.is_numeric = all(map(_is_number, cells))
@@ -115,7 +115,7 @@ def _legend(panel: Any, figure: Figure, hue: str | None) -> None:
         figure.legend(loc="outside right upper", fontsize=8, title=hue, title_fontsize=8, alignment="left")
 
 
-def _lines(table: Table, axes: Axes) -> Figure:
+def _lines(table: ResultTable, axes: PlotAxes) -> Figure:
     """Draw a line for each value of a column. Raises InputError."""
     x, y = axes.needed("x", "line"), axes.needed("y", "line")
     if "hue" in axes.log:
@@ -134,7 +134,7 @@ def _lines(table: Table, axes: Axes) -> Figure:
     return figure
 
 
-def _heat(table: Table, axes: Axes) -> Figure:
+def _heat(table: ResultTable, axes: PlotAxes) -> Figure:
     """Draw a cell for each pair of values. Raises InputError."""
     x, y, hue = axes.needed("x", "heat"), axes.needed("y", "heat"), axes.needed("hue", "heat")
     if {"x", "y"} & set(axes.log):
@@ -171,7 +171,7 @@ def _name_at(cells: Sequence[Cell]) -> Callable[[float, Any], str]:
     return lambda at, _: shown(cells[round(at)]) if 0 <= at < len(cells) else ""
 
 
-def _pareto(table: Table, axes: Axes) -> Figure:
+def _pareto(table: ResultTable, axes: PlotAxes) -> Figure:
     """Draw points and the front of those that no other beats in both. Raises InputError."""
     x, y = axes.needed("x", "pareto"), axes.needed("y", "pareto")
     if "hue" in axes.log:
@@ -195,4 +195,4 @@ def _pareto(table: Table, axes: Axes) -> Figure:
     return figure
 
 
-_DRAWN: dict[str, Callable[[Table, Axes], Figure]] = {"line": _lines, "heat": _heat, "pareto": _pareto}
+_DRAWN: dict[str, Callable[[ResultTable, PlotAxes], Figure]] = {"line": _lines, "heat": _heat, "pareto": _pareto}

@@ -28,7 +28,7 @@ _WORDS: Mapping[str, Cell] = {"": None, "true": True, "false": False}
 
 
 @attrs.frozen(eq=False)
-class Table:
+class ResultTable:
     """Rows of results: the name of the table, and its columns by name, a cell for each row."""
 
     name: str
@@ -65,16 +65,16 @@ class Table:
         """The parameters that do not have one value in all rows."""
         return [name for name in self.parameters if len(set(self.columns[name])) > 1]
 
-    def select(self, places: Sequence[int]) -> Table:
+    def select(self, places: Sequence[int]) -> ResultTable:
         """The table with the rows at some places."""
-        return Table(self.name, {name: [cells[place] for place in places] for name, cells in self.columns.items()})
+        return ResultTable(self.name, {name: [cells[place] for place in places] for name, cells in self.columns.items()})
 
-    def without_errors(self) -> Table:
+    def without_errors(self) -> ResultTable:
         """The table with the rows that have no error."""
         errors = self.columns.get("error", [None] * len(self))
         return self.select([place for place, error in enumerate(errors) if error in (None, "")])
 
-    def where(self, conditions: Sequence[str]) -> Table:
+    def where(self, conditions: Sequence[str]) -> ResultTable:
         """The rows for which all of some conditions COLUMN=VALUE hold. Raises InputError where there is no such row."""
         table = self
         for condition in conditions:
@@ -94,7 +94,7 @@ def _quoted(cell: Cell) -> str:
     return "an empty cell" if cell is None else repr(cell)
 
 
-def read_table(path: str) -> Table:
+def read_table(path: str) -> ResultTable:
     """The table in a file. Raises InputError where there is none."""
     read = {".csv": _read_csv, ".parquet": _read_parquet, ".sqlite": _read_sqlite}[Path(path).suffix]
     if not Path(path).is_file():
@@ -103,7 +103,7 @@ def read_table(path: str) -> Table:
     names, rows = read(path)
     if not rows:
         raise InputError(f"{path} has no rows; expected results of runs")
-    return Table(path, dict(zip(names, zip(*rows, strict=True), strict=True)))
+    return ResultTable(path, dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 def _read_csv(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:

@@ -23,7 +23,7 @@ from astra_sim.files import FileSet
 from astra_sim.reports import Interval, PathInterval, ReportFile, ReportFolder, Result
 
 from astra_sim_report.merging import merged, shares
-from astra_sim_report.trace_writers import Arguments, ChromeWriter, Label, PerfettoWriter, TraceWriter
+from astra_sim_report.trace_writers import Arguments, ChromeWriter, PerfettoWriter, SliceLabel, TraceWriter
 
 MAX_SLICES = 200_000
 """How many slices a file of a report has at most, where series are to be limited."""
@@ -136,11 +136,11 @@ class _Lane:
             setattr(self, column, array(own.typecode, np.frombuffer(own, own.typecode)[order].tobytes()))
 
 
-class _Table:
+class _IntervalTable:
     """All that is drawn: lanes of NPUs, with every text and every message once."""
 
     def __init__(self, timelines: Iterable[Any]) -> None:
-        self.labels: list[Label] = []
+        self.labels: list[SliceLabel] = []
         self.npus: list[tuple[int, int, dict[str, _Lane]]] = []
         self._known: dict[Any, int] = {}
         self._messages: dict[Any, int] = {}
@@ -178,7 +178,7 @@ class _Table:
         label = self._known.get(key)
         if label is None:
             label = self._known[key] = len(self.labels)
-            self.labels.append(Label(slice_name(each), each.kind, tuple(_arguments(each))))
+            self.labels.append(SliceLabel(slice_name(each), each.kind, tuple(_arguments(each))))
         lane.label.append(label)
         lane.begin.append(begin)
         lane.end.append(end)
@@ -229,7 +229,7 @@ class _Marks:
 
 def _write_trace(result: Result, writer: TraceWriter, limit: int | None) -> None:
     """Write all tracks; slices that are shorter than a pixel become one where there are more than `limit`."""
-    table = _Table(result.timelines())
+    table = _IntervalTable(result.timelines())
     path = list(result.critical_path()) if result.has_critical_path else []
     lanes = [(npu, lanes[name]) for npu, _, lanes in table.npus for name in sorted(lanes, key=lane_order)]
     counts = [len(lane.label) for _, lane in lanes]
@@ -257,7 +257,7 @@ def _write_trace(result: Result, writer: TraceWriter, limit: int | None) -> None
 
 
 def _write_tracks(
-    table: _Table, rows: Sequence[Sequence[tuple[Sequence[int], float, float]]], writer: TraceWriter, finish_ns: float
+    table: _IntervalTable, rows: Sequence[Sequence[tuple[Sequence[int], float, float]]], writer: TraceWriter, finish_ns: float
 ) -> list[_Drawn]:
     """Write groups, counters and tracks; a lane whose rows overlap gets several tracks."""
     drawn = []
@@ -333,7 +333,7 @@ class _Flows:
         return self._of.get((self._number_of[id(drawn)], row), ((), ()))
 
 
-def _write_slices(drawn: _Drawn, labels: Sequence[Label], writer: TraceWriter, flows: _Flows, marks: _Marks) -> None:
+def _write_slices(drawn: _Drawn, labels: Sequence[SliceLabel], writer: TraceWriter, flows: _Flows, marks: _Marks) -> None:
     """Write the slices of a track, with what they are and the arrows through them."""
     lane = drawn.lane
     for row, ((places, begin, end), track) in enumerate(zip(drawn.rows, drawn.tracks, strict=True)):
@@ -351,7 +351,7 @@ def _write_slices(drawn: _Drawn, labels: Sequence[Label], writer: TraceWriter, f
         writer.slice(track, label, begin, end, more, *flows.of(drawn, row), category=PATH if on_path else "")
 
 
-def _label_of(members: Sequence[tuple[Label, float]]) -> Label:
+def _label_of(members: Sequence[tuple[SliceLabel, float]]) -> SliceLabel:
     """What several intervals are called that are drawn as one: how many of each kind; its kind is that which takes the most time."""
     counts: dict[str, int] = {}
     spent: dict[str, float] = {}
@@ -361,13 +361,13 @@ def _label_of(members: Sequence[tuple[Label, float]]) -> Label:
     order = sorted(spent, key=lambda kind: -spent[kind])
     name = ", ".join(f"{counts[kind]} x {kind}" for kind in order[:_MOST_NAMED]) + (", ..." if len(order) > _MOST_NAMED else "")
     common = set(members[0][0].arguments).intersection(*(label.arguments for label, _ in members[1:]))
-    return Label(name, order[0], tuple(each for each in members[0][0].arguments if each in common and isinstance(each[1], str)))
+    return SliceLabel(name, order[0], tuple(each for each in members[0][0].arguments if each in common and isinstance(each[1], str)))
 
 
 def _write_path(path: Sequence[PathInterval], writer: TraceWriter, finish_ns: float, most: int) -> None:
     """Write the critical path: one part after another, with the NPU on which each is."""
     track = writer.track(writer.group(PATH), PATH)
-    known: dict[tuple[Any, ...], Label] = {}
+    known: dict[tuple[Any, ...], SliceLabel] = {}
     clusters, _ = merged([each.begin_ns for each in path], [each.end_ns for each in path], finish_ns, most)
     for cluster in clusters:
         parts = [path[place] for place in cluster.members]
@@ -388,7 +388,7 @@ def _write_path(path: Sequence[PathInterval], writer: TraceWriter, finish_ns: fl
         writer.slice(track, label, cluster.begin_ns, cluster.end_ns, more, category=PATH)
 
 
-def _path_label(part: PathInterval) -> Label:
+def _path_label(part: PathInterval) -> SliceLabel:
     """What a part of the critical path is called."""
     passes = PASSES.get(part.training_pass, "") if part.layer else PASSES.get(part.training_pass, "").partition(" (")[0]
     what = part.collective or ("" if part.kind == "compute" and part.name else part.kind)
@@ -399,7 +399,7 @@ def _path_label(part: PathInterval) -> Label:
     arguments: list[tuple[str, str | int]] = [("NPU", part.npu), *((key, text) for key, text in texts.items() if text)]
     if part.dimension is not None:
         arguments.append(("dimension", part.dimension))
-    return Label(f"NPU {part.npu}: {name}", part.kind, tuple(arguments))
+    return SliceLabel(f"NPU {part.npu}: {name}", part.kind, tuple(arguments))
 
 
 def _rows(begins: Sequence[float], ends: Sequence[float]) -> Iterator[int]:

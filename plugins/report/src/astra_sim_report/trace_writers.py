@@ -16,7 +16,7 @@ Arguments = dict[str, int | float | str]
 """What is said of a slice beside its name, by name."""
 
 
-class Label(NamedTuple):
+class SliceLabel(NamedTuple):
     """What slices that are alike are called, of which kind they are (their category), and what else is said of them."""
 
     name: str
@@ -39,7 +39,7 @@ class TraceWriter(Protocol):
     def slice(
         self,
         track: int,
-        label: Label,
+        label: SliceLabel,
         begin_ns: float,
         end_ns: float,
         more: Arguments,
@@ -71,7 +71,7 @@ class PerfettoWriter:
         self._names: dict[str, int] = {}
         self._categories: dict[str, int] = {}
         self._arguments: dict[str, int] = {}
-        self._templates: dict[Label, Any] = {}
+        self._templates: dict[SliceLabel, Any] = {}
         packet = self._packet()
         packet.sequence_flags = SequenceFlags.INCREMENTAL_STATE_CLEARED
 
@@ -133,7 +133,7 @@ class PerfettoWriter:
     def slice(
         self,
         track: int,
-        label: Label,
+        label: SliceLabel,
         begin_ns: float,
         end_ns: float,
         more: Arguments,
@@ -162,7 +162,7 @@ class PerfettoWriter:
         event.terminating_flow_ids.extend(ending)
         self._event(EventType.SLICE_END, track, end_ns)
 
-    def _template(self, label: Label) -> Any:
+    def _template(self, label: SliceLabel) -> Any:
         """What the events of a label have in common."""
         event = TrackEvent(type=EventType.SLICE_BEGIN, name_iid=self._number(label.name, self._names, "event_names"))
         event.category_iids.append(self._number(label.kind, self._categories, "event_categories"))
@@ -230,7 +230,7 @@ class ChromeWriter:
     def slice(
         self,
         track: int,
-        label: Label,
+        label: SliceLabel,
         begin_ns: float,
         end_ns: float,
         more: Arguments,

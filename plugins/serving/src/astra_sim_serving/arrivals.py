@@ -12,14 +12,14 @@ ARRIVALS = ("poisson", "gamma", "constant", "closed", "burst", "stages", "trace"
 
 
 @attrs.frozen
-class Stage:
+class ArrivalStage:
     """A stage of a load that changes: Poisson arrivals at a rate, for some time."""
 
     rate: float = option(minimum=0, help="requests a second; 0: none arrive", unit="1/s")
     duration_s: float = option(above=0, help="how long it lasts", unit="s")
 
 
-def arrival_times(name: str, rate: float, cv: float, stages: Sequence[Stage], stream: RandomStream) -> Iterator[float]:
+def arrival_times(name: str, rate: float, cv: float, stages: Sequence[ArrivalStage], stream: RandomStream) -> Iterator[float]:
     """The arrivals of an open load in ascending order; those of stages end, the others do not."""
     if name == "burst":
         while True:
@@ -44,7 +44,7 @@ def _gap(name: str, cv: float, stream: RandomStream, counter: int) -> float:
     return stream.exponential(counter)
 
 
-def _staged(stages: Sequence[Stage], stream: RandomStream) -> Iterator[float]:
+def _staged(stages: Sequence[ArrivalStage], stream: RandomStream) -> Iterator[float]:
     """Poisson arrivals whose rate changes: the exponential distances are those of the integral of the rate."""
     begin, passed, counter = 0.0, 0.0, 0
     target = stream.exponential(counter)
@@ -57,7 +57,9 @@ def _staged(stages: Sequence[Stage], stream: RandomStream) -> Iterator[float]:
         begin += stage.duration_s
 
 
-def check_arrivals(name: str, rate: float | None, cv: float | None, concurrency: int | None, stages: Sequence[Stage], where: str) -> None:
+def check_arrivals(
+    name: str, rate: float | None, cv: float | None, concurrency: int | None, stages: Sequence[ArrivalStage], where: str
+) -> None:
     """Raise InputError where an arrival process lacks what it needs, or has what it does not use."""
     needs = {"poisson": ("rate",), "gamma": ("rate", "cv"), "constant": ("rate",), "closed": ("concurrency",), "stages": ("stages",)}
     options = {"rate": rate, "cv": cv, "concurrency": concurrency, "stages": stages or None}

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from astra_sim_serving.instance import Instance
+from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.options import AutoscaleOptions
 
 TOLERANCE = 0.1
@@ -31,12 +31,12 @@ class State(enum.Enum):
 
 
 @attrs.define(eq=False)
-class Unit:
+class ScaledUnit:
     """An instance with all its ranks, which starts and stops as a whole. `npu_s` counts the seconds of its NPUs, but for those `since`."""
 
     pool: int
     npus: int
-    instances: Sequence[Instance]
+    instances: Sequence[ServingInstance]
     state: State = State.ON
     npu_s: float = 0.0
     since: float = 0.0
@@ -57,7 +57,7 @@ class Unit:
 class Pool:
     """Instances that are alike, and what was decided for them. `arrived` and `ttfts` are of the period that is under way."""
 
-    units: Sequence[Unit]
+    units: Sequence[ScaledUnit]
     arrived: int = 0
     ttfts: list[float] = attrs.field(factory=list)
     wanted: deque[tuple[float, int]] = attrs.field(factory=deque)
@@ -82,7 +82,7 @@ class Autoscaler:
             for unit in pool.units[self.options.minimum :]:
                 unit.become(State.OFF, 0.0)
 
-    def step(self, now: float) -> list[Unit]:
+    def step(self, now: float) -> list[ScaledUnit]:
         """Decide for each pool, and stop instances where there are too many. Returns those that start now."""
         started = []
         for pool in self.pools:

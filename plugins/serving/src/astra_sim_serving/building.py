@@ -9,11 +9,11 @@ from collections.abc import Callable
 from astra_sim import InputError
 from astra_sim.random import RandomStream
 
-from astra_sim_serving.autoscale import Autoscaler, Pool, Unit
+from astra_sim_serving.autoscale import Autoscaler, Pool, ScaledUnit
 from astra_sim_serving.cache_memory import CacheMemory
 from astra_sim_serving.collectives import TransferTimes
-from astra_sim_serving.fleet import Fleet, HandOver, Transfers
-from astra_sim_serving.instance import Instance
+from astra_sim_serving.fleet import HandOver, ServingFleet, Transfers
+from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.kv_cache import KvCache
 from astra_sim_serving.lora import AdapterPlaces
 from astra_sim_serving.metrics import WeightedValues
@@ -27,7 +27,7 @@ from astra_sim_serving.replica import Replica
 from astra_sim_serving.requests import requests_of, with_adapters
 from astra_sim_serving.result import ServingResult
 from astra_sim_serving.routers import make_router
-from astra_sim_serving.scheduler import Limits, Scheduler
+from astra_sim_serving.scheduler import InstanceScheduler, Limits
 from astra_sim_serving.speculation import Speculation
 from astra_sim_serving.tiers import Tiers
 
@@ -42,15 +42,15 @@ class FleetBuilder:
         self.pricing = Pricing(parts)
         self.memory = CacheMemory(parts)
         self.gaps = WeightedValues()
-        self.units: list[list[Unit]] = [[] for _ in parts.options.pool]
+        self.units: list[list[ScaledUnit]] = [[] for _ in parts.options.pool]
         speculative = parts.options.speculative
         self.speculation = None
         if speculative is not None:
             self.speculation = Speculation(speculative.tokens, speculative.acceptance, RandomStream(parts.options.seed, "speculation"))
 
     def build(
-        self, on_progress: Callable[[float, int], None] | None, timeline: Callable[[Instance, float], None] | None
-    ) -> tuple[Fleet, ServingResult]:
+        self, on_progress: Callable[[float, int], None] | None, timeline: Callable[[ServingInstance, float], None] | None
+    ) -> tuple[ServingFleet, ServingResult]:
         """The fleet, and the result that is filled by its run."""
         options, compute = self.parts.options, self.parts.compute_options
         arrivals = requests_of(options.requests, options.seed, f"{self.parts.where}: serving.requests")
@@ -61,7 +61,7 @@ class FleetBuilder:
         npus = sum(pool.instances * pool.sharding.npus for pool in options.pool)
         router, stream = options.router, RandomStream(options.seed, "router")
         transfers = self._transfers()
-        fleet = Fleet(
+        fleet = ServingFleet(
             replicas,
             make_router(self._router_policy(), stream, router.prefix_beta),
             arrivals,
@@ -127,7 +127,7 @@ class FleetBuilder:
                 own = npus[number][first : first + sharding.npus] if npus is not None else ()
                 priced = time(place_in_block(own, self.parts.platform) if self.parts.platform is not None else ())
                 ranks = [
-                    Instance(
+                    ServingInstance(
                         count + rank, number, pool.role, self._scheduler(pool, blocks, tiers()), self.gaps, rank, self.speculation,
                         npus=sharding.npus_of_rank(own, rank),
                         adapters=AdapterPlaces(options.lora.places) if options.lora is not None else None,
@@ -135,14 +135,14 @@ class FleetBuilder:
                     for rank in range(sharding.data)
                 ]  # fmt: skip
                 count += len(ranks)
-                self.units[number].append(Unit(number, sharding.npus, ranks))
+                self.units[number].append(ScaledUnit(number, sharding.npus, ranks))
                 is_steady = ranks[0].scheduler.is_predictable and sharding.pipeline == 1 and self.speculation is None
                 jumps = options.jumps and is_steady
                 together = [ranks] if self.parts.model.experts else [[rank] for rank in ranks]  # ranks of a dense model never meet
                 replicas += [Replica(each, priced, jumps) for each in together]
         return replicas
 
-    def _scheduler(self, pool: PoolOptions, blocks: int, tiers: Tiers | None) -> Scheduler:
+    def _scheduler(self, pool: PoolOptions, blocks: int, tiers: Tiers | None) -> InstanceScheduler:
         """The scheduler of a rank, with a cache of so many blocks."""
         options = self.parts.options
         limits = Limits(
@@ -186,7 +186,7 @@ class FleetBuilder:
         exposed = 1.0 if transfer.mode == "after" else 1 / self.parts.model.layers
         return Transfers(transfer.latency_us / 1e6, self._seconds_of(transfer.bandwidth_gb_per_s), bytes_per_token, exposed)
 
-    def _seconds_of(self, bandwidth_gb_per_s: float | None) -> Callable[[Instance, Instance, float], float]:
+    def _seconds_of(self, bandwidth_gb_per_s: float | None) -> Callable[[ServingInstance, ServingInstance, float], float]:
         """The time of a transfer by its bytes: at a bandwidth, or as messages on the network. Raises InputError without both."""
         if bandwidth_gb_per_s is not None:
             bytes_per_s = bandwidth_gb_per_s * 1e9

@@ -12,10 +12,10 @@ from astra_sim.shapes import ELEMENT_BYTES
 from astra_sim.units import GIB
 
 from astra_sim_serving.lora import adapter_bytes
-from astra_sim_serving.model_memory import MemoryUse, Sharding, activation_bytes, kv_bytes_per_token, layer_parameters, weight_bytes
+from astra_sim_serving.model_memory import ServingMemoryUse, Sharding, activation_bytes, kv_bytes_per_token, layer_parameters, weight_bytes
 from astra_sim_serving.options import PoolOptions, TierOptions
 from astra_sim_serving.parts import Parts
-from astra_sim_serving.tiers import Tier, Tiers
+from astra_sim_serving.tiers import MemoryTier, Tiers
 
 
 @attrs.frozen(eq=False)
@@ -39,7 +39,7 @@ class CacheMemory:
             raise InputError(f"{where}: the memory of an NPU is not known; expected serving.kv_blocks, or serving.memory_gib")
         model, served = self.parts.model, options.model
         sequences = pool.max_sequences or options.max_sequences
-        use = MemoryUse(
+        use = ServingMemoryUse(
             memory * options.memory_utilization,
             weight_bytes(model, sharding, served.precision) + self._draft_weights(sharding),
             activation_bytes(model, sharding, pool.max_batched_tokens or options.max_batched_tokens, sequences),
@@ -84,11 +84,11 @@ class CacheMemory:
             raise InputError(f"{self.parts.where}: serving.tier has no effect without prefix_caching")
         size = options.block_tokens * self.kv_bytes(sharding)
 
-        def tier_of(tier_options: TierOptions) -> Tier:
+        def tier_of(tier_options: TierOptions) -> MemoryTier:
             blocks = int(tier_options.capacity_gib * GIB // size) * (pool.instances * sharding.data if tier_options.shared else 1)
             if not blocks:
                 raise InputError(f"{where}: a tier of {tier_options.capacity_gib:g} GiB holds no block of {size} bytes")
-            return Tier(blocks, tier_options.latency_us / 1e6, size / (tier_options.read_gb_per_s * 1e9))
+            return MemoryTier(blocks, tier_options.latency_us / 1e6, size / (tier_options.read_gb_per_s * 1e9))
 
         shared = [tier_of(tier_options) if tier_options.shared else None for tier_options in options.tier]
         if not options.tier:

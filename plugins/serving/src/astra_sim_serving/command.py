@@ -13,11 +13,11 @@ from astra_sim.options import Typed
 
 from astra_sim_serving.comparison import compare
 from astra_sim_serving.experiment import ServingExperiment, read_experiment
-from astra_sim_serving.pool_search import DOES_NOT_FIT, Choice, search_pools
+from astra_sim_serving.pool_search import DOES_NOT_FIT, PoolChoice, search_pools
 from astra_sim_serving.result import ServingResult, csv_of, flat
 from astra_sim_serving.serving import serve
-from astra_sim_serving.sweep import Row, sweep
-from astra_sim_serving.timeline import Timeline, timeline_for
+from astra_sim_serving.sweep import ServingRow, sweep
+from astra_sim_serving.timeline import ServingTimeline, timeline_for
 
 _LATENCIES = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"), ("queue", "queue_s"))
 _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
@@ -107,7 +107,7 @@ def _assigned(assignment: str) -> tuple[str, Any]:
     return key.strip(), Typed(value.strip())
 
 
-def _run(case: ServingExperiment, timeline: str | None, quiet: bool) -> tuple[ServingResult, Timeline | None]:
+def _run(case: ServingExperiment, timeline: str | None, quiet: bool) -> tuple[ServingResult, ServingTimeline | None]:
     writer = timeline_for(timeline) if timeline is not None else None
     with Progress(enabled=not quiet, unit="s") as progress:
         result = serve(case, on_progress=progress.reached, timeline=writer)
@@ -117,7 +117,7 @@ def _run(case: ServingExperiment, timeline: str | None, quiet: bool) -> tuple[Se
 def _finish(
     document: Mapping[str, Any],
     result: ServingResult,
-    writer: Timeline | None,
+    writer: ServingTimeline | None,
     paths: tuple[str | None, str | None, str | None],
     as_json: bool,
     quiet: bool,
@@ -253,7 +253,7 @@ def _axis(axis: str) -> tuple[str, list[Any]]:
     return key.strip(), parts
 
 
-def _print_sweep(rows: Sequence[Row], best: Row | None) -> None:
+def _print_sweep(rows: Sequence[ServingRow], best: ServingRow | None) -> None:
     """Print a row for each run, and the best."""
     screen = Screen(every=True)
     names = list(rows[0].values)
@@ -304,7 +304,7 @@ def _search(case: ServingExperiment, npus: int, output: str | None, as_json: boo
     write_then_show(write, show)
 
 
-def _print_choices(choices: Sequence[Choice]) -> None:
+def _print_choices(choices: Sequence[PoolChoice]) -> None:
     """Print a row for each candidate that meets the SLO, the best first, and how many others there are."""
     screen = Screen(every=True)
     good = sorted((each for each in choices if each.rate is not None), key=lambda each: -(each.rate or 0.0))

@@ -9,7 +9,7 @@ from astra_sim import InputError
 from astra_sim.files import parse_json, read_text
 
 from astra_sim_serving.experiment import ServingExperiment
-from astra_sim_serving.instance import Instance
+from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.metrics import summarize
 from astra_sim_serving.result import ServingResult
 from astra_sim_serving.serving import serve
@@ -22,7 +22,7 @@ def compare(
     case: ServingExperiment,
     path: str,
     on_progress: Callable[[float, int], None] | None = None,
-    timeline: Callable[[Instance, float], None] | None = None,
+    timeline: Callable[[ServingInstance, float], None] | None = None,
 ) -> tuple[ServingResult, dict[str, Any]]:
     """Serve the requests of a file of measured ones (`serving.requests.run` names the run), and compare. Raises InputError."""
     case = case.with_values({"serving.requests.trace": path})

@@ -11,15 +11,15 @@ from typing import Any
 import attrs
 from astra_sim import PluginError
 
-from astra_sim_serving.autoscale import Autoscaler, State, Unit
-from astra_sim_serving.instance import Instance
+from astra_sim_serving.autoscale import Autoscaler, ScaledUnit, State
+from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.replica import Replica
-from astra_sim_serving.request import Request, sequence_of
 from astra_sim_serving.request import Sequence as RequestSequence
+from astra_sim_serving.request import ServingRequest, sequence_of
 from astra_sim_serving.routers import Router
 
 
-class Event(IntEnum):
+class FleetEvent(IntEnum):
     """Kinds of events, in the order in which those of one instant happen."""
 
     ARRIVE = 0
@@ -36,10 +36,10 @@ class Event(IntEnum):
 class EventQueue:
     """Events in order of time, kind and coming."""
 
-    heap: list[tuple[float, Event, int, Any]] = attrs.field(factory=list)
+    heap: list[tuple[float, FleetEvent, int, Any]] = attrs.field(factory=list)
     count: int = 0
 
-    def push(self, at: float, kind: Event, what: Any) -> None:
+    def push(self, at: float, kind: FleetEvent, what: Any) -> None:
         """Let something happen."""
         self.count += 1
         heapq.heappush(self.heap, (at, kind, self.count, what))
@@ -47,7 +47,7 @@ class EventQueue:
     @property
     def is_going_on(self) -> bool:
         """Whether anything is to happen but starts and stops of instances."""
-        return any(kind < Event.STARTED for _, kind, _, _ in self.heap)
+        return any(kind < FleetEvent.STARTED for _, kind, _, _ in self.heap)
 
 
 @attrs.define
@@ -58,14 +58,14 @@ class Transfers:
     """
 
     latency_s: float
-    seconds_of: Callable[[Instance, Instance, float], float]
+    seconds_of: Callable[[ServingInstance, ServingInstance, float], float]
     bytes_per_token: int
     exposed: float = 1.0
     free_at: dict[int, float] = attrs.field(factory=dict)
     total_s: float = 0.0
     count: int = 0
 
-    def begin(self, now: float, sender: Instance, receiver: Instance, tokens: int) -> float:
+    def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int) -> float:
         """When a transfer ends that is ready to begin now."""
         duration = self.latency_s + self.seconds_of(sender, receiver, self.exposed * tokens * self.bytes_per_token)
         start = max(now, self.free_at.get(sender.number, 0.0))
@@ -85,7 +85,7 @@ class HandOver:
 
 
 @attrs.define(eq=False)
-class Fleet:
+class ServingFleet:
     """Replicas and what happens to them.
 
     `arrivals` gives requests in order of arrival. `concurrency`: so many are in the system, and the next arrives when one ends; else they
@@ -94,7 +94,7 @@ class Fleet:
 
     replicas: Sequence[Replica]
     route: Router
-    arrivals: Iterator[Request]
+    arrivals: Iterator[ServingRequest]
     concurrency: int | None = None
     front_end_s: float = 0.0
     queue_limit: int | None = None
@@ -102,16 +102,16 @@ class Fleet:
     hand_over: HandOver | None = None
     scaler: Autoscaler | None = None
     on_progress: Callable[[float, int], None] | None = None
-    timeline: Callable[[Instance, float], None] | None = None
+    timeline: Callable[[ServingInstance, float], None] | None = None
     now: float = 0.0
     events: int = 0
     sequences: list[RequestSequence] = attrs.field(factory=list)
     _queue: EventQueue = attrs.field(factory=EventQueue)
-    instances: list[Instance] = attrs.field(factory=list, init=False)
+    instances: list[ServingInstance] = attrs.field(factory=list, init=False)
     _replica_of: dict[int, Replica] = attrs.field(factory=dict)
     _begins: set[int] = attrs.field(factory=set)
-    _senders: list[Instance] = attrs.field(factory=list)
-    _receivers: list[Instance] = attrs.field(factory=list)
+    _senders: list[ServingInstance] = attrs.field(factory=list)
+    _receivers: list[ServingInstance] = attrs.field(factory=list)
 
     def run(self) -> None:
         """Let everything happen, until all requests have ended."""
@@ -121,7 +121,7 @@ class Fleet:
             each.scheduler.receives = each.role == "decode" or each.scheduler.cache.tiers is not None
         if self.scaler is not None:
             self.scaler.begin()
-            self._queue.push(self.scaler.options.period_s, Event.SCALE, None)
+            self._queue.push(self.scaler.options.period_s, FleetEvent.SCALE, None)
         self._open()
         for _ in range(self.concurrency or 1):
             self._next_arrival()
@@ -129,17 +129,17 @@ class Fleet:
         while heap:
             self.now, kind, _, what = heapq.heappop(heap)
             self.events += 1
-            if kind == Event.END:
+            if kind == FleetEvent.END:
                 self._end(*what)
-            elif kind == Event.BEGIN:
+            elif kind == FleetEvent.BEGIN:
                 self._begin(what)
-            elif kind == Event.ARRIVE:
+            elif kind == FleetEvent.ARRIVE:
                 self._arrive(what)
-            elif kind == Event.ENQUEUE:
+            elif kind == FleetEvent.ENQUEUE:
                 self._enqueue(what)
-            elif kind == Event.TRANSFERRED:
+            elif kind == FleetEvent.TRANSFERRED:
                 self._transferred(what)
-            elif kind == Event.LOADED:
+            elif kind == FleetEvent.LOADED:
                 self._loaded(*what)
             else:
                 self._scale(what)
@@ -159,7 +159,7 @@ class Fleet:
         self._senders = [each for each in self.instances if each.role != "decode" and each.number in takes]
         self._receivers = [each for each in self.instances if each.role == "decode" and each.number in takes]
 
-    def _scale(self, started: Unit | None) -> None:
+    def _scale(self, started: ScaledUnit | None) -> None:
         """Let an instance that has started take requests; or decide how many are to run, while something else is to happen."""
         assert self.scaler is not None
         if started is not None:
@@ -168,8 +168,8 @@ class Fleet:
         elif self._queue.is_going_on:
             self.scaler.release(self.now)
             for unit in self.scaler.step(self.now):
-                self._queue.push(self.now + self.scaler.options.cold_start_s, Event.STARTED, unit)
-            self._queue.push(self.now + self.scaler.options.period_s, Event.SCALE, None)
+                self._queue.push(self.now + self.scaler.options.cold_start_s, FleetEvent.STARTED, unit)
+            self._queue.push(self.now + self.scaler.options.period_s, FleetEvent.SCALE, None)
         self._open()
 
     def _next_arrival(self) -> None:
@@ -177,15 +177,15 @@ class Fleet:
         if request is not None:
             if self.concurrency is not None:
                 request = attrs.evolve(request, arrival=self.now)
-            self._queue.push(request.arrival, Event.ARRIVE, request)
+            self._queue.push(request.arrival, FleetEvent.ARRIVE, request)
 
-    def _arrive(self, request: Request) -> None:
+    def _arrive(self, request: ServingRequest) -> None:
         sequence = sequence_of(request)
         self.sequences.append(sequence)
         if self.concurrency is None:
             self._next_arrival()
         if self.front_end_s:
-            self._queue.push(self.now + self.front_end_s, Event.ENQUEUE, sequence)
+            self._queue.push(self.now + self.front_end_s, FleetEvent.ENQUEUE, sequence)
         else:
             self._enqueue(sequence)
 
@@ -204,7 +204,7 @@ class Fleet:
         instance.add(sequence)
         self._got(instance)
 
-    def _refusal(self, request: Request, instance: Instance) -> str:
+    def _refusal(self, request: ServingRequest, instance: ServingInstance) -> str:
         """Why a request is shed, or nothing."""
         tokens = request.input + request.output
         cache = instance.scheduler.cache
@@ -219,7 +219,7 @@ class Fleet:
             return "queue full"
         return ""
 
-    def _got(self, instance: Instance) -> None:
+    def _got(self, instance: ServingInstance) -> None:
         """Begin an iteration for a sequence that an instance has got, or let a jump end for it."""
         replica = self._replica_of[instance.number]
         if not replica.is_full:
@@ -230,13 +230,13 @@ class Fleet:
     def _reschedule(self, replica: Replica, end: float | None) -> None:
         """Let a jump that was cut end at another time."""
         if end is not None:
-            self._queue.push(end, Event.END, (replica, replica.stamp))
+            self._queue.push(end, FleetEvent.END, (replica, replica.stamp))
 
     def _wake(self, replica: Replica) -> None:
         """Begin an iteration when all else has happened at this moment, or when the first stage is free."""
         if id(replica) not in self._begins:
             self._begins.add(id(replica))
-            self._queue.push(replica.free_at(self.now), Event.BEGIN, replica)
+            self._queue.push(replica.free_at(self.now), FleetEvent.BEGIN, replica)
 
     def _begin(self, replica: Replica) -> None:
         """Let a replica begin an iteration, if there is work, and the next one behind it in a pipeline."""
@@ -251,7 +251,7 @@ class Fleet:
             for instance in replica.instances:
                 self.timeline(instance, self.now)
         if end is not None:
-            self._queue.push(end, Event.END, (replica, replica.stamp))
+            self._queue.push(end, FleetEvent.END, (replica, replica.stamp))
             if not replica.is_full:
                 self._wake(replica)
 
@@ -279,7 +279,7 @@ class Fleet:
 
     # -- From memories behind the cache ----------------------------------------------------------------------------------------
 
-    def _load(self, instance: Instance) -> None:
+    def _load(self, instance: ServingInstance) -> None:
         """Begin the loads that an instance has asked for."""
         scheduler = instance.scheduler
         assert scheduler.cache.tiers is not None
@@ -287,16 +287,16 @@ class Fleet:
             end = scheduler.cache.tiers.load(self.now, blocks)
             if sequence.spent.preempted_at < 0:
                 sequence.spent.load_s += end - self.now
-            self._queue.push(end, Event.LOADED, (sequence, instance))
+            self._queue.push(end, FleetEvent.LOADED, (sequence, instance))
         scheduler.to_load.clear()
 
-    def _loaded(self, sequence: RequestSequence, instance: Instance) -> None:
+    def _loaded(self, sequence: RequestSequence, instance: ServingInstance) -> None:
         instance.scheduler.loaded(sequence)
         self._got(instance)
 
     # -- From prefill to decode instances --------------------------------------------------------------------------------------
 
-    def _hand_over(self, sequence: RequestSequence, sender: Instance) -> None:
+    def _hand_over(self, sequence: RequestSequence, sender: ServingInstance) -> None:
         """Take a sequence out of the running ones of its instance, which keeps its blocks until they are sent."""
         assert self.hand_over is not None
         sender.scheduler.running.remove(sequence)
@@ -306,7 +306,7 @@ class Fleet:
         self.hand_over.incoming.setdefault(receiver.number, deque()).append(sequence)
         self._adopt(receiver)
 
-    def _adopt(self, receiver: Instance) -> None:
+    def _adopt(self, receiver: ServingInstance) -> None:
         """Begin the transfers for which an instance has blocks, in the order in which they were asked for."""
         assert self.hand_over is not None
         incoming, cache = self.hand_over.incoming.get(receiver.number, deque()), receiver.scheduler.cache
@@ -321,9 +321,9 @@ class Fleet:
             grown = cache.grow(sequence, sequence.total)
             assert grown
             end = self.hand_over.transfers.begin(self.now, sender, receiver, held.computed)
-            self._queue.push(end, Event.TRANSFERRED, (sequence, held, sender, receiver))
+            self._queue.push(end, FleetEvent.TRANSFERRED, (sequence, held, sender, receiver))
 
-    def _transferred(self, what: tuple[RequestSequence, RequestSequence, Instance, Instance]) -> None:
+    def _transferred(self, what: tuple[RequestSequence, RequestSequence, ServingInstance, ServingInstance]) -> None:
         sequence, held, sender, receiver = what
         sender.scheduler.cache.release(held)
         sequence.spent.transfer_end = self.now

@@ -10,7 +10,7 @@ from astra_sim_serving.batch import BatchShape, shape_of
 from astra_sim_serving.lora import AdapterPlaces
 from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.request import NO_PARTS, Sequence
-from astra_sim_serving.scheduler import Batch, Scheduler
+from astra_sim_serving.scheduler import Batch, InstanceScheduler
 from astra_sim_serving.speculation import Speculation
 
 
@@ -65,7 +65,7 @@ class Iterations:
 
 
 @attrs.define(eq=False)
-class Instance:
+class ServingInstance:
     """One instance of a pool, or one rank of data parallelism in it. `under_way` are its iterations, the next to end first.
 
     `npus` are its NPUs, where there is a platform. `coming` sequences are on their way from another instance, or wait for blocks to come.
@@ -74,7 +74,7 @@ class Instance:
     number: int
     pool: int
     role: str
-    scheduler: Scheduler
+    scheduler: InstanceScheduler
     gaps: WeightedValues
     rank: int = 0
     speculation: Speculation | None = None

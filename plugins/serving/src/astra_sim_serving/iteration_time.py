@@ -182,7 +182,7 @@ DraftTime = Callable[[BatchShape], tuple[float, float, float, float]]
 """Microseconds of products, attention, other kernels and collectives in which each decoding sequence gets a token of its draft."""
 
 
-class Step(NamedTuple):
+class IterationStep(NamedTuple):
     """The time of an iteration that the ranks of an instance do together, in seconds.
 
     `parts` are those of each rank, which add up to the same whole. `stages` are the times of the stages of a pipeline, `send` that of a
@@ -224,7 +224,7 @@ class IterationTime:
     def __attrs_post_init__(self) -> None:
         self._expert_layers = expert_layers(self.model)
 
-    def step(self, shapes: Sequence[BatchShape]) -> Step:
+    def step(self, shapes: Sequence[BatchShape]) -> IterationStep:
         """The time of an iteration of batches, one for each rank that begins and ends with the others."""
         if len(shapes) > 1:
             return self._together(shapes)
@@ -243,9 +243,9 @@ class IterationTime:
         stages, send = self._stages(host, body, last, tokens) if self.sharding.pipeline > 1 else ((), 0.0)
         collective += draft[3] + send * (self.sharding.pipeline - 1)
         parts = gemm + head + draft[0], attention + draft[1], other + sampler + draft[2], collective, host
-        return Step([tuple(each * _S for each in parts)], stages, send * _S)
+        return IterationStep([tuple(each * _S for each in parts)], stages, send * _S)
 
-    def _together(self, shapes: Sequence[BatchShape]) -> Step:
+    def _together(self, shapes: Sequence[BatchShape]) -> IterationStep:
         """The same of ranks that meet in each layer with experts: all wait there for the slowest, and for the slowest at the end.
 
         A rank without requests computes one token that nobody asks for. What a rank waits counts as communication.
@@ -271,7 +271,7 @@ class IterationTime:
         for (gemm, other), own, (head, sampler), draft in zip(layers, attention, ends, drafts, strict=True):
             computed = gemm + experts + head + draft[0], own + draft[1], other + sampler + draft[2]
             parts.append((*(each * _S for each in computed), (whole - sum(computed)) * _S, host * _S))
-        return Step(parts, stages, send * _S)
+        return IterationStep(parts, stages, send * _S)
 
     def layer_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
         """Products, attention, other kernels and collectives of the last layer for a batch, with the head."""

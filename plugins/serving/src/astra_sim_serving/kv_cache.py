@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from astra_sim_serving.request import Request, Sequence
-from astra_sim_serving.tiers import ContentKey, Tier, Tiers
+from astra_sim_serving.request import Sequence, ServingRequest
+from astra_sim_serving.tiers import ContentKey, MemoryTier, Tiers
 
 _SAME = -1
 """Stands for a block of a sequence whose content is that of another block, which is found instead."""
@@ -48,13 +48,13 @@ class KvCache:
             return []
         return self._longest(sequence.request, (sequence.total - 1) // self.block_tokens)
 
-    def match_tokens(self, request: Request) -> int:
+    def match_tokens(self, request: ServingRequest) -> int:
         """Tokens of a request's prompt that are cached."""
         if not self.prefix_caching or not request.content:
             return 0
         return len(self._longest(request, (request.input - 1) // self.block_tokens)) * self.block_tokens
 
-    def _longest(self, request: Request, most: int) -> list[int]:
+    def _longest(self, request: ServingRequest, most: int) -> list[int]:
         matching: list[int] = []
         for position in range(most):
             block = self._block_of.get(self._key(request, position))
@@ -63,9 +63,9 @@ class KvCache:
             matching.append(block)
         return matching
 
-    def in_tiers(self, sequence: Sequence, first: int) -> list[tuple[Tier, ContentKey]]:
+    def in_tiers(self, sequence: Sequence, first: int) -> list[tuple[MemoryTier, ContentKey]]:
         """The contents of a sequence's blocks from the first that is not in the cache on, as far as tiers have them one after another."""
-        result: list[tuple[Tier, ContentKey]] = []
+        result: list[tuple[MemoryTier, ContentKey]] = []
         if self.tiers is None or not (sequence.request.content or sequence.preemptions):
             return result
         for position in range(first, (sequence.total - 1) // self.block_tokens):
@@ -169,7 +169,7 @@ class KvCache:
                 self._key_of[block], self._block_of[key], self._holders[block] = key, block, 1
             sequence.blocks.append(block)
 
-    def _key(self, request: Request, position: int) -> ContentKey:
+    def _key(self, request: ServingRequest, position: int) -> ContentKey:
         """The content of a block of a request: that of an id it shares with others, or its own."""
         last = (position + 1) * self.block_tokens - 1
         if last < request.shared_tokens:

@@ -105,7 +105,7 @@ def activation_bytes(model: ModelDescription, sharding: Sharding, tokens: int, s
 
 
 @attrs.frozen
-class MemoryUse:
+class ServingMemoryUse:
     """Memory of an NPU in bytes: what may be used of it, and what is taken of that before keys and values."""
 
     usable: float

@@ -8,7 +8,7 @@ import attrs
 from astra_sim import option
 from astra_sim.shapes import ELEMENT_BYTES
 
-from astra_sim_serving.arrivals import ARRIVALS, Stage
+from astra_sim_serving.arrivals import ARRIVALS, ArrivalStage
 from astra_sim_serving.model_memory import Sharding
 from astra_sim_serving.routers import ROUTERS
 
@@ -58,7 +58,7 @@ class RequestOptions:
     rate: float | None = option(None, above=0, help="requests a second; of a trace: its times are scaled to this mean rate", unit="1/s")
     cv: float | None = option(None, above=0, maximum=100, help="gamma: coefficient of variation of the gaps between arrivals")
     concurrency: int | None = option(None, minimum=1, help="closed: requests that are in the system; a new one comes when one ends")
-    stages: tuple[Stage, ...] = option((), help="stages: rates, one after another")
+    stages: tuple[ArrivalStage, ...] = option((), help="stages: rates, one after another")
     count: int | None = option(None, minimum=1, maximum=100_000_000, help="requests; none: 1000, or all of a trace or of the stages")
     input: Any = option(512, help="length of prompts in tokens: a number, or a table of a distribution")
     output: Any = option(128, help="length of answers in tokens: a number, or a table of a distribution")

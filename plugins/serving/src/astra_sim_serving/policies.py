@@ -10,17 +10,17 @@ from astra_sim.serving import Policy, RequestState, ServingState
 
 from astra_sim_serving.kv_cache import KvCache
 from astra_sim_serving.request import Sequence
-from astra_sim_serving.scheduler import Batch, Limits, Scheduler
+from astra_sim_serving.scheduler import Batch, InstanceScheduler, Limits
 
 VLLM = "vllm"
 _LOOKED_UP = 128
 """Waiting requests whose beginnings are looked up for a policy."""
 
 
-def make_scheduler(engine: str, cache: KvCache, limits: Limits, by_priority: bool, plugins: Plugins, where: str) -> Scheduler:
+def make_scheduler(engine: str, cache: KvCache, limits: Limits, by_priority: bool, plugins: Plugins, where: str) -> InstanceScheduler:
     """The scheduler `vllm`, or one that a policy plans: NAME or NAME?key=value. Raises InputError that begins with `where`."""
     if engine == VLLM:
-        return Scheduler(cache, limits, by_priority)
+        return InstanceScheduler(cache, limits, by_priority)
     if by_priority:
         raise InputError(f"{where}: priorities has no effect with the policy {engine!r}, which sees them")
     name, _, query = engine.removeprefix("plugin:").partition("?")
@@ -43,7 +43,7 @@ def _typed(value: str) -> str:
     return Typed(value)
 
 
-class PolicyScheduler(Scheduler):
+class PolicyScheduler(InstanceScheduler):
     """Waiting and running sequences of which a policy plans every iteration."""
 
     in_order = False

@@ -15,7 +15,7 @@ from astra_sim_serving.experiment import ServingExperiment
 from astra_sim_serving.options import AutoscaleOptions, PoolOptions, SloOptions
 from astra_sim_serving.parts import Parts
 from astra_sim_serving.serving import serve
-from astra_sim_serving.sweep import Row
+from astra_sim_serving.sweep import ServingRow
 
 PRECISION = 1.05
 """Ratio of the lowest rate that misses the SLO to the highest that meets it, at most."""
@@ -26,7 +26,7 @@ _OWN = ("role", "instances", "tensor_parallel", "expert_parallel", "npus")
 
 
 @attrs.frozen
-class Candidate:
+class PoolCandidate:
     """Pools of instances: role, instances and tensor parallelism of each."""
 
     pools: tuple[tuple[str, int, int], ...]
@@ -41,12 +41,12 @@ class Candidate:
 
 
 @attrs.frozen
-class Choice:
+class PoolChoice:
     """What came of a candidate: the highest rate that meets the SLO with its run, or why there is none."""
 
-    candidate: Candidate
+    candidate: PoolCandidate
     rate: float | None
-    row: Row | None
+    row: ServingRow | None
     why: str = ""
 
     @property
@@ -60,21 +60,21 @@ class Choice:
         return {"pools": pools, "npus": self.candidate.npus, "rate": self.rate, "goodput_requests_s": self.goodput, "why": self.why}
 
 
-def candidates(npus: int, shared: int) -> Iterator[Candidate]:
+def candidates(npus: int, shared: int) -> Iterator[PoolCandidate]:
     """Instances that do both, and those for prompts beside those for answers, of 1, 2, 4, ... NPUs each that divide `shared`."""
     sizes = [1 << power for power in range(npus.bit_length()) if 1 << power <= npus and shared % (1 << power) == 0]
     for size in sizes:
-        yield Candidate((("both", npus // size, size),))
+        yield PoolCandidate((("both", npus // size, size),))
     for prompt, answer in itertools.product(sizes, sizes):
         for count in range(1, (npus - answer) // prompt + 1):
             left = (npus - count * prompt) % answer
             if left < prompt:  # else another instance for prompts would be free
-                yield Candidate((("prefill", count, prompt), ("decode", (npus - count * prompt) // answer, answer)))
+                yield PoolCandidate((("prefill", count, prompt), ("decode", (npus - count * prompt) // answer, answer)))
 
 
 def search_pools(
     case: ServingExperiment, npus: int, progress: Progress, plugins: Plugins | None = None
-) -> tuple[list[Choice], Choice | None]:
+) -> tuple[list[PoolChoice], PoolChoice | None]:
     """The choices for at most so many NPUs, and the one with the highest rate.
 
     A candidate that misses the SLO at the highest rate so far is not looked at any further. Raises InputError.
@@ -83,8 +83,8 @@ def search_pools(
     parts = Parts(case, plugins)
     _check(parts, npus)
     listed = list(candidates(npus, _shared(parts)))
-    choices: list[Choice] = []
-    best: Choice | None = None
+    choices: list[PoolChoice] = []
+    best: PoolChoice | None = None
     for number, candidate in enumerate(listed):
         progress.stage(f"pools {number + 1} of {len(listed)}", number / len(listed), 1 / len(listed))
         search = _RateSearch(case, _tables(candidate, case.table["serving"]), progress, plugins)
@@ -120,7 +120,7 @@ def _check(parts: Parts, npus: int) -> None:
         raise InputError(f"the platform has {parts.platform.npus} NPUs; expected at least the {npus} of --search-pools")
 
 
-def _tables(candidate: Candidate, serving: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _tables(candidate: PoolCandidate, serving: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The pools as an experiment has them, with the options of a pool of the same role, or of the first."""
     own: Sequence[Mapping[str, Any]] = serving.get("pool") or [{}]
     result = []
@@ -141,24 +141,24 @@ class _RateSearch:
     progress: Progress
     plugins: Plugins
 
-    def run(self, candidate: Candidate, rate: float, to_beat: float | None) -> Choice:
+    def run(self, candidate: PoolCandidate, rate: float, to_beat: float | None) -> PoolChoice:
         """The highest rate that meets the SLO, if it is above that of another candidate."""
         try:
             row = self._row(rate if to_beat is None else to_beat)
         except CapacityError:
-            return Choice(candidate, None, None, DOES_NOT_FIT)
+            return PoolChoice(candidate, None, None, DOES_NOT_FIT)
         if to_beat is not None:
             if not row.meets_slo:
-                return Choice(candidate, None, None, f"misses the SLO at {to_beat:.4g}/s")
+                return PoolChoice(candidate, None, None, f"misses the SLO at {to_beat:.4g}/s")
             rate = to_beat
         return self._highest(candidate, rate, row)
 
-    def _row(self, rate: float) -> Row:
+    def _row(self, rate: float) -> ServingRow:
         values = {"serving.pool": self.pools, "serving.requests.rate": rate}
         document = serve(self.case.with_values(values), on_progress=self.progress.reached, plugins=self.plugins).document()
-        return Row({"serving.requests.rate": rate}, document)
+        return ServingRow({"serving.requests.rate": rate}, document)
 
-    def _highest(self, candidate: Candidate, rate: float, row: Row) -> Choice:
+    def _highest(self, candidate: PoolCandidate, rate: float, row: ServingRow) -> PoolChoice:
         """Double or halve the rate until the SLO changes, then halve the distance."""
         meets, factor = row.meets_slo, 2.0 if row.meets_slo else 0.5
         low, high = (row, None) if meets else (None, rate)
@@ -173,7 +173,7 @@ class _RateSearch:
             if row.meets_slo != meets:
                 break
         if low is None:
-            return Choice(candidate, None, None, f"misses the SLO at {at:.4g}/s")
+            return PoolChoice(candidate, None, None, f"misses the SLO at {at:.4g}/s")
         while high is not None and high / rate > PRECISION:
             middle = (rate * high) ** 0.5
             row = self._row(middle)
@@ -181,4 +181,4 @@ class _RateSearch:
                 low, rate = row, middle
             else:
                 high = middle
-        return Choice(candidate, rate, low)
+        return PoolChoice(candidate, rate, low)

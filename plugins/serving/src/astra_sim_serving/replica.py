@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import attrs
 
 from astra_sim_serving.batch import BatchShape
-from astra_sim_serving.instance import Instance, Iterations
-from astra_sim_serving.iteration_time import IterationTime, Step
+from astra_sim_serving.instance import Iterations, ServingInstance
+from astra_sim_serving.iteration_time import IterationStep, IterationTime
 from astra_sim_serving.scheduler import Batch
 
 MIN_JUMP = 4
@@ -33,7 +33,7 @@ class Replica:
     `stamp` counts the jumps that were cut, whose end comes earlier than was said.
     """
 
-    instances: Sequence[Instance]
+    instances: Sequence[ServingInstance]
     time: IterationTime
     jumps: bool = True
     stamp: int = 0
@@ -80,10 +80,10 @@ class Replica:
             self._mark(batch, True)
         return self._through_stages(now, step)
 
-    def _step_later(self, shapes: Sequence[BatchShape], iterations: int) -> Step:
+    def _step_later(self, shapes: Sequence[BatchShape], iterations: int) -> IterationStep:
         return self.time.step([shape.later(iterations) for shape in shapes])
 
-    def _through_stages(self, now: float, step: Step) -> float:
+    def _through_stages(self, now: float, step: IterationStep) -> float:
         """When a batch leaves the last stage: each takes it when it has come and the stage has done with the batch before."""
         at = now
         for stage, seconds in enumerate(step.stages):
@@ -92,7 +92,7 @@ class Replica:
             at += step.send
         return at - step.send
 
-    def interrupt(self, instance: Instance, now: float) -> float | None:
+    def interrupt(self, instance: ServingInstance, now: float) -> float | None:
         """Let a jump end with the iteration that is under way, for a request that an instance has just got.
 
         Returns the new end; None where nothing changes.

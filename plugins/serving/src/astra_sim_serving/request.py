@@ -11,7 +11,7 @@ NO_PARTS = (0.0,) * len(PARTS)
 
 
 @attrs.frozen
-class Request:
+class ServingRequest:
     """A request. `arrival` is in seconds from the start of the run, `input` and `output` are in tokens.
 
     `content` identifies the first tokens of the prompt: each id stands for `content_tokens` tokens and all before them, so that requests
@@ -71,7 +71,7 @@ class Sequence:
     -1 until they are known.
     """
 
-    request: Request
+    request: ServingRequest
     total: int
     output: int
     computed: int = 0
@@ -106,6 +106,6 @@ class Sequence:
         return self.request.priority, self.request.arrival, self.request.index
 
 
-def sequence_of(request: Request) -> Sequence:
+def sequence_of(request: ServingRequest) -> Sequence:
     """A request that has just arrived."""
     return Sequence(request, request.input, request.output)

@@ -13,13 +13,13 @@ from astra_sim.random import RandomStream
 from astra_sim_serving.arrivals import arrival_times, check_arrivals
 from astra_sim_serving.lengths import LengthSampler
 from astra_sim_serving.options import LoraOptions, RequestOptions
-from astra_sim_serving.request import Request
+from astra_sim_serving.request import ServingRequest
 from astra_sim_serving.traces import TraceRow, read_trace
 
 DEFAULT_COUNT = 1000
 
 
-def requests_of(options: RequestOptions, seed: int, where: str) -> Iterator[Request]:
+def requests_of(options: RequestOptions, seed: int, where: str) -> Iterator[ServingRequest]:
     """The requests, of which the n-th follows from options, seed and n alone. Raises InputError that begins with `where`."""
     if options.trace is not None:
         return _traced(options, where)
@@ -32,7 +32,7 @@ def requests_of(options: RequestOptions, seed: int, where: str) -> Iterator[Requ
     return _drawn(options, seed, inputs, outputs)
 
 
-def with_adapters(requests: Iterator[Request], lora: LoraOptions, seed: int) -> Iterator[Request]:
+def with_adapters(requests: Iterator[ServingRequest], lora: LoraOptions, seed: int) -> Iterator[ServingRequest]:
     """Requests with adapters: a share of them, of which the n-th adapter is chosen in proportion to n^-zipf.
 
     Prompts that begin alike have the same keys and values only with the same adapter.
@@ -47,7 +47,7 @@ def with_adapters(requests: Iterator[Request], lora: LoraOptions, seed: int) -> 
         yield attrs.evolve(request, adapter=adapter, content=content)
 
 
-def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: LengthSampler) -> Iterator[Request]:
+def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: LengthSampler) -> Iterator[ServingRequest]:
     """Requests whose arrivals and lengths are drawn."""
     times: Iterator[float]
     if options.arrival == "closed":
@@ -66,7 +66,7 @@ def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: L
         if prefix is not None:
             prompt += prefix.tokens
             content = (int(streams[2].uniform(index) * prefix.groups),)
-        yield Request(
+        yield ServingRequest(
             index,
             arrival,
             prompt,
@@ -78,7 +78,7 @@ def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: L
         )
 
 
-def _traced(options: RequestOptions, where: str) -> Iterator[Request]:
+def _traced(options: RequestOptions, where: str) -> Iterator[ServingRequest]:
     if options.arrival not in ("trace", "closed", "burst", RequestOptions().arrival):
         raise InputError(f"{where}: trace is given and arrival = {options.arrival!r}; expected trace, closed or burst")
     if options.prefix is not None:
@@ -90,12 +90,12 @@ def _traced(options: RequestOptions, where: str) -> Iterator[Request]:
     return _from_rows(rows, arrival, options)
 
 
-def _from_rows(rows: list[TraceRow], arrival: str, options: RequestOptions) -> Iterator[Request]:
+def _from_rows(rows: list[TraceRow], arrival: str, options: RequestOptions) -> Iterator[ServingRequest]:
     """Requests with the lengths of a trace, at its times or at those of another arrival process."""
     span = rows[-1].arrival_s
     scale = (len(rows) - 1) / (options.rate * span) if options.rate and span else 1.0
     for index, row in enumerate(rows):
-        yield Request(
+        yield ServingRequest(
             index,
             row.arrival_s * scale if arrival == "trace" else 0.0,
             row.input,

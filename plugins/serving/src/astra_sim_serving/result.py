@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from astra_sim_serving.explanation import explain
-from astra_sim_serving.instance import Instance
+from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.iteration_time import PricingCounts
 from astra_sim_serving.metrics import WeightedValues, summarize
 from astra_sim_serving.options import SloOptions
@@ -31,7 +31,7 @@ class ServingResult:
     """A run. Times are in seconds; `sequences` are the requests in order of arrival, with what has become of them."""
 
     sequences: Sequence[RequestSequence]
-    instances: Sequence[Instance]
+    instances: Sequence[ServingInstance]
     gaps: WeightedValues
     pricing: PricingCounts
     npus: int
@@ -163,7 +163,7 @@ class ServingResult:
         loads = [each.adapters.loads for each in self.instances if each.adapters is not None]
         return {"lora": {"requests": sum(each.request.adapter >= 0 for each in self.sequences), "loads": sum(loads)}} if loads else {}
 
-    def _instance(self, instance: Instance, span: float) -> dict[str, Any]:
+    def _instance(self, instance: ServingInstance, span: float) -> dict[str, Any]:
         """The figures of an instance over a span of time."""
         totals = instance.totals
         count = totals.iterations or 1

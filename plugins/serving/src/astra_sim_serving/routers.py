@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from astra_sim.random import RandomStream
 
-from astra_sim_serving.instance import Instance
-from astra_sim_serving.request import Request
+from astra_sim_serving.instance import ServingInstance
+from astra_sim_serving.request import ServingRequest
 
 ROUTERS = ("random", "round-robin", "least-requests", "least-waiting", "least-tokens", "least-kv", "two-choices", "session", "prefix")
 
-Router = Callable[[Request, Sequence[Instance]], Instance]
+Router = Callable[[ServingRequest, Sequence[ServingInstance]], ServingInstance]
 
 
 def make_router(policy: str, stream: RandomStream, beta: float) -> Router:
@@ -37,7 +37,7 @@ def make_router(policy: str, stream: RandomStream, beta: float) -> Router:
     return lambda request, instances: min(instances, key=load)
 
 
-def _two_choices(request: Request, instances: Sequence[Instance], stream: RandomStream) -> Instance:
+def _two_choices(request: ServingRequest, instances: Sequence[ServingInstance], stream: RandomStream) -> ServingInstance:
     """The less loaded of two different instances that are drawn (Mitzenmacher, IEEE TPDS 12(10), 2001)."""
     first = int(stream.uniform(2 * request.index) * len(instances))
     if len(instances) == 1:
@@ -46,13 +46,13 @@ def _two_choices(request: Request, instances: Sequence[Instance], stream: Random
     return min(instances[first], instances[second], key=lambda each: each.requests)
 
 
-def _session(request: Request, instances: Sequence[Instance]) -> Instance:
+def _session(request: ServingRequest, instances: Sequence[ServingInstance]) -> ServingInstance:
     """The instance that the session's name hashes to (rendezvous hashing); requests without a session by their number."""
     name = request.session or str(request.index)
     return max(instances, key=lambda each: hashlib.blake2b(f"{name}/{each.number}".encode(), digest_size=8).digest())
 
 
-def _prefix(request: Request, instances: Sequence[Instance], beta: float) -> Instance:
+def _prefix(request: ServingRequest, instances: Sequence[ServingInstance], beta: float) -> ServingInstance:
     """The largest share of the prompt that is cached, less `beta` times the load relative to the mean."""
     mean = sum(each.requests for each in instances) / len(instances) or 1.0
     return max(instances, key=lambda each: each.scheduler.cache.match_tokens(request) / request.input - beta * each.requests / mean)

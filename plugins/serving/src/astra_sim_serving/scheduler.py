@@ -14,7 +14,7 @@ import attrs
 
 from astra_sim_serving.kv_cache import KvCache
 from astra_sim_serving.request import Sequence
-from astra_sim_serving.tiers import ContentKey, Tier
+from astra_sim_serving.tiers import ContentKey, MemoryTier
 
 Batch = list[tuple[Sequence, int]]
 """Sequences and how many of their tokens an iteration computes."""
@@ -29,7 +29,7 @@ class Limits:
     prefill_tokens: int = 0
 
 
-class Scheduler:
+class InstanceScheduler:
     """Waiting and running sequences of an instance.
 
     `by_priority`: smaller priorities go first, and the worst running one is preempted; else the order is that of arrival. `is_predictable`:
@@ -57,7 +57,7 @@ class Scheduler:
         self.looked_up_tokens = 0
         self.loaded_tokens = 0
         self.loading = 0
-        self.to_load: list[tuple[Sequence, list[tuple[Tier, ContentKey]]]] = []
+        self.to_load: list[tuple[Sequence, list[tuple[MemoryTier, ContentKey]]]] = []
         self.is_steady = False
 
     def add(self, sequence: Sequence) -> None:

@@ -11,7 +11,7 @@ from astra_sim.commands import Plugins, shared_plugins
 
 from astra_sim_serving.building import FleetBuilder
 from astra_sim_serving.experiment import ServingExperiment, read_experiment
-from astra_sim_serving.instance import Instance
+from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.parts import Parts
 from astra_sim_serving.result import ServingResult
 
@@ -20,7 +20,7 @@ def serve(
     experiment: str | os.PathLike[str] | Mapping[str, Any] | ServingExperiment,
     *,
     on_progress: Callable[[float, int], None] | None = None,
-    timeline: Callable[[Instance, float], None] | None = None,
+    timeline: Callable[[ServingInstance, float], None] | None = None,
     plugins: Plugins | None = None,
 ) -> ServingResult:
     """Simulate a server, request by request.

@@ -16,7 +16,7 @@ LEAST_WITHIN = 0.99
 
 
 @attrs.frozen
-class Row:
+class ServingRow:
     """A run: the values of the axes, and the JSON object of its result."""
 
     values: dict[str, Any]
@@ -29,13 +29,15 @@ class Row:
         return bool(goodput["slo"]) and goodput["fraction"] is not None and goodput["fraction"] >= LEAST_WITHIN
 
 
-def sweep(case: ServingExperiment, axes: Sequence[tuple[str, Sequence[Any]]], progress: Progress) -> tuple[list[Row], Row | None]:
+def sweep(
+    case: ServingExperiment, axes: Sequence[tuple[str, Sequence[Any]]], progress: Progress
+) -> tuple[list[ServingRow], ServingRow | None]:
     """A row for each combination of values, and the one with the highest goodput of those that meet the SLO."""
     grid = Grid([len(values) for _, values in axes])
     rows = []
     for number in range(grid.count):
         progress.stage(f"run {number + 1} of {grid.count}", number / grid.count, 1 / grid.count)
         values = {key: choices[place] for (key, choices), place in zip(axes, grid.positions(number), strict=True)}
-        rows.append(Row(values, serve(case.with_values(values), on_progress=progress.reached).document()))
+        rows.append(ServingRow(values, serve(case.with_values(values), on_progress=progress.reached).document()))
     good = [row for row in rows if row.meets_slo]
     return rows, max(good, key=lambda row: row.document["goodput"]["requests_s"], default=None)

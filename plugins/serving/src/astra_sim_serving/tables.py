@@ -27,7 +27,7 @@ COLUMNS = {
 
 
 @attrs.define
-class Grid:
+class KernelGrid:
     """A level of coordinates in ascending order, each with the level below or the time."""
 
     keys: list[float]
@@ -65,7 +65,7 @@ def grid_of(rows: Sequence[tuple[Sequence[float], float]], depth: int = 0) -> An
     for row in rows:
         groups.setdefault(row[0][depth], []).append(row)
     keys = sorted(groups)
-    return Grid(keys, [grid_of(groups[key], depth + 1) for key in keys])
+    return KernelGrid(keys, [grid_of(groups[key], depth + 1) for key in keys])
 
 
 @attrs.define(eq=False)
@@ -73,10 +73,10 @@ class KernelTables:
     """The tables of one run: times in microseconds."""
 
     run: str
-    dense: Mapping[str, Grid]
-    per_sequence: Mapping[str, Grid]
-    attention: Grid
-    moe: Grid | None
+    dense: Mapping[str, KernelGrid]
+    per_sequence: Mapping[str, KernelGrid]
+    attention: KernelGrid
+    moe: KernelGrid | None
 
 
 def read_tables(path: str, run: str | None) -> KernelTables:
@@ -108,7 +108,7 @@ def read_tables(path: str, run: str | None) -> KernelTables:
     )
 
 
-def _by_layer(columns: Mapping[str, Any], table: str, path: str) -> dict[str, Grid]:
+def _by_layer(columns: Mapping[str, Any], table: str, path: str) -> dict[str, KernelGrid]:
     layer, axis = COLUMNS[table]
     rows: dict[str, list[tuple[Sequence[float], float]]] = {}
     names = columns.get(layer)

@@ -15,7 +15,7 @@ ContentKey = tuple[int, int]
 
 
 @attrs.define(eq=False)
-class Tier:
+class MemoryTier:
     """Contents of at most `blocks` blocks, of which the one that was longest not used gives way.
 
     A load takes `latency_s`, and `block_s` for each block.
@@ -46,7 +46,7 @@ class Tier:
 class Tiers:
     """The tiers behind the cache of an instance, the nearest first. Loads of an instance follow each other."""
 
-    tiers: Sequence[Tier]
+    tiers: Sequence[MemoryTier]
     free_at: float = 0.0
     loaded_blocks: int = 0
     loads: int = 0
@@ -58,11 +58,11 @@ class Tiers:
             if given_up is not None:
                 given_up = tier.put(given_up)
 
-    def find(self, key: ContentKey) -> Tier | None:
+    def find(self, key: ContentKey) -> MemoryTier | None:
         """The nearest tier that has a content."""
         return next((tier for tier in self.tiers if tier.has(key)), None)
 
-    def load(self, now: float, hits: Sequence[tuple[Tier, ContentKey]]) -> float:
+    def load(self, now: float, hits: Sequence[tuple[MemoryTier, ContentKey]]) -> float:
         """When contents are in the cache that are asked for now."""
         start = max(now, self.free_at)
         for tier, key in hits:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from astra_sim_serving.instance import Instance
+from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.request import Sequence as RequestSequence
 
 COLUMNS = "time_s,instance,running,waiting,kv_blocks,iterations,tokens"
@@ -17,17 +17,17 @@ _TRACKS = 64
 """Tracks of an instance, of which each batch of a pipeline has one."""
 
 
-class Timeline(Protocol):
+class ServingTimeline(Protocol):
     """Collects what happens."""
 
-    def __call__(self, instance: Instance, now: float) -> None:
+    def __call__(self, instance: ServingInstance, now: float) -> None:
         """Take a moment at which an instance has planned its iterations, and begun some if it has work."""
 
     def text(self, sequences: Sequence[RequestSequence]) -> str:
         """The whole file, with the requests of the run."""
 
 
-def timeline_for(path: str) -> Timeline:
+def timeline_for(path: str) -> ServingTimeline:
     """What writes a file: a trace for *.json, else a table."""
     return TraceTimeline() if path.endswith(".json") else TableTimeline()
 
@@ -38,7 +38,7 @@ class TableTimeline:
 
     rows: list[str] = attrs.field(factory=list)
 
-    def __call__(self, instance: Instance, now: float) -> None:
+    def __call__(self, instance: ServingInstance, now: float) -> None:
         """Take a row."""
         scheduler, under_way = instance.scheduler, instance.under_way
         count = under_way[-1].count if under_way else 0
@@ -75,7 +75,7 @@ class TraceTimeline:
     names: dict[int, str] = attrs.field(factory=dict)
     _last: dict[int, _Slice] = attrs.field(factory=dict)
 
-    def __call__(self, instance: Instance, now: float) -> None:
+    def __call__(self, instance: ServingInstance, now: float) -> None:
         """Take iterations. A batch of a pipeline has a track of its own while others are under way."""
         scheduler, under_way = instance.scheduler, instance.under_way
         self.names.setdefault(instance.number, f"instance {instance.number} ({instance.role})")

@@ -23,7 +23,7 @@ _BESIDE = ("name", "labels", "zip", "whole")
 
 
 @attrs.frozen
-class Span:
+class AxisSpan:
     """All numbers from `low` to `high`, of which a sweep draws some; by their logarithm, or as whole numbers, where it says so."""
 
     low: float
@@ -71,7 +71,7 @@ class Axis:
     key: str
     name: str
     values: Sequence[Any] = ()
-    span: Span | None = None
+    span: AxisSpan | None = None
     labels: Sequence[str] = ()
     zip: str | None = None
 
@@ -273,7 +273,7 @@ def _between(first: float, last: float, share: float) -> float:
     return math.exp(math.log(first) * (1 - share) + math.log(last) * share)  # the ratio is beyond all numbers
 
 
-def _span(form: str, bounds: Sequence[Any], whole: bool, table: Mapping[str, Any], where: str) -> Span:
+def _span(form: str, bounds: Sequence[Any], whole: bool, table: Mapping[str, Any], where: str) -> AxisSpan:
     """The span of numbers that an axis is drawn from. Raises InputError."""
     for key in ("labels", "zip"):
         if key in table:
@@ -285,4 +285,4 @@ def _span(form: str, bounds: Sequence[Any], whole: bool, table: Mapping[str, Any
         raise InputError(f"{where}: {form} is {bounds!r}; expected ends whose difference is a number")
     if whole and not (isinstance(low, int) and isinstance(high, int)):
         raise InputError(f"{where}: {form} is {bounds!r}; expected whole numbers, for whole is true")
-    return Span(low, high, form == "loguniform", whole)
+    return AxisSpan(low, high, form == "loguniform", whole)

@@ -8,14 +8,14 @@ from astra_sim import AstraError, InputError
 from astra_sim.commands import check_options, shared_plugins
 
 from astra_sim_sweep.expressions import Expression
-from astra_sim_sweep.plan import Plan, Point, is_setting
+from astra_sim_sweep.plan import Point, SweepPlan, is_setting
 from astra_sim_sweep.points import shuffled
 
 _LOOKED_AT = 32
 """So many points stand for all, where these are many."""
 
 
-def check_plan(plan: Plan, read: Collection[str] = ()) -> None:
+def check_plan(plan: SweepPlan, read: Collection[str] = ()) -> None:
     """Raise InputError where nothing reads an axis, or no point has an experiment whose options exist.
 
     `read` are names that others read beside the sweep itself: the objectives and constraints of a search.
@@ -24,7 +24,7 @@ def check_plan(plan: Plan, read: Collection[str] = ()) -> None:
     _check_keys(plan)
 
 
-def check_axes(plan: Plan, read: Collection[str] = ()) -> None:
+def check_axes(plan: SweepPlan, read: Collection[str] = ()) -> None:
     """Raise InputError for an axis that is no option, and that neither expressions nor axes in step with it use."""
     expressions = [each for each in (*plan.derived.values(), *plan.conditions.values()) if isinstance(each, Expression)]
     used = {name for each in expressions for name in each.names}.union(read)
@@ -42,7 +42,7 @@ def _is_used(name: str, used: Collection[str]) -> bool:
     return any(each == name or each.startswith(f"{name}.") for each in used)
 
 
-def _check_keys(plan: Plan) -> None:
+def _check_keys(plan: SweepPlan) -> None:
     """Raise the error of the first point, if all that are looked at have one."""
     first = None
     looked_at = 0
@@ -63,7 +63,7 @@ def _check_keys(plan: Plan) -> None:
         raise InputError(f"{plan.where}: {of}{first}")
 
 
-def point_error(plan: Plan, point: Point) -> str | None:
+def point_error(plan: SweepPlan, point: Point) -> str | None:
     """What is wrong with a point that can be seen without a run: an expression, an unknown component or option, a value; or None."""
     if point.error is not None or point.skipped_by is not None:
         return point.error

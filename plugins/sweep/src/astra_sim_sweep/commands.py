@@ -15,8 +15,8 @@ from astra_sim_sweep.words import counted
 
 if TYPE_CHECKING:
     from astra_sim_sweep.budgets import Verdict
-    from astra_sim_sweep.plan import Plan, Point
-    from astra_sim_sweep.running import Counts, Sweep
+    from astra_sim_sweep.plan import Point, SweepPlan
+    from astra_sim_sweep.running import Sweep, SweepCounts
 
 axis_option = click.option(
     "--axis",
@@ -132,7 +132,7 @@ def sweep(
         sys.exit(1)
 
 
-def _document(files: list[str], counts: Counts, first_error: str) -> dict[str, Any]:
+def _document(files: list[str], counts: SweepCounts, first_error: str) -> dict[str, Any]:
     """What a sweep came to, as JSON has it."""
     numbers = {name: getattr(counts, name) for name in ("points", "rows", "known", "run", "skipped", "skipped_by", "failed")}
     return {"files": files, **numbers, "first_error": first_error or None, "warnings": list(counts.warnings)}
@@ -145,7 +145,7 @@ def _beside(known: int, skipped: int, failed: int) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _checked_points(file: str, axes: Sequence[str], shard: str | None) -> tuple[Plan, Iterator[Point]]:
+def _checked_points(file: str, axes: Sequence[str], shard: str | None) -> tuple[SweepPlan, Iterator[Point]]:
     """A plan, and its points, each with what is wrong with it as far as that can be seen without a run. Raises InputError."""
     import attrs
 

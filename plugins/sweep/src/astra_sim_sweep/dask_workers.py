@@ -17,7 +17,7 @@ from typing import Any
 
 from astra_sim import AstraError, InputError, RunError
 
-from astra_sim_sweep.outcomes import Outcome
+from astra_sim_sweep.outcomes import SweepOutcome
 from astra_sim_sweep.processes import BatchSize, Processes
 
 BATCH_S = 1.0
@@ -35,7 +35,7 @@ _idle: dict[tuple[bytes, float | None], list[Processes]] = {}
 _lock = threading.Lock()
 
 
-def run_batch(plan: bytes, numbers: Sequence[int], timeout: float | None) -> list[Outcome]:
+def run_batch(plan: bytes, numbers: Sequence[int], timeout: float | None) -> list[SweepOutcome]:
     """Run points of a packed plan in a process that is kept for the next batch."""
     key = plan, timeout
     with _lock:
@@ -117,7 +117,7 @@ class Dask:
         self._alone_since: float | None = None
         self._probed: set[str] = set()
 
-    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
         """What comes of points, as their batches are done; some of the lists are empty. `numbers` is read on when workers have room.
 
         Raises RunError where the scheduler has lost what it was given, or has had no workers for too long.
@@ -167,7 +167,7 @@ class Dask:
                     f"the worker {address} has no package astra-sim-sweep that runs: {problem}; expected the same packages as here"
                 )
 
-    def _submit(self, numbers: Iterator[int | None], threads: int) -> Iterator[list[Outcome]]:
+    def _submit(self, numbers: Iterator[int | None], threads: int) -> Iterator[list[SweepOutcome]]:
         """Hand over batches, as many as keep all threads busy."""
         room = self._batches_of_a_thread * threads
         while len(self._pending) < room:
@@ -184,7 +184,7 @@ class Dask:
                 return
             self._pending[self._client.submit(run_batch, self._plan, batch, self._timeout, pure=False)] = batch
 
-    def _collect(self) -> list[Outcome]:
+    def _collect(self) -> list[SweepOutcome]:
         """What is done now, or soon."""
         import distributed
 
@@ -195,24 +195,24 @@ class Dask:
             return []
         except distributed.CancelledError:
             raise RunError("the scheduler has lost what it was given; what was finished before is kept, and --resume goes on") from None
-        outcomes: list[Outcome] = []
+        outcomes: list[SweepOutcome] = []
         for future in some.done:
             batch = self._pending.pop(future)
             outcomes += self._outcomes_of(future, batch)
         return outcomes
 
-    def _outcomes_of(self, future: Any, batch: list[int]) -> list[Outcome]:
+    def _outcomes_of(self, future: Any, batch: list[int]) -> list[SweepOutcome]:
         """What came of a batch. Where Dask has given it up because its workers end, its points are tried by themselves."""
         import distributed
 
         try:
-            outcomes: list[Outcome] = future.result()
+            outcomes: list[SweepOutcome] = future.result()
         except distributed.scheduler.KilledWorker as error:
             lost = []
             for number in batch:
                 self._losses[number] += 1
                 if self._losses[number] >= _MOST_LOSSES:
-                    lost.append(Outcome(number, None, f"workers of Dask ended with this point: {error}", 0.0))
+                    lost.append(SweepOutcome(number, None, f"workers of Dask ended with this point: {error}", 0.0))
                 else:
                     self._again.append(number)
             return lost

@@ -26,7 +26,7 @@ _PACKAGES = "CREATE TABLE IF NOT EXISTS packages (versions TEXT PRIMARY KEY) WIT
 
 
 @attrs.frozen
-class Run:
+class JournalRun:
     """A run as the journal has it: the key of its points, the parameters of the first of them, figures or an error, and wall time."""
 
     key: bytes
@@ -89,7 +89,7 @@ class Journal:
             count: int = self._database.execute("SELECT count(*) FROM runs").fetchone()[0]
         return count
 
-    def get(self, key: bytes) -> Run | None:
+    def get(self, key: bytes) -> JournalRun | None:
         """The run of a key, if there is one."""
         with self._naming():
             row = self._database.execute("SELECT key, parameters, figures, error, wall_s FROM runs WHERE key = ?", (key,)).fetchone()
@@ -98,12 +98,12 @@ class Journal:
         try:
             parameters, figures = json.loads(row[1]), None if row[2] is None else json.loads(row[2])
             if isinstance(parameters, dict) and isinstance(figures, dict | None) and isinstance(row[3], str | None):
-                return Run(row[0], parameters, figures, row[3], float(row[4]))
+                return JournalRun(row[0], parameters, figures, row[3], float(row[4]))
         except (TypeError, ValueError, RecursionError):
             pass
         raise RunError(f"{self.path}: the run {key.hex()} cannot be read; expected what astra writes (--overwrite drops the journal)")
 
-    def add(self, runs: Sequence[Run]) -> None:
+    def add(self, runs: Sequence[JournalRun]) -> None:
         """Keep runs: when this returns they are in the file, and no end of this process takes them from there."""
         rows = [(r.key, json.dumps(r.parameters), None if r.figures is None else json.dumps(r.figures), r.error, r.wall_s) for r in runs]
         with self._naming():

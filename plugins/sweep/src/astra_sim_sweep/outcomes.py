@@ -12,7 +12,7 @@ import attrs
 from astra_sim import AstraError, CapacityError, InputWarning, simulate
 from astra_sim.commands import shared_plugins
 
-from astra_sim_sweep.plan import Plan
+from astra_sim_sweep.plan import SweepPlan
 
 NEEDED, CAPACITY = "memory_bytes", "memory_capacity_bytes"
 """The figures of a run that does not fit the memory of an NPU, beside its error."""
@@ -21,7 +21,7 @@ _MOST_WARNINGS = 20
 
 
 @attrs.frozen
-class Outcome:
+class SweepOutcome:
     """What came of a point: its figures, or an error in words; the seconds that it took, and warnings about parts without effect.
 
     A run that does not fit in memory has an error, and the figures NEEDED and CAPACITY. `document` is the whole result as JSON, where the
@@ -36,7 +36,7 @@ class Outcome:
     document: str | None = None
 
 
-def run_points(plan: Plan, numbers: Sequence[int]) -> Iterator[Outcome]:
+def run_points(plan: SweepPlan, numbers: Sequence[int]) -> Iterator[SweepOutcome]:
     """Run points by their numbers. What goes wrong at one is its outcome, and the others are run."""
     for number in numbers:
         began = time.perf_counter()
@@ -56,10 +56,10 @@ def run_points(plan: Plan, numbers: Sequence[int]) -> Iterator[Outcome]:
             except Exception as problem:
                 error = f"{type(problem).__name__}: {problem}"
         result = tuple(dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, InputWarning)))
-        yield Outcome(number, figures, error, time.perf_counter() - began, result[:_MOST_WARNINGS], document)
+        yield SweepOutcome(number, figures, error, time.perf_counter() - began, result[:_MOST_WARNINGS], document)
 
 
-def _figures(plan: Plan, number: int) -> tuple[dict[str, Any], str | None]:
+def _figures(plan: SweepPlan, number: int) -> tuple[dict[str, Any], str | None]:
     """The figures of a point, and its whole result where the plan keeps results."""
     result = simulate(plan.experiment(number, shared_plugins()), npu_times=plan.keeps_results)
     row = result.row()

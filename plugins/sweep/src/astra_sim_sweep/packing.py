@@ -8,17 +8,17 @@ import socket
 from astra_sim import InputError
 from astra_sim.commands import shared_plugins, version_differences, versions
 
-from astra_sim_sweep.plan import Plan
+from astra_sim_sweep.plan import SweepPlan
 
 _MOST_NAMED = 5
 
 
-def packed(plan: Plan) -> bytes:
+def packed(plan: SweepPlan) -> bytes:
     """A plan as bytes, with the plugins that this process has chosen and the versions of what made it in front."""
     return pickle.dumps((shared_plugins().choices, dict(plan.versions), pickle.dumps(plan)))
 
 
-def unpacked(data: bytes) -> Plan:
+def unpacked(data: bytes) -> SweepPlan:
     """The plan of `packed`, with its plugin files in use, and the plugins off that were switched off.
 
     Raises InputError, naming host and packages, where this process runs others: its results would be others.
@@ -32,5 +32,5 @@ def unpacked(data: bytes) -> Plan:
             f"a worker on {socket.gethostname()} has other packages: {'; '.join(different[:_MOST_NAMED])}{more}; expected the same here and"
             " there"
         )
-    plan: Plan = pickle.loads(pickled)
+    plan: SweepPlan = pickle.loads(pickled)
     return plan

@@ -52,7 +52,7 @@ class _Loaded:
 
 
 @attrs.define
-class Plan:
+class SweepPlan:
     """What a sweep file says, with the contents of all files that it names. It can be pickled, and needs no file then."""
 
     where: str
@@ -162,7 +162,7 @@ def read_plan(
     plugins: Plugins | None = None,
     axes: Sequence[str] = (),
     keeps_results: bool = False,
-) -> Plan:
+) -> SweepPlan:
     """The plan in a file, or in tables as a file has them, with other values for some `axes` (NAME=VALUES).
 
     Raises InputError, naming file and key.
@@ -195,7 +195,7 @@ class PlanReader:
     reserved: Sequence[str] = RESERVED
     spans: bool = False
 
-    def plan(self, tables: Mapping[str, Any]) -> Plan:
+    def plan(self, tables: Mapping[str, Any]) -> SweepPlan:
         """The plan."""
         for name, table in tables.items():
             if name not in TABLES:
@@ -221,7 +221,7 @@ class PlanReader:
         # A run is known by the code that made it, as new processes have it now: an editable package may have changed under its version.
         result = versions(self.plugins, "auto", True)
         contents = [canonical([result, binaries(self.plugins), base.sections, base.run]) for base in bases]
-        return Plan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, result, contents)
+        return SweepPlan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, result, contents)
 
     def _check_key(self, key: str, table: str) -> None:
         """Raise InputError where a key names nothing that a sweep can change."""

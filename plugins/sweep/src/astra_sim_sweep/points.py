@@ -28,7 +28,7 @@ class SampleOptions:
 
 
 @attrs.frozen
-class Group:
+class AxisGroup:
     """Axes that go in step: one, and those that name it in `zip`."""
 
     axes: Sequence[Axis]
@@ -52,8 +52,8 @@ class Points:
     Every combination of `groups`: a grid, of which each point has all draws of those that are `drawn`. The last axis varies fastest.
     """
 
-    groups: Sequence[Group]
-    drawn: Sequence[Group]
+    groups: Sequence[AxisGroup]
+    drawn: Sequence[AxisGroup]
     sample: SampleOptions | None
     grid: Grid = attrs.field(init=False)
     """The combinations of `groups`."""
@@ -78,7 +78,7 @@ class Points:
             chosen |= group.choose(position)
         return chosen
 
-    def _draw(self, group: Group, draw: int) -> dict[str, Any]:
+    def _draw(self, group: AxisGroup, draw: int) -> dict[str, Any]:
         """What is drawn for axes that go in step."""
         assert self.sample is not None
         first = group.axes[0]
@@ -139,7 +139,7 @@ def make_points(axes: Sequence[Axis], sample: Mapping[str, Any] | None, where: s
     return Points([group for group in groups if group not in chosen], chosen, options)
 
 
-def _groups(axes: Sequence[Axis], where: str) -> list[Group]:
+def _groups(axes: Sequence[Axis], where: str) -> list[AxisGroup]:
     """The axes that go together: those that are zipped, and each other by itself. Raises InputError."""
     leaders = {axis.name: [axis] for axis in axes if axis.zip is None}
     for axis in axes:
@@ -157,4 +157,4 @@ def _groups(axes: Sequence[Axis], where: str) -> list[Group]:
             has = "no list of values" if leader.span is not None else f"{len(leader.values)}"
             raise InputError(f"{at} has {len(axis.values)} values, and {axis.zip}, with which it goes in step, {has}; expected as many")
         leaders[axis.zip].append(axis)
-    return [Group(group) for group in leaders.values()]
+    return [AxisGroup(group) for group in leaders.values()]

@@ -12,7 +12,7 @@ import attrs
 from astra_sim import AstraError, RunError
 from astra_sim.processors import processors
 
-from astra_sim_sweep.outcomes import Outcome
+from astra_sim_sweep.outcomes import SweepOutcome
 from astra_sim_sweep.worker import READY, Worker
 
 BATCH_S = 0.25
@@ -82,7 +82,7 @@ class Processes:
         """The process numbers of workers."""
         return [place.worker.process.pid for place in self._places]
 
-    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
         """What comes of points, as it comes; some of the lists are empty. `numbers` is read on when a worker has room.
 
         It gives None where it has passed many points that need not be run. Raises RunError where workers cannot be started.
@@ -106,7 +106,7 @@ class Processes:
             place.worker.end()
         self._places.clear()
 
-    def _give(self) -> Iterator[list[Outcome]]:
+    def _give(self) -> Iterator[list[SweepOutcome]]:
         """Give work to workers that have little, as long as there is some; a worker without any ends."""
         for index in range(self._jobs):
             place = self._places[index] if index < len(self._places) else None
@@ -129,7 +129,7 @@ class Processes:
             place.worker.end()
             self._places.remove(place)
 
-    def _next_batch(self, batch: list[int]) -> Iterator[list[Outcome]]:
+    def _next_batch(self, batch: list[int]) -> Iterator[list[SweepOutcome]]:
         """Fill a batch."""
         size = self._size.points
         while len(batch) < size and self._again:
@@ -154,7 +154,7 @@ class Processes:
             return  # it has ended, which is seen when it is read
         place.has_plan = True
 
-    def _collect(self) -> Iterator[Outcome]:
+    def _collect(self) -> Iterator[SweepOutcome]:
         """What workers have to say now, or soon."""
         places = {place.worker.connection: place for place in self._places}
         for connection in wait(list(places), self._patience()):
@@ -166,7 +166,7 @@ class Processes:
             if place.is_ready and place.batch_left and now - place.since > self._timeout and not place.worker.connection.poll():
                 number = place.batch_left.popleft()
                 self._remove(place)
-                yield Outcome(number, None, f"the run took more than {self._timeout:g} s (--timeout)", now - place.since)
+                yield SweepOutcome(number, None, f"the run took more than {self._timeout:g} s (--timeout)", now - place.since)
 
     def _patience(self) -> float:
         """Seconds until something has to be done."""
@@ -175,7 +175,7 @@ class Processes:
         now = time.monotonic()
         return max(0.01, min([_TURN_S, *(place.since + self._timeout - now for place in self._places if place.is_ready)]))
 
-    def _receive(self, place: _Place) -> Iterator[Outcome]:
+    def _receive(self, place: _Place) -> Iterator[SweepOutcome]:
         """Take what a worker has sent; one that has ended is replaced, and what it was at is its failure."""
         try:
             while place.worker.connection.poll():
@@ -193,7 +193,7 @@ class Processes:
         except (EOFError, OSError):
             yield from self._bury(place)
 
-    def _bury(self, place: _Place) -> Iterator[Outcome]:
+    def _bury(self, place: _Place) -> Iterator[SweepOutcome]:
         """A worker has ended by itself."""
         why = place.worker.why()
         if not place.is_ready:
@@ -204,7 +204,7 @@ class Processes:
             number = place.batch_left.popleft()
             if number in self._tried:
                 self._tried.discard(number)
-                yield Outcome(number, None, f"{why}, twice", time.monotonic() - place.since)
+                yield SweepOutcome(number, None, f"{why}, twice", time.monotonic() - place.since)
             else:
                 self._tried.add(number)
                 self._suspects.append(number)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from astra_sim_sweep.running import Counts
+from astra_sim_sweep.running import SweepCounts
 from astra_sim_sweep.words import counted
 
 FIRST_S = 2.0
@@ -21,7 +21,7 @@ _TURN_S = 0.2
 class SweepProgress:
     """Shows `counts` as long as its block lasts; `turn` is called whenever they may have changed."""
 
-    def __init__(self, counts: Counts, enabled: bool) -> None:
+    def __init__(self, counts: SweepCounts, enabled: bool) -> None:
         self._counts = counts
         self._enabled = enabled and sys.stderr is not None and not os.environ.get("ASTRA_NO_PROGRESS")
         self._bar: _Bar | None = None
@@ -72,7 +72,7 @@ class SweepProgress:
 class _Bar:
     """A bar on the terminal, by rich; it goes at the end."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: SweepCounts) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -91,7 +91,7 @@ class _Bar:
         self._progress.stop()
 
 
-def line(counts: Counts, seconds: float, runs: int) -> str:
+def line(counts: SweepCounts, seconds: float, runs: int) -> str:
     """How far a sweep is, in words, where so many runs took so many seconds."""
     parts = [f"{counts.done:,} of {counted(counts.points, 'point')}"]
     if counts.failed:
@@ -102,7 +102,7 @@ def line(counts: Counts, seconds: float, runs: int) -> str:
     return ", ".join(parts)
 
 
-def seconds_left(counts: Counts, seconds: float, runs: int) -> float | None:
+def seconds_left(counts: SweepCounts, seconds: float, runs: int) -> float | None:
     """An estimate: points to come are run and left out as often as those before. None while there is nothing to go by."""
     if not runs or not seconds:
         return None

@@ -18,9 +18,9 @@ import attrs
 from astra_sim import AstraError, InputError, RunError
 
 from astra_sim_sweep.goals import MEMORY, Judgement
-from astra_sim_sweep.journal import Run
+from astra_sim_sweep.journal import JournalRun
 from astra_sim_sweep.plan import Point
-from astra_sim_sweep.points import Group, shuffled
+from astra_sim_sweep.points import AxisGroup, shuffled
 from astra_sim_sweep.search_files import SearchPlan
 
 _MOST_REPEATS = 20
@@ -75,13 +75,13 @@ class Proposals:
         self._groups = search.plan.points.groups
         self._distributions = {group.axes[0].name: self._distribution(group) for group in self._groups}
         self._reported: dict[int, Judgement] = {}
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, JournalRun] = {}
         self._waiting: dict[int, list[Any]] = {}
         self._ours: set[int] = set()
         self._walked = 0
         self.skipped: dict[int, str] = {}
 
-    def known(self) -> list[tuple[Point, Run]]:
+    def known(self) -> list[tuple[Point, JournalRun]]:
         """What this process does not know yet of points that others have run, or that it has run before."""
         result = []
         for trial in self._finished():
@@ -91,7 +91,7 @@ class Proposals:
                 self._reported[number] = _SKIP
             elif _RUN in trial.user_attrs and number not in self._runs:
                 point = self._plan.point(number)
-                run = Run(point.key, point.parameters, *trial.user_attrs[_RUN])
+                run = JournalRun(point.key, point.parameters, *trial.user_attrs[_RUN])
                 self._runs[number] = run
                 result.append((point, run))
             self._ours.add(trial.number)
@@ -148,7 +148,7 @@ class Proposals:
                     self._waiting[number] = [trial]
                     yield point
 
-    def tell(self, point: Point, run: Run, judgement: Judgement) -> None:
+    def tell(self, point: Point, run: JournalRun, judgement: Judgement) -> None:
         """Say what came of a point that was proposed."""
         self._reported[point.number] = judgement
         self._runs[point.number] = run
@@ -222,7 +222,7 @@ class Proposals:
                 return number
         return None
 
-    def _distribution(self, group: Group) -> Any:
+    def _distribution(self, group: AxisGroup) -> Any:
         """The values of axes that go in step, as Optuna has them: numbers, or positions in a list."""
         axis, distributions = group.axes[0], self._optuna.distributions
         if axis.span is not None:

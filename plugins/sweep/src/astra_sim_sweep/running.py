@@ -18,10 +18,10 @@ from astra_sim.files import check_output, guarded_inputs
 
 from astra_sim_sweep.cached_results import RESULT, CachedResults
 from astra_sim_sweep.checks import check_plan
-from astra_sim_sweep.journal import Journal, Run
-from astra_sim_sweep.outcomes import Outcome
+from astra_sim_sweep.journal import Journal, JournalRun
+from astra_sim_sweep.outcomes import SweepOutcome
 from astra_sim_sweep.packing import packed
-from astra_sim_sweep.plan import Plan, Point, read_plan
+from astra_sim_sweep.plan import Point, SweepPlan, read_plan
 from astra_sim_sweep.processes import LARGEST_BATCH, Processes
 from astra_sim_sweep.shards import Shard, shard_journals, shard_of_point
 from astra_sim_sweep.tables import Columns, check_table, write_table
@@ -31,15 +31,15 @@ Row = dict[str, Any]
 PASSED_AT_A_TIME = 200
 
 
-class Scheduler(Protocol):
+class SweepScheduler(Protocol):
     """Where points are run."""
 
-    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
         """What comes of points, as it comes; `numbers` is read on when there is room for more. None: look whether there is news."""
 
 
 @attrs.define
-class Counts:
+class SweepCounts:
     """How far a sweep is: points in all, those looked at, left out, known from the journal, run now, and rows with an error."""
 
     points: int = 0
@@ -143,7 +143,7 @@ class Files:
                     os.unlink(path)
 
 
-class Rows(ABC):
+class ResultRows(ABC):
     """Rows that are made while somebody asks for them: an iterator, in the order in which they are done."""
 
     def __init__(self, files: Files, columns: Columns) -> None:
@@ -178,18 +178,20 @@ class Rows(ABC):
         """The rows in the order of points, out of the journal."""
 
 
-class Sweep(Rows):
+class Sweep(ResultRows):
     """A sweep that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
 
     A row has the parameters of a point and the figures of its run, or an `error`. When all are done, the table is written, in the order of
     points. Raises AstraError where nothing can be run or written; errors of points are in their rows. `counts` says how far it is.
     """
 
-    def __init__(self, plan: Plan, scheduler: Scheduler, files: Files, retry_errors: bool = False, shard: Shard | None = None) -> None:
+    def __init__(
+        self, plan: SweepPlan, scheduler: SweepScheduler, files: Files, retry_errors: bool = False, shard: Shard | None = None
+    ) -> None:
         super().__init__(files, Columns(plan.columns, (RESULT,) if plan.keeps_results else ()))
         self.plan = plan
         self._shard = Shard(1, 1) if shard is None else shard
-        self.counts = Counts(points=self._shard.count(plan.points.count))
+        self.counts = SweepCounts(points=self._shard.count(plan.points.count))
         self._scheduler = scheduler
         self._retry_errors = retry_errors
         self._results = cached_results(plan, files)
@@ -200,7 +202,7 @@ class Sweep(Rows):
         """What it writes: its table, and the folder of whole results."""
         return [path for path in (self._files.table, self._files.results if self._results is not None else None) if path is not None]
 
-    def finish(self) -> Counts:
+    def finish(self) -> SweepCounts:
         """Run what is left, and write the table."""
         for _ in self:
             pass
@@ -212,7 +214,7 @@ class Sweep(Rows):
             if self._retry_errors:
                 journal.drop_errors()
             warn_of_other_packages(self.plan, journal, self.counts)
-            flow = Flow(self._points(), journal, self.counts, results=self._results)
+            flow = SweepFlow(self._points(), journal, self.counts, results=self._results)
             with contextlib.closing(self._scheduler.outcomes(flow.wanted())) as outcomes:  # type: ignore[type-var]
                 for some in outcomes:
                     self._watch()
@@ -226,14 +228,14 @@ class Sweep(Rows):
         """The points of its shard."""
         return map(self.plan.point, self._shard.numbers(self.plan.points.count))
 
-    def _row(self, point: Point, run: Run) -> Row:
+    def _row(self, point: Point, run: JournalRun) -> Row:
         row = self._cells(point, run)
         self._columns.add(point.number, row)
         if run.error is not None and not self.first_error:
             self.first_error = run.error
         return row
 
-    def _cells(self, point: Point, run: Run) -> Row:
+    def _cells(self, point: Point, run: JournalRun) -> Row:
         row = self._columns.row(point.parameters, run.figures, run.error, run.wall_s)
         if self._results is not None:
             row[RESULT] = self._results.cell(run.key) if self._results.has(run.key) else None
@@ -253,7 +255,7 @@ class Merge(Sweep):
     journal.
     """
 
-    def __init__(self, plan: Plan, files: Files) -> None:
+    def __init__(self, plan: SweepPlan, files: Files) -> None:
         super().__init__(plan, _Nothing(), files)
         assert files.table is not None
         self._shards = shard_journals(files.table)
@@ -270,7 +272,7 @@ class Merge(Sweep):
             for path in self._shards:
                 with Journal(path) as shard:
                     merged += journal.merge(shard)
-            flow = Flow(self._points(), journal, self.counts, results=self._results)
+            flow = SweepFlow(self._points(), journal, self.counts, results=self._results)
             missing = [number for number in flow.wanted() if number is not None]
             for point, run in flow.take(()):
                 yield self._row(point, run)
@@ -297,12 +299,12 @@ class Merge(Sweep):
 class _Nothing:
     """A scheduler that runs nothing."""
 
-    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[Outcome]]:
+    def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
         """Nothing comes of any point."""
         return iter(())
 
 
-def cached_results(plan: Plan, files: Files) -> CachedResults | None:
+def cached_results(plan: SweepPlan, files: Files) -> CachedResults | None:
     """Where whole results are kept, if they are. Raises InputError where there is no table beside which they could be."""
     if not plan.keeps_results:
         return None
@@ -311,7 +313,7 @@ def cached_results(plan: Plan, files: Files) -> CachedResults | None:
     return CachedResults(files.results, files.table)
 
 
-def warn_of_other_packages(plan: Plan, journal: Journal, counts: Counts) -> None:
+def warn_of_other_packages(plan: SweepPlan, journal: Journal, counts: SweepCounts) -> None:
     """Say why runs are not known, where a journal has runs of other packages alone, and note those that run now."""
     known = journal.packages()
     if known and plan.versions not in known:
@@ -325,14 +327,14 @@ def _named(differences: list[str], most: int = 5) -> str:
     return "; ".join(differences[:most]) + (f"; {len(differences) - most} more" if len(differences) > most else "")
 
 
-class Flow:
+class SweepFlow:
     """Points that are to be run, and those that wait for a run: several may have the same."""
 
     def __init__(
         self,
         points: Iterable[Point],
         journal: Journal,
-        counts: Counts,
+        counts: SweepCounts,
         passed_at_a_time: int = PASSED_AT_A_TIME,
         results: CachedResults | None = None,
     ) -> None:
@@ -340,7 +342,7 @@ class Flow:
         self._passed_at_a_time = passed_at_a_time
         self._waiting: dict[bytes, list[Point]] = {}
         self._keys: dict[int, bytes] = {}
-        self._done: list[tuple[Point, Run]] = []
+        self._done: list[tuple[Point, JournalRun]] = []
 
     def wanted(self) -> Iterator[int | None]:
         """The numbers of points to run, and now and then None, where many were passed."""
@@ -368,7 +370,7 @@ class Flow:
         if run is not None and run.error is None and self._results is not None and not self._results.has(point.key):
             run = None  # its figures are known, but not its whole result
         if run is None and point.error is not None:
-            run = Run(point.key, point.parameters, None, point.error, 0.0)
+            run = JournalRun(point.key, point.parameters, None, point.error, 0.0)
             self._journal.add([run])
             self._counts.run += 1
         elif run is not None:
@@ -381,14 +383,14 @@ class Flow:
         self._keys[point.number] = point.key
         return True
 
-    def take(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[Point, Run]]:
+    def take(self, outcomes: Iterable[SweepOutcome]) -> Iterator[tuple[Point, JournalRun]]:
         """Keep what has come, and give the points that have their runs now."""
         runs = []
         for outcome in outcomes:
             points = self._waiting[self._keys.pop(outcome.number)]
             if self._results is not None and outcome.document is not None:
                 self._results.write(points[0].key, outcome.document)
-            runs.append(Run(points[0].key, points[0].parameters, outcome.figures, outcome.error, outcome.wall_s))
+            runs.append(JournalRun(points[0].key, points[0].parameters, outcome.figures, outcome.error, outcome.wall_s))
             for warning in outcome.warnings[: _MOST_WARNINGS - len(self._counts.warnings)]:
                 self._counts.warnings[warning] = None
         if runs:
@@ -476,14 +478,14 @@ def check_numbers(jobs: int | None, timeout: float | None, worker_timeout: float
 
 
 def choose_scheduler(
-    plan: Plan,
+    plan: SweepPlan,
     jobs: int | None,
     timeout: float | None,
     address: str | None,
     client: Any,
     one_at_a_time: bool = False,
     worker_timeout: float | None = None,
-) -> Scheduler:
+) -> SweepScheduler:
     """What runs points: processes of this machine, or Dask. A worker has several points, or `one_at_a_time`. Raises InputError."""
     if address is None and client is None:
         if worker_timeout is not None:

@@ -19,7 +19,7 @@ from astra_sim_sweep.checks import check_plan
 from astra_sim_sweep.contents import forget
 from astra_sim_sweep.expressions import Expression
 from astra_sim_sweep.goals import MEMORY, Constraint, Goal, Objective
-from astra_sim_sweep.plan import RESERVED, RESULT, TABLES, Plan, PlanReader, is_setting
+from astra_sim_sweep.plan import RESERVED, RESULT, TABLES, PlanReader, SweepPlan, is_setting
 
 SAMPLERS = ("tpe", "random", "nsga2", "nsga3", "cmaes", "qmc")
 FEASIBLE, BROKEN, BEST = "feasible", "infeasible_by", "best"
@@ -50,7 +50,7 @@ class SearchOptions:
 class SearchPlan:
     """What a search file says: which points there are, what is wanted of them, and how they are chosen."""
 
-    plan: Plan
+    plan: SweepPlan
     goal: Goal
     options: SearchOptions
     is_exhaustive: bool
@@ -139,7 +139,7 @@ def _expression(text: Any, where: str) -> Expression:
     return Expression(text.strip(), where)
 
 
-def _are_few(plan: Plan, most: int) -> bool:
+def _are_few(plan: SweepPlan, most: int) -> bool:
     """Whether at most so many points are not skipped."""
     if plan.points.count > _MOST_COUNTED * most:
         return False

@@ -13,17 +13,17 @@ from astra_sim.files import check_output, guarded_inputs
 
 from astra_sim_sweep.cached_results import RESULT
 from astra_sim_sweep.goals import Front, Judgement
-from astra_sim_sweep.journal import Journal, Run
+from astra_sim_sweep.journal import Journal, JournalRun
 from astra_sim_sweep.plan import Point
 from astra_sim_sweep.proposals import Proposals
 from astra_sim_sweep.running import (
     PASSED_AT_A_TIME,
-    Counts,
     Files,
-    Flow,
+    ResultRows,
     Row,
-    Rows,
-    Scheduler,
+    SweepCounts,
+    SweepFlow,
+    SweepScheduler,
     cached_results,
     check_numbers,
     choose_scheduler,
@@ -61,18 +61,18 @@ class Found:
             self.feasible += 1
 
 
-class Search(Rows):
+class Search(ResultRows):
     """A search that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
 
     A row is that of a sweep, with the objectives, whether it is `feasible`, and `infeasible_by` which constraints it is not. `found` is
     what it has found when all are done. Raises AstraError where nothing can be run or written, or an objective has a name that no row has.
     """
 
-    def __init__(self, search: SearchPlan, scheduler: Scheduler, files: Files, proposals: Proposals | None) -> None:
+    def __init__(self, search: SearchPlan, scheduler: SweepScheduler, files: Files, proposals: Proposals | None) -> None:
         super().__init__(files, _columns(search))
         self.search = search
         self.summary = Found()
-        self.counts = Counts(points=search.plan.points.count if proposals is None else search.options.trials)
+        self.counts = SweepCounts(points=search.plan.points.count if proposals is None else search.options.trials)
         self._scheduler = scheduler
         self._proposals = proposals
         self._results = cached_results(search.plan, files)
@@ -95,7 +95,7 @@ class Search(Rows):
             points: Iterable[Point] = self.search.plan if self._proposals is None else self._proposals.points(absorb)
             # What is known is told to the sampler before it proposes again.
             warn_of_other_packages(self.search.plan, journal, self.counts)
-            flow = Flow(points, journal, self.counts, 1 if self._proposals is not None else PASSED_AT_A_TIME, self._results)
+            flow = SweepFlow(points, journal, self.counts, 1 if self._proposals is not None else PASSED_AT_A_TIME, self._results)
             with contextlib.closing(self._scheduler.outcomes(flow.wanted())) as outcomes:  # type: ignore[type-var]
                 for some in outcomes:
                     self._watch()
@@ -125,7 +125,7 @@ class Search(Rows):
             self.counts.known += 1
             yield row
 
-    def _judged(self, point: Point, run: Run) -> tuple[Row, Judgement]:
+    def _judged(self, point: Point, run: JournalRun) -> tuple[Row, Judgement]:
         """The row of a run, and how it does."""
         row = self._columns.row(point.parameters, run.figures, run.error, run.wall_s)
         judgement = self.search.goal.judge(row)
@@ -167,7 +167,7 @@ class Search(Rows):
         for point, run in self._points(journal):
             yield self._judged(point, run)[0] | {BEST: point.number in best}
 
-    def _points(self, journal: Journal) -> Iterator[tuple[Point, Run]]:
+    def _points(self, journal: Journal) -> Iterator[tuple[Point, JournalRun]]:
         """All points that have been run, in order."""
         points = iter(self.search.plan) if self._proposals is None else map(self.search.plan.point, self._proposals.numbers)
         for point in points:

@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @attrs.frozen(eq=False)
-class Edge:
+class RankEdge:
     """A route from rank `source` to rank `target`: its links in order, the bandwidth of the slowest (bytes/ns), and its latency (ns)."""
 
     source: int
@@ -35,7 +35,7 @@ class RankGraph:
 
     ranks: int
     link_bandwidth: Floats
-    edges: tuple[Edge, ...]
+    edges: tuple[RankEdge, ...]
     number_of: dict[tuple[int, int], int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -45,7 +45,7 @@ class RankGraph:
     def _empty(self) -> dict[tuple[int, int], int]:
         return {}
 
-    def edge(self, source: int, target: int) -> Edge:
+    def edge(self, source: int, target: int) -> RankEdge:
         """The edge from a rank to another. Raises KeyError where there is none."""
         return self.edges[self.number_of[source, target]]
 
@@ -70,10 +70,10 @@ def rank_graph(platform: Platform, rules: RouteRules | None = None, through_npus
     if through_npus:
         routes = _across(platform.wired(), routes, platform.npus)
 
-    def edge(source: int, target: int, links: tuple[int, ...]) -> Edge:
+    def edge(source: int, target: int, links: tuple[int, ...]) -> RankEdge:
         entered = {fabric.links[link].dimension: fabric.links[link].nic_latency_ns for link in links}
         whole = sum(latency[link] for link in links) + 2 * sum(entered.values())
-        return Edge(source, target, links, float(min(bandwidth[link] for link in links)), whole)
+        return RankEdge(source, target, links, float(min(bandwidth[link] for link in links)), whole)
 
     result = [edge(*ends, links) for ends, links in routes.items() if max(ends) < platform.npus]
     return RankGraph(platform.npus, bandwidth, tuple(result))

@@ -46,7 +46,7 @@ def sent_in_order(schedule: Schedule) -> dict[tuple[int, int], list[Sequence[obj
     return result
 
 
-class _Block:
+class _MscclBlock:
     """A thread block: its steps as text, which of its own last steps of other blocks it has waited for."""
 
     def __init__(self, number: int, send: int, receive: int) -> None:
@@ -68,13 +68,13 @@ class _Block:
 def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequence[object]]], kind: Collective, pieces: int) -> list[str]:
     """The lines of a GPU: its blocks, each with steps in order."""
     n = schedule.ranks
-    blocks: dict[tuple[str, int], _Block] = {}
+    blocks: dict[tuple[str, int], _MscclBlock] = {}
     posted: list[tuple[int, int]] = []  # the last step of each receive, with its block
 
-    def block(direction: str, peer: int) -> _Block:
+    def block(direction: str, peer: int) -> _MscclBlock:
         key = direction, peer
         if key not in blocks:
-            blocks[key] = _Block(len(blocks), peer if direction == "s" else -1, peer if direction == "r" else -1)
+            blocks[key] = _MscclBlock(len(blocks), peer if direction == "s" else -1, peer if direction == "r" else -1)
         return blocks[key]
 
     received: dict[int, int] = {}
@@ -106,7 +106,7 @@ def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequenc
             last_wait = -1, -1
     lines = [f'  <gpu id="{rank}" i_chunks="{inputs_of(kind, n, pieces)}" o_chunks="{outputs_of(kind, n, pieces)}" s_chunks="0">']
     if kind is Collective.ALL_TO_ALL:
-        own = _Block(len(blocks), -1, -1)
+        own = _MscclBlock(len(blocks), -1, -1)
         own.add("cpy", f'srcbuf="i" srcoff="{rank * pieces}" dstbuf="o" dstoff="{rank * pieces}" cnt="{pieces}"', (-1, -1))
         blocks["l", rank] = own
     for each in blocks.values():
@@ -114,7 +114,7 @@ def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequenc
     return [*lines, "  </gpu>"]
 
 
-def _receive(into: _Block, step: Step, kind: Collective, first: int, count: int) -> None:
+def _receive(into: _MscclBlock, step: Step, kind: Collective, first: int, count: int) -> None:
     buffer = buffers_of(kind)[1]
     where = f'srcbuf="{buffer}" srcoff="{first}" dstbuf="{buffer}" dstoff="{first}" cnt="{count}"'
     into.add("rrc" if step.reduce else "r", where, (-1, -1))

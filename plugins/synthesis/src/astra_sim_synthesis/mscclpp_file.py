@@ -38,7 +38,7 @@ def mscclpp_json(schedule: Schedule, request: Request, name: str) -> str:
     return json.dumps(table, indent=1) + "\n"
 
 
-class _Message:
+class _PlanMessage:
     """A message: its runs of chunks where they are read and where they end, and their place in the scratch buffer until they are added."""
 
     def __init__(self, sources: Sequence[tuple[int, int]], targets: Sequence[tuple[int, int]]) -> None:
@@ -58,12 +58,12 @@ class _Message:
         return [("s", self.scratch + offset, count) for offset, (_, count) in zip(before, self.targets, strict=True)]
 
 
-def _messages(schedule: Schedule, kind: Collective, pieces: int) -> dict[tuple[int, int], list[_Message]]:
+def _messages(schedule: Schedule, kind: Collective, pieces: int) -> dict[tuple[int, int], list[_PlanMessage]]:
     """The messages from each rank to each other one, in order."""
 
-    def message_of(names: Sequence[object], sender: int) -> _Message:
+    def message_of(names: Sequence[object], sender: int) -> _PlanMessage:
         sources = runs_of(names, kind, pieces, "source")
-        return _Message(sources, [(target_of(kind, first, sender, pieces), count) for first, count in sources])
+        return _PlanMessage(sources, [(target_of(kind, first, sender, pieces), count) for first, count in sources])
 
     result = {ends: [message_of(names, ends[0]) for names in sent] for ends, sent in sent_in_order(schedule).items()}
     for rank in range(schedule.ranks):
@@ -79,7 +79,7 @@ def _messages(schedule: Schedule, kind: Collective, pieces: int) -> dict[tuple[i
     return result
 
 
-class _Block:
+class _MscclppBlock:
     """The operations of a rank, which has a channel to each peer, and two buffers of each: the one with results, and scratch."""
 
     def __init__(self, rank: int, peers: Sequence[int], buffer: str) -> None:
@@ -87,7 +87,7 @@ class _Block:
         self.ops: list[dict[str, Any]] = []
         self._received: dict[int, int] = {}
 
-    def put(self, message: _Message, peer: int, buffer: str) -> None:
+    def put(self, message: _PlanMessage, peer: int, buffer: str) -> None:
         """A put for each run of a message, and a signal."""
         number = self.peers.index(peer)
         for (first, count), (there, at, _) in zip(message.sources, message.places(self.buffer), strict=True):
@@ -96,7 +96,7 @@ class _Block:
             self.ops.append({"name": "put", "src_buff": [source], "dst_buff": [target], "channel_ids": [number], **_CHANNEL})
         self.ops.append({"name": "signal", "channel_ids": [number], **_CHANNEL})
 
-    def take(self, step: Step, messages: dict[tuple[int, int], list[_Message]], ranks: int) -> None:
+    def take(self, step: Step, messages: dict[tuple[int, int], list[_PlanMessage]], ranks: int) -> None:
         """Wait for the next message of a rank; add what it brought, where it lies in the scratch buffer."""
         assert step.receive_from is not None
         source = step.receive_from.of(self.rank, ranks)
@@ -110,11 +110,13 @@ class _Block:
                 self.ops.append({"name": "re", "src_buff": [here, added], "dst_buff": [here], "reduce_op": "sum"})
 
 
-def _gpu(schedule: Schedule, rank: int, messages: dict[tuple[int, int], list[_Message]], kind: Collective, pieces: int) -> dict[str, Any]:
+def _gpu(
+    schedule: Schedule, rank: int, messages: dict[tuple[int, int], list[_PlanMessage]], kind: Collective, pieces: int
+) -> dict[str, Any]:
     """The table of a GPU."""
     n, (source_buffer, target_buffer) = schedule.ranks, buffers_of(kind)
     peers = [peer for peer in range(n) if peer != rank]
-    block = _Block(rank, peers, target_buffer)
+    block = _MscclppBlock(rank, peers, target_buffer)
     if kind is Collective.ALL_TO_ALL:
         source, target = ({"type": buffer, "index": rank * pieces, "size": pieces} for buffer in ("i", "o"))
         block.ops.append({"name": "copy", "src_buff": [source], "dst_buff": [target]})

@@ -21,7 +21,7 @@ def prove(schedule: Schedule, request: Request) -> str:
     """Say what was proved of a schedule that has a program for each rank. Raises ScheduleError where it is not right."""
     check_bytes(schedule, request)
     pieces = cut_of(schedule)
-    run = _Run(schedule, request, pieces)
+    run = _ProofRun(schedule, request, pieces)
     run.go()
     _check(run.held, request, pieces)
     return f"every rank ends with its {request.ranks * pieces} pieces; {schedule.total_messages()} messages, none added twice"
@@ -35,7 +35,7 @@ def named_by_owner(schedule: Schedule, request: Request) -> Schedule:
     if request.collective is not Collective.REDUCE_SCATTER:
         return schedule
     pieces, everyone = cut_of(schedule), (1 << request.ranks) - 1
-    run = _Run(schedule, request, pieces)
+    run = _ProofRun(schedule, request, pieces)
     run.go()
     name: dict[Hashable, Hashable] = {}
     for rank, held in enumerate(run.held):
@@ -66,7 +66,7 @@ def _check(held: list[Held], request: Request, pieces: int) -> None:
                 raise ScheduleError(f"at the end rank {rank} holds piece {piece} of {has.get(piece, 0).bit_count()} ranks")
 
 
-class _Run:
+class _ProofRun:
     """Ranks that take their steps; messages arrive in the order in which they are sent."""
 
     def __init__(self, schedule: Schedule, request: Request, pieces: int) -> None:

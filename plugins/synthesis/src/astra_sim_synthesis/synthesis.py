@@ -28,7 +28,7 @@ from astra_sim_synthesis.programs import DATA_ONLY, PACED, schedule_of
 from astra_sim_synthesis.proof import named_by_owner, prove
 from astra_sim_synthesis.timing import Transfer, schedule_in_time
 from astra_sim_synthesis.tree_plans import along_trees, one_after_the_other, reversed_in_time
-from astra_sim_synthesis.trees import FLAT, USUAL_DEPTH, Tree, pack_trees
+from astra_sim_synthesis.trees import FLAT, USUAL_DEPTH, PackedTree, pack_trees
 
 NETWORK = "plugin:analytical?congestion=aware&switching=cut_through&rounding=picosecond"
 """The network on which plans are compared unless another is named: messages wait at links in the order in which they come."""
@@ -109,7 +109,7 @@ class Synthesizer:
         self.judge = judge
         self.platform: Platform = judge.components.platform
         self._graphs: dict[bool, RankGraph] = {}
-        self._trees: dict[tuple[Any, ...], list[Tree]] = {}
+        self._trees: dict[tuple[Any, ...], list[PackedTree]] = {}
 
     def plan(self, collective: Collective, size: int) -> Plan:
         """The plan of a collective; for `size` see `synthesize`. Raises InputError where there are too few bytes or NPUs."""
@@ -221,7 +221,7 @@ class Synthesizer:
         graph = self._graph(False)
         bandwidth, step_ns = graph.link_bandwidth.tolist(), self.judge.endpoint_ns
 
-        def spread(over: RankGraph, trees: list[Tree]) -> list[Transfer]:
+        def spread(over: RankGraph, trees: list[PackedTree]) -> list[Transfer]:
             """The faster of two orders."""
             orders = [along_trees(over, request, trees, pieces, by_piece) for by_piece in (False, True)]
             return min(orders, key=lambda transfers: schedule_in_time(transfers, bandwidth, step_ns))
@@ -246,7 +246,7 @@ class Synthesizer:
             yield "inwards and outwards, each as early as it can", overlapped
             yield "inwards and outwards at once", spread(graph, self._packed(graph, pieces, "both", depth))
 
-    def _packed(self, graph: RankGraph, pieces: int, which: Literal["out", "in", "both"], depth: float) -> list[Tree]:
+    def _packed(self, graph: RankGraph, pieces: int, which: Literal["out", "in", "both"], depth: float) -> list[PackedTree]:
         key = pieces, which, depth
         if key not in self._trees:
             self._trees[key] = pack_trees(graph, pieces, (True, False) if which == "both" else (False,), depth)

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from astra_sim_synthesis.edges import Edge
+from astra_sim_synthesis.edges import RankEdge
 
 _LOOK = 24
 """Messages that wait for a port of which one is looked for that can start."""
@@ -26,7 +26,7 @@ class Transfer:
     `priority`: smaller goes first. `reduce`: what it brings is added. Times are in nanoseconds, -1 until they are known.
     """
 
-    edge: Edge
+    edge: RankEdge
     pieces: tuple[object, ...]
     bytes: int
     needs: list[Transfer]
@@ -38,12 +38,12 @@ class Transfer:
 
 def schedule_in_time(transfers: Sequence[Transfer], bandwidth: Sequence[float], step_ns: float) -> float:
     """Give each transfer its times. Returns when the last arrives (ns). An endpoint handles each message for `step_ns`."""
-    run = _Run(transfers, bandwidth, step_ns)
+    run = _TimedRun(transfers, bandwidth, step_ns)
     run.go()
     return max((transfer.arrival for transfer in transfers), default=0.0)
 
 
-class _Run:
+class _TimedRun:
     def __init__(self, transfers: Sequence[Transfer], bandwidth: Sequence[float], step_ns: float) -> None:
         self._transfers = transfers
         self._per_byte = [1.0 / float(each) for each in bandwidth]

@@ -9,7 +9,7 @@ from astra_sim.schedule import Collective, Request
 
 from astra_sim_synthesis.edges import RankGraph
 from astra_sim_synthesis.timing import Transfer
-from astra_sim_synthesis.trees import Tree
+from astra_sim_synthesis.trees import PackedTree
 
 DIRECTIONS = {
     Collective.ALL_GATHER: (False,),
@@ -29,7 +29,7 @@ def piece_bytes(request: Request, pieces: int) -> Callable[[int], int]:
     return size
 
 
-def along_trees(graph: RankGraph, request: Request, trees: Sequence[Tree], pieces: int, by_piece: bool) -> list[Transfer]:
+def along_trees(graph: RankGraph, request: Request, trees: Sequence[PackedTree], pieces: int, by_piece: bool) -> list[Transfer]:
     """The messages that carry one piece along each tree.
 
     Of messages that wait for a port, that goes first from which the longest way lies ahead; with `by_piece` those of earlier pieces do,
@@ -107,7 +107,7 @@ def one_after_the_other(summed: Sequence[Transfer], spread: Sequence[Transfer]) 
     return [*summed, *moved.values()]
 
 
-def _heights(tree: Tree) -> dict[int, int]:
+def _heights(tree: PackedTree) -> dict[int, int]:
     """For each rank how many steps lie between it and the farthest leaf below."""
     height = dict.fromkeys(map(int, tree.order), 0)
     for child in map(int, tree.order[:0:-1]):

@@ -23,7 +23,7 @@ USUAL_DEPTH, FLAT = 0.2, 2.0
 
 
 @attrs.frozen(eq=False)
-class Tree:
+class PackedTree:
     """A spanning tree. `parent[rank]` is the next rank towards the root (the root's own is -1), `order` ranks with parents first.
 
     Data go from the root to the leaves, or, where `inwards`, from the leaves to the root. `piece` is the piece of the root's.
@@ -36,12 +36,12 @@ class Tree:
     order: Ints
 
 
-def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], depth_price: float = USUAL_DEPTH) -> list[Tree]:
+def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], depth_price: float = USUAL_DEPTH) -> list[PackedTree]:
     """Trees of `pieces` pieces for each rank, for each of the `directions` (True: inwards), with little congestion."""
     packing = _Packing(graph, depth_price)
     n = graph.ranks
     jobs = [(root, piece, inwards) for piece in range(pieces) for root in range(n) for inwards in directions]
-    trees: list[Tree] = []
+    trees: list[PackedTree] = []
     for number, (root, piece, inwards) in enumerate(jobs):
         trees.append(packing.grow(root, piece, inwards, (number + 1) / len(jobs)))
         packing.add(trees[-1], 1.0)
@@ -57,7 +57,7 @@ def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], depth_
     return result
 
 
-def congestion_of(graph: RankGraph, trees: Sequence[Tree]) -> float:
+def congestion_of(graph: RankGraph, trees: Sequence[PackedTree]) -> float:
     """The most bytes over bandwidth of a link where each tree carries a byte (ns)."""
     packing = _Packing(graph)
     for tree in trees:
@@ -86,7 +86,7 @@ class _Packing:
         """The most that a link carries over its bandwidth."""
         return float((self._load / self._graph.link_bandwidth).max())
 
-    def add(self, tree: Tree, weight: float) -> None:
+    def add(self, tree: PackedTree, weight: float) -> None:
         """Add what a tree carries to the load of links."""
         child = tree.order[1:]
         above = tree.parent[child]
@@ -94,7 +94,7 @@ class _Packing:
         counts = np.bincount(edges, minlength=len(self._sources)).astype(float)
         self._load += weight * (self._of_links @ counts)
 
-    def grow(self, root: int, piece: int, inwards: bool, progress: float) -> Tree:
+    def grow(self, root: int, piece: int, inwards: bool, progress: float) -> PackedTree:
         """A tree along the edges that are cheapest now; `progress` is the share of the trees that are there with it."""
         n = self._graph.ranks
         prices = self._prices(progress)
@@ -124,7 +124,7 @@ class _Packing:
         result = np.full(n, -1)
         inner = np.array(order[1:], dtype=np.int64)
         result[turn[inner]] = turn[parent[inner]]
-        return Tree(root, piece, inwards, result, turn[np.array(order)])
+        return PackedTree(root, piece, inwards, result, turn[np.array(order)])
 
     def _prices(self, progress: float) -> Floats:
         """The price of each edge."""

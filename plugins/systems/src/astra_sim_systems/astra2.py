@@ -11,7 +11,7 @@ from astra_sim.graph import Communicate
 from astra_sim.schedule import Collective
 from astra_sim.units import PS_PER_NS
 
-from astra_sim_systems.chunking import ChunkingSystem, Rules
+from astra_sim_systems.chunking import ChunkingRules, ChunkingSystem
 from astra_sim_systems.names import DEFAULT_IN_GROUPS
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.queues import QueueSlot, all_lanes
@@ -61,7 +61,7 @@ class Astra2System(ChunkingSystem):
         bandwidth = options.local_memory_gb_per_s
         if bandwidth is not None:
             self.reduce_ps = lambda size: three_accesses(size, bandwidth)
-        self.rules = Rules(
+        self.rules = ChunkingRules(
             chunk_sizes,
             lanes=all_lanes if options.collective_optimization == "baseline" else halves,
             group_algorithm=in_groups.__getitem__,

@@ -29,7 +29,7 @@ from astra_sim.fabric import (
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
 from astra_sim.schedule import PeerRun
 
-from astra_sim_systems.loads import LinkLoad, Load, Loads, PathTime
+from astra_sim_systems.loads import Loads, PathTime, RoundLinkLoad, RoundLoad
 from astra_sim_systems.rounds import Pairs
 from astra_sim_systems.uniform_loads import UniformLoads, pairs_of
 
@@ -89,7 +89,7 @@ class Wiring:
                 senders[npu] = members - Counter([self.class_of[npu]])
         return Pattern(len(groups[0]) - 1, senders)
 
-    def load(self, pattern: Pattern) -> Load:
+    def load(self, pattern: Pattern) -> RoundLoad:
         """What a pattern takes of the links, and last of the NPUs' own."""
         carried: dict[int, _Carried] = {}
         paths = Counter[PathTime]()
@@ -107,9 +107,9 @@ class Wiring:
         inner = [self._of_link(self.graph.links[number], carried.get(number)) for number in self.links]
         shortest, total = min(paths), sum(paths.values())
         own_ns = max(self._own_ns(pattern.most, npu) for npu in pattern.senders)
-        own = LinkLoad(own_ns, shortest.latency_ns, shortest.ns_per_byte - shortest.slowest_ns_per_byte)
+        own = RoundLinkLoad(own_ns, shortest.latency_ns, shortest.ns_per_byte - shortest.slowest_ns_per_byte)
         mean = PathTime(*(sum(path[place] * count for path, count in paths.items()) / total for place in range(3)))
-        return Load([*inner, own], max(paths), mean)
+        return RoundLoad([*inner, own], max(paths), mean)
 
     def _flows(self, pattern: Pattern, number: int) -> Iterator[tuple[int, Mapping[int, int]]]:
         """What goes to the NPUs of a class: to each of them where routes are by destination, else to the first for all."""
@@ -134,11 +134,11 @@ class Wiring:
         widest = max(self.graph.links[number].bandwidth for number in self.graph.leaving[npu])
         return max(messages / min(self.out[npu], self.into[npu]), 1 / widest)
 
-    def _of_link(self, link: FabricLink, carried: _Carried | None) -> LinkLoad | None:
+    def _of_link(self, link: FabricLink, carried: _Carried | None) -> RoundLinkLoad | None:
         if carried is None or self._is_of_class(link):
             return None
         latency_ns, held_ns = (before + after for before, after in zip(carried.before, carried.after, strict=True))
-        return LinkLoad(carried.messages / link.bandwidth, latency_ns + link.latency_ns, held_ns)
+        return RoundLinkLoad(carried.messages / link.bandwidth, latency_ns + link.latency_ns, held_ns)
 
     def _is_of_class(self, link: FabricLink) -> bool:
         """Whether a link is one of an NPU that stands for others; what these carry is counted for each NPU."""
@@ -290,7 +290,7 @@ class GraphLoads:
 
     wiring: Wiring
     groups: Sequence[Sequence[int]]
-    _known: dict[PeerRun | Pairs, Load | None] = attrs.field(factory=dict)
+    _known: dict[PeerRun | Pairs, RoundLoad | None] = attrs.field(factory=dict)
 
     @property
     def ranks(self) -> int:
@@ -302,7 +302,7 @@ class GraphLoads:
         """The links of the NPU that has fewest."""
         return min(len(self.wiring.graph.leaving[members[0]]) for members in self.wiring.members)
 
-    def load(self, pattern: PeerRun | Pairs) -> Load | None:
+    def load(self, pattern: PeerRun | Pairs) -> RoundLoad | None:
         """What messages of a byte each take in a pattern; None where it has too many messages to look at, or one without a route."""
         if pattern not in self._known:
             messages = self._pattern(pattern)

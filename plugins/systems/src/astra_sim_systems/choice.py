@@ -26,7 +26,7 @@ from astra_sim.schedule import Collective, PeerRun, Request, Schedule
 
 from astra_sim_systems import names
 from astra_sim_systems.busiest_link import are_switched, loads_of
-from astra_sim_systems.loads import Load, Loads, PathTime, busiest_ns
+from astra_sim_systems.loads import Loads, PathTime, RoundLoad, busiest_ns
 from astra_sim_systems.rounds import Round, rounds_of
 
 CLOSE = 1.05
@@ -171,7 +171,7 @@ def at_once(sends: Round) -> int:
     return sum(each.pattern.length if isinstance(each.pattern, PeerRun) else 1 for each in sends)
 
 
-def _round_ns(sends: Sequence[tuple[Load, int]], repeats: int, held_bytes: float) -> tuple[float, float]:
+def _round_ns(sends: Sequence[tuple[RoundLoad, int]], repeats: int, held_bytes: float) -> tuple[float, float]:
     """The time of a round that comes so often, and what of it the busiest link needs.
 
     Where a rank waits for one neighbour each time, data either wait at the busiest link, or go around and take the mean way. Where it waits

@@ -25,13 +25,13 @@ from astra_sim_systems.choice import AutoAlgorithm, Selection
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.overheads import overhead_of
 from astra_sim_systems.plan_cache import CachedPlan, PhasesKey, PlanCache, PlanKey, plan_cache
-from astra_sim_systems.queues import LaneRule, Queues
+from astra_sim_systems.queues import LaneRule, SystemQueues
 
 URGENT_PRIORITY = 100_000_000
 
 
 @attrs.frozen
-class Stage:
+class PhaseStage:
     """A dimension as one kind of collective uses it, or a communicator group, which uses the queues of a dimension."""
 
     dimension: int
@@ -51,7 +51,7 @@ class Stage:
             raise located(error, where) from None
 
 
-def _check_whole_platform(stage: Stage, dimensions: Sequence[int]) -> None:
+def _check_whole_platform(stage: PhaseStage, dimensions: Sequence[int]) -> None:
     """Raise InputError where a stage that runs over the whole platform would be left out, with dimensions that only it serves.
 
     It counts as its first dimension.
@@ -70,7 +70,7 @@ def _content(algorithm: Algorithm) -> Hashable:
 
 
 @attrs.frozen
-class Rules:
+class ChunkingRules:
     """What differs from one system layer to another.
 
     `chunk_sizes` gives the bytes of a collective's chunks (collective, bytes, splits, NPUs that take part) and raises InputError where
@@ -107,7 +107,7 @@ class ChunkingSystem(System):
     """
 
     tick_ps = PS_PER_NS
-    rules: Rules
+    rules: ChunkingRules
     may_lack_algorithms = False
 
     def __init__(self, options: ChunkingOptions, context: Context) -> None:
@@ -177,7 +177,7 @@ class Session(SystemSession):
         self._options = system.options
         self._context = system.context
         platform = self._platform = system.context.platform
-        self._queues = Queues(dimensions, platform, system.context.run.queues_per_dim, system.rules.lanes)
+        self._queues = SystemQueues(dimensions, platform, system.context.run.queues_per_dim, system.rules.lanes)
         active = system.options.active_chunks_per_dimension
         self.queues = [
             QueuePlan(-(-active // len(of_queues)), system.order, traffic_class)
@@ -214,7 +214,7 @@ class Session(SystemSession):
         how = rules.chunk_sizes, rules.lanes, rules.endpoint_ps, options.splits, options.collective_optimization
         return (self._order, *how, directions, self._platform.npus, *stages)
 
-    def _make_stages(self, algorithms: Sequence[Algorithm], across: Algorithm, dimensions: Sequence[LogicalDimension]) -> list[Stage]:
+    def _make_stages(self, algorithms: Sequence[Algorithm], across: Algorithm, dimensions: Sequence[LogicalDimension]) -> list[PhaseStage]:
         """The dimensions of the program with their algorithms; both parts of a split dimension use its algorithm.
 
         Those that reach over several dimensions of the platform use `across`.
@@ -223,9 +223,9 @@ class Session(SystemSession):
         for index, logical in enumerate(dimensions):
             algorithm = across if logical.physical is None else algorithms[min(logical.physical, len(algorithms) - 1)]
             if algorithm.whole_platform:
-                stages.append(Stage(index, self._platform.whole(), algorithm))
+                stages.append(PhaseStage(index, self._platform.whole(), algorithm))
                 break
-            stages.append(Stage(index, logical, algorithm))
+            stages.append(PhaseStage(index, logical, algorithm))
         return stages
 
     def issue(self, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
@@ -312,7 +312,7 @@ class Session(SystemSession):
             self._repeats[key] = not self._order.has_memory and not any(map(self._is_round_robin, stages))
         return self._repeats[key]
 
-    def _is_round_robin(self, stage: Stage) -> bool:
+    def _is_round_robin(self, stage: PhaseStage) -> bool:
         return self._queues.take_turns(stage.dimension) or stage.algorithm.variants > 1
 
     def _part_of_platform(self, operation: Communicate) -> Group | None:
@@ -320,28 +320,28 @@ class Session(SystemSession):
         members = operation.group
         return Group(members) if members is not None and len(members) < self._platform.npus else None
 
-    def _only_stage(self, operation: Communicate, group: Group | None) -> Stage:
+    def _only_stage(self, operation: Communicate, group: Group | None) -> PhaseStage:
         """All NPUs, or members in the order in which they are listed, as one dimension; chunks go through the queues of the first."""
         if operation.algorithm:
             algorithm = self._context.algorithm(operation.algorithm, "algorithm of one collective")
         else:
             algorithm = self._rules.group_algorithm(operation.collective)
-        return Stage(0, group or self._platform.whole(), algorithm)
+        return PhaseStage(0, group or self._platform.whole(), algorithm)
 
-    def _issue_in_one(self, operation: Communicate, stage: Stage) -> list[ChunkPlan]:
+    def _issue_in_one(self, operation: Communicate, stage: PhaseStage) -> list[ChunkPlan]:
         if stage.logical.size == 1:
             return []
         priority = URGENT_PRIORITY if operation.urgent else None
         sizes = self._chunk_sizes(operation, stage.logical.size, [stage])
         return [ChunkPlan(priority, (self._phase(operation.collective, operation.collective, stage, size),)) for size in sizes]
 
-    def _chunk_sizes(self, operation: Communicate, npus: int, stages: Sequence[Stage]) -> list[int]:
+    def _chunk_sizes(self, operation: Communicate, npus: int, stages: Sequence[PhaseStage]) -> list[int]:
         """Bytes of the chunks of a collective: one where an algorithm has messages of its own sizes. Raises InputError."""
         if not all(stage.algorithm.scales for stage in stages):
             return [operation.bytes]
         return self._rules.chunk_sizes(operation.collective, operation.bytes, self._options.splits, npus)
 
-    def _phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
+    def _phases(self, collective: Collective, size: int, stages: Sequence[PhaseStage]) -> tuple[PhasePlan, ...]:
         """The phases of a chunk. Where nothing takes turns, equal chunks have the same ones."""
         if any(map(self._is_round_robin, stages)):
             return self._make_phases(collective, size, stages)
@@ -351,7 +351,7 @@ class Session(SystemSession):
         self._asked[key] = self._known[key]
         return self._known[key]
 
-    def _make_phases(self, collective: Collective, size: int, stages: Sequence[Stage]) -> tuple[PhasePlan, ...]:
+    def _make_phases(self, collective: Collective, size: int, stages: Sequence[PhaseStage]) -> tuple[PhasePlan, ...]:
         """The phases of a chunk; `local_bw_aware` reduces in the inner dimensions and all-reduces in the last one only."""
         steps = [(collective, stage) for stage in stages]
         if collective is Collective.ALL_REDUCE and self._options.collective_optimization == "local_bw_aware":
@@ -368,7 +368,7 @@ class Session(SystemSession):
             size = phase.schedule.output_bytes
         return tuple(phases)
 
-    def _phase(self, collective: Collective, kind: Collective, stage: Stage, size: int) -> PhasePlan:
+    def _phase(self, collective: Collective, kind: Collective, stage: PhaseStage, size: int) -> PhasePlan:
         """The phase of one stage: its queue, algorithm, schedule and endpoint delay."""
         queue, direction = self._queues.take(collective, kind, stage.dimension, stage.logical)
         instance = self._instances.get((collective, stage.dimension), 0)

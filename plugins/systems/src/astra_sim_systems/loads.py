@@ -24,7 +24,7 @@ class PathTime(NamedTuple):
         return PathTime(self.latency_ns + latency_ns, self.ns_per_byte + ns_per_byte, max(self.slowest_ns_per_byte, ns_per_byte))
 
 
-class LinkLoad(NamedTuple):
+class RoundLinkLoad(NamedTuple):
     """What messages of a byte each take of a link: the ns for which it is busy, and what the first and the last of them wait elsewhere.
 
     That is the way of the first until it is there, and of the last from there on: latencies, with that of the link, and ns for each byte
@@ -37,20 +37,20 @@ class LinkLoad(NamedTuple):
 
 
 @attrs.frozen(eq=False)
-class Load:
+class RoundLoad:
     """What messages of a byte each take: of each link, and the longest and the mean way. Links that carry none are `None`."""
 
-    links: Sequence[LinkLoad | None]
+    links: Sequence[RoundLinkLoad | None]
     longest: PathTime
     mean: PathTime
 
     @functools.cached_property
-    def different(self) -> frozenset[LinkLoad]:
+    def different(self) -> frozenset[RoundLinkLoad]:
         """The different loads of links."""
         return frozenset(link for link in self.links if link is not None)
 
 
-def busiest_ns(loads: Sequence[tuple[Load, int]]) -> float:
+def busiest_ns(loads: Sequence[tuple[RoundLoad, int]]) -> float:
     """For how long the busiest link is busy where each of some patterns has messages of so many bytes."""
     sizes = [size for _, size in loads]
     busy = 0.0
@@ -67,6 +67,6 @@ class Loads(Protocol):
         """The links of the NPU that has fewest."""
         ...
 
-    def load(self, pattern: PeerRun | Pairs) -> Load | None:
+    def load(self, pattern: PeerRun | Pairs) -> RoundLoad | None:
         """What messages of a byte each take in a pattern; None where it has too many messages to look at."""
         ...

@@ -43,7 +43,7 @@ class _RoundRobin:
         return before
 
 
-class Queues:
+class SystemQueues:
     """The queues of each dimension of a program. Those that a phase may use (`rule`) take turns."""
 
     def __init__(self, dimensions: Sequence[LogicalDimension], platform: Platform, per_dimension: int, rule: LaneRule) -> None:

@@ -15,14 +15,14 @@ Pairs = tuple[tuple[int, int], ...]
 """The ranks that send and receive a message each."""
 
 
-class Sends(NamedTuple):
+class RoundSends(NamedTuple):
     """Messages of a round, all of `bytes` bytes: of every rank to some peers, or those of some pairs of ranks."""
 
     pattern: PeerRun | Pairs
     bytes: int
 
 
-Round = tuple[Sends, ...]
+Round = tuple[RoundSends, ...]
 
 
 def rounds_of(schedule: Schedule) -> Mapping[Round, int] | None:
@@ -40,7 +40,7 @@ class _Taken(NamedTuple):
     times: int
 
 
-class _Rank:
+class _RoundRank:
     """How far a rank has come in its program."""
 
     def __init__(self, program: RankProgram) -> None:
@@ -92,7 +92,7 @@ class _Rank:
 
 def _shared_rounds(program: RankProgram, ranks: int) -> Mapping[Round, int] | None:
     """Those of a program that all ranks share: what a rank sends in a round, it receives as much of."""
-    rank, result = _Rank(program), Counter[Round]()
+    rank, result = _RoundRank(program), Counter[Round]()
     while not rank.has_ended:
         taken = list(rank.take())
         if not taken:
@@ -103,18 +103,18 @@ def _shared_rounds(program: RankProgram, ranks: int) -> Mapping[Round, int] | No
     return result
 
 
-def _sends(taken: _Taken, ranks: int) -> Sends:
+def _sends(taken: _Taken, ranks: int) -> RoundSends:
     to, (step, first, times) = taken.step.send_to, taken
     assert to is not None
     if step.stride and times > 1:
-        return Sends(PeerRun(to.moved(first * step.stride).normal(ranks), times, step.stride), step.bytes)
+        return RoundSends(PeerRun(to.moved(first * step.stride).normal(ranks), times, step.stride), step.bytes)
     peer: Peer = to.moved(first * step.stride).normal(ranks)
-    return Sends(PeerRun(peer), step.bytes * times)
+    return RoundSends(PeerRun(peer), step.bytes * times)
 
 
 def _pair_rounds(schedule: Schedule) -> Mapping[Round, int] | None:
     """Those of a schedule whose ranks do different things."""
-    ranks, result = [_Rank(schedule.program(number)) for number in range(schedule.ranks)], Counter[Round]()
+    ranks, result = [_RoundRank(schedule.program(number)) for number in range(schedule.ranks)], Counter[Round]()
     while not all(rank.has_ended for rank in ranks):
         sent: dict[int, list[tuple[int, int]]] = {}
         moved = False
@@ -131,5 +131,5 @@ def _pair_rounds(schedule: Schedule) -> Mapping[Round, int] | None:
             for _, target in pairs:
                 ranks[target].arrive(1)
         if sent:
-            result[tuple(Sends(tuple(pairs), size) for size, pairs in sorted(sent.items()))] += 1
+            result[tuple(RoundSends(tuple(pairs), size) for size, pairs in sorted(sent.items()))] += 1
     return result

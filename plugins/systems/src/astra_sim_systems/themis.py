@@ -28,7 +28,7 @@ class ThemisOptions:
 
 
 @attrs.define(slots=True)
-class _Load:
+class _DimensionLoad:
     time: float
     dimension: int
 
@@ -47,7 +47,7 @@ class Themis(DimensionOrder):
         # A dimension of one NPU may have no links; it is never used.
         reference = next((total for total in totals if total), 1.0)
         self._relative = [total / reference if total else 1.0 for total in totals]
-        self._loads: list[_Load] = []
+        self._loads: list[_DimensionLoad] = []
         self._issued_at = -1
 
     def begin(self, collective: Collective, now_ps: int) -> None:
@@ -64,7 +64,7 @@ class Themis(DimensionOrder):
         if collective is Collective.ALL_TO_ALL or not any(usable):
             return min(rest, size), range(count)
         if len(self._loads) != count:
-            self._loads = [_Load(0.0, dimension) for dimension in range(count)]
+            self._loads = [_DimensionLoad(0.0, dimension) for dimension in range(count)]
         plan = _Plan(collective is Collective.ALL_GATHER, dimensions, usable, self._relative)
         self._loads.sort(key=lambda load: load.time)
         if plan.gathers:
@@ -109,7 +109,7 @@ class _Plan:
     usable: Sequence[bool]
     relative_bandwidth: Sequence[float]
 
-    def gap(self, loads: Sequence[_Load]) -> int:
+    def gap(self, loads: Sequence[_DimensionLoad]) -> int:
         """How many bytes the first usable dimension of the list could take until it is as loaded as the last."""
         places = [place for place, load in enumerate(loads) if self.usable[load.dimension]]
         first, last = places[0], places[-1]
@@ -120,7 +120,7 @@ class _Plan:
             gap //= self.dimensions[loads[place].dimension].size
         return gap
 
-    def book(self, size: int, order: Sequence[tuple[int, _Load]]) -> None:
+    def book(self, size: int, order: Sequence[tuple[int, _DimensionLoad]]) -> None:
         """Add the loads of a chunk that takes the dimensions in this order, each to the entry beside it."""
         for dimension, load in order:
             if not self.usable[dimension]:

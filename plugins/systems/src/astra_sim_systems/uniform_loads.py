@@ -11,7 +11,7 @@ from astra_sim.fabric import UniformLinks, stripes_over_directions
 from astra_sim.platform import Dimension, is_power_of_two
 from astra_sim.schedule import PeerRun
 
-from astra_sim_systems.loads import LinkLoad, Load, PathTime
+from astra_sim_systems.loads import PathTime, RoundLinkLoad, RoundLoad
 from astra_sim_systems.rounds import Pairs
 
 
@@ -22,7 +22,7 @@ class UniformLoads:
     dimension: Dimension
     links: UniformLinks
     ranks: int
-    _known: dict[PeerRun | Pairs, Load] = attrs.field(factory=dict)
+    _known: dict[PeerRun | Pairs, RoundLoad] = attrs.field(factory=dict)
 
     @property
     def links_of_npu(self) -> int:
@@ -31,37 +31,37 @@ class UniformLoads:
             return self.links.size - 1
         return 1 if self.links.pattern == "switch" or stripes_over_directions(self.dimension) else 2
 
-    def load(self, pattern: PeerRun | Pairs) -> Load:
+    def load(self, pattern: PeerRun | Pairs) -> RoundLoad:
         """What messages of a byte each take in a pattern."""
         if pattern not in self._known:
             self._known[pattern] = self._load(pattern)
         return self._known[pattern]
 
-    def _load(self, pattern: PeerRun | Pairs) -> Load:
+    def _load(self, pattern: PeerRun | Pairs) -> RoundLoad:
         """The load of a pattern from the pattern of the links alone, without a graph."""
         ns_per_byte = 1 / (self.dimension.link_bandwidth * self.links.width)
         latency = self.dimension.link_latency_ns
         if self.links.pattern == "fully_connected":
-            return Load(self._between(pattern, ns_per_byte, latency), path := PathTime(latency, ns_per_byte, ns_per_byte), path)
+            return RoundLoad(self._between(pattern, ns_per_byte, latency), path := PathTime(latency, ns_per_byte, ns_per_byte), path)
         if self.links.pattern == "switch":
             path = PathTime(2 * latency + self.dimension.router_latency_ns, 2 * ns_per_byte, ns_per_byte)
-            return Load([LinkLoad(most_of_a_rank(pattern) * ns_per_byte, path.latency_ns, ns_per_byte)], path, path)
+            return RoundLoad([RoundLinkLoad(most_of_a_rank(pattern) * ns_per_byte, path.latency_ns, ns_per_byte)], path, path)
         if stripes_over_directions(self.dimension):
             ns_per_byte /= 2
         right, left, longest, mean = self._around(pattern)
         carried = [right + left] if stripes_over_directions(self.dimension) else [right, left]
-        busy = [LinkLoad(messages * ns_per_byte, latency, 0.0) if messages else None for messages in carried]
+        busy = [RoundLinkLoad(messages * ns_per_byte, latency, 0.0) if messages else None for messages in carried]
         paths = (PathTime(hops * latency, hops * ns_per_byte, ns_per_byte) for hops in (longest, mean))
-        return Load(busy, *paths)
+        return RoundLoad(busy, *paths)
 
-    def _between(self, pattern: PeerRun | Pairs, ns_per_byte: float, latency: float) -> list[LinkLoad | None]:
+    def _between(self, pattern: PeerRun | Pairs, ns_per_byte: float, latency: float) -> list[RoundLinkLoad | None]:
         """Of the links from an NPU to each other one, or from each to each, those that are used."""
         if isinstance(pattern, PeerRun):
-            busy: list[LinkLoad | None] = [None] * (2 * self.ranks)
+            busy: list[RoundLinkLoad | None] = [None] * (2 * self.ranks)
             for peer in pattern.each():
-                busy[peer.value % self.ranks + (self.ranks if peer.operator == "xor" else 0)] = LinkLoad(ns_per_byte, latency, 0.0)
+                busy[peer.value % self.ranks + (self.ranks if peer.operator == "xor" else 0)] = RoundLinkLoad(ns_per_byte, latency, 0.0)
             return busy
-        return [LinkLoad(max(Counter(pattern).values()) * ns_per_byte, latency, 0.0)]
+        return [RoundLinkLoad(max(Counter(pattern).values()) * ns_per_byte, latency, 0.0)]
 
     def _around(self, pattern: PeerRun | Pairs) -> tuple[float, float, float, float]:
         """The most messages on a link to the right and to the left, and the most and the mean links of a message."""

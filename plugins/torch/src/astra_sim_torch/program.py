@@ -38,7 +38,7 @@ _PASSES = {"forward": Pass.FORWARD, "backward": Pass.INPUT_GRADIENT, "optimizer"
 DEFAULT_STREAM = 0
 
 
-class Layers:
+class TorchLayers:
     """Layers by the module of the model, in the order in which they are first met."""
 
     def __init__(self) -> None:
@@ -64,11 +64,11 @@ class _Stream:
         self.pending |= other.pending
 
 
-class RankProgram:
+class TorchRankProgram:
     """Writes the operations of a rank. `members` says where the collectives of a group are, `duration` what a kernel takes (ps)."""
 
     def __init__(
-        self, capture: RankCapture, layers: Layers, members: Callable[[str], Members], duration: Callable[[Mapping[str, Any]], int]
+        self, capture: RankCapture, layers: TorchLayers, members: Callable[[str], Members], duration: Callable[[Mapping[str, Any]], int]
     ) -> None:
         self.operations: list[Operation] = []
         self.flops = 0

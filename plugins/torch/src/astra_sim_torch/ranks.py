@@ -43,7 +43,7 @@ def regular(ranks: Sequence[int], world: int) -> Regular | None:
     return result if result.index(ranks[0]) == 0 else None
 
 
-class Ranks:
+class TorchRanks:
     """The groups of a capture on a platform, and which recorded rank stands for which."""
 
     def __init__(self, captures: Sequence[RankCapture], platform: Platform) -> None:

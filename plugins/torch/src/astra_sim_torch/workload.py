@@ -13,8 +13,8 @@ from astra_sim.graph import ExecutionGraph, Figure, NpuProgram, ProgramTimes
 from astra_sim.shapes import Attention, Gemm
 
 from astra_sim_torch.capture_file import load_captures
-from astra_sim_torch.program import Layers, RankProgram
-from astra_sim_torch.ranks import Ranks
+from astra_sim_torch.program import TorchLayers, TorchRankProgram
+from astra_sim_torch.ranks import TorchRanks
 
 
 @attrs.frozen
@@ -30,10 +30,10 @@ def torch_capture(options: CaptureOptions, context: Context) -> ExecutionGraph:
     world, npus = captures[0].world, context.platform.npus
     if world != npus:
         raise InputError(f"{options.path}: captured for {world} ranks, the platform has {npus} NPUs; expected as many")
-    ranks, layers, duration = Ranks(captures, context.platform), Layers(), _Durations(context)
-    programs: list[tuple[RankProgram, list[int]]] = []
+    ranks, layers, duration = TorchRanks(captures, context.platform), TorchLayers(), _TorchDurations(context)
+    programs: list[tuple[TorchRankProgram, list[int]]] = []
     for capture, stands_for in ranks.classes():
-        program = RankProgram(capture, layers, lambda name, c=capture, s=stands_for: ranks.members(c, name, s), duration)  # type: ignore[misc]
+        program = TorchRankProgram(capture, layers, lambda name, c=capture, s=stands_for: ranks.members(c, name, s), duration)  # type: ignore[misc]
         for iteration in range(context.run.passes):
             program.write(iteration)
         programs.append((program, stands_for))
@@ -44,11 +44,11 @@ def torch_capture(options: CaptureOptions, context: Context) -> ExecutionGraph:
         tuple(layers.names),
         footprint_bytes=max((sum(capture.peak_bytes.values()) for capture in captures), default=0) or None,
         others=tuple(NpuProgram(tuple(program.operations), members) for program, members in others),
-        figures=_Figures(first[0], captures[0].peak_bytes, context.run.passes),
+        figures=_TorchFigures(first[0], captures[0].peak_bytes, context.run.passes),
     )
 
 
-class _Durations:
+class _TorchDurations:
     """How long kernels take by the compute model, in picoseconds; each is asked for once."""
 
     def __init__(self, context: Context) -> None:
@@ -90,10 +90,10 @@ def _shape(event: Mapping[str, Any]) -> Gemm | Attention | None:
     return None
 
 
-class _Figures:
+class _TorchFigures:
     """What a rank computes and communicates in one step."""
 
-    def __init__(self, program: RankProgram, peak_bytes: Mapping[str, int], passes: int) -> None:
+    def __init__(self, program: TorchRankProgram, peak_bytes: Mapping[str, int], passes: int) -> None:
         self._program, self._peak_bytes, self._passes = program, peak_bytes, max(1, passes)
 
     def __call__(self, times: Sequence[ProgramTimes], finish_ps: int) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ MAX_OPERATIONS = 2_000_000
 
 
 @attrs.frozen
-class Group:
+class HloGroup:
     """Where a device does a collective: over dimensions of the platform, or among the NPUs of a group."""
 
     dimensions: tuple[int, ...] = ()
@@ -41,31 +41,31 @@ class Peers:
     source: Peer | None = None
 
 
-Role = Group | Peers | None
+Role = HloGroup | Peers | None
 
 
 @attrs.frozen
-class Value:
+class HloValue:
     """What a value waits for: the last kernel it depends on, and communication that is under way; a tuple has its `parts`."""
 
     kernel: int = -1
     pending: frozenset[int] = frozenset()
-    parts: tuple[Value, ...] | None = None
+    parts: tuple[HloValue, ...] | None = None
 
-    def element(self, index: int) -> Value:
+    def element(self, index: int) -> HloValue:
         """An element of a tuple."""
         return self.parts[index] if self.parts is not None and index < len(self.parts) else self
 
     @property
-    def flat(self) -> Value:
+    def flat(self) -> HloValue:
         """The tuple as one value."""
         return self if self.parts is None else joined(part.flat for part in self.parts)
 
 
-def joined(values: Iterable[Value]) -> Value:
+def joined(values: Iterable[HloValue]) -> HloValue:
     """A value that waits for all that these wait for."""
     flat = [value.flat for value in values]
-    return Value(max((value.kernel for value in flat), default=-1), frozenset().union(*(value.pending for value in flat)))
+    return HloValue(max((value.kernel for value in flat), default=-1), frozenset().union(*(value.pending for value in flat)))
 
 
 def base_opcode(opcode: str) -> str:
@@ -79,7 +79,7 @@ def is_communication(opcode: str) -> bool:
 
 
 @attrs.frozen(kw_only=True)
-class Rules:
+class HloRules:
     """What a module does not say itself: see `HloOptions`."""
 
     overlap: bool
@@ -88,7 +88,7 @@ class Rules:
     trip_count: int | None
 
 
-class Layers:
+class HloLayers:
     """Layers by the path of the module of the user, in the order in which they are first met."""
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ class DeviceProgram:
         self,
         module: Module,
         costs: Costs,
-        rules: Rules,
-        layers: Layers,
+        rules: HloRules,
+        layers: HloLayers,
         role: Callable[[Instruction], Role],
         duration: Callable[[Cost, Instruction], int],
     ) -> None:
@@ -126,12 +126,12 @@ class DeviceProgram:
     def write(self, iteration: int) -> None:
         """Write one run of the entry computation, which begins when what was written before has ended."""
         self._iteration = iteration
-        start = Value(self._control)
+        start = HloValue(self._control)
         result = self._computation(self._module.entry, [start] * len(self._module.entry.parameters))
         self._wait(result.flat.pending, self._module.entry.root)
 
-    def _computation(self, computation: Computation, arguments: list[Value]) -> Value:
-        values: dict[str, Value] = {}
+    def _computation(self, computation: Computation, arguments: list[HloValue]) -> HloValue:
+        values: dict[str, HloValue] = {}
         carried: dict[str, Cost] = {}
         fused = self._fused_in(computation)
         for instruction in computation.instructions.values():
@@ -143,17 +143,17 @@ class DeviceProgram:
         self,
         instruction: Instruction,
         computation: Computation,
-        operands: list[Value],
-        arguments: list[Value],
+        operands: list[HloValue],
+        arguments: list[HloValue],
         carried: dict[str, Cost],
         fused: frozenset[str],
-    ) -> Value:
+    ) -> HloValue:
         """Write an instruction. Returns what its users wait for."""
         opcode = instruction.opcode
         if opcode == "parameter":
             return arguments[int(instruction.literal)]
         if opcode == "tuple":
-            return Value(parts=tuple(operands))
+            return HloValue(parts=tuple(operands))
         if opcode == "get-tuple-element":
             return operands[0].element(int(instruction.attribute("index") or 0))
         if opcode == "while":
@@ -168,7 +168,7 @@ class DeviceProgram:
             if self._rules.overlap or opcode == "copy-done":
                 return joined(operands)
             self._wait(joined(operands).pending, instruction)
-            return Value(self._control)
+            return HloValue(self._control)
         if is_communication(opcode):
             return self._communicate(instruction, computation, joined(operands))
         if opcode in FIRE_AND_FORGET or opcode == "copy-start":
@@ -179,8 +179,8 @@ class DeviceProgram:
         return self._kernel(instruction, computation, operands, carried, fused)
 
     def _kernel(
-        self, instruction: Instruction, computation: Computation, operands: list[Value], carried: dict[str, Cost], fused: frozenset[str]
-    ) -> Value:
+        self, instruction: Instruction, computation: Computation, operands: list[HloValue], carried: dict[str, Cost], fused: frozenset[str]
+    ) -> HloValue:
         """Write a kernel, with the element-wise instructions that are fused into it."""
         cost = self._costs.of(instruction, computation)
         inherited = [carried.pop(name) for name in instruction.operands if name in carried]
@@ -202,12 +202,12 @@ class DeviceProgram:
         self.bytes += cost.read_bytes + cost.write_bytes
         duration = self._duration(cost, instruction)
         self._control = self._add(Compute(self._after(), duration, layer, training_pass, self._iteration, name=instruction.name))
-        return Value(self._control)
+        return HloValue(self._control)
 
-    def _communicate(self, instruction: Instruction, computation: Computation, operand: Value) -> Value:
+    def _communicate(self, instruction: Instruction, computation: Computation, operand: HloValue) -> HloValue:
         """Write the collective or message of an instruction. Returns what its users wait for."""
         role, opcode = self._role(instruction), base_opcode(instruction.opcode)
-        if role is None or (isinstance(role, Group) and role.members is not None and len(role.members) == 1):
+        if role is None or (isinstance(role, HloGroup) and role.members is not None and len(role.members) == 1):
             return operand
         layer, training_pass = self._layers.of(instruction)
         is_async = self._rules.overlap or instruction.opcode.endswith("-start") or opcode in ("send", "recv")
@@ -240,12 +240,12 @@ class DeviceProgram:
                 )
             ]
         if is_async:
-            return Value(operand.kernel, operand.pending | frozenset(numbers))
+            return HloValue(operand.kernel, operand.pending | frozenset(numbers))
         if isinstance(role, Peers):
             self._wait(frozenset(numbers), instruction)
         else:
             self._control = numbers[0]
-        return Value(self._control)
+        return HloValue(self._control)
 
     def _messages(self, instruction: Instruction, role: Peers, after: tuple[int, ...], size: int, layer: int) -> list[int]:
         opcode, numbers = base_opcode(instruction.opcode), []
@@ -257,7 +257,7 @@ class DeviceProgram:
             numbers.append(self._add(Receive(after, role.source, size, tag, layer, instruction.name)))
         return numbers
 
-    def _while(self, instruction: Instruction, computation: Computation, state: Value) -> Value:
+    def _while(self, instruction: Instruction, computation: Computation, state: HloValue) -> HloValue:
         """Write a loop as often as it runs."""
         count = trip_count(instruction, computation, self._module)
         if count is None:
@@ -271,7 +271,7 @@ class DeviceProgram:
             state = self._computation(body, [state])
         return state
 
-    def _conditional(self, instruction: Instruction, operands: list[Value]) -> Value:
+    def _conditional(self, instruction: Instruction, operands: list[HloValue]) -> HloValue:
         names = instruction.callees("branch_computations")
         names = names or [instruction.callee("true_computation"), instruction.callee("false_computation")]
         branches = [self._module.computation(name, instruction) for name in names]
@@ -287,7 +287,7 @@ class DeviceProgram:
         flops = sum(self._costs.flops(each, computation) for each in rows)
         return flops + sum(each[0] for each in inner), sum(each.shape.bytes for each in rows if each.opcode not in FIRE_AND_FORGET)
 
-    def _wrapped(self, instruction: Instruction, operands: list[Value]) -> Value:
+    def _wrapped(self, instruction: Instruction, operands: list[HloValue]) -> HloValue:
         """An async pair around a computation, which runs where it starts; its communication is waited for where it is done."""
         if instruction.opcode != "async-start":
             return joined(operands)

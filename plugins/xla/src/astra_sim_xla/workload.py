@@ -18,7 +18,7 @@ from astra_sim.schedule import Peer
 
 from astra_sim_xla.costs import Cost, Costs
 from astra_sim_xla.hlo_text import Instruction, Module, parse_module
-from astra_sim_xla.program import DeviceProgram, Group, Layers, Peers, Role, Rules, base_opcode, is_communication
+from astra_sim_xla.program import DeviceProgram, HloGroup, HloLayers, HloRules, Peers, Role, base_opcode, is_communication
 from astra_sim_xla.replica_groups import groups_of, pairs_of
 
 
@@ -69,7 +69,7 @@ def _graph(module: Module, options: HloOptions, context: Context) -> ExecutionGr
     if module.devices != npus:
         raise InputError(f"the module is partitioned for {module.devices} devices, the platform has {npus} NPUs; expected as many")
     has_fusions = any(each.opcode == "fusion" for one in module.computations.values() for each in one.instructions.values())
-    rules = Rules(
+    rules = HloRules(
         overlap=options.overlap == "dataflow",
         fuse=options.fuse == "yes" or (options.fuse == "auto" and not has_fusions),
         branch=options.branch,
@@ -80,7 +80,7 @@ def _graph(module: Module, options: HloOptions, context: Context) -> ExecutionGr
     classes: dict[tuple[Role, ...], list[int]] = {}
     for npu in range(npus):
         classes.setdefault(tuple(one[npu] for one in roles.values()), []).append(npu)
-    layers, costs, duration = Layers(), Costs(module), _Durations(context)
+    layers, costs, duration = HloLayers(), Costs(module), _HloDurations(context)
     programs: list[tuple[DeviceProgram, list[int]]] = []
     for members in classes.values():
         program = DeviceProgram(module, costs, rules, layers, _role_of(roles, members[0]), duration)
@@ -93,7 +93,7 @@ def _graph(module: Module, options: HloOptions, context: Context) -> ExecutionGr
         dimensions,
         tuple(layers.names),
         others=tuple(NpuProgram(tuple(program.operations), members) for program, members in others),
-        figures=_Figures(first[0], context.run.passes),
+        figures=_HloFigures(first[0], context.run.passes),
     )
 
 
@@ -118,7 +118,7 @@ def _groups(instruction: Instruction, module: Module, dimensions: tuple[LogicalD
     roles: list[Role] = [None] * module.devices
     for group in groups:
         for npu in group:
-            roles[npu] = Group(spanned) if spanned else Group(members=group)
+            roles[npu] = HloGroup(spanned) if spanned else HloGroup(members=group)
     return roles
 
 
@@ -149,7 +149,7 @@ def _peers(instruction: Instruction, module: Module, dimensions: tuple[LogicalDi
     return [Peers(targets.get(npu), sources.get(npu)) if npu in targets or npu in sources else None for npu in range(npus)]
 
 
-class _Durations:
+class _HloDurations:
     """How long kernels take by the compute model, in picoseconds; each is asked for once."""
 
     def __init__(self, context: Context) -> None:
@@ -169,7 +169,7 @@ class _Durations:
         return self._known[cost]
 
 
-class _Figures:
+class _HloFigures:
     """What a device computes and communicates in one pass."""
 
     def __init__(self, program: DeviceProgram, passes: int) -> None:

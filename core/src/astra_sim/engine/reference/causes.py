@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from astra_sim.engine.interface import Link, LinkKind
+from astra_sim.engine.interface import LinkKind, PathEdge
 
 
 class Label(NamedTuple):
@@ -46,7 +46,7 @@ class Causes:
 
     def __init__(self, messages: bool = False) -> None:
         """With `messages` all that have arrived are kept, too."""
-        self.messages: list[Link] = []
+        self.messages: list[PathEdge] = []
         self._keeps_messages = messages
         self._scheduled: dict[EventKey, Entry] = {}
         self._under_way: dict[int, Entry] = {}
@@ -82,7 +82,7 @@ class Causes:
         if self._keeps_messages and label.kind in (LinkKind.MESSAGE, LinkKind.POINT_TO_POINT):
             self.messages.append(_link(self._now))
 
-    def path(self) -> list[Link]:
+    def path(self) -> list[PathEdge]:
         """The links that lead to what happened last, in order."""
         links, entry = [], self._now
         while entry is not None:
@@ -91,7 +91,7 @@ class Causes:
         return links[::-1]
 
 
-def _link(entry: Entry) -> Link:
+def _link(entry: Entry) -> PathEdge:
     """An entry as a link."""
     label, begin = entry.label, entry.parent.end if entry.parent is not None else 0
-    return Link(label.kind, begin, entry.end, entry.npu, label.task, label.step, entry.to, entry.bytes)
+    return PathEdge(label.kind, begin, entry.end, entry.npu, label.task, label.step, entry.to, entry.bytes)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from astra_sim.engine.reference.tasks import Program, TaskRun
 
 
-class Plan:
+class CollectivePlan:
     """What collectives become: the steps of each chunk, the number of the first among those of all plans, and how many became this."""
 
     __slots__ = ("chunks", "first_step", "uses")
@@ -37,12 +37,12 @@ class Plan:
         return sum(map(len, self.chunks))
 
 
-class Collective:
+class CollectiveRun:
     """A collective that was issued, as the `number`-th: its plan, its phases, who issued it first, and how many programs have not."""
 
     __slots__ = ("first", "number", "phases", "plan", "programs_left")
 
-    def __init__(self, number: int, plan: Plan, first: TaskRun) -> None:
+    def __init__(self, number: int, plan: CollectivePlan, first: TaskRun) -> None:
         self.number = number
         self.plan = plan
         self.phases: dict[tuple[int, int], Phase] = {}
@@ -55,7 +55,7 @@ class Issued:
 
     __slots__ = ("collective", "npus_left")
 
-    def __init__(self, collective: Collective, npus: int) -> None:
+    def __init__(self, collective: CollectiveRun, npus: int) -> None:
         self.collective = collective
         self.npus_left = npus
 
@@ -67,13 +67,13 @@ class Collectives:
         self._events = events
         self._phases = phases
         self._chunks = chunks
-        self._plans: list[Plan] = []
-        self._repeated: dict[int, Plan] = {}
+        self._plans: list[CollectivePlan] = []
+        self._repeated: dict[int, CollectivePlan] = {}
         self._count = 0
         self._issued: dict[tuple[int, int], Issued] = {}  # by program and task
         self._programs_of: Counter[int] = Counter()  # by group, how many programs share its collectives
         self._ordinals: Counter[tuple[int, int]] = Counter()  # by program and group, how many it has issued
-        self._shared: dict[tuple[int, int], Collective] = {}  # by group and ordinal
+        self._shared: dict[tuple[int, int], CollectiveRun] = {}  # by group and ordinal
 
     def add_program(self, tasks: Sequence[Task]) -> None:
         """Count a program among those that share the collectives of its groups."""
@@ -101,12 +101,12 @@ class Collectives:
             self._chunks.start(step_runs[0])
         return len(plan.chunks)
 
-    def _phase_of(self, collective: Collective, chunk: int, place: int, step: PhaseStep) -> Phase:
+    def _phase_of(self, collective: CollectiveRun, chunk: int, place: int, step: PhaseStep) -> Phase:
         if (chunk, place) not in collective.phases:
             collective.phases[chunk, place] = self._phases.start_phase(step.phase)
         return collective.phases[chunk, place]
 
-    def _issued_as(self, task: TaskRun) -> Collective:
+    def _issued_as(self, task: TaskRun) -> CollectiveRun:
         """What a collective became when the first NPU of its program issued it, which may be this one."""
         key = task.program.number, task.number
         if key not in self._issued:
@@ -117,7 +117,7 @@ class Collectives:
             del self._issued[key]
         return issued.collective
 
-    def _share(self, task: TaskRun) -> Collective:
+    def _share(self, task: TaskRun) -> CollectiveRun:
         """What a collective became when the first program issued it, which may be this one."""
         program, group = task.program.number, task.task.group
         if group < 0:
@@ -136,20 +136,20 @@ class Collectives:
             del self._shared[group, ordinal]
         return collective
 
-    def _make(self, task: TaskRun) -> Collective:
+    def _make(self, task: TaskRun) -> CollectiveRun:
         """A collective that is issued now."""
         plan = self._plan(task.program, task)
         plan.uses += 1
         self._count += 1
-        return Collective(self._count - 1, plan, task)
+        return CollectiveRun(self._count - 1, plan, task)
 
-    def _plan(self, program: Program, task: TaskRun) -> Plan:
+    def _plan(self, program: Program, task: TaskRun) -> CollectivePlan:
         """The plan of a collective; one that repeats is planned once."""
         number = task.task.collective
         if task.task.repeats and number in self._repeated:
             return self._repeated[number]
         chunks = program.issue(task.number, self._events.now)
-        plan = Plan(chunks, self._plans[-1].first_step + self._plans[-1].steps() if self._plans else 0)
+        plan = CollectivePlan(chunks, self._plans[-1].first_step + self._plans[-1].steps() if self._plans else 0)
         self._plans.append(plan)
         if task.task.repeats:
             self._repeated[number] = plan

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from astra_sim.engine import columns
-from astra_sim.engine.interface import BusOptions, ComputePs, History, Issue, Link, LinkKind, OverheadPs, PhaseStepRecords, RankState, Task
+from astra_sim.engine.interface import (
+    BusOptions,
+    ComputePs,
+    History,
+    Issue,
+    LinkKind,
+    OverheadPs,
+    PathEdge,
+    PhaseStepRecords,
+    RankState,
+    Task,
+)
 from astra_sim.engine.orders import Order
 from astra_sim.engine.reference.agreement import Agreements
 from astra_sim.engine.reference.causes import Causes, Label
@@ -204,11 +215,11 @@ class ReferenceEngine:
         """The ranks of phases that have begun and not ended, by task, chunk, place and NPU."""
         return self._chunks.blocked_ranks()
 
-    def critical_path(self) -> list[Link]:
+    def critical_path(self) -> list[PathEdge]:
         """The links that lead to what happened last; none where causes are not kept."""
         return self._events.causes.path() if self._events.causes is not None else []
 
-    def carried(self) -> list[Link]:
+    def carried(self) -> list[PathEdge]:
         """The messages that have arrived; none where they are not kept."""
         return self._events.causes.messages if self._events.causes is not None else []
 

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from astra_sim.engine.orders import Job, Order, RuleOrder, Standing, place_of
 from astra_sim.engine.reference.agreement import Key
-from astra_sim.engine.reference.waiting import Node, Waiting
+from astra_sim.engine.reference.waiting import Waiting, WaitingNode
 
 Entry = TypeVar("Entry")
 
@@ -94,7 +94,7 @@ class RuledQueue(Queue[Entry]):
         self._order = order
         self._rules = order.rules
         self._waiting: Waiting[tuple[Entry, Key]] = Waiting()
-        self._nodes: dict[Key, Node[tuple[Entry, Key]]] = {}
+        self._nodes: dict[Key, WaitingNode[tuple[Entry, Key]]] = {}
         self._standings: dict[tuple[str, int, int], Standing] = {}
 
     def enter(self, entry: Entry, key: Key, job: Job) -> None:

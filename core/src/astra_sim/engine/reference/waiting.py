@@ -39,7 +39,7 @@ def _join(left: _Span, right: _Span) -> _Span:
     return _Span(left.first, others, left.first_side, right.last_side)
 
 
-class Node(Generic[Entry]):
+class WaitingNode(Generic[Entry]):
     """A job: what waits, how the rules see it, its subtrees and the node above. `weight` is at most that of the node above."""
 
     __slots__ = ("above", "entry", "left", "marks", "right", "size", "spans", "weight")
@@ -48,9 +48,9 @@ class Node(Generic[Entry]):
         self.entry = entry
         self.marks = marks
         self.weight = weight
-        self.above: Node[Entry] | None = None
-        self.left: Node[Entry] | None = None
-        self.right: Node[Entry] | None = None
+        self.above: WaitingNode[Entry] | None = None
+        self.left: WaitingNode[Entry] | None = None
+        self.right: WaitingNode[Entry] | None = None
         self.update()
 
     def update(self) -> None:
@@ -66,7 +66,7 @@ class Node(Generic[Entry]):
             right.above = self
 
 
-def _size(node: Node[Entry] | None) -> int:
+def _size(node: WaitingNode[Entry] | None) -> int:
     return 0 if node is None else node.size
 
 
@@ -74,7 +74,7 @@ class Waiting(Generic[Entry]):
     """What waits, in order."""
 
     def __init__(self) -> None:
-        self._root: Node[Entry] | None = None
+        self._root: WaitingNode[Entry] | None = None
         self._random = 1
 
     def __len__(self) -> int:
@@ -100,10 +100,10 @@ class Waiting(Generic[Entry]):
             node, before, closed = node.right, side, False
         return place
 
-    def insert(self, place: int, entry: Entry, marks: list[tuple[int, int]]) -> Node[Entry]:
+    def insert(self, place: int, entry: Entry, marks: list[tuple[int, int]]) -> WaitingNode[Entry]:
         """Put something at a place; `marks` are its key and side by each rule. Returns its node."""
         self._random = (self._random * 6364136223846793005 + 1442695040888963407) % 2**64
-        node = Node(entry, marks, self._random >> 32)
+        node = WaitingNode(entry, marks, self._random >> 32)
         self._set_root(_insert(self._root, place, node))
         return node
 
@@ -114,13 +114,13 @@ class Waiting(Generic[Entry]):
         self._set_root(root)
         return first
 
-    def take(self, node: Node[Entry]) -> Entry:
+    def take(self, node: WaitingNode[Entry]) -> Entry:
         """Take out a node."""
         assert self._root is not None
         self._set_root(_erase(self._root, _place_of(node)))
         return node.entry
 
-    def _set_root(self, root: Node[Entry] | None) -> None:
+    def _set_root(self, root: WaitingNode[Entry] | None) -> None:
         self._root = root
         if root is not None:
             root.above = None
@@ -131,7 +131,7 @@ def _is_in(span: _Span, limit: int, before: int, closed: bool) -> bool:
     return span.others > limit or (span.first > limit and not closed and not _take_turns(before, span.first_side))
 
 
-def _insert(node: Node[Entry] | None, place: int, inserted: Node[Entry]) -> Node[Entry]:
+def _insert(node: WaitingNode[Entry] | None, place: int, inserted: WaitingNode[Entry]) -> WaitingNode[Entry]:
     """Insert a node at a place of the treap and return the new root; weights keep the tree balanced on average."""
     if node is None:
         return inserted
@@ -148,7 +148,7 @@ def _insert(node: Node[Entry] | None, place: int, inserted: Node[Entry]) -> Node
     return node
 
 
-def _split(node: Node[Entry] | None, place: int) -> tuple[Node[Entry] | None, Node[Entry] | None]:
+def _split(node: WaitingNode[Entry] | None, place: int) -> tuple[WaitingNode[Entry] | None, WaitingNode[Entry] | None]:
     """The jobs before a place, and the others."""
     if node is None:
         return None, None
@@ -162,7 +162,7 @@ def _split(node: Node[Entry] | None, place: int) -> tuple[Node[Entry] | None, No
     return node, right
 
 
-def _pop(node: Node[Entry]) -> tuple[Entry, Node[Entry] | None]:
+def _pop(node: WaitingNode[Entry]) -> tuple[Entry, WaitingNode[Entry] | None]:
     if node.left is None:
         return node.entry, node.right
     first, node.left = _pop(node.left)
@@ -170,7 +170,7 @@ def _pop(node: Node[Entry]) -> tuple[Entry, Node[Entry] | None]:
     return first, node
 
 
-def _place_of(node: Node[Entry]) -> int:
+def _place_of(node: WaitingNode[Entry]) -> int:
     """How many jobs are before a node."""
     place = _size(node.left)
     while node.above is not None:
@@ -180,7 +180,7 @@ def _place_of(node: Node[Entry]) -> int:
     return place
 
 
-def _erase(node: Node[Entry], place: int) -> Node[Entry] | None:
+def _erase(node: WaitingNode[Entry], place: int) -> WaitingNode[Entry] | None:
     """What is left without the job at a place."""
     before = _size(node.left)
     if place == before:
@@ -195,7 +195,7 @@ def _erase(node: Node[Entry], place: int) -> Node[Entry] | None:
     return node
 
 
-def _merge(left: Node[Entry] | None, right: Node[Entry] | None) -> Node[Entry] | None:
+def _merge(left: WaitingNode[Entry] | None, right: WaitingNode[Entry] | None) -> WaitingNode[Entry] | None:
     """Jobs, and others behind them."""
     if left is None or right is None:
         return left or right

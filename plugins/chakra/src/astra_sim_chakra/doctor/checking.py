@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from astra_sim_chakra.doctor.cross_rank_checks import Matched, collectives_of, deadlock, match, whole
-from astra_sim_chakra.doctor.findings import Finding, Severity, merged
+from astra_sim_chakra.doctor.findings import Severity, TraceFinding, merged
 from astra_sim_chakra.doctor.order_in_time import held_up, open_orders
 from astra_sim_chakra.doctor.rank_checks import Examined, examine
 from astra_sim_chakra.doctor.trace_set import TraceSet
@@ -18,7 +18,7 @@ class Checked:
     trace_set: TraceSet
     examined: dict[int, Examined]
     matched: Matched
-    findings: list[Finding]
+    findings: list[TraceFinding]
 
     @property
     def nodes(self) -> int:

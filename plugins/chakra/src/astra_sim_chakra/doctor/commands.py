@@ -14,8 +14,8 @@ from astra_sim.commands import Column, Progress, Screen, Table, json_option, qui
 from astra_sim.files import FileSet
 
 from astra_sim_chakra.doctor.checking import Checked, check
-from astra_sim_chakra.doctor.figures import Figures, figures
-from astra_sim_chakra.doctor.findings import Finding, Severity, spans
+from astra_sim_chakra.doctor.figures import TraceFigures, figures
+from astra_sim_chakra.doctor.findings import Severity, TraceFinding, spans
 from astra_sim_chakra.doctor.repairing import Repair, repair
 from astra_sim_chakra.doctor.scaling import Scaling
 from astra_sim_chakra.doctor.trace_set import TraceSet, open_traces
@@ -239,7 +239,7 @@ def _without_workload(metadata: Metadata) -> Metadata:
 
 def _print_findings(checked: Checked, screen: Screen) -> None:
     """Print findings by kind, each with what it breaks."""
-    by_kind: dict[str, list[Finding]] = {}
+    by_kind: dict[str, list[TraceFinding]] = {}
     for finding in checked.findings:
         by_kind.setdefault(finding.kind, []).append(finding)
     for kind, findings in by_kind.items():
@@ -278,7 +278,7 @@ def _print_repairs(repairs: dict[int, Repair], unread: Sequence[int], prefix: st
     screen.text("")
 
 
-def _print_figures(stats: Figures, screen: Screen) -> None:
+def _print_figures(stats: TraceFigures, screen: Screen) -> None:
     """Print tables of operations, groups and ranks."""
     time = screen.time_unit(max((kind.duration_ns for kind in stats.kinds), default=0))
     of_kinds = (Column("operations", "word"), Column("nodes"), Column("bytes"), Column(f"recorded time\n({time.name})"))
@@ -325,7 +325,7 @@ def _print_figures(stats: Figures, screen: Screen) -> None:
     screen.text(f"{text} {_of_busiest(stats, time)}", prose=True)
 
 
-def _of_busiest(stats: Figures, time: Callable[[float], str]) -> str:
+def _of_busiest(stats: TraceFigures, time: Callable[[float], str]) -> str:
     """What the unit of a rank that computes longest says of a run."""
     busiest = f"The busiest unit of a rank computes for {time(stats.busiest_ns)}"
     if stats.chain_ns is None or stats.busiest_ns <= stats.chain_ns:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from astra_sim_chakra.doctor.findings import Finding, about, spans
-from astra_sim_chakra.doctor.graph import Graph, graph_of
+from astra_sim_chakra.doctor.findings import TraceFinding, about, spans
+from astra_sim_chakra.doctor.graph import TraceGraph, graph_of
 from astra_sim_chakra.doctor.lenient import label_of
 from astra_sim_chakra.doctor.rank_checks import Examined, is_collective, unordered
 from astra_sim_chakra.doctor.trace_set import EVERYBODY, TraceSet
@@ -21,7 +21,7 @@ _DEADLOCK_SHOWN = 8
 
 
 @attrs.frozen
-class Group:
+class CheckedGroup:
     """Ranks that issue collectives together, and what to call them."""
 
     name: str
@@ -29,7 +29,7 @@ class Group:
 
 
 @attrs.frozen
-class Place:
+class NodePlace:
     """A node: its rank, and where in the trace of that rank it stands."""
 
     rank: int
@@ -40,9 +40,9 @@ class Place:
 class Matched:
     """What belongs together: the n-th collective of each group on all its ranks, and sends with their receives."""
 
-    collectives: dict[Group, list[list[Place]]] = attrs.field(factory=dict)
-    messages: list[tuple[Place, Place]] = attrs.field(factory=list)
-    findings: list[Finding] = attrs.field(factory=list)
+    collectives: dict[CheckedGroup, list[list[NodePlace]]] = attrs.field(factory=dict)
+    messages: list[tuple[NodePlace, NodePlace]] = attrs.field(factory=list)
+    findings: list[TraceFinding] = attrs.field(factory=list)
 
 
 def match(trace_set: TraceSet, examined: Mapping[int, Examined]) -> Matched:
@@ -56,13 +56,13 @@ def match(trace_set: TraceSet, examined: Mapping[int, Examined]) -> Matched:
     return matched
 
 
-_Boxes = dict[tuple[object, ...], list[Place]]
+_Boxes = dict[tuple[object, ...], list[NodePlace]]
 """Sends or receives by source, destination, tag and bytes."""
 
 # -- Messages ----------------------------------------------------------------------------------------------------------
 
 
-def _peers(trace_set: TraceSet, rank: int, examined: Examined) -> Iterator[Finding]:
+def _peers(trace_set: TraceSet, rank: int, examined: Examined) -> Iterator[TraceFinding]:
     """Messages to the rank itself, and to ranks that are not there."""
     for attribute in ("comm_dst", "comm_src"):
         kind = NodeType.COMM_SEND_NODE if attribute == "comm_dst" else NodeType.COMM_RECV_NODE
@@ -89,7 +89,7 @@ def _messages(trace_set: TraceSet, examined: Mapping[int, Examined], matched: Ma
             if peer is None or peer == rank or not 0 <= peer < trace_set.ranks:
                 continue
             ends = (rank, peer) if sends else (peer, rank)
-            boxes[not sends].setdefault((*ends, node.comm_tag, node.comm_size), []).append(Place(rank, number))
+            boxes[not sends].setdefault((*ends, node.comm_tag, node.comm_size), []).append(NodePlace(rank, number))
     sends_of, receives_of = boxes
     for key, places in sends_of.items():
         matched.messages += zip(places, receives_of.get(key, []), strict=False)
@@ -100,7 +100,9 @@ def _messages(trace_set: TraceSet, examined: Mapping[int, Examined], matched: Ma
                 matched.findings.append(_unmatched(kind, key, left, other, examined))
 
 
-def _unmatched(kind: str, key: tuple[object, ...], left: Sequence[Place], others: _Boxes, examined: Mapping[int, Examined]) -> Finding:
+def _unmatched(
+    kind: str, key: tuple[object, ...], left: Sequence[NodePlace], others: _Boxes, examined: Mapping[int, Examined]
+) -> TraceFinding:
     """The finding for messages without a counterpart, with what is nearest to them."""
     source, destination, tag, size = key
     there = [each for each in others if each[:2] == key[:2]]
@@ -118,7 +120,7 @@ def _unmatched(kind: str, key: tuple[object, ...], left: Sequence[Place], others
 # -- Collectives -------------------------------------------------------------------------------------------------------
 
 
-def group_of(trace_set: TraceSet, rank: int, node: Node) -> Group | None:
+def group_of(trace_set: TraceSet, rank: int, node: Node) -> CheckedGroup | None:
     """The ranks of a collective; None where that cannot be told. A group that no file names is known by its name alone.
 
     As in a run, process groups of the same ranks are one group, whatever their names are.
@@ -127,30 +129,32 @@ def group_of(trace_set: TraceSet, rank: int, node: Node) -> Group | None:
     if node.pg_name not in (None, *EVERYBODY):
         members = trace_set.members(str(node.pg_name)) or ()
         if len(members) < trace_set.ranks:
-            return Group(spans(sorted(members)) if members else f"group {node.pg_name}", members)
+            return CheckedGroup(spans(sorted(members)) if members else f"group {node.pg_name}", members)
         involved = None
     if involved is None or all(involved):
-        return Group(ALL_RANKS, tuple(range(trace_set.ranks)))
+        return CheckedGroup(ALL_RANKS, tuple(range(trace_set.ranks)))
     if trace_set.sizes is None:
         return None
     used = [place for place, size in enumerate(trace_set.sizes) if place < len(involved) and involved[place] and size > 1]
     if len(used) == sum(size > 1 for size in trace_set.sizes):
-        return Group(ALL_RANKS, tuple(range(trace_set.ranks)))
+        return CheckedGroup(ALL_RANKS, tuple(range(trace_set.ranks)))
     strides = [math.prod(trace_set.sizes[:place]) for place in range(len(trace_set.sizes))]
     joined = {rank - sum(rank // strides[d] % trace_set.sizes[d] * strides[d] for d in used)}
     for d in used:
         joined = {member + step * strides[d] for member in joined for step in range(trace_set.sizes[d])}
     ranks = tuple(sorted(joined))
-    return Group(f"dimensions {', '.join(map(str, used))} ({spans(ranks)})", ranks)
+    return CheckedGroup(f"dimensions {', '.join(map(str, used))} ({spans(ranks)})", ranks)
 
 
-def collectives_of(trace_set: TraceSet, examined: Mapping[int, Examined]) -> tuple[dict[Group, dict[int, list[int]]], list[Finding]]:
+def collectives_of(
+    trace_set: TraceSet, examined: Mapping[int, Examined]
+) -> tuple[dict[CheckedGroup, dict[int, list[int]]], list[TraceFinding]]:
     """For each group and rank the collectives in the order in which a run would issue them; and what is wrong with their groups."""
     result: dict[tuple[str, tuple[int, ...]], dict[int, list[int]]] = {}
     findings = []
     for rank, each in examined.items():
         unknown, strangers, apart = [], [], []
-        results: dict[tuple[str | None, tuple[bool, ...] | None], Group | None] = {}
+        results: dict[tuple[str | None, tuple[bool, ...] | None], CheckedGroup | None] = {}
         for number in each.graph.order:
             node = each.trace.nodes[number]
             if not is_collective(node):
@@ -180,7 +184,7 @@ def collectives_of(trace_set: TraceSet, examined: Mapping[int, Examined]) -> tup
             if nodes:
                 where = f"pg_name is {nodes[0].pg_name!r}: {text}" if kind != "not_compared" else text
                 findings.append(attrs.evolve(about(kind, where, [(node.id, label_of(node)) for node in nodes]), ranks=(rank,)))
-    groups = {Group(name, ranks or tuple(sorted(issued))): issued for (name, ranks), issued in result.items()}
+    groups = {CheckedGroup(name, ranks or tuple(sorted(issued))): issued for (name, ranks), issued in result.items()}
     return groups, findings
 
 
@@ -199,7 +203,7 @@ def _collectives(trace_set: TraceSet, examined: Mapping[int, Examined], matched:
         matched.findings += differences
         if not differences:
             numbers = range(len(rows[members[0]]))
-            matched.collectives[group] = [[Place(rank, rows[rank][number]) for rank in members] for number in numbers]
+            matched.collectives[group] = [[NodePlace(rank, rows[rank][number]) for rank in members] for number in numbers]
 
 
 def _are_a_question_of_time(rows: Mapping[int, Sequence[int]], examined: Mapping[int, Examined]) -> bool:
@@ -219,7 +223,7 @@ def _by_kind(numbers: Sequence[int], examined: Examined) -> list[int]:
     return sorted(numbers, key=lambda number: _what(examined.trace.nodes[number]))
 
 
-def _differences(group: Group, rows: Mapping[int, Sequence[int]], examined: Mapping[int, Examined]) -> list[Finding]:
+def _differences(group: CheckedGroup, rows: Mapping[int, Sequence[int]], examined: Mapping[int, Examined]) -> list[TraceFinding]:
     """Where ranks differ from the first one; ranks that differ in the same way are one finding."""
     first = min(rows)
     alike: dict[tuple[int, str, str], list[tuple[int, int]]] = {}
@@ -230,7 +234,7 @@ def _differences(group: Group, rows: Mapping[int, Sequence[int]], examined: Mapp
             a, b = (_does(nodes[at]) if at < len(nodes) else f"none (it issues {len(nodes)})" for nodes in (own, other))
             alike.setdefault((at, a, b), []).append((rank, (other[at] if at < len(other) else own[at]).id))
     return [
-        Finding(
+        TraceFinding(
             "collective_mismatch",
             f"{group.name}: collective {at} is {own} on rank {first}, and {other} on {spans([rank for rank, _ in differing])}",
             tuple(id_ for _, id_ in differing[:1]),
@@ -251,18 +255,18 @@ def _does(node: Node) -> str:
 class Whole:
     """The graph of all ranks: a collective is one place for all its ranks, and a receive waits for its send."""
 
-    graph: Graph
-    places: Sequence[Place]
+    graph: TraceGraph
+    places: Sequence[NodePlace]
     place_of: Mapping[int, Sequence[int]]
 
 
 def whole(examined: Mapping[int, Examined], matched: Matched) -> Whole:
     """Join the graphs of all ranks where they meet."""
-    places: list[Place] = []
+    places: list[NodePlace] = []
     place_of: dict[int, list[int]] = {}
     for rank, each in examined.items():
         place_of[rank] = list(range(len(places), len(places) + len(each.trace.nodes)))
-        places += [Place(rank, number) for number in range(len(each.trace.nodes))]
+        places += [NodePlace(rank, number) for number in range(len(each.trace.nodes))]
     for instances in matched.collectives.values():
         for instance in instances:
             for place in instance[1:]:
@@ -277,7 +281,7 @@ def whole(examined: Mapping[int, Examined], matched: Matched) -> Whole:
     return Whole(graph_of([list(dict.fromkeys(others)) for others in after], range(len(places))), places, place_of)
 
 
-def deadlock(joined: Whole, examined: Mapping[int, Examined]) -> Finding | None:
+def deadlock(joined: Whole, examined: Mapping[int, Examined]) -> TraceFinding | None:
     """A circle through several ranks, if there is one."""
     circle = joined.graph.circle()
     if not circle:
@@ -288,4 +292,4 @@ def deadlock(joined: Whole, examined: Mapping[int, Examined]) -> Finding | None:
     more = f", and {len(meeting) - _DEADLOCK_SHOWN} more" if len(meeting) > _DEADLOCK_SHOWN else ""
     ids = tuple(node.id for _, node in meeting[:_DEADLOCK_SHOWN])
     ranks = tuple(sorted({rank for rank, _ in meeting}))
-    return Finding("deadlock", f"{words}{more}, which waits for the first", ids, len(meeting), ranks)
+    return TraceFinding("deadlock", f"{words}{more}, which waits for the first", ids, len(meeting), ranks)

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from astra_sim_chakra.doctor.checking import Checked
-from astra_sim_chakra.doctor.cross_rank_checks import Place, collectives_of, whole
+from astra_sim_chakra.doctor.cross_rank_checks import NodePlace, collectives_of, whole
 from astra_sim_chakra.doctor.lenient import label_of
 from astra_sim_chakra.schema import CollectiveType, NodeType
 from astra_sim_chakra.trace import Node
@@ -58,7 +58,7 @@ class RankFigures:
 
 
 @attrs.frozen
-class Figures:
+class TraceFigures:
     """All figures of some traces. `chain_ns` is the longest chain of compute through all ranks (None: circles), with its nodes.
 
     `keeps_order`: a run lets an NPU compute several nodes at a time unless it is told otherwise, for the traces say so.
@@ -97,7 +97,7 @@ class Figures:
         }
 
 
-def figures(checked: Checked) -> Figures:
+def figures(checked: Checked) -> TraceFigures:
     """Add up what the traces hold. Recorded times of communication are added up by kind, and are in no bound."""
     kinds: dict[str, KindFigures] = {}
     ranks = []
@@ -116,7 +116,7 @@ def figures(checked: Checked) -> Figures:
         chain_ns, path = joined.graph.longest(weights)
     steps = [(joined.places[at].rank, label_of(_node(checked, joined.places[at])), weights[at]) for at in path if weights[at]]
     keeps_order = all(trace.keeps_order for trace in checked.trace_set.traces.values())
-    return Figures(sorted(kinds.values(), key=lambda kind: kind.kind), list(_groups(checked)), ranks, chain_ns, steps, keeps_order)
+    return TraceFigures(sorted(kinds.values(), key=lambda kind: kind.kind), list(_groups(checked)), ranks, chain_ns, steps, keeps_order)
 
 
 def kind_of(node: Node) -> str:
@@ -143,7 +143,7 @@ def compute_ns(node: Node) -> int:
     return (node.duration_ns or 1) if node.type == NodeType.COMP_NODE else 0
 
 
-def _node(checked: Checked, place: Place) -> Node:
+def _node(checked: Checked, place: NodePlace) -> Node:
     return checked.examined[place.rank].trace.nodes[place.number]
 
 

@@ -77,7 +77,7 @@ KINDS: dict[str, Kind] = {
 
 
 @attrs.frozen
-class Finding:
+class TraceFinding:
     """Something that is wrong: its kind, what it is, on which ranks, and in which nodes (the first of them by id; `count` in all)."""
 
     kind: str
@@ -102,15 +102,15 @@ class Finding:
         return {**own, "ranks": list(self.ranks), "nodes": list(self.nodes), "count": self.count}
 
 
-def about(kind: str, text: str, nodes: Sequence[tuple[int, str]]) -> Finding:
+def about(kind: str, text: str, nodes: Sequence[tuple[int, str]]) -> TraceFinding:
     """A finding about some nodes, given as ids and labels: `text` follows the label of the first one."""
     first = nodes[0][1] if len(nodes) == 1 else f"{len(nodes)} nodes, the first of them {nodes[0][1]}"
-    return Finding(kind, f"{first}: {text}", tuple(id_ for id_, _ in nodes[:NODES_LISTED]), len(nodes))
+    return TraceFinding(kind, f"{first}: {text}", tuple(id_ for id_, _ in nodes[:NODES_LISTED]), len(nodes))
 
 
-def merged(findings: Iterable[Finding]) -> list[Finding]:
+def merged(findings: Iterable[TraceFinding]) -> list[TraceFinding]:
     """Findings that are the same on several ranks but for ids of nodes as one, which has those of the first rank; worst kinds first."""
-    alike: dict[tuple[str, str, int], tuple[Finding, set[int]]] = {}
+    alike: dict[tuple[str, str, int], tuple[TraceFinding, set[int]]] = {}
     for finding in findings:
         key = (finding.kind, _ID.sub("node '", finding.text), finding.count)
         alike.setdefault(key, (finding, set()))[1].update(finding.ranks)

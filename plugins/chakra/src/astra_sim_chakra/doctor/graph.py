@@ -11,7 +11,7 @@ from astra_sim_chakra.trace import Node
 
 
 @attrs.frozen(eq=False)
-class Graph:
+class TraceGraph:
     """Places of nodes, and for each the places that it waits for. `order` has those that can ever begin, lowest keys first."""
 
     after: Sequence[Sequence[int]]
@@ -54,7 +54,7 @@ class Graph:
         return length, chain[::-1]
 
 
-def graph_of(after: Sequence[Sequence[int]], keys: Sequence[int]) -> Graph:
+def graph_of(after: Sequence[Sequence[int]], keys: Sequence[int]) -> TraceGraph:
     """The graph of these dependencies; of nodes that can begin, the one with the lowest key goes first."""
     children: list[list[int]] = [[] for _ in after]
     waits = [0] * len(after)
@@ -72,7 +72,7 @@ def graph_of(after: Sequence[Sequence[int]], keys: Sequence[int]) -> Graph:
             waits[child] -= 1
             if not waits[child]:
                 heapq.heappush(ready, (keys[child], child))
-    return Graph(after, order)
+    return TraceGraph(after, order)
 
 
 def dependencies(nodes: Sequence[Node], control: bool = True) -> list[list[int]]:

@@ -10,7 +10,7 @@ from astra_sim import InputError
 from astra_sim.limits import MAX_CHECKED_NODES
 from google.protobuf.message import DecodeError
 
-from astra_sim_chakra.doctor.findings import Finding
+from astra_sim_chakra.doctor.findings import TraceFinding
 from astra_sim_chakra.messages import NodeMessage, check_fields
 from astra_sim_chakra.pure import node_label, other_fields
 from astra_sim_chakra.reader import metadata_of, open_trace, read_metadata
@@ -31,7 +31,7 @@ class LenientTrace:
     path: str
     metadata: Metadata
     nodes: Sequence[Node]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[TraceFinding, ...] = ()
     refused: str = ""
 
     @property
@@ -57,7 +57,7 @@ def read_loosely(path: str) -> LenientTrace:
             raise _too_many(path)
         if not trace.left_out:
             return LenientTrace(path, trace.metadata, list(trace.nodes()))
-    findings: list[Finding] = []
+    findings: list[TraceFinding] = []
     nodes: list[Node] = []
     metadata = Metadata()
     try:
@@ -67,7 +67,7 @@ def read_loosely(path: str) -> LenientTrace:
                 raise _too_many(path)
             _read(data, nodes, findings)
     except (InputError, Broken) as error:
-        findings.append(Finding("unreadable", str(error).removeprefix(f"{path}: ")))
+        findings.append(TraceFinding("unreadable", str(error).removeprefix(f"{path}: ")))
     return LenientTrace(path, metadata, nodes, tuple(findings), refused)
 
 
@@ -107,18 +107,18 @@ def _messages_of_file(path: str) -> Iterator[bytes]:
             raise Broken(f"byte {offset}: the file ends in the middle of a message, of which it has {len(pending)} bytes")
 
 
-def _read(data: bytes, nodes: list[Node], findings: list[Finding]) -> None:
+def _read(data: bytes, nodes: list[Node], findings: list[TraceFinding]) -> None:
     """Add the node of a message, with what is wrong in it."""
     try:
         message = NodeMessage.FromString(data)
         check_fields(message)
     except (DecodeError, Broken) as error:
-        findings.append(Finding("damaged_node", f"message {len(nodes)} of the file: {error}"))
+        findings.append(TraceFinding("damaged_node", f"message {len(nodes)} of the file: {error}"))
         return
     label = node_label(message.id, message.name)
 
     def wrong(text: str) -> None:
-        findings.append(Finding("bad_value", f"{label}: {text}", (message.id,)))
+        findings.append(TraceFinding("bad_value", f"{label}: {text}", (message.id,)))
 
     fields: dict[str, Any] = {"type": NodeType.INVALID_NODE, "duration_ns": message.duration_micros * 1000}
     if 0 <= message.type <= max(NodeType):

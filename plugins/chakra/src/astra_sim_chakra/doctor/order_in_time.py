@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from astra_sim_chakra.doctor.cross_rank_checks import Group, Matched, Whole
-from astra_sim_chakra.doctor.findings import Finding
+from astra_sim_chakra.doctor.cross_rank_checks import CheckedGroup, Matched, Whole
+from astra_sim_chakra.doctor.findings import TraceFinding
 from astra_sim_chakra.doctor.graph import latest
 from astra_sim_chakra.doctor.lenient import label_of
 from astra_sim_chakra.doctor.rank_checks import Examined, unordered
@@ -16,7 +16,7 @@ MOST_STEPS = 20_000_000
 """Dependencies that are followed at most to find what is held up; it takes each dependency once for every rank."""
 
 
-def open_orders(groups: Mapping[Group, Mapping[int, Sequence[int]]], examined: Mapping[int, Examined]) -> Iterator[Finding]:
+def open_orders(groups: Mapping[CheckedGroup, Mapping[int, Sequence[int]]], examined: Mapping[int, Examined]) -> Iterator[TraceFinding]:
     """Collectives of one group that follow each other on a rank, differ, and do not wait for each other.
 
     Ranks that do the same at the same time have the same order, so groups of such ranks are left out.
@@ -30,7 +30,7 @@ def open_orders(groups: Mapping[Group, Mapping[int, Sequence[int]]], examined: M
                 first, second = (label_of(examined[rank].trace.nodes[number]) for number in pair)
                 ids = tuple(examined[rank].trace.nodes[number].id for number in pair)
                 text = f"{group.name}: {first} and {second} do not wait for each other, and are not alike"
-                yield Finding("order_by_time", text, ids, ranks=(rank,))
+                yield TraceFinding("order_by_time", text, ids, ranks=(rank,))
 
 
 def _are_alike(several: Sequence[Examined]) -> bool:
@@ -48,13 +48,13 @@ def _shape(node: Node) -> tuple[object, ...]:
     return node.type, node.duration_ns, node.num_ops, node.tensor_size, node.is_cpu_op, node.comm_type, node.comm_size
 
 
-def held_up(whole: Whole, matched: Matched, examined: Mapping[int, Examined]) -> Iterator[Finding]:
+def held_up(whole: Whole, matched: Matched, examined: Mapping[int, Examined]) -> Iterator[TraceFinding]:
     """A collective of a rank that another rank only joins after it has had something else of the first rank, which does not wait for it."""
     if (not matched.messages and len(matched.collectives) < 2) or _are_alike(list(examined.values())):
         return  # ranks that are alike begin the same operations first
     edges = sum(len(others) for others in whole.graph.after)
     if edges * len(examined) > MOST_STEPS:
-        yield Finding("not_rehearsed", f"{edges} dependencies on {len(examined)} ranks are too many", ())
+        yield TraceFinding("not_rehearsed", f"{edges} dependencies on {len(examined)} ranks are too many", ())
         return
     moment = {place: at for at, place in enumerate(whole.graph.order)}
     for rank, each in examined.items():
@@ -69,7 +69,7 @@ def held_up(whole: Whole, matched: Matched, examined: Mapping[int, Examined]) ->
             if other > local[number] and each.trace.nodes[number].type == NodeType.COMM_COLL_NODE and own[order[other]] != own[number]:
                 first, second = each.trace.nodes[number], each.trace.nodes[order[other]]
                 text = f"{label_of(first)} does not wait for {label_of(second)}, without which other ranks do not join it"
-                yield Finding("held_up", text, (first.id, second.id), ranks=(rank,))
+                yield TraceFinding("held_up", text, (first.id, second.id), ranks=(rank,))
                 break
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from astra_sim_chakra.doctor.findings import Finding, Severity, about
-from astra_sim_chakra.doctor.graph import Graph, dependencies, graph_of, latest
+from astra_sim_chakra.doctor.findings import Severity, TraceFinding, about
+from astra_sim_chakra.doctor.graph import TraceGraph, dependencies, graph_of, latest
 from astra_sim_chakra.doctor.lenient import LenientTrace, label_of
 from astra_sim_chakra.doctor.text_source import is_none_collective, slipped
 from astra_sim_chakra.schema import CollectiveType, NodeType
@@ -36,8 +36,8 @@ class Examined:
     """A trace, what is wrong in it, and its graph."""
 
     trace: LenientTrace
-    findings: Sequence[Finding]
-    graph: Graph
+    findings: Sequence[TraceFinding]
+    graph: TraceGraph
 
 
 def examine(trace: LenientTrace) -> Examined:
@@ -45,13 +45,13 @@ def examine(trace: LenientTrace) -> Examined:
     graph = graph_of(dependencies(trace.nodes), [node.id for node in trace.nodes])
     findings = [*trace.findings]
     if not trace.nodes and not findings:
-        findings.append(Finding("no_nodes", "the trace has no nodes"))
+        findings.append(TraceFinding("no_nodes", "the trace has no nodes"))
     findings += _ids(trace)
     findings += _circles(trace, graph)
     findings += _fields(trace.nodes)
     findings += _times(trace)
     if trace.refused and not any(finding.severity == Severity.ERROR for finding in findings):
-        findings.append(Finding("refused", trace.refused))
+        findings.append(TraceFinding("refused", trace.refused))
     return Examined(trace, findings, graph)
 
 
@@ -87,7 +87,7 @@ def labelled(nodes: Sequence[Node]) -> list[tuple[int, str]]:
     return [(node.id, label_of(node)) for node in nodes]
 
 
-def _ids(trace: LenientTrace) -> Iterator[Finding]:
+def _ids(trace: LenientTrace) -> Iterator[TraceFinding]:
     """Ids that are there twice, and dependencies on nodes that are not there."""
     by_id: dict[int, list[Node]] = {}
     for node in trace.nodes:
@@ -96,7 +96,7 @@ def _ids(trace: LenientTrace) -> Iterator[Finding]:
         if len(alike) > 1:
             equal = all(node == alike[0] for node in alike)
             same = "equal in all fields" if equal else f"not equal: {', '.join(label_of(node) for node in alike[1:4])}"
-            yield Finding("duplicate_id", f"{label_of(alike[0])}: {len(alike)} nodes have this id; they are {same}", (alike[0].id,))
+            yield TraceFinding("duplicate_id", f"{label_of(alike[0])}: {len(alike)} nodes have this id; they are {same}", (alike[0].id,))
     for field in ("data", "control"):
         lenient = field == "control" and trace.is_from_pytorch
         kind = "missing_control_dependency" if lenient else "missing_dependency"
@@ -106,7 +106,7 @@ def _ids(trace: LenientTrace) -> Iterator[Finding]:
             yield about(kind, f"{field} dependency {lost[0][1][0]} is no node of the file", labelled([node for node, _ in lost]))
 
 
-def _circles(trace: LenientTrace, graph: Graph) -> Iterator[Finding]:
+def _circles(trace: LenientTrace, graph: TraceGraph) -> Iterator[TraceFinding]:
     """Nodes that wait for each other; of dependencies of control alone it is another kind."""
     circle = graph.circle()
     if not circle:
@@ -118,7 +118,7 @@ def _circles(trace: LenientTrace, graph: Graph) -> Iterator[Finding]:
     more = f", and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
     blocked = len(graph.after) - len(graph.order)
     ids = tuple(node.id for node in nodes[:_SHOWN])
-    yield Finding(kind, f"{words}{more}, which waits for the first; {blocked} nodes can never begin", ids, len(nodes))
+    yield TraceFinding(kind, f"{words}{more}, which waits for the first; {blocked} nodes can never begin", ids, len(nodes))
 
 
 _Test = Callable[[Node], bool]
@@ -133,7 +133,7 @@ _NEEDS: tuple[tuple[str, _Test], ...] = (
 """The attributes that a run needs, and of which nodes."""
 
 
-def _fields(nodes: Sequence[Node]) -> Iterator[Finding]:
+def _fields(nodes: Sequence[Node]) -> Iterator[TraceFinding]:
     """Nodes with a field that is missing or has no meaning."""
     for kind, text, test in (
         ("invalid_node", "its type is INVALID_NODE", lambda node: node.type == NodeType.INVALID_NODE),
@@ -159,7 +159,7 @@ def _is_of(node: Node, collective: CollectiveType) -> bool:
     return node.type == NodeType.COMM_COLL_NODE and node.comm_type == collective
 
 
-def _times(trace: LenientTrace) -> Iterator[Finding]:
+def _times(trace: LenientTrace) -> Iterator[TraceFinding]:
     """Nodes without time or work, and times that seem to be in another unit."""
     computing = [node for node in trace.nodes if node.type == NodeType.COMP_NODE]
     idle = [node for node in computing if not node.duration_ns and not node.num_ops]
@@ -178,7 +178,7 @@ def _times(trace: LenientTrace) -> Iterator[Finding]:
             f"the fastest of {len(rates)} nodes that compute does {max(rates):.3g} operations a second; accelerators do 10^12 and more, "
             "so duration_micros may hold nanoseconds"
         )
-        yield Finding("unit_slip", text, (), len(rates))
+        yield TraceFinding("unit_slip", text, (), len(rates))
     nones = [node for node in trace.nodes if is_none_collective(node)]
     if nones:
         yield about("none_as_all_reduce", "its name ends in NONE, and its comm_type is ALL_REDUCE", labelled(nones))

@@ -13,7 +13,7 @@ from astra_sim import InputError
 from astra_sim.commands import Experiment, build_platform, check_groups, read_groups, shared_plugins
 from astra_sim.files import note_input
 
-from astra_sim_chakra.doctor.findings import Finding
+from astra_sim_chakra.doctor.findings import TraceFinding
 from astra_sim_chakra.doctor.lenient import LenientTrace, read_loosely
 from astra_sim_chakra.ranks import EXTENSIONS, PROTOBUF, extension_of, find_ranks, rank_path
 from astra_sim_chakra.trace_files import is_json
@@ -36,11 +36,11 @@ class TraceSet:
     sizes: Sequence[int] | None = None
 
     @property
-    def missing(self) -> list[Finding]:
+    def missing(self) -> list[TraceFinding]:
         """The ranks for which there is no file."""
         missing = [rank for rank in range(self.ranks) if rank not in self.traces] if not self.single else []
         there = f"there are {len(self.traces)} files, up to rank {max(self.traces)}"
-        return [Finding("missing_rank", f"{rank_path(self.prefix, rank, self.extension)} is missing; {there}") for rank in missing]
+        return [TraceFinding("missing_rank", f"{rank_path(self.prefix, rank, self.extension)} is missing; {there}") for rank in missing]
 
     def members(self, group: str) -> tuple[int, ...] | None:
         """The ranks of a process group; None where no file of groups names it."""

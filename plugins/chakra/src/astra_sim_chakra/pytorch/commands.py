@@ -12,7 +12,7 @@ from astra_sim.files import FileSet
 from astra_sim_chakra.pytorch.converting import convert
 from astra_sim_chakra.pytorch.host import host_of, read_host
 from astra_sim_chakra.pytorch.kineto import read_kineto
-from astra_sim_chakra.pytorch.linking import LINKED, Counts, link, link_alone
+from astra_sim_chakra.pytorch.linking import LINKED, TraceCounts, link, link_alone
 from astra_sim_chakra.pytorch.replay import Replay, replay
 
 
@@ -89,7 +89,7 @@ def replay_lines(replayed: Replay, screen: Screen) -> list[str]:
     ]
 
 
-def _matched(counts: Counts) -> list[str]:
+def _matched(counts: TraceCounts) -> list[str]:
     """What was matched and how, in lines."""
     operators = counts.by_call + counts.by_external_id + counts.by_order
     how = _parts(

@@ -47,7 +47,7 @@ class Timed:
 
 
 @attrs.define(eq=False)
-class Slice:
+class TraceSlice:
     """A slice of a thread, in which one operator ran: its Chakra node, and when it ended in the measured run."""
 
     begin: int
@@ -133,14 +133,14 @@ class _Converter:
 
     # -- The host ------------------------------------------------------------------------------------------------------
 
-    def _threads(self) -> dict[Any, list[Slice]]:
+    def _threads(self) -> dict[Any, list[TraceSlice]]:
         """The slices of each thread, one after the other."""
         by_thread: dict[Any, list[Timed]] = {}
         for each in self._on_host:
             by_thread.setdefault(each.thread, []).append(each)
         return {thread: _slices(operators) for thread, operators in by_thread.items()}
 
-    def _host_nodes(self, threads: Mapping[Any, Sequence[Slice]]) -> None:
+    def _host_nodes(self, threads: Mapping[Any, Sequence[TraceSlice]]) -> None:
         """Make the nodes of host threads: each slice follows the one before, or what ended last elsewhere after an idle time."""
         ends = sorted((part.end, number, thread) for number, thread in enumerate(threads) for part in threads[thread])
         for slices in threads.values():
@@ -148,7 +148,7 @@ class _Converter:
                 part.id = next(self._ids)
         by_end = {(thread, part.end): part for thread, slices in threads.items() for part in slices}
         for number, slices in enumerate(threads.values()):
-            before: Slice | None = None
+            before: TraceSlice | None = None
             for part in slices:
                 after, known = ([before.id], before.end) if before is not None else ([], self._start)
                 if part.begin - known > IDLE_NS or before is None:
@@ -159,7 +159,7 @@ class _Converter:
                 self._host_node(part, after, known)
                 before = part
 
-    def _host_node(self, part: Slice, after: list[int], known: int) -> None:
+    def _host_node(self, part: TraceSlice, after: list[int], known: int) -> None:
         """A slice, after nodes of which the last one ended at `known`."""
         owner = part.owner
         if part.begin > known:
@@ -186,10 +186,10 @@ class _Converter:
 
     # -- The GPU -------------------------------------------------------------------------------------------------------
 
-    def _gpu_nodes(self, threads: Mapping[Any, Sequence[Slice]]) -> None:
+    def _gpu_nodes(self, threads: Mapping[Any, Sequence[TraceSlice]]) -> None:
         """Make the nodes of GPU work: each follows its stream, what it waits for, and the host's call that launched it."""
         streams: dict[Any, Timed] = {}
-        slices_of: dict[int, tuple[Sequence[Slice], Sequence[int]]] = {}
+        slices_of: dict[int, tuple[Sequence[TraceSlice], Sequence[int]]] = {}
         for slices in threads.values():
             ends = [part.end for part in slices]
             for part in slices:
@@ -289,16 +289,16 @@ class _Converter:
         return self._result
 
 
-def _slices(operators: Sequence[Timed]) -> list[Slice]:
+def _slices(operators: Sequence[Timed]) -> list[TraceSlice]:
     """The slices of a thread whose operators are given by their begin: at each moment the innermost one runs."""
-    slices: list[Slice] = []
+    slices: list[TraceSlice] = []
     stack: list[tuple[Timed, int]] = []  # operators under way, and their ends within those around them
     now = operators[0].begin
 
     def run(until: int) -> None:
         nonlocal now
         if stack and until > now:
-            slices.append(Slice(now, until, stack[-1][0]))
+            slices.append(TraceSlice(now, until, stack[-1][0]))
         now = max(now, until)
 
     for operator in operators:

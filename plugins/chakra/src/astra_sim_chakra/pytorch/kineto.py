@@ -23,7 +23,7 @@ SYNC = "cuda_sync"
 
 
 @attrs.frozen(eq=False)
-class Event:
+class TraceEvent:
     """Something that took some time: begin and end in ns."""
 
     category: str
@@ -59,10 +59,10 @@ class Kineto:
     """
 
     path: str
-    operators: list[Event]
-    calls: list[Event]
-    kernels: list[Event]
-    syncs: list[Event]
+    operators: list[TraceEvent]
+    calls: list[TraceEvent]
+    kernels: list[TraceEvent]
+    syncs: list[TraceEvent]
     distributed: Mapping[str, Any]
     processes: frozenset[int] = frozenset()
     steps: Mapping[int, tuple[int, int]] = attrs.field(factory=dict)
@@ -100,7 +100,7 @@ def kineto_of(table: Mapping[str, Any], path: str) -> Kineto:
     if not isinstance(table.get("traceEvents"), list):
         host = "; this is an execution trace" if "nodes" in table else ""
         raise InputError(f"{path}: expected a trace of Kineto, a table with traceEvents{host}")
-    kinds: dict[str, list[Event]] = {}
+    kinds: dict[str, list[TraceEvent]] = {}
     steps: dict[int, tuple[int, int]] = {}
     processes: set[int] = set()
     for number, event in enumerate(table["traceEvents"]):
@@ -137,7 +137,7 @@ _NAMES = {
 }
 
 
-def _event(event: dict[str, Any], where: str) -> Event:
+def _event(event: dict[str, Any], where: str) -> TraceEvent:
     """An event with its times. Raises InputError."""
     begin, length = event.get("ts"), event.get("dur", 0)
     for name, value in (("ts", begin), ("dur", length)):
@@ -150,4 +150,4 @@ def _event(event: dict[str, Any], where: str) -> Event:
     if not isinstance(name, str):
         raise InputError(f"{where}: name is {str(name)[:40]!r}; expected text")
     first = round(begin * 1000)  # type: ignore[operator]
-    return Event(str(event["cat"]).lower(), name, event["tid"], first, first + max(0, round(length * 1000)), args)
+    return TraceEvent(str(event["cat"]).lower(), name, event["tid"], first, first + max(0, round(length * 1000)), args)

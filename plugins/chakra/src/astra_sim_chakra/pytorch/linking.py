@@ -15,7 +15,7 @@ from astra_sim import InputError
 
 from astra_sim_chakra.pytorch.communication import communication_of
 from astra_sim_chakra.pytorch.host import HostNode, HostTrace, is_frame
-from astra_sim_chakra.pytorch.kineto import Event, Kineto
+from astra_sim_chakra.pytorch.kineto import Kineto, TraceEvent
 from astra_sim_chakra.pytorch.streams import Waits, waits_of
 
 LINKED = "astra_link"
@@ -27,7 +27,7 @@ _VOTERS = 200
 
 
 @attrs.define
-class Counts:
+class TraceCounts:
     """How much was matched."""
 
     host_nodes: int = 0
@@ -53,7 +53,7 @@ class Linked:
     """A linked trace as the table of its file, and how much was matched."""
 
     table: dict[str, Any]
-    counts: Counts
+    counts: TraceCounts
 
 
 def link(host: HostTrace, kineto: Kineto, rank: int | None = None, force: bool = False) -> Linked:
@@ -97,7 +97,7 @@ def link_alone(kineto: Kineto, rank: int | None = None, force: bool = False) -> 
 def _operators_as_host(kineto: Kineto) -> HostTrace:
     """The operators of Kineto as nodes of an execution trace: each below the innermost one around it on its thread."""
     nodes: dict[int, HostNode] = {}
-    around: dict[int | str, list[tuple[Event, int]]] = {}
+    around: dict[int | str, list[tuple[TraceEvent, int]]] = {}
     for id_, event in enumerate(kineto.operators, 2):
         stack = around.setdefault(event.tid, [])
         while stack and stack[-1][0].end < event.end:
@@ -144,13 +144,13 @@ class _Linker:
         self._host, self._kineto, self._alone = host, kineto, alone
         recorded = kineto.distributed.get("rank")
         self._rank = rank if rank is not None else recorded if type(recorded) is int else 0
-        self._counts = Counts(host_nodes=len(host.nodes), operators=len(kineto.operators), kernels=len(kineto.kernels))
-        self._event_of: dict[int, Event] = {}
+        self._counts = TraceCounts(host_nodes=len(host.nodes), operators=len(kineto.operators), kernels=len(kineto.kernels))
+        self._event_of: dict[int, TraceEvent] = {}
         self._node_of: dict[int, HostNode] = {}  # by the identity of the event
         self._next = max(host.nodes, default=1) + 1
         self._ids: dict[int, int] = {}  # of events, by their identity
         self._caller: dict[int, HostNode] = {}  # by the identity of the event
-        self._external: dict[int, Event] = {}
+        self._external: dict[int, TraceEvent] = {}
 
     @property
     def matched(self) -> int:
@@ -189,7 +189,7 @@ class _Linker:
                 self._join(node, event)
             self._counts.host_nodes, self._counts.only_kineto = 0, len(self._kineto.operators)
             return
-        by_call: dict[int, Event] = {}
+        by_call: dict[int, TraceEvent] = {}
         for event in self._kineto.operators:
             number = event.number("Record function id")
             if number:
@@ -236,7 +236,7 @@ class _Linker:
         tids = {node.tid for node in self._host.nodes.values() if not is_frame(node)}
         if not thread_of and len(tids) == len({event.tid for event in self._kineto.operators}) == 1:
             thread_of = {tids.pop(): self._kineto.operators[0].tid}
-        left: dict[tuple[int | str, str], tuple[list[HostNode], list[Event]]] = {}
+        left: dict[tuple[int | str, str], tuple[list[HostNode], list[TraceEvent]]] = {}
         for node in sorted(self._host.nodes.values(), key=lambda node: node.id):
             if node.id not in self._event_of and node.tid in thread_of:
                 left.setdefault((thread_of[node.tid], node.name), ([], []))[0].append(node)
@@ -250,7 +250,7 @@ class _Linker:
                 for node, event in zip(nodes, events, strict=True):
                     self._join(node, event)
 
-    def _join(self, node: HostNode, event: Event) -> None:
+    def _join(self, node: HostNode, event: TraceEvent) -> None:
         if id(event) not in self._node_of:
             self._event_of[node.id] = event
             self._node_of[id(event)] = node
@@ -258,11 +258,11 @@ class _Linker:
 
     # -- Calls and kernels ---------------------------------------------------------------------------------------------
 
-    def _calls(self) -> dict[int, Event]:
+    def _calls(self) -> dict[int, TraceEvent]:
         """The calls of the runtime by their correlation."""
         return {number: event for event in self._kineto.calls if (number := event.number("correlation"))}
 
-    def _operator_of(self, kernel: Event, calls: dict[int, Event]) -> HostNode | None:
+    def _operator_of(self, kernel: TraceEvent, calls: dict[int, TraceEvent]) -> HostNode | None:
         """The operator that launched a kernel: of its External id, else the innermost around the call."""
         call = calls.get(kernel.number("correlation") or 0)
         for each in (kernel, call):
@@ -274,12 +274,12 @@ class _Linker:
     def _find_callers(self) -> None:
         """For each operator and call the innermost operator around it that was matched; operators by External id."""
         self._external = {number: event for event in self._kineto.operators if (number := event.external_id)}
-        threads: dict[int | str, list[Event]] = {}
+        threads: dict[int | str, list[TraceEvent]] = {}
         for event in [*self._kineto.operators, *self._kineto.calls]:
             threads.setdefault(event.tid, []).append(event)
         for events in threads.values():
             events.sort(key=lambda event: (event.begin, -event.end))
-            stack: list[Event] = []
+            stack: list[TraceEvent] = []
             for event in events:
                 while stack and stack[-1].end < event.end:
                     stack.pop()
@@ -290,7 +290,7 @@ class _Linker:
 
     # -- Tables --------------------------------------------------------------------------------------------------------
 
-    def _id(self, event: Event) -> int:
+    def _id(self, event: TraceEvent) -> int:
         if id(event) not in self._ids:
             self._ids[id(event)] = self._next
             self._next += 1
@@ -300,16 +300,16 @@ class _Linker:
         event = self._event_of.get(node.id)
         return node.fields if event is None else {**node.fields, **_times(event), "thread": event.tid}
 
-    def _event_table(self, event: Event, waits: Waits) -> dict[str, Any]:
+    def _event_table(self, event: TraceEvent, waits: Waits) -> dict[str, Any]:
         caller = self._caller.get(id(event))
         own = {"id": self._id(event), "name": event.name, "ctrl_deps": caller.id if caller is not None else 1, "cat": event.category}
         return {**own, **_times(event), "thread": event.tid, **self._waiting(event, waits)}
 
-    def _waiting(self, event: Event, waits: Waits) -> dict[str, list[int]]:
+    def _waiting(self, event: TraceEvent, waits: Waits) -> dict[str, list[int]]:
         kernels = waits.of.get(id(event))
         return {"wait_for": [self._id(kernel) for kernel in kernels]} if kernels else {}
 
-    def _kernel_table(self, kernel: Event, calls: dict[int, Event], waits: Waits, groups: dict[str, list[int]]) -> dict[str, Any]:
+    def _kernel_table(self, kernel: TraceEvent, calls: dict[int, TraceEvent], waits: Waits, groups: dict[str, list[int]]) -> dict[str, Any]:
         """The fields of a kernel in the linked trace."""
         node, call = self._operator_of(kernel, calls), calls.get(kernel.number("correlation") or 0)
         self._counts.with_operator += node is not None
@@ -329,5 +329,5 @@ class _Linker:
         return table
 
 
-def _times(event: Event) -> dict[str, float]:
+def _times(event: TraceEvent) -> dict[str, float]:
     return {"ts": event.begin / 1000, "inclusive_dur": (event.end - event.begin) / 1000}

@@ -12,25 +12,25 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from astra_sim_chakra.pytorch.kineto import Event, Kineto
+from astra_sim_chakra.pytorch.kineto import Kineto, TraceEvent
 
 _WAITS = ("cudaStreamWaitEvent", "hipStreamWaitEvent", "cuStreamWaitEvent")
 _BLOCKS = ("cudaMemcpy", "hipMemcpy")
 
 
 @attrs.frozen(eq=False)
-class _Line:
+class _TraceLine:
     """Kernels in the order of their launches."""
 
-    kernels: Sequence[Event]
+    kernels: Sequence[TraceEvent]
     launched: Sequence[int]
 
-    def before(self, moment: int) -> Iterator[Event]:
+    def before(self, moment: int) -> Iterator[TraceEvent]:
         """Those launched before a moment, latest first."""
         for place in range(bisect.bisect_left(self.launched, moment) - 1, -1, -1):
             yield self.kernels[place]
 
-    def next(self, moment: int) -> Event | None:
+    def next(self, moment: int) -> TraceEvent | None:
         """The first one launched from a moment on."""
         place = bisect.bisect_left(self.launched, moment)
         return self.kernels[place] if place < len(self.kernels) else None
@@ -40,39 +40,39 @@ class _Line:
 class Waits:
     """For each event, by identity, the kernels that it waits for; and how many waits there are, by how they were found."""
 
-    of: dict[int, list[Event]] = attrs.field(factory=dict)
+    of: dict[int, list[TraceEvent]] = attrs.field(factory=dict)
     by_event: int = 0
     by_time: int = 0
     of_host: int = 0
 
-    def add(self, waiting: Event, kernel: Event) -> None:
+    def add(self, waiting: TraceEvent, kernel: TraceEvent) -> None:
         """An event waits for a kernel."""
         of = self.of.setdefault(id(waiting), [])
         if not any(each is kernel for each in of):
             of.append(kernel)
 
 
-def waits_of(kineto: Kineto, calls: Mapping[int, Event]) -> Waits:
+def waits_of(kineto: Kineto, calls: Mapping[int, TraceEvent]) -> Waits:
     """The waits of a trace whose calls have these correlations. None contradicts the times: what is waited for ended before."""
     waits = Waits()
-    launch: dict[int, Event] = {}
+    launch: dict[int, TraceEvent] = {}
     for kernel in kineto.kernels:
         correlation = kernel.number("correlation") or 0
         if correlation in calls:
             launch[id(kernel)] = calls[correlation]
 
-    def launched(kernel: Event) -> int:
+    def launched(kernel: TraceEvent) -> int:
         return launch[id(kernel)].begin if id(kernel) in launch else kernel.begin
 
-    streams: dict[tuple[int, int], list[Event]] = {}
-    threads: dict[int | str, list[Event]] = {}
+    streams: dict[tuple[int, int], list[TraceEvent]] = {}
+    threads: dict[int | str, list[TraceEvent]] = {}
     for kernel in sorted(kineto.kernels, key=launched):
         streams.setdefault(kernel.stream, []).append(kernel)
         if id(kernel) in launch:
             threads.setdefault(launch[id(kernel)].tid, []).append(kernel)
 
-    def line(kernels: Sequence[Event]) -> _Line:
-        return _Line(kernels, [launched(kernel) for kernel in kernels])
+    def line(kernels: Sequence[TraceEvent]) -> _TraceLine:
+        return _TraceLine(kernels, [launched(kernel) for kernel in kernels])
 
     by_stream = {stream: line(kernels) for stream, kernels in streams.items()}
     by_thread = {tid: line(kernels) for tid, kernels in threads.items()}
@@ -89,7 +89,7 @@ def waits_of(kineto: Kineto, calls: Mapping[int, Event]) -> Waits:
     return waits
 
 
-def _recorded_waits(sync: Event, calls: Mapping[int, Event], streams: Mapping[tuple[int, int], _Line], waits: Waits) -> None:
+def _recorded_waits(sync: TraceEvent, calls: Mapping[int, TraceEvent], streams: Mapping[tuple[int, int], _TraceLine], waits: Waits) -> None:
     """A wait of one stream for another that the profiler recorded."""
     call, source, own = calls.get(sync.number("correlation") or 0), sync.number("wait_on_stream"), sync.number("stream")
     if call is None or source is None or own is None or not sync.name.startswith("Stream Wait"):
@@ -105,7 +105,7 @@ def _recorded_waits(sync: Event, calls: Mapping[int, Event], streams: Mapping[tu
         waits.add(consumer, producer)
 
 
-def _by_time(call: Event, thread: _Line, streams: Mapping[tuple[int, int], _Line], waits: Waits) -> None:
+def _by_time(call: TraceEvent, thread: _TraceLine, streams: Mapping[tuple[int, int], _TraceLine], waits: Waits) -> None:
     """A wait of which only the call was recorded."""
     consumer = thread.next(call.begin)
     if consumer is None:
@@ -118,7 +118,7 @@ def _by_time(call: Event, thread: _Line, streams: Mapping[tuple[int, int], _Line
         waits.add(consumer, producer)
 
 
-def _blocked(call: Event, streams: Mapping[tuple[int, int], _Line], waits: Waits) -> None:
+def _blocked(call: TraceEvent, streams: Mapping[tuple[int, int], _TraceLine], waits: Waits) -> None:
     """A call that came back when kernels had ended: the last of them ended during the call."""
     ended = [next((kernel for kernel in line.before(call.end) if kernel.end <= call.end), None) for line in streams.values()]
     last = max((kernel for kernel in ended if kernel is not None), key=lambda kernel: kernel.end, default=None)

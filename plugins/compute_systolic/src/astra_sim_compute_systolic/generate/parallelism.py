@@ -39,14 +39,14 @@ class Machine:
         return self.npus // self.packages
 
 
-class Exchange(NamedTuple):
+class LayerExchange(NamedTuple):
     """A collective, as the text workload names it, and the bytes that each NPU puts in. NONE: no collective, 0 bytes."""
 
     collective: str
     size: int
 
 
-NOTHING = Exchange("NONE", 0)
+NOTHING = LayerExchange("NONE", 0)
 
 
 class Share(NamedTuple):
@@ -55,7 +55,7 @@ class Share(NamedTuple):
     forward: Shape
     input_gradient: Gemm
     weight_gradient: Gemm
-    exchanges: tuple[Exchange, Exchange, Exchange]
+    exchanges: tuple[LayerExchange, LayerExchange, LayerExchange]
 
 
 def share_of(name: str, shape: Shape, weights: bool, policy: str, machine: Machine, element_bytes: int) -> Share:
@@ -80,8 +80,8 @@ def share_of(name: str, shape: Shape, weights: bool, policy: str, machine: Machi
     local = _split(name, shape, data_ways, model_ways)
     activations = (NOTHING, NOTHING)
     if policy != "DATA":
-        activations = (Exchange("ALLGATHER", outputs // npus), Exchange("REDUCESCATTER", inputs // data_ways))
-    gradient = NOTHING if policy == "MODEL" else Exchange("ALLREDUCE", parameters // model_ways)
+        activations = (LayerExchange("ALLGATHER", outputs // npus), LayerExchange("REDUCESCATTER", inputs // data_ways))
+    gradient = NOTHING if policy == "MODEL" else LayerExchange("ALLREDUCE", parameters // model_ways)
     return Share(local, *_gradients(local), (*activations, gradient))
 
 

@@ -13,7 +13,7 @@ from astra_sim.shapes import Shape
 from astra_sim.units import PS_PER_NS, picoseconds
 
 from astra_sim_compute_systolic.generate.layers import ModelLayer
-from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED, Exchange, Machine, share_of
+from astra_sim_compute_systolic.generate.parallelism import CUSTOMIZED, LayerExchange, Machine, share_of
 
 PASSES = ("forward", "input_gradient", "weight_gradient")
 
@@ -23,7 +23,7 @@ class GeneratedPass(NamedTuple):
 
     shape: Shape
     compute_ns: float
-    exchange: Exchange
+    exchange: LayerExchange
 
 
 @attrs.frozen

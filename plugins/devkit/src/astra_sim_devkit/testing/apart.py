@@ -18,14 +18,14 @@ from astra_sim.providers import FileFormat, Provider, describe_exception
 from astra_sim_devkit.testing.components import check_component
 
 
-class Outcome(NamedTuple):
+class CheckOutcome(NamedTuple):
     """What is wrong with a component, and why its contract was not run; None where there is nothing to say."""
 
     problem: str | None = None
     note: str | None = None
 
 
-def check_apart(kind: str, component: Provider | FileFormat, timeout_s: float) -> Outcome:
+def check_apart(kind: str, component: Provider | FileFormat, timeout_s: float) -> CheckOutcome:
     """Check one component in a process of its own, which is ended after `timeout_s` seconds.
 
     Where there is no fork, which takes along what was registered by hand, it is checked in this process, without a limit of time.
@@ -42,12 +42,14 @@ def check_apart(kind: str, component: Provider | FileFormat, timeout_s: float) -
                 process.start()
             sender.close()
             if not answer.poll(timeout_s):
-                return Outcome(f"the check of {kind} {component.name} has not ended after {timeout_s:g} s (--timeout); expected an end")
+                return CheckOutcome(
+                    f"the check of {kind} {component.name} has not ended after {timeout_s:g} s (--timeout); expected an end"
+                )
             try:
-                return Outcome(*answer.recv())
+                return CheckOutcome(*answer.recv())
             except EOFError:
                 process.join()
-                return Outcome(f"the check of {kind} {component.name} ended its process: {_end_of(process.exitcode)}")
+                return CheckOutcome(f"the check of {kind} {component.name} ended its process: {_end_of(process.exitcode)}")
         finally:
             if process.pid is not None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -56,15 +58,15 @@ def check_apart(kind: str, component: Provider | FileFormat, timeout_s: float) -
                 process.join()
 
 
-def _outcome(kind: str, component: Provider | FileFormat) -> Outcome:
+def _outcome(kind: str, component: Provider | FileFormat) -> CheckOutcome:
     try:
-        return Outcome(None, check_component(kind, component) or None)
+        return CheckOutcome(None, check_component(kind, component) or None)
     except AstraError as error:
-        return Outcome(str(error))
+        return CheckOutcome(str(error))
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and not hasattr(os, "fork"):
             raise
-        return Outcome(describe_exception(error))
+        return CheckOutcome(describe_exception(error))
 
 
 def _tell(channel: Connection, kind: str, component: Provider | FileFormat, folder: str) -> None:

@@ -73,7 +73,7 @@ def batches(platform: Platform) -> list[Batch]:
 
 def deliver(network: EventNetwork, sent: Sequence[Batch]) -> dict[int, int]:
     """Put batches on a network that has begun a run. Returns when each message arrived. Raises AssertionError where one does not."""
-    run = _Run(network)
+    run = _DeliveryRun(network)
     for index, batch in enumerate(sent):
         run.inject(batch)
         run.take(sent[index + 1].time if index + 1 < len(sent) else None)
@@ -81,7 +81,7 @@ def deliver(network: EventNetwork, sent: Sequence[Batch]) -> dict[int, int]:
     return run.arrived
 
 
-class _Run:
+class _DeliveryRun:
     def __init__(self, network: EventNetwork) -> None:
         self._network = network
         self._sent: dict[int, tuple[int, Message]] = {}

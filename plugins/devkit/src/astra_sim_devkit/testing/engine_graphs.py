@@ -25,8 +25,8 @@ from astra_sim.engines import (
     Engine,
     EngineType,
     Job,
-    Link,
     Order,
+    PathEdge,
     PhaseStep,
     ReferenceEngine,
     Rule,
@@ -181,7 +181,7 @@ def in_columns(tasks: Sequence[Task], random: Random) -> Rows[Task]:
     return Rows(kinds, column(map(kinds.index, likes), "I"), after, make, column(times, "q"), priorities=priorities)
 
 
-class Graph:
+class RandomGraph:
     """A random graph: `run` puts it into an engine."""
 
     def __init__(self, seed: int) -> None:
@@ -404,7 +404,7 @@ class Graph:
         ]
 
 
-def _checked(path: Sequence[Link], end: int) -> Sequence[Link]:
+def _checked(path: Sequence[PathEdge], end: int) -> Sequence[PathEdge]:
     """A critical path, whose links follow each other to the end of a run."""
     ends = [0, *(link.end for link in path)]
     assert [link.begin for link in path] == ends[:-1]
@@ -414,7 +414,7 @@ def _checked(path: Sequence[Link], end: int) -> Sequence[Link]:
 
 def differing(engine: EngineType, first: int, count: int) -> list[int]:
     """The seeds of graphs on which an engine differs from the readable one."""
-    return [seed for seed in range(first, first + count) if Graph(seed).run(ReferenceEngine) != Graph(seed).run(engine)]
+    return [seed for seed in range(first, first + count) if RandomGraph(seed).run(ReferenceEngine) != RandomGraph(seed).run(engine)]
 
 
 if __name__ == "__main__":

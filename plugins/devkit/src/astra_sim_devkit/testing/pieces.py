@@ -100,7 +100,7 @@ def _absolute(piece: Hashable, peer: Peer, rank: int, ranks: int) -> Hashable:
     return Peer(peer.operator, piece).of(rank, ranks)
 
 
-class _Rank:
+class _PieceRank:
     def __init__(self, schedule: Schedule, index: int, held: Contents) -> None:
         steps = schedule.program(index).steps
         self.index = index
@@ -129,12 +129,12 @@ class _Rank:
 
 def _move(schedule: Schedule, request: Request, cut: int) -> list[Contents]:
     """Run the schedule with messages delivered in the order they are sent."""
-    delivery = _Delivery(schedule, request, cut)
+    delivery = _PieceDelivery(schedule, request, cut)
     delivery.run()
     return delivery.contents()
 
 
-class _Delivery:
+class _PieceDelivery:
     """Ranks that take the steps of a schedule, and the messages between them that are under way."""
 
     def __init__(self, schedule: Schedule, request: Request, cut: int) -> None:
@@ -146,7 +146,7 @@ class _Delivery:
         if self._has_parts:
             initial = [{(part, piece): Counter(count) for part in PARTS for piece, count in held.items()} for held in initial]
         self._initial = initial
-        self._ranks = [_Rank(schedule, index, dict(held)) for index, held in enumerate(initial)]
+        self._ranks = [_PieceRank(schedule, index, dict(held)) for index, held in enumerate(initial)]
         self._wire: deque[tuple[int, int, Contents]] = deque()
 
     def run(self) -> None:

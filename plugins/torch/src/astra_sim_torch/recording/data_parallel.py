@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .events import Events
+from .events import TorchEvents
 
 MIB = 1024**2
 FIRST_BUCKET, USUAL_BUCKET = 1 * MIB, 25 * MIB
@@ -41,7 +41,7 @@ def _bytes(parameter: torch.nn.Parameter) -> int:
 class RecordedDataParallel(torch.nn.Module):
     """Stands in for DistributedDataParallel: the same attributes and methods that scripts use, and the same calls of its group."""
 
-    events: Events
+    events: TorchEvents
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class RecordedDataParallel(torch.nn.Module):
         self.events.add_described("kernel", op="bucket_copy", flops=0, read=size, write=size)
 
 
-def register(events: Events) -> None:
+def register(events: TorchEvents) -> None:
     """Let scripts that make a DistributedDataParallel make this one."""
     RecordedDataParallel.events = events
     RecordedDataParallel.__name__ = RecordedDataParallel.__qualname__ = "DistributedDataParallel"

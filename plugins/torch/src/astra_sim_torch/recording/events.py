@@ -15,7 +15,7 @@ FORMAT, VERSION = "astra torch capture", 1
 Event = dict[str, Any]
 
 
-class Events:
+class TorchEvents:
     """The events of each step of a script: a step ends with the step of an optimizer.
 
     Streams are numbered; 0 is the current stream at the start. `describe` says where in the model and the script an event is.

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import utils
 
-from .events import Events
+from .events import TorchEvents
 from .replacing import replace
 
 BACKEND = "astra_recording"
@@ -20,7 +20,7 @@ BACKEND = "astra_recording"
 class RecordedWork(dist._Work):  # type: ignore[name-defined, misc]
     """What a call returns: waiting for it is recorded, once for each stream that waits."""
 
-    def __init__(self, events: Events, number: int, result: Any) -> None:
+    def __init__(self, events: TorchEvents, number: int, result: Any) -> None:
         super().__init__()
         self._events, self._number = events, number
         self._future: Any = torch.futures.Future()
@@ -51,7 +51,7 @@ def _bytes(tensors: Any) -> int:
 class RecordingGroup(dist.ProcessGroup):
     """A group of ranks. Sizes are those of the operand of each rank, as `Communicate` of astra counts them."""
 
-    def __init__(self, rank: int, size: int, events: Events) -> None:
+    def __init__(self, rank: int, size: int, events: TorchEvents) -> None:
         super().__init__(rank, size)
         self._events, self._rank, self._size = events, rank, size
 
@@ -181,7 +181,7 @@ _created: list[list[int]] = []
 """The ranks of each group in the order in which they were made, those that this rank is not in, too."""
 
 
-def register(events: Events) -> None:
+def register(events: TorchEvents) -> None:
     """Make the backend known; every group that a script asks for is of it, whatever backend it names."""
 
     def create(store: Any, rank: int, size: int, timeout: Any) -> RecordingGroup:

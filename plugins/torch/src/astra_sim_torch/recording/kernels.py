@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from .events import Events
-from .memory import Memory
+from .events import TorchEvents
+from .memory import TorchMemory
 
 _NO_KERNEL = {"aten", "prim", "prims", "_c10d_functional", "c10d"}
 _TYPES = {
@@ -60,7 +60,7 @@ def _bytes(tensors: Iterable[torch.Tensor]) -> int:
 class Recorder(TorchDispatchMode):
     """Adds an event for each kernel and each functional collective. `fixed`: what `.item()` of an unknown number gives; None: an error."""
 
-    def __init__(self, events: Events, memory: Memory, fixed: float | None) -> None:
+    def __init__(self, events: TorchEvents, memory: TorchMemory, fixed: float | None) -> None:
         super().__init__()
         self._events, self._memory, self._fixed = events, memory, fixed
         self._works: dict[int, tuple[Any, int]] = {}

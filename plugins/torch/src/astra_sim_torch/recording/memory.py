@@ -15,7 +15,7 @@ import torch
 BLOCK = 512
 
 
-class Memory:
+class TorchMemory:
     """Live bytes by phase, and those at the peak since the last `restart`. `phase` says the phase of an allocation."""
 
     def __init__(self, phase: Callable[[], str]) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch.utils.module_tracker import ModuleTracker
 
-from .events import Events
+from .events import TorchEvents
 
 
 class Modules:
     """The module whose operators are launched now, and the phase: forward, backward or optimizer."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: TorchEvents) -> None:
         self._events = events
         self._tracker: Any = ModuleTracker()
         self._in_optimizer = 0

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from . import data_parallel, devices, groups, streams
-from .events import Events, write
+from .events import TorchEvents, write
 from .kernels import Recorder
-from .memory import Memory
+from .memory import TorchMemory
 from .modules import Modules
 
 FAILED = 3
@@ -33,7 +33,7 @@ def main(words: Sequence[str]) -> None:
     options = _options(words)
     script = str(Path(options.script[0]).resolve())
     _be_rank(options.rank, options.world, options.gpus_per_node)
-    events = Events(script)
+    events = TorchEvents(script)
     problem = _record(options, script, events)
     if problem is not None:
         sys.stderr.write(problem)
@@ -76,12 +76,12 @@ def _be_rank(rank: int, world: int, gpus_per_node: int) -> None:
     )
 
 
-def _record(options: Any, script: str, events: Events) -> str | None:
+def _record(options: Any, script: str, events: TorchEvents) -> str | None:
     """Run the script. Returns what went wrong in it, if anything."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     modules = Modules(events)
-    memory = Memory(lambda: modules.phase_of_memory)
+    memory = TorchMemory(lambda: modules.phase_of_memory)
 
     def end_step() -> None:
         events.end_step(memory.peak)

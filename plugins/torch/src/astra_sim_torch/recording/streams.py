@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, ClassVar
 
-from .events import Events
+from .events import TorchEvents
 
 _numbers, _marks = itertools.count(1), itertools.count(1)
 
@@ -13,16 +13,16 @@ _numbers, _marks = itertools.count(1), itertools.count(1)
 class _Recording:
     """What all streams and events write to."""
 
-    events: ClassVar[Events]
+    events: ClassVar[TorchEvents]
 
 
-class Event(_Recording):
+class TorchEvent(_Recording):
     """A point on a stream."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.mark = 0
 
-    def record(self, stream: Any = None) -> Event:
+    def record(self, stream: Any = None) -> TorchEvent:
         """Mark what has been issued to a stream until now."""
         self.mark = next(_marks)
         self.events.add("mark", mark=self.mark, **_on(stream))
@@ -45,30 +45,30 @@ class Event(_Recording):
         return 1.0
 
 
-class Stream(_Recording):
+class TorchStream(_Recording):
     """A queue of kernels. Stream 0 is the default stream."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._be(next(_numbers))
 
-    def _be(self, number: int) -> Stream:
+    def _be(self, number: int) -> TorchStream:
         self.number = self.stream_id = self.cuda_stream = number
         return self
 
     @classmethod
-    def numbered(cls, number: int) -> Stream:
+    def numbered(cls, number: int) -> TorchStream:
         """The stream of a number."""
         return cls.__new__(cls)._be(number)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and self.number == other.number
+        return isinstance(other, TorchStream) and self.number == other.number
 
     def __hash__(self) -> int:
         return hash(self.number)
 
-    def record_event(self, event: Any = None) -> Event:
+    def record_event(self, event: Any = None) -> TorchEvent:
         """Record an event on this stream; none: a new one."""
-        recorded: Event = (Event() if event is None else event).record(self)
+        recorded: TorchEvent = (TorchEvent() if event is None else event).record(self)
         return recorded
 
     def wait_event(self, event: Any) -> None:
@@ -108,14 +108,14 @@ def _on(stream: Any) -> dict[str, int]:
     return {} if stream is None else {"stream": stream.number}
 
 
-def names(events: Events) -> dict[str, Any]:
+def names(events: TorchEvents) -> dict[str, Any]:
     """What `torch.cuda` and `torch.cpu` call these."""
     _Recording.events = events
     return {
-        "Stream": Stream,
-        "Event": Event,
+        "Stream": TorchStream,
+        "Event": TorchEvent,
         "StreamContext": StreamContext,
         "stream": StreamContext,
-        "current_stream": lambda device=None: Stream.numbered(events.stream),
-        "default_stream": lambda device=None: Stream.numbered(0),
+        "current_stream": lambda device=None: TorchStream.numbered(events.stream),
+        "default_stream": lambda device=None: TorchStream.numbered(0),
     }
