@@ -31,7 +31,7 @@ ROUNDED_PS = 2
 def platform(case: dict[str, Any]) -> Platform:
     links = tuple(graph.GraphLink(a, b, bandwidth / 1e9, float(latency_ns)) for a, b, bandwidth, latency_ns in case["links"])
     size = case["npus"]
-    return Platform((Dimension(graph.Graph(size, links, (1,) * size * size), size, 1, 1.0, 0.0),))
+    return Platform((Dimension(graph.GraphFile(size, links, (1,) * size * size), size, 1, 1.0, 0.0),))
 
 
 def ends_ps(case: dict[str, Any]) -> list[int]:

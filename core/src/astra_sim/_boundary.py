@@ -22,7 +22,7 @@ LONGEST_TIME = "9223372.036854775807 s (106.75 days)"
 
 
 class Lazily:
-    """A text that is made only where it is needed: in the message of an error."""
+    """A text that is made only if it is needed: in the message of an error."""
 
     __slots__ = ("_make",)
 
@@ -36,7 +36,7 @@ class Lazily:
 def call(what: str | Lazily, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a plugin's function. What it raises becomes a PluginError that begins with `what`.
 
-    That holds for SystemExit too, which would end the run without a word. KeyboardInterrupt is the user's, and passes.
+    That holds for SystemExit too, which would end the run silently. KeyboardInterrupt is the user's, and passes.
     """
     try:
         return function(*arguments)
@@ -48,7 +48,7 @@ def call(what: str | Lazily, function: Callable[..., Any], *arguments: Any) -> A
 
 @contextlib.contextmanager
 def contain_exits() -> Iterator[None]:
-    """What plugin code raises becomes a PluginError that names its place, also what is raised to leave Python (SystemExit and others).
+    """Convert exceptions of plugin code to a PluginError that names its place, including those that end Python (SystemExit and others).
 
     This is for what is called too often, or in too many places, to `call` each. KeyboardInterrupt passes, and what no plugin has part in.
     In the command `astra` what plugins print meanwhile goes to standard error.
@@ -90,7 +90,7 @@ def of_user(function: _Function) -> _Function:
 
 
 def _place(error: BaseException) -> str:
-    """Where in the code of a plugin an error came from, in words; "" where from none."""
+    """The place in a plugin's code that raised an error, for messages; "" if none did."""
     place, part = "", error.__traceback__
     while part is not None:
         code, module = part.tb_frame.f_code, part.tb_frame.f_globals.get("__name__", "")
@@ -103,12 +103,12 @@ def _place(error: BaseException) -> str:
 
 
 def describe_exception(error: BaseException) -> str:
-    """What a plugin raised: its type and its message."""
+    """The type and message of an exception that a plugin raised."""
     return f"{type(error).__name__}: {_text(str, error)}"
 
 
 def function_name(function: object) -> str:
-    """Where a function of a plugin comes from, in brackets, for messages; "" where that is not known."""
+    """The source of a plugin's function, in brackets, for messages; "" if unknown."""
     name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
     return f" ({name} of {module})" if isinstance(name, str) and isinstance(module, str) else ""
 
@@ -129,7 +129,7 @@ def _text(make: Callable[[Any], str], value: object) -> str:
 
 @attrs.frozen
 class Expected:
-    """What a value must be: `holds` says of a value, and of the object that it belongs to, whether it is; `words` say it to people.
+    """A condition on a value: `holds` checks the value and the object that it belongs to; `words` describes the condition in messages.
 
     It serves as validator of attrs, too.
     """
@@ -254,7 +254,7 @@ def _answering(method: FunctionType, name: str, expected: Expected) -> Callable[
 
 
 def checked(component: Any) -> Any:
-    """What a plugin made, after a look at its attributes. Raises PluginError that names the class, the attribute and what is expected."""
+    """A checked component of a plugin. Raises PluginError that names the class, the attribute and what is expected."""
     if not isinstance(component, Contract):
         return component
     what = _named(component)

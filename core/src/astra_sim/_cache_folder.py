@@ -1,7 +1,7 @@
 """Files that one process leaves for the next, in the user's folder for caches.
 
-`ASTRA_CACHE_DIR` names another folder; where it is empty, nothing is kept. A folder that cannot be written, and a file that is not as it
-was written, are as if there were none. Files say which modules are imported: so they are read only where nobody but the user can have
+`ASTRA_CACHE_DIR` names another folder; if it is empty, nothing is kept. A folder that cannot be written, and a file that is not as it
+was written, are as if there were none. Files say which modules are imported: so they are read only if no other user can have
 written them, and folders and files are made for the user alone, whatever the umask is.
 """
 
@@ -41,7 +41,7 @@ class CacheFile:
         self._path = os.path.join(folder, f"{holds}-{environment:08x}") if folder else ""
 
     def read(self) -> bytes | None:
-        """What was written last; None: nothing, or something else stands there now."""
+        """The file that was written last; None: none, or it has been replaced since."""
         if not self._path:
             return None
         try:
@@ -85,9 +85,9 @@ _NO_WAIT, _NO_LINK = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 
 
 def _is_safe(entry: os.stat_result, is_folder: bool = False, ignore_mode: bool = False) -> bool:
-    """Whether nobody but the user, and the administrator, can have written a file, or put one into a folder in place of another.
+    """Whether only the user and the administrator can have written a file, or put one into a folder in place of another.
 
-    In a sticky folder, as /tmp is, nobody can do that with files of others.
+    In a sticky folder, such as /tmp, no other user can replace files.
     """
     if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(entry.st_mode):
         return False
@@ -99,7 +99,7 @@ def _is_safe(entry: os.stat_result, is_folder: bool = False, ignore_mode: bool =
 
 
 def _make_folder(folder: str) -> None:
-    """Make a folder and those above it, where they are not there, for the user alone."""
+    """Make a folder and those above it, if they are not there, for the user alone."""
     missing = []
     while folder and not os.path.isdir(folder):
         missing.append(folder)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy_names(module: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of `module`, whose names lie in the modules `homes` of this package. It raises AttributeError for all others."""
+    """The `__getattr__` of `module`, whose names are in the modules `homes` of this package. It raises AttributeError for all others."""
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def get(name: str) -> Any:

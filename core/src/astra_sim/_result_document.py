@@ -1,4 +1,4 @@
-"""What a result.json holds: the keys that commands read, with their types and ranges; a workload's own figures stand beside them."""
+"""The schema of a result.json: the keys that commands read, with types and ranges; the workload's own figures are beside them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class _Document:
 
 
 def check_document(run: Mapping[str, Any], where: str) -> None:
-    """Raise InputError, naming the key, where a run of a result.json has not what commands expect in it."""
+    """Raise InputError, naming the key, if a run of a result.json has not what commands expect in it."""
     structure(_Document, run, where, others=True)
     for key, value in run.items():
         _check_numbers(value, f"{where}: {key:.80}", math.inf if key in _APART else MAX_FIGURE)
@@ -164,7 +164,7 @@ _APART = ("experiment", "versions", "inputs", "invocation", "units")
 
 
 def _check_numbers(value: Any, where: str, largest: float) -> None:
-    """Raise InputError where a number anywhere in figures is none, or too large for a table."""
+    """Raise InputError if a number anywhere in figures is none, or too large for a table."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             _check_numbers(each, f"{where}: {key:.80}", largest)

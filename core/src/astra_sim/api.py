@@ -63,18 +63,18 @@ def simulate(
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
     `run` is the options of a run in one record, which replaces all those of the experiment, or in a table, as the section `run` of an
     experiment, which replaces those that it names; those that are named beside it count more.
-    `set` holds assignments `section.key=value`. `progress` is told (simulated picoseconds, events) now and then.
+    `set` holds assignments `section.key=value`. `progress` is called with (simulated picoseconds, events) repeatedly.
 
     With `explain` the result has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path",
     which leaves out what only they tell; "ranges" makes more runs, which say how far what the path tells stays true; "plugin:NAME" is
-    another explainer. Where it is explained the result has the critical path, and timelines of all NPUs that were simulated (at most 64, or
+    another explainer. If it is explained the result has the critical path, and timelines of all NPUs that were simulated (at most 64, or
     one of each program).
 
     With `timelines` the result has a timeline of the first NPU of each program, not of NPU 0 alone (`Result.timelines`), and with "path"
-    the critical path in time, too (`Result.critical_path`), with "messages" also each message of a collective that these NPUs send, where
+    the critical path in time, too (`Result.critical_path`), with "messages" also each message of a collective that these NPUs send, if
     `symmetry` is False: else phases may be timed as a whole. With `npu_times` it has tables of the time of every NPU (`Result.npu_tables`).
 
-    Raises InputError where an input is wrong and RunError where the run fails, both AstraError. The run fails, too, where `strict` is set
+    Raises InputError if an input is wrong and RunError if the run fails, both AstraError. The run fails, too, if `strict` is set
     and the result is faster than the wires allow (`Result.audit`).
     """
     started = time.perf_counter()
@@ -159,11 +159,11 @@ def _without_collection() -> Iterator[None]:
 
 _EXPLAINER = "critical_path"
 _EXPLAINERS = {True: _EXPLAINER, "path": f"{_EXPLAINER}?reruns=false", "ranges": f"{_EXPLAINER}?ranges=true"}
-"""What `explain` stands for: an explainer, with its options."""
+"""The explainer that `explain` names, with its options."""
 
 
 def _explainer(experiment: Experiment, plugins: Plugins, explain: bool | str, progress: Callable[[int, int], None] | None) -> Explainer:
-    """What explains a run. Raises InputError where no such explainer is installed."""
+    """The function that explains a run. Raises InputError if no such explainer is installed."""
     spec = _EXPLAINERS.get(explain, explain)
     assert isinstance(spec, str)
     return Explainer(*component_of(plugins, "explainer", spec, "explain"), experiment, plugins, progress)
@@ -184,7 +184,7 @@ class Explainer:
         return make_network(self.experiment, self.plugins, components.platform)
 
     def explain(self, name: str, components: Components, record: RunRecord) -> Any:
-        """The explanation of a run that has kept its path. Raises PluginError where it is none."""
+        """The explanation of a run that has kept its path. Raises PluginError if it is none."""
         from astra_sim.records import ExplainedRun
 
         run = ExplainedRun(name, components, record, self.experiment, self.plugins, self.progress)

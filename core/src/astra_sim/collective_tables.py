@@ -21,7 +21,7 @@ _LONGEST_US = 1e12
 _NCCL_HEADING = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
 """Columns of nccl-tests up to the errors found; older versions have no `root` for some operations, and `error` for `#wrong`."""
 _NCCL_NUMBERS = ("size", "count", "time", "algbw", "busbw")
-"""Those that hold numbers. A line with so many numbers is a row, even where one of them is damaged."""
+"""Those that hold numbers. A line with so many numbers is a row, even if one of them is damaged."""
 
 
 @attrs.frozen
@@ -96,7 +96,7 @@ def _from_nccl_tests(
 
 
 def _nccl_heading(lines: Sequence[str], path: str) -> Sequence[str]:
-    """The columns of the first measurement in a line. Raises InputError where a heading has no size or time."""
+    """The columns of the first measurement in a line. Raises InputError if a heading has no size or time."""
     for number, line in enumerate(lines, 1):
         words = line.strip().removeprefix("#").split()
         if line.lstrip().startswith("#") and len({*words} & {*_NCCL_HEADING}) > len(_NCCL_HEADING) // 2:
@@ -112,7 +112,7 @@ def _nccl_heading(lines: Sequence[str], path: str) -> Sequence[str]:
 
 
 def _listed_ranks(lines: Sequence[str], path: str) -> int | None:
-    """How many ranks the comments list; None: none. Raises InputError where one is there twice or missing."""
+    """The number of ranks that the comments list; None: none. Raises InputError if a rank is listed twice or missing."""
     listed: dict[int, int] = {}
     for number, line in enumerate(lines, 1):
         match = re.match(r"\s*#\s+Rank\s+(\d{1,9})\b", line)

@@ -1,4 +1,4 @@
-"""What the commands of plugins need: to build what a user names, to run it, and to print what came of it.
+"""Helpers for commands of plugins: build what a user names, run it, and print the results.
 
 A command names the components of an experiment as `astra` does (`component_options`, `Experiment.use`, `load_experiment`), and makes them
 (`build`, or one of them with `build_platform`, `build_compute`, `network_of` or `component`). `candidates` are what shells complete. It
@@ -15,7 +15,7 @@ whoever reads may stop. What reads a file otherwise than by `astra_sim.files.rea
 it. Communicator groups are read with `read_groups` and `check_groups`. What is wrong in an input is an InputError, which `astra` turns into
 one message.
 
-Every name is imported when it is first used, so that a command costs nothing until somebody runs it.
+Every name is imported at first use, so that a command costs nothing until it runs.
 """
 
 from __future__ import annotations

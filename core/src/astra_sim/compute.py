@@ -1,4 +1,4 @@
-"""What a compute model is: work to time."""
+"""The interface of compute models: work to time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Work:
     shape: Kernel | None = None
 
     def count_operations(self) -> float | None:
-        """The operations as given, or those of the shape: two for each multiply-add. None where neither is known."""
+        """The operations as given, or those of the shape: two for each multiply-add. None if neither is known."""
         if self.operations is not None or self.shape is None:
             return self.operations
         return self.shape.operations
@@ -56,10 +56,10 @@ class Started(NamedTuple):
 
 @attrs.frozen
 class ExpectedError:
-    """How far the simulated time of a workload is from what is measured, as published runs that are like it say.
+    """The error of a simulated workload against measurements, from published runs that are like it.
 
     The relative errors of a `share` of them, weighted by how near they are, are at most `within`. `runs` is how many there are, `near` how
-    many of them count (the sum of their weights), `nearest` names some. `extrapolates` says what lies outside of all of them.
+    many of them count (the sum of their weights), `nearest` names some. `extrapolates` says what is outside of all of them.
     """
 
     within: float
@@ -71,7 +71,7 @@ class ExpectedError:
 
 
 NpuPs = Callable[[Started], int]
-"""What an operation takes on the NPU on which it starts (picoseconds)."""
+"""The time of an operation on the NPU on which it starts (picoseconds)."""
 
 
 class MissingWork(InputError):
@@ -83,7 +83,7 @@ def _are_tables(tables: Any, compute: Any) -> bool:
 
 
 class Compute(Contract, abc.ABC):
-    """A compute model: work to time. `memory_bytes` is the memory of its device, where it knows it, `memory_margin_bytes` what of it the
+    """A compute model: work to time. `memory_bytes` is the memory of its device, if it knows it, `memory_margin_bytes` what of it the
     driver, communicators and fragmentation take, which a workload does not count.
 
     `collective_share` is what its software reaches of the bandwidth between nodes: the bandwidths of all dimensions of the platform but
@@ -138,7 +138,7 @@ class Compute(Contract, abc.ABC):
         return self
 
     def peak_ops_per_s(self, element_type: str) -> float | None:
-        """Operations a second that the device can do at most on elements of a type; None where that is not known."""
+        """Operations a second that the device can do at most on elements of a type; None if that is not known."""
         return None
 
     def direct_all_reduce_us(self, ranks: int, size: int) -> float | None:
@@ -150,7 +150,7 @@ class Compute(Contract, abc.ABC):
 
     @abc.abstractmethod
     def duration_ns(self, work: Work) -> float:
-        """Nanoseconds that the work takes, at least 0. Raises MissingWork where the work lacks what this model needs."""
+        """Nanoseconds that the work takes, at least 0. Raises MissingWork if the work lacks what this model needs."""
 
     def npu_duration_ps(self, npu: int, start_ps: int, duration_ps: int) -> int:
         """Picoseconds that an operation takes on an NPU if it starts at a moment of the run; `duration_ps`: by `duration_ns`, and scaled.
@@ -161,7 +161,7 @@ class Compute(Contract, abc.ABC):
         return duration_ps
 
     def expected_error(self, npus: int, configuration: Mapping[str, Any]) -> ExpectedError | None:
-        """How wrong the time of an iteration of training may be; None: no measured runs tell.
+        """The error bound of an iteration time of training; None: no measured runs are like it.
 
         `configuration` has `parameters`, `experts` (a layer), `sequence`, `global_batch`, `micro_batch`, `precision`, `zero`, `recompute`,
         and `tensor_parallel`, `pipeline_parallel`, `context_parallel`, `expert_parallel`.
@@ -169,9 +169,9 @@ class Compute(Contract, abc.ABC):
         return None
 
     def mismatches(self, precision: str) -> Sequence[str]:
-        """What of the model was not made for each other, or not for products of elements of a precision ("": it is not known), in words."""
+        """Warnings about parts of the model that do not match each other, or the precision of the products ("": unknown)."""
         return ()
 
     def statistics(self) -> dict[str, object]:
-        """What the result says of the model, by name: the device, the software, how well it is known. Ready for JSON."""
+        """Facts about the model for the result, by name: the device, the software, the error. Ready for JSON."""
         return {}

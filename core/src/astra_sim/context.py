@@ -1,4 +1,4 @@
-"""What the factories of workloads and systems may use: the platform, the run, and other components by name."""
+"""The context of factories of workloads and systems: the platform, the run, and other components by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Algorithm:
     def schedule(self, request: Request) -> Schedule:
         """The schedule for a request; equal requests get the same object.
 
-        Raises ScheduleError where the algorithm refuses or its schedule does not fit the request, PluginError where it fails.
+        Raises ScheduleError if the algorithm refuses or its schedule does not fit the request, PluginError if it fails.
         """
         schedule = self._schedules.get(request)
         if schedule is None:
@@ -69,7 +69,7 @@ class Algorithm:
 
 @attrs.frozen(eq=False)
 class Context:
-    """What the factories of workloads and systems may use.
+    """The context of factories of workloads and systems.
 
     `run` has the options of the run, `groups` the NPUs of each communicator group by name, in the order of ranks. `tick_ps` is the clock of
     the system in picoseconds; `replay_only` and `node_algorithms` are the system's, too (see `System`), so a system's own factory has
@@ -103,8 +103,8 @@ class Context:
     def time_alone_ps(self, operation: Communicate, dimensions: Sequence[LogicalDimension]) -> int:
         """Picoseconds that a collective takes if all NPUs issue it at once and nothing else happens. For factories of workloads.
 
-        `dimensions` are those of the graph that will have it. Raises InputError where the system layer refuses the collective,
-        PluginError where there is no system layer yet.
+        `dimensions` are those of the graph that will have it. Raises InputError if the system layer refuses the collective,
+        PluginError if there is no system layer yet.
         """
         if self._time_alone is None:
             raise PluginError("only a workload's factory can ask how long a collective takes: a system layer is not there yet")
@@ -125,7 +125,7 @@ class Context:
         return component_of(self.plugins, kind, spec, where)
 
     def create(self, kind: str, spec: str, where: str, *arguments: Any) -> Any:
-        """What a component named by another makes, from its options if it has any and `arguments`.
+        """The result of the factory of a component named by another, from its options, if any, and `arguments`.
 
         Raises InputError beginning with `where`.
         """

@@ -1,8 +1,8 @@
-"""What an engine is made of: for packages with an engine of their own (hook `astra_engines`). Public, but provisional.
+"""Building blocks for packages with an engine of their own (hook `astra_engines`). Public, but provisional.
 
 An engine follows the kernel's tasks, queues and phases step by step, so these names change with it. A package with an engine requires
 exactly the version of `astra-sim-core` for which it was written (`astra-sim-core==...`). `simulate_graph` runs a graph on an engine, which
-`find_engine` names, and returns its record. The meaning of a run stands in the engine that the
+`find_engine` names, and returns its record. The meaning of a run is in the engine that the
 kernel has itself, `astra_sim.engine.reference`, which `astra_sim.testing` compares others with.
 """
 

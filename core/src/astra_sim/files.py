@@ -52,7 +52,7 @@ def read_packed_text(path: str) -> str:
 
 
 GZIP = b"\x1f\x8b"
-"""How a gzipped file begins."""
+"""The first bytes of a gzipped file."""
 
 
 @contextlib.contextmanager
@@ -88,7 +88,7 @@ class _Limited:
 
 
 def _read(path: str, is_input: bool) -> bytes:
-    """The content of a file, noted for provenance. Raises InputError where it cannot be read or is too large."""
+    """The content of a file, noted for provenance. Raises InputError if it cannot be read or is too large."""
     try:
         with open(path, "rb") as file:
             if is_input:
@@ -141,7 +141,7 @@ def _whole(digits: str) -> int:
 
 
 def parse_json(text: str, path: str, line: int | None = None, once: bool = True) -> Any:
-    """What a JSON file holds, or one line of it. Raises InputError naming the file and line.
+    """The value of a JSON file, or of one line of it. Raises InputError naming the file and line.
 
     A key that stands twice in an object is an error, too, unless the program that wrote the file does that (not `once`).
     """
@@ -207,7 +207,7 @@ def csv_rows(text: str, path: str, plain: bool = False) -> Iterator[tuple[int, l
 
 
 class _Lines:
-    """What a writer of csv takes for a file: its `writerow` then returns the line."""
+    """A file-like object for csv writers: its `writerow` returns the line."""
 
     @staticmethod
     def write(line: str) -> str:
@@ -215,7 +215,7 @@ class _Lines:
 
 
 def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:
-    """Each row as a line of CSV with its end. None is an empty cell; a text is quoted where it has to be."""
+    """Each row as a line of CSV with its end. None is an empty cell; a text is quoted if it has to be."""
     import csv
 
     return map(csv.writer(_Lines(), lineterminator="\n").writerow, rows)
@@ -238,7 +238,7 @@ def csv_table(text: str, path: str, needed: Sequence[str], optional: Sequence[st
 
 
 def check_columns(heading: Sequence[str], where: str, needed: Sequence[str], known: Sequence[str]) -> None:
-    """Raise InputError where a heading has a column that is unknown or there twice, or has not one that is needed."""
+    """Raise InputError if a heading has a column that is unknown or there twice, or has not one that is needed."""
     for name in heading:
         if name not in known:
             raise InputError(f"{where}: unknown column {name!r:.80}; {suggestion(name, known)}")
@@ -249,14 +249,14 @@ def check_columns(heading: Sequence[str], where: str, needed: Sequence[str], kno
 
 
 def check_once(heading: Sequence[str], where: str) -> None:
-    """Raise InputError where a column of a heading is there twice."""
+    """Raise InputError if a column of a heading is there twice."""
     if len(set(heading)) < len(heading):
         twice = next(name for name in heading if heading.count(name) > 1)
         raise InputError(f"{where}: the column {twice!r:.80} is given twice")
 
 
 def check_cells(cells: Sequence[str], heading: Sequence[str], where: str) -> None:
-    """Raise InputError where a row has not as many cells as its heading."""
+    """Raise InputError if a row has not as many cells as its heading."""
     if len(cells) != len(heading):
         raise InputError(f"{where}: {len(cells)} cells under {len(heading)} headings; expected one for each, empty where there is nothing")
 
@@ -290,7 +290,7 @@ def note_input(file: FilePath | int) -> None:
 
 
 def check_output(path: FilePath) -> None:
-    """Raise InputError where a path to write to is a file that the command has read."""
+    """Raise InputError if a path to write to is a file that the command has read."""
     if not _inputs:
         return
     with contextlib.suppress(OSError, ValueError):
@@ -300,7 +300,7 @@ def check_output(path: FilePath) -> None:
 
 
 def check_words(inputs: Iterable[str], outputs: Sequence[str]) -> None:
-    """Raise InputError where one of the paths to write to is the same file as one of those to read; others need not be paths."""
+    """Raise InputError if one of the paths to write to is the same file as one of those to read; others need not be paths."""
     files = {}
     for path in outputs:
         with contextlib.suppress(OSError, ValueError):
@@ -329,7 +329,7 @@ class ReadTexts:
         _recorders[:] = [each for each in _recorders if each is not self]
 
     def note(self, path: str, content: bytes | None) -> None:
-        """Take note of a file, with a digest of its content, or None where it cannot be read."""
+        """Take note of a file, with a digest of its content, or None if it cannot be read."""
         self._contents.setdefault((path, os.path.abspath(path)), content)
 
     def are_the_same(self) -> bool:
@@ -359,7 +359,7 @@ _LONGEST_KEPT = 1 << 16
 
 
 def _digest(data: bytes) -> bytes:
-    """What tells data from others: themselves, or of long ones, which are not kept, a digest."""
+    """A cache key for data: the data themselves, or a digest of long ones, which are not stored."""
     if len(data) <= _LONGEST_KEPT:
         return data
     import hashlib
@@ -434,7 +434,7 @@ class FileSet:
                 self._discard()
 
     def make_folder(self, path: FilePath) -> None:
-        """Make a folder and those above it, where they are not there; they go again if the set is not completed. Raises RunError."""
+        """Make a folder and those above it, if they are not there; they go again if the set is not completed. Raises RunError."""
         with _naming(path):
             missing = []
             folder = os.path.abspath(_checked(path))
@@ -454,7 +454,7 @@ class FileSet:
             yield temporary
 
     def _begin(self, path: FilePath) -> tuple[str, int | None]:
-        """The temporary name of a file, and a descriptor of it, newly made; its own name and None where it is written directly."""
+        """The temporary name of a file, and a descriptor of it, newly made; its own name and None if it is written directly."""
         mode, target = None, os.fspath(_checked(path))
         self.names.append(target)
         target = _of_output(target)
@@ -558,7 +558,7 @@ def _blocks(text: Iterable[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _naming(path: FilePath) -> Iterator[None]:
-    """What goes wrong within the block becomes a RunError that names a file. A pipe that nobody reads stays BrokenPipeError."""
+    """Errors within the block become a RunError that names a file. A closed pipe stays a BrokenPipeError."""
     try:
         yield
     except BrokenPipeError:
@@ -572,14 +572,14 @@ def _cannot_write(path: FilePath, error: Exception) -> RunError:
 
 
 def _checked(path: FilePath) -> FilePath:
-    """The path. Raises RunError where it cannot be one."""
+    """The path. Raises RunError if it cannot be one."""
     if "\0" in os.fspath(path):
         raise RunError(f"cannot write {os.fspath(path)!r}: a file name cannot contain a zero byte")
     return path
 
 
 _output: list[int] = []
-"""The descriptor of standard output, where the command has moved it."""
+"""The descriptor of standard output, if the command has moved it."""
 
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 _MOST_LINKS = 40
@@ -604,7 +604,7 @@ def _of_output(path: str) -> str:
 
 
 def _mode(path: FilePath) -> int | None:
-    """The mode of what is written to; None where nothing is there yet. Raises OSError for what cannot be written."""
+    """The mode of what is written to; None if nothing is there yet. Raises OSError for what cannot be written."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -617,12 +617,12 @@ def _mode(path: FilePath) -> int | None:
 
 
 def _backup_of(temporary: str) -> str:
-    """Where the file that a temporary one replaces is kept until the whole set has taken its names."""
+    """The place of the file that a temporary one replaces, until all files of the set have their names."""
     return f"{temporary}.old"
 
 
 def _keep(target: str, backup: str) -> None:
-    """Keep a file under a second name; where the file system has no links, under that name only."""
+    """Keep a file under a second name; if the file system has no links, under that name only."""
     try:
         os.link(target, backup)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What commands that fit models to measurements share: a minimum without derivatives, and the error of a model with its confidence.
+"""Shared code of commands that fit models to measurements: a minimum without derivatives, and the error of a model with its confidence.
 
 The minimum is that of the simplex of Nelder and Mead (1965), which always takes the same steps.
 """

@@ -179,7 +179,7 @@ class FunctionTable:
     def _packed(
         self, number: int, source: int, destination: int, size: int, queue: int = -1, flow: int = 0, traffic_class: int = -1
     ) -> bytes:
-        """A message as the header lays it out. Raises what `failure` makes where a number does not fit."""
+        """A message as the header lays it out. Raises what `failure` makes if a number does not fit."""
         try:
             if self._version == VERSION_2:
                 return _PACKED_2.pack(number, size, flow, source, destination, queue, traffic_class)
@@ -253,7 +253,7 @@ class TableNetwork(EventNetwork):
 
     @abc.abstractmethod
     def make_table(self) -> object:
-        """A capsule with a new function table, for one run. Raises InputError where the network cannot be made."""
+        """A capsule with a new function table, for one run. Raises InputError if the network cannot be made."""
 
     def begin(self) -> int:
         """Make the table of this run. Raises what `failure` makes if it is no table, or one of another version."""
@@ -287,7 +287,7 @@ class TableNetwork(EventNetwork):
         return self._own().advance(until)
 
     def take_completed(self) -> list[int]:
-        """What the table has told of senders."""
+        """Messages whose senders the table has reported."""
         return self._own().take_completed()
 
     def statistics(self) -> dict[str, object]:
@@ -320,7 +320,7 @@ class CompiledNetwork(TableNetwork, Generic[OneCore]):
 
     @abc.abstractmethod
     def make_core(self) -> OneCore:
-        """A core for one run. Raises InputError where the network cannot be made."""
+        """A core for one run. Raises InputError if the network cannot be made."""
 
     @property
     def core(self) -> OneCore:
@@ -343,7 +343,7 @@ class CompiledNetwork(TableNetwork, Generic[OneCore]):
         return table
 
     def on_progress(self, tell: Callable[[int], None] | None) -> None:
-        """Call `tell` with the simulated time now and then, also within a long `advance`."""
+        """Call `tell` with the simulated time repeatedly, also within a long `advance`."""
         self._tell = tell
         if self._core is not None:
             self._core.watch(tell)

@@ -32,7 +32,7 @@ class Pass(enum.StrEnum):
 
 
 class Unit(enum.StrEnum):
-    """What of an NPU an operation keeps busy, where a system does one such operation at a time."""
+    """The unit of an NPU that an operation occupies, if a system does one such operation at a time."""
 
     ACCELERATOR = "accelerator"
     CPU = "cpu"
@@ -63,7 +63,7 @@ class Communicate:
 
     The n-th collective that an NPU issues in a group is the n-th of all its members; over dimensions a group are the NPUs that differ in
     these dimensions alone. It ends `update_ps` after its last chunk (the time in which the layer uses the result). If it is `blocking`,
-    the program waits for it; if it is `urgent`, it goes before all others. It needs the `unit` of its NPU, where a system layer does one
+    the program waits for it; if it is `urgent`, it goes before all others. It needs the `unit` of its NPU, if a system layer does one
     such operation at a time. `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, and overrides the
     system's algorithm. `parallelism` names the parallelism that it belongs to, for figures; "": none but that of its dimensions.
     With `priced_ps` nothing of it is simulated: it ends so many picoseconds after the last of its NPUs has issued it.
@@ -203,7 +203,7 @@ class NpuProgram:
 
 @attrs.frozen(eq=False)
 class ProgramTimes:
-    """When the first NPU of a program did its operations: ready, begun where it is a message that is sent, ended (picoseconds).
+    """When the first NPU of a program did its operations: ready, begun if it is a message that is sent, ended (picoseconds).
 
     `sends` are the numbers of the messages that it sent, `sends_begun` when each began. `within` says what a composite
     takes (it may have been ready earlier), and has its operations, each with its begin and end from that of the composite.
@@ -231,7 +231,7 @@ class Figure:
 
 
 Figures = Callable[[Sequence[ProgramTimes], int], Mapping[str, Any]]
-"""What a workload says of a run, for its result: (times of the first NPU of each program, when all had finished) -> figures by name.
+"""Figures of a workload from its run: (times of the first NPU of each program, end of the last) -> figures by name.
 
 They are ready for JSON, with units in their names. One that is a `Figure` is shown in tables, too; others are in `--json` alone."""
 
@@ -252,11 +252,11 @@ _LOGICAL = Expected(
 class ExecutionGraph:
     """The program that all NPUs run, the dimensions its collectives speak of, and the names of its layers.
 
-    `footprint_bytes` is the memory that an NPU needs for it, where the workload says so. NPUs named in `others` run another program;
+    `footprint_bytes` is the memory that an NPU needs for it, if the workload says so. NPUs named in `others` run another program;
     NPU 0 is not among them. With `figures` a workload adds figures of its own to the result. `shared`: the same object is given to several
-    runs, and nobody changes it or its operations, so that what follows from it holds for all of them (`cached_for`).
+    runs, and neither it nor its operations change, so derived data holds for all of them (`cached_for`).
     `exposed_first` are parallelisms: where several communicate while an NPU computes nothing, that time counts as exposed by the first of
-    them (`report.npu_shares`). `precision` is the type of the elements that its products multiply, where the workload has one.
+    them (`report.npu_shares`). `precision` is the type of the elements that its products multiply, if the workload has one.
     `keeps_order` says that all orders in which an NPU does its operations are among what they wait for, as in a trace that was recorded: a
     system that does one operation of each sort at a time does not so unless its options say it (`System.one_at_a_time`).
     """
@@ -297,7 +297,7 @@ _of_graphs: ObjectCaches[Hashable, Any] = ObjectCaches("graphs", 12)
 
 
 def cached_for(graph: ExecutionGraph, key: Hashable, compute: Callable[[], T]) -> T:
-    """What `compute` returns, which follows from a graph and the key alone; for a shared graph it is computed once.
+    """The value of `compute`, which must depend only on the graph and the key; for a shared graph it is computed once.
 
     The result must not refer to the graph itself, which else would never go.
     """
@@ -413,7 +413,7 @@ def chooses_algorithms(graph: ExecutionGraph) -> bool:
 def accounting_dimensions(graph: ExecutionGraph, platform: Platform) -> tuple[LogicalDimension, ...]:
     """The dimensions in which the communication of a graph counts: its own, or those of the platform where its own are parallelisms.
 
-    Parallelisms (dimensions with a name) may lie in the same dimension of the platform, over each other, or across several of them, and
+    Parallelisms (dimensions with a name) may be in the same dimension of the platform, over each other, or across several of them, and
     messages between two NPUs may cross none. What each of them exposes and sends is in the table of groups.
     """
     return platform.logical_dimensions() if counts_by_platform(graph) else graph.dimensions
@@ -443,12 +443,12 @@ def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
 
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
-    """Raise ValueError where an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
+    """Raise ValueError if an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
     cached_for(graph, ("checked", npus), lambda: _check_graph(graph, npus))
 
 
 def _check_graph(graph: ExecutionGraph, npus: int) -> None:
-    """Raise ValueError where NPUs, operations, their waits or the members of their groups do not fit together."""
+    """Raise ValueError if NPUs, operations, their waits or the members of their groups do not fit together."""
     elsewhere: set[int] = set()
     for program in graph.others:
         for npu in program.npus:
@@ -519,7 +519,7 @@ _FIELDS = {
     "parallelism": TEXT,
     "priced_ps": TIME.optional(),
 }
-"""What the fields of operations must be; those that only the classes themselves set are not among them."""
+"""Constraints on the fields of operations, except those that only the classes themselves set."""
 _MEMBERS = each("a tuple of NPUs", of_type("a number", int), tuple).optional()
 
 
@@ -541,7 +541,7 @@ class _Fields:
         return cls(names, attrgetter(*names))
 
     def wrong(self, operation: Operation) -> str | None:
-        """What is wrong with an operation, in words; None: nothing."""
+        """Describe the error in an operation; None: it is valid."""
         values = self.values(operation)
         types = tuple(map(type, values))
         places = self.alike.get(types)
@@ -567,7 +567,7 @@ _FIELDS_OF = {cls: _Fields.of(cls) for cls in (Compute, Communicate, Send, Recei
 
 
 def _wrong_type(operation: Operation) -> str | None:
-    """What has another type in an operation, or is out of all range, in words; None: nothing."""
+    """Describe a field of an operation with a wrong type or far out of range; None: all are valid."""
     fields = _FIELDS_OF.get(type(operation))
     if fields is None:
         return f"is {shown(operation)}; expected an operation (Compute, Communicate, Send, Receive, Wait, MemoryAccess, Composite)"
@@ -575,7 +575,7 @@ def _wrong_type(operation: Operation) -> str | None:
 
 
 def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
-    """What an operation asks for that a graph on so many NPUs does not have; None: nothing."""
+    """Describe what an operation needs that a graph on so many NPUs does not have; None: nothing."""
     if isinstance(operation, Composite):
         return _wrong_in(operation, graph, npus)
     if not isinstance(operation, Communicate):
@@ -590,7 +590,7 @@ def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str |
 
 
 def _wrong_in(composite: Composite, graph: ExecutionGraph, npus: int) -> str | None:
-    """What is wrong with the operations of a composite; None: nothing."""
+    """Describe the error in the operations of a composite; None: they are valid."""
     before = sum(len(one.operations) for one in composite.chain()[:-1])
     rows = operation_rows(composite.operations)
     if rows.times is not None:

@@ -1,7 +1,7 @@
 """The hooks of astra. A plugin implements those it needs; each returns a list of providers (see `astra_sim.providers`).
 
 A plugin is a module named by an entry point in the group `astra_sim`. It should import no more than `astra_sim`: providers name
-their implementation as "package.module:object", which is imported when somebody first uses it.
+their implementation as "package.module:object", which is imported at first use.
 
 Below stands how the factory of each kind is called. `[options]` is an instance of the provider's options class; a provider without one
 has a factory without this argument. What a factory raises on purpose is an InputError that names the option or value; everything else
@@ -95,7 +95,7 @@ def astra_serving_policies() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 @hookspec
 def astra_variations() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """How computing varies: factory([options,] platform) -> Callable.
+    """Variation of compute times: factory([options,] platform) -> Callable.
 
     It is a function of an operation that starts (`compute.Started`) to its time (picoseconds).
     A section of an experiment that has the name of a variation holds its options. Then every NPU is simulated.
@@ -104,9 +104,9 @@ def astra_variations() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 @hookspec
 def astra_accounts() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """What runs cost: factory([options,] result, platform) -> figures by name, of which a `Figure` is shown in tables.
+    """The cost of runs: factory([options,] result, platform) -> figures by name, of which a `Figure` is shown in tables.
 
-    A section of an experiment that has the name of an account holds its options. Its figures stand in `Result.figures` under that name; an
+    A section of an experiment that has the name of an account holds its options. Its figures are in `Result.figures` under that name; an
     account sees those that were listed before it.
     """
 

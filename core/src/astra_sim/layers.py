@@ -26,7 +26,7 @@ Scale = Callable[[float, float], int]
 
 @attrs.frozen(cache_hash=True)
 class PassOptions:
-    """One pass of a layer: what it computes, and the collective it needs. Raises InputError where two shapes are given."""
+    """One pass of a layer: what it computes, and the collective it needs. Raises InputError if two shapes are given."""
 
     compute_ns: float | None = option(None, minimum=0, help="recorded compute time", unit="ns")
     operations: float | None = option(None, minimum=0, help="arithmetic operations; a multiply-add is two")
@@ -117,7 +117,7 @@ class LayeredProgram:
     def compute(self, layer: int, training_pass: Pass) -> None:
         """Compute a pass of a layer, with what it reads from remote memory before and writes there after.
 
-        Raises InputError where the layer does not give what the compute model needs, or the time is too long.
+        Raises InputError if the layer does not give what the compute model needs, or the time is too long.
         """
         options = self._options(layer, training_pass)
         if options.remote_read_bytes:
@@ -143,8 +143,8 @@ class LayeredProgram:
         """Issue the collective of a pass of a layer, if it has one, over `dimensions` (positions in the list of that name).
 
         The loop goes on at once, or when the collective has ended if it is `blocking`; an `urgent` one goes before all others. `groups` are
-        the dimensions of each `collective_group` that the loop has. Raises InputError where the bytes of the collective, with the run's
-        scale, are too few or too many, and where the loop does not have its group.
+        the dimensions of each `collective_group` that the loop has. Raises InputError if the bytes of the collective, with the run's
+        scale, are too few or too many, and if the loop does not have its group.
         """
         options = self._options(layer, training_pass)
         collective = self.collective(layer, training_pass)

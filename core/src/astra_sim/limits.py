@@ -1,13 +1,13 @@
 """Limits of what inputs may ask for, in one place: what is above one is refused at once, in a message that names it.
 
 They are far above what is of use, and low enough that a run below them needs the memory of a machine. What a topology or a network can
-hold besides stands in its own module, and in its options.
+hold besides is in its own module, and in its options.
 """
 
 from __future__ import annotations
 
 MAX_FILE_BYTES = 1 << 28
-"""Of an input file that is read as a whole, and of what is in it where it is gzipped."""
+"""Of an input file that is read as a whole, and of what is in it if it is gzipped."""
 MAX_TRACE_BYTES = 1 << 30
 """Of what is in a gzipped trace, which is read piece by piece."""
 MAX_VALUES = 1 << 24
@@ -29,13 +29,13 @@ MAX_CELLS = 1 << 25
 MAX_CELL = 131_072
 """Characters of a cell of CSV."""
 MAX_NPUS = 1 << 31
-"""NPUs of a platform; where they are not alike, memory is the limit."""
+"""NPUs of a platform; if they are not alike, memory is the limit."""
 MAX_SIMULATED_NPUS = 1 << 20
 """NPUs that are simulated one by one."""
 MAX_EVENT_NPUS = 1 << 18
 """NPUs on a network whose messages wait for each other: each NPU and each link is simulated."""
 MAX_MESSAGES = 1 << 32
-"""Messages of a collective that are simulated one by one; where they wait for each other, times the links that each crosses."""
+"""Messages of a collective that are simulated one by one; if they wait for each other, times the links that each crosses."""
 MAX_LAYERS = 100_000
 """Layers of a model."""
 MAX_PORTS = 1 << 16

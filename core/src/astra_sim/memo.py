@@ -27,7 +27,7 @@ _ABSENT: Any = object()
 
 @attrs.define(eq=False)
 class CacheStatistics:
-    """How often a cache had a value and how often it had not, and how many values it holds."""
+    """The hits, misses and size of a cache."""
 
     hits: int = 0
     misses: int = 0
@@ -62,7 +62,7 @@ class Cache(Generic[K, V]):
         return self._size
 
     def get(self, key: K) -> V | None:
-        """The value of a key; None where there is none, or where the key cannot be hashed, as what may change cannot."""
+        """The value of a key; None if there is none, or where the key cannot be hashed, as what may change cannot."""
         find: V | None = self._find(key, None)
         return find
 
@@ -83,7 +83,7 @@ class Cache(Generic[K, V]):
         self.add(key, value, size)
 
     def value(self, key: K, compute: Callable[[], V]) -> V:
-        """The value of a key, which `compute` makes where it is not kept. What `compute` raises is not kept."""
+        """The value of a key, which `compute` makes if it is not kept. What `compute` raises is not kept."""
         find: V = self._find(key, _ABSENT)
         if find is _ABSENT:
             find = compute()
@@ -168,7 +168,7 @@ def _register(name: str, cache: Cache[Any, Any] | ObjectCaches[Any, Any]) -> Non
 
 
 def cached(name: str, most: int) -> Callable[[Callable[P, V]], Callable[P, V]]:
-    """Decorate a function of positional arguments that tells all it depends on: its results are kept, where the arguments can be hashed.
+    """Decorate a function of positional arguments that tells all it depends on: its results are kept, if the arguments can be hashed.
 
     Arguments that are equal count as the same, so a function that tells 1 from 1.0 needs another key.
     """
@@ -190,7 +190,7 @@ def cached(name: str, most: int) -> Callable[[Callable[P, V]], Callable[P, V]]:
 
 
 def is_hashable(value: Any) -> bool:
-    """Whether a value can be hashed, so that nobody can change it, and what follows from it may be kept."""
+    """Whether a value can be hashed, so that it cannot change and derived data may be cached."""
     try:
         hash(value)
     except TypeError:
@@ -211,7 +211,7 @@ def cache_statistics() -> dict[str, CacheStatistics]:
 
 @contextlib.contextmanager
 def without_cache(*names: str) -> Iterator[None]:
-    """Switch caches of these names off in the block, all where none is named. Raises KeyError for a name that no cache has."""
+    """Switch caches of these names off in the block, all if none is named. Raises KeyError for a name that no cache has."""
     chosen = [_caches[name] for name in names] if names else list(_caches.values())
     for cache in chosen:
         cache._switch(False)

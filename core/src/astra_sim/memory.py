@@ -1,4 +1,4 @@
-"""What a memory model is: the time of accesses, and what fits."""
+"""The interface of memory models: the time of accesses, and the capacity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Memory(Contract, abc.ABC):
         """Picoseconds to read, or to `write`, `size` bytes of an NPU's own memory; at least 0."""
 
     def remote_access_ps(self, size: int, write: bool) -> int:
-        """Picoseconds to read or write `size` bytes of remote memory, once it is its turn. Raises InputError where there is none."""
+        """Picoseconds to read or write `size` bytes of remote memory, once it is its turn. Raises InputError if there is none."""
         raise InputError(
             f"{size} bytes are {'written to' if write else 'read from'} remote memory, which memory {type(self).__name__} does not have"
         )
@@ -50,7 +50,7 @@ class Memory(Contract, abc.ABC):
         return self.checked_ps(size, True) + 2 * self.checked_ps(size, False)
 
     def checked_ps(self, size: int, write: bool, remote: bool = False) -> int:
-        """What `access_ps` or `remote_access_ps` says. Raises PluginError if that is no time, InputError if it is too long."""
+        """The value of `access_ps` or `remote_access_ps`. Raises PluginError if it is no time, InputError if it is too long."""
         what = Lazily(lambda: self._what_takes(size, write, remote))
         return picoseconds(call(what, self.remote_access_ps if remote else self.access_ps, size, write), what)
 

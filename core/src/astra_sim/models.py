@@ -39,7 +39,7 @@ class LatentAttention:
 
 @attrs.frozen
 class ModelDescription:
-    """A decoder-only transformer. Raises InputError where its dimensions contradict each other.
+    """A decoder-only transformer. Raises InputError if its dimensions contradict each other.
 
     The first `dense_layers` of a mixture of experts, and with an `expert_interval` others, have a feed-forward part of width `ffn`; a model
     without experts has one in all layers.
@@ -127,7 +127,7 @@ class ModelDescription:
 def describe_model(model: str | Mapping[str, Any], plugins: Plugins, where: str) -> ModelDescription:
     """The description that a name, `NAME?key=value`, the path of a `config.json` or of its folder, or a table means.
 
-    Raises InputError that begins with `where`, and PluginError where a plugin returns something else.
+    Raises InputError that begins with `where`, and PluginError if a plugin returns something else.
     """
     if isinstance(model, Mapping):
         described: ModelDescription = structure(ModelDescription, model, where)

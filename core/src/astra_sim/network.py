@@ -56,10 +56,10 @@ class Message(NamedTuple):
 
 
 class MessageFigures(NamedTuple):
-    """What a network says of a message when it has ended. Times in picoseconds.
+    """A network's report on a message that has ended. Times in picoseconds.
 
     `started` is when its first packet could be sent, `received` when its last byte arrived, `ended` when the sender knew. Of packets and of
-    what answered them: how many there were, refusals (NACK; None where the network knows none) and
+    what answered them: how many there were, refusals (NACK; None if the network knows none) and
     acknowledgements of marked packets (ECN).
     """
 
@@ -73,7 +73,7 @@ class MessageFigures(NamedTuple):
 
 
 class DelayParts(NamedTuple):
-    """What a message takes, in picoseconds before any rounding: what does not depend on its bytes, and what falls with the bandwidth.
+    """The time of a message in picoseconds before rounding: the part independent of its bytes, and the part that scales with the bandwidth.
 
     With a `memory_ps` above 0 the message takes that long instead, for memory is what it waits for.
     """
@@ -84,9 +84,9 @@ class DelayParts(NamedTuple):
 
 
 class LinkLoad(NamedTuple):
-    """What a link has carried in a run: its dimension, the names of its ends (`Fabric.link_ends`), bytes, and its utilisation.
+    """The load of a link in a run: its dimension, the names of its ends (`Fabric.link_ends`), bytes, and its utilisation.
 
-    `utilisation` is the share of time in which it was busy. The rest is None where the network does not know it: `transfers` are the
+    `utilisation` is the share of time in which it was busy. The rest is None if the network does not know it: `transfers` are the
     messages or packets that it carried, `most_waiting` the largest number of messages that waited for it or shared it at a time, and the
     queue before it is that of a node, the most bytes and the mean.
     """
@@ -164,7 +164,7 @@ class _OnPlatform(Contract):
     }
 
     _former_names: ClassVar[Mapping[str, str]] = {"charged_dimension": "accounting_dimension", "watch": "on_progress"}
-    """What subclasses may still define under its name of the series 0.1."""
+    """Methods that subclasses may still define under their names of the series 0.1."""
 
     has_traffic_classes: bool = False
     device: str = ""
@@ -246,9 +246,9 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
         return self.route_delay(*self.route(source, destination), size)
 
     def delay_parts(self, dimension: int, hops: int, size: int) -> DelayParts | None:
-        """What of `route_delay` is latency and what bandwidth, for explanations; None where this is not known.
+        """The latency and bandwidth parts of `route_delay`, for explanations; None if unknown.
 
-        The first is in proportion to the latencies of the dimension, the second to 1 / its bandwidth. Where it is not known, what a message
+        The first is in proportion to the latencies of the dimension, the second to 1 / its bandwidth. If it is not known, what a message
         of no bytes takes is shown as latency, and what a change of the network would bring is found by running again.
         """
         return None
@@ -313,7 +313,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
     A message that crosses several dimensions counts in one of them: `accounting_dimension` should name the one that it enters first. A
     network that `reports_completion` also reports when the sender of a message knows that it has arrived. One that `forgets` has no clock
     and no state: whenever no message is under way, it is as at its beginning. `held_bytes` is how much of a message a node receives before
-    it passes it on (infinity: all of it), and `route_rules` how it routes; system layers estimate times by these. Raises InputError where
+    it passes it on (infinity: all of it), and `route_rules` how it routes; system layers estimate times by these. Raises InputError if
     the platform has more than `astra_sim.limits.MAX_EVENT_NPUS`.
     """
 
@@ -391,10 +391,10 @@ class EventNetwork(_OnPlatform, abc.ABC):
         return ()
 
     def keep_message_figures(self) -> None:
-        """Keep figures of each message of the next run, where this network can. Called before `begin`."""
+        """Keep figures of each message of the next run, if this network can. Called before `begin`."""
 
     def message_figures(self) -> Mapping[int, MessageFigures]:
-        """The figures of messages that have ended, by number; none where the network keeps none."""
+        """The figures of messages that have ended, by number; none if the network keeps none."""
         return {}
 
     def function_table(self) -> object | None:
@@ -409,7 +409,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
         return {}
 
     def links(self) -> Sequence[LinkLoad]:
-        """The links that have carried something in the run so far; none where the network knows no links."""
+        """The links that have carried something in the run so far; none if the network knows no links."""
         return ()
 
     def reports(self) -> dict[str, str]:

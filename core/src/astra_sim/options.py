@@ -45,7 +45,7 @@ def option(
 
     `help` describes it in one line, `unit` is its unit. Values below `minimum`, over `maximum`, not `above`, or not among `choices`
     are errors; in a list, for every item. `path` says that the value is a path, relative to the working directory, or how names of files
-    begin, or that it is such a path where it has a slash or an ending. `specs` is the kind of component that it names, as
+    begin, or that it is such a path if it has a slash or an ending. `specs` is the kind of component that it names, as
     `NAME?key=value`. A result keeps paths as absolute ones. `names` is a function, "module:function", that lists names which the value may
     be: shells ask it when they complete one.
     """
@@ -300,7 +300,7 @@ def _is_choice(kind: Any) -> bool:
 
 
 def _choice(value: Any, kind: Any, structured: Any) -> Any:
-    """A value of one of several kinds: tables, lists, whole numbers and text are told apart by what is given."""
+    """A value of one of several kinds: tables, lists, whole numbers and text are distinguished by their type."""
     if value is None and type(None) in typing.get_args(kind):
         return None
     fitting = [part for part in _alternatives(kind) if _may_be(value, part)]
@@ -349,7 +349,7 @@ def _table(value: Any, kind: type, structured: Any) -> Any:
 
 
 def _with_new_names(table: Mapping[str, Any], renamed: Mapping[str, str]) -> Mapping[str, Any]:
-    """A table in which options have the names of today, by those of the series before. Raises ValueError where both are there."""
+    """A table in which options have the names of today, by those of the series before. Raises ValueError if both are there."""
     for old, new in renamed.items():
         if old in table:
             if new in table:
@@ -364,7 +364,7 @@ _WITHOUT_REFERENCES = 2
 _LONGEST_CONTENT = 4096
 
 _structured: Cache[tuple[type, bytes], Any] = Cache("options", 4096)
-"""Options by their class and the content of their table; of options that can be hashed alone, which nobody can change."""
+"""Options by their class and the content of their table; only of options that can be hashed, which cannot change."""
 _unhashable: set[type] = set()
 """Classes of options that cannot be hashed, so that no content is looked up for them."""
 
@@ -392,7 +392,7 @@ def _content_key(table: Mapping[str, Any], kind: type) -> tuple[type, bytes] | N
 
         try:
             content = pickle.dumps(table, pickle.HIGHEST_PROTOCOL)
-        except Exception:  # an object of somebody's
+        except Exception:  # an object of a user
             return None
     return (kind, content) if len(content) <= _LONGEST_CONTENT else None
 

@@ -70,7 +70,7 @@ class Dimension:
     packaging: str = attrs.field(default="node", validator=TEXT)
 
     def hops(self, source: int, destination: int) -> int:
-        """Links that a message crosses between two positions, as the topology says. Raises PluginError where that is no such number."""
+        """Links that a message crosses between two positions, as the topology says. Raises PluginError if that is no such number."""
         hops = self.topology.hops(source, destination)
         if type(hops) is not int or not 0 <= hops < MOST_NPUS:
             what = f"topology {self.topology.name!r}: hops from {source} to {destination}"
@@ -89,7 +89,7 @@ class Route(NamedTuple):
 class LogicalDimension:
     """A dimension as collectives see it: `size` ranks, `stride` apart in NPU numbers.
 
-    `physical` is the platform's dimension it lies in, or None if it spans several. `name` is for people: a parallelism, for instance.
+    `physical` is the platform's dimension it is in, or None if it spans several. `name` is for people: a parallelism, for instance.
     """
 
     size: int
@@ -154,7 +154,7 @@ def joined(dimensions: Sequence[LogicalDimension]) -> LogicalDimension:
 
 @attrs.frozen
 class Group:
-    """NPUs that run collectives together, in the order of ranks: a communicator group. It lies in no dimension."""
+    """NPUs that run collectives together, in the order of ranks: a communicator group. It is in no dimension."""
 
     members: tuple[int, ...]
     physical: int | None = attrs.field(init=False, default=None)
@@ -173,12 +173,12 @@ class Group:
         return [self.members]
 
     def index(self, npu: int) -> int:
-        """The rank of `npu`. Raises ValueError where it is no member."""
+        """The rank of `npu`. Raises ValueError if it is no member."""
         return self.members.index(npu)
 
 
 class GroupShape(NamedTuple):
-    """How the ranks of a group lie on a platform.
+    """The placement of a group's ranks on a platform.
 
     `blocks[d]` says in how many blocks of the d innermost dimensions they lie: `blocks[0]` are the ranks, `blocks[1]` the nodes (units
     of the innermost dimension), and the last, the platform, is 1. `per_node` are the ranks in that node of the group that has the fewest.
@@ -203,11 +203,11 @@ class Platform:
     """Dimensions of NPUs, first dimension varying fastest. `npus` is their number, from `dimensions` alone.
 
     Going on by one in dimension d adds `strides[d]` to the number of an NPU. `name` is for people. `device` is what the NPUs are, by a name
-    as `h100` for models whose parameters depend on the generation of the machine; "" where nobody has said.
+    as `h100` for models whose parameters depend on the generation of the machine; "" if unknown.
 
-    Where `physical` is given, all NPUs lie in that one dimension, and `dimensions` are only how collectives see them (logical dimensions):
+    If `physical` is given, all NPUs are in that one dimension, and `dimensions` are only how collectives see them (logical dimensions):
     networks that simulate links use `wired()` and `fabric()`, the others `dimensions`. NPUs of `physical` beyond `npus` are idle: they run
-    nothing, and only forward where NPUs do. Raises InputError where there is no dimension, or more NPUs than there are.
+    nothing, and only forward where NPUs do. Raises InputError if there is no dimension, or more NPUs than there are.
     """
 
     dimensions: tuple[Dimension, ...] = attrs.field(validator=each("a tuple of Dimension", of_type("a Dimension", Dimension), tuple))
@@ -235,7 +235,7 @@ class Platform:
         object.__setattr__(self, "_as_made", tuple(_as_made(self)))
 
     def check_unchanged(self) -> None:
-        """Raise PluginError where a plugin has changed the platform since it was made: what a result is held against would change, too.
+        """Raise PluginError if a plugin has changed the platform since it was made: what a result is held against would change, too.
 
         What was changed is put back, for other runs may share its dimensions.
         """
@@ -247,14 +247,14 @@ class Platform:
                 changes.append(f"{where}{name} was {before!r} and is {now!r}")
                 object.__setattr__(owner, name, before)
         if changes:
-            raise PluginError(f"a plugin has changed the platform, which nobody may: {'; '.join(changes)}")
+            raise PluginError(f"a plugin has changed the platform, which is not allowed: {'; '.join(changes)}")
 
     def wired(self) -> Platform:
         """The platform as it is wired: of one dimension where dimensions are logical, with its idle NPUs; else itself."""
         return self if self.physical is None else Platform((self.physical,), self.name, self.device)
 
     def fabric(self) -> Fabric:
-        """The graph of NPUs, switches and links, made anew. Raises InputError where a topology does not say its links."""
+        """The graph of NPUs, switches and links, made anew. Raises InputError if a topology does not say its links."""
         return fabric_of(self.wired())
 
     def slowed_between_nodes(self, share: float) -> Platform:
@@ -275,7 +275,7 @@ class Platform:
     def route(self, source: int, destination: int, lowest: bool = False) -> Route:
         """The route between two different NPUs: the highest dimension in which they differ, or the lowest.
 
-        Raises InputError where they are one.
+        Raises InputError if they are one.
         """
         strides, dimensions = self.strides, self.dimensions
         order = range(len(dimensions))
@@ -338,7 +338,7 @@ class Platform:
         return logical, len(logical)
 
     def shape(self, logical: LogicalDimension | Group) -> GroupShape:
-        """How groups of a logical dimension lie, or a group does.
+        """The placement of the groups of a logical dimension, or of one group.
 
         It is one for all groups of a dimension. Where they lie differently it is that of a group in the most nodes, and of these of one
         with the fewest ranks in a node.
@@ -364,7 +364,7 @@ class Platform:
 
 
 class _AsMade(NamedTuple):
-    """An attribute of a part of a platform: the part, where that is, its name, its value, and what that held at first.
+    """An attribute of a part of a platform: the part, if that is, its name, its value, and what that held at first.
 
     The part is None for the platform itself, which keeps these and would else wait for Python's collector.
     """
@@ -441,7 +441,7 @@ class LogicalTopology(Topology):
 def with_logical_dimensions(platform: Platform, sizes: Sequence[int]) -> Platform:
     """The platform with its one dimension cut into logical ones of these sizes, the first varying fastest. NPUs beyond them are idle.
 
-    Raises InputError where it has several dimensions, or the sizes multiply to more than its NPUs.
+    Raises InputError if it has several dimensions, or the sizes multiply to more than its NPUs.
     """
     if len(platform.dimensions) != 1:
         raise InputError(f"logical dimensions of a platform of {len(platform.dimensions)} dimensions; expected one in which all NPUs lie")
@@ -460,7 +460,7 @@ class Preset:
     """A machine that is put together of topologies by name: tables as `[[platform.dimensions]]` of an experiment has them.
 
     A factory of `astra_platforms` gives it instead of dimensions, for the topologies may be of other plugins. `name` and `device` are those
-    of the platform, unless the experiment gives its own. Where the NPUs are wired otherwise than the dimensions say, `physical` is the one
+    of the platform, unless the experiment gives its own. If the NPUs are wired otherwise than the dimensions say, `physical` is the one
     dimension in which all of them lie: see `Platform`. It is left out where the preset is only one of several dimensions of a platform.
     """
 
@@ -473,14 +473,14 @@ class Preset:
 def scaled_in(physical: Dimension | None, number: int, bandwidth: float, latency: float) -> Dimension | None:
     """A physical dimension whose links of one logical dimension have `bandwidth` and `latency` times their own.
 
-    None where its topology does not say which these are.
+    None if its topology does not say which these are.
     """
     topology = None if physical is None else physical.topology.scaled_in(number, bandwidth, latency)
     return None if topology is None or physical is None else attrs.evolve(physical, topology=topology)
 
 
 def _blocks_along(dimension: LogicalDimension, block: int) -> int | None:
-    """In how many blocks of so many NPUs each group of a dimension lies; None where that is not the same for all of them."""
+    """In how many blocks of so many NPUs each group of a dimension lies; None if that is not the same for all of them."""
     span = dimension.size * dimension.stride
     if block % span == 0:
         return 1
@@ -497,7 +497,7 @@ def _shape_of(members: Sequence[int], blocks: Sequence[int]) -> GroupShape:
 
 
 def device_family(device: str) -> str:
-    """What devices have in common that differ in memory or in the version of software alone: a100 of a100-40, h100 of h100-2.27.3."""
+    """The family of devices that differ only in memory or in the version of software: a100 of a100-40, h100 of h100-2.27.3."""
     return re.sub(r"-[0-9.]+$", "", device)
 
 

@@ -1,4 +1,4 @@
-"""What a plugin offers through a hook: a name, a line about it, its options, and where its implementation lies.
+"""A component that a plugin offers through a hook: a name, a summary, its options, and the place of its implementation.
 
 A plugin that uses what others offer asks them through `call`, and `Lazily` names in its errors what is costly to name.
 """
@@ -44,7 +44,7 @@ Reference = str | Callable[..., Any]
 """An object, or where to import it from when it is first used: "package.module:object"."""
 
 Examples = Sequence[Mapping[str, Any]] | Reference
-"""Options to try a component with, each as it could stand in an experiment file; or a function of an empty folder that gives them."""
+"""Options to try a component with, each as it could be in an experiment file; or a function of an empty folder that gives them."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -54,7 +54,7 @@ class Provider:
     With each of the `examples` the contract of its kind is run by `astra plugins check`, without any with the defaults. Examples that
     need files are a function that writes them into the folder it is given, which is deleted afterwards.
 
-    `pure`: what the factory makes follows from what it is given alone, not from a file or from what was before, and nobody changes it, so
+    `pure`: what the factory makes follows from what it is given alone, not from a file or from what was before, and never changes, so
     that it may be kept from run to run: `made` does so, with the schedules of collectives it is done, too. The program that a pure
     training loop writes follows from its options, the layers, and the sizes of the platform's dimensions.
 
@@ -77,11 +77,11 @@ class Provider:
     takes_networks: bool = attrs.field(default=False, kw_only=True, validator=FLAG)
 
     def load_factory(self) -> Callable[..., Any]:
-        """The implementation. Raises PluginError where it cannot be imported."""
+        """The implementation. Raises PluginError if it cannot be imported."""
         return load(self.factory, f"plugin {self.name!r}")
 
     def create(self, options: Any, *context: Any) -> Any:
-        """What the factory makes of options (None: it has none) and context. Raises PluginError where it cannot be imported or fails."""
+        """The result of the factory for options (None: it has none) and context. Raises PluginError if it cannot be imported or fails."""
         arguments = context if options is None else (options, *context)
         what = f"plugin {self.name!r}"
         try:
@@ -90,11 +90,11 @@ class Provider:
             raise error if "plugin " in str(error) else located(error, what) from None
 
     def instance_of(self, options: Any, *context: Any) -> Any:
-        """What `create` makes; of a pure factory perhaps the same object as for another run with equal options and context."""
+        """The result of `create`; of a pure factory perhaps the same object as for another run with equal options and context."""
         return _cached_instance(self, options, *context) if self.pure else self.create(options, *context)
 
     def load_options(self) -> type | None:
-        """The options class, or None. Raises PluginError where it cannot be imported."""
+        """The options class, or None. Raises PluginError if it cannot be imported."""
         return load(self.options, f"options of plugin {self.name!r}") if self.options is not None else None  # type: ignore[return-value]
 
     def taken(self, table: Mapping[str, Any], offered: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
@@ -108,7 +108,7 @@ class Provider:
         return result
 
     def traits_of(self, table: Mapping[str, Any]) -> frozenset[str]:
-        """What a workload with this table is, in words. Raises PluginError."""
+        """Describe a workload with this table. Raises PluginError."""
         if self.traits is None:
             return frozenset()
         what = f"traits of plugin {self.name!r}"
@@ -142,7 +142,7 @@ class CollectiveProvider(Provider):
     not, they are as large as the algorithm says, and a collective is one chunk. `carries_delays`: its schedules hold all delays, as a
     recorded run does; a system layer may leave out its own endpoint delay. `needs`: attributes that the topology of a dimension must
     have, and be true, for the algorithm to run there; system layers see to that. Schedules of a `pure` one are kept from run to run, others
-    during a run. `automatic`: `auto` may take it, with its default options, where it foretells a shorter time than that of others.
+    during a run. `automatic`: `auto` may take it, with its default options, if it estimates a shorter time than that of others.
     `takes_platform`: its factory gets the platform of the run besides, as its last argument; what is kept of a pure one is kept for it.
     """
 
@@ -162,7 +162,7 @@ class CollectiveProvider(Provider):
             )
 
     def missing(self, topology: Any) -> list[str]:
-        """What the algorithm needs and a topology does not have."""
+        """Requirements of the algorithm that a topology does not meet."""
         from astra_sim.fabric.topology import completed  # here: no plugin that only offers something needs the fabric
 
         return [name for name in self.needs if not completed(topology).has(name)]
@@ -180,7 +180,7 @@ class FileFormat:
     """A file format. `kinds` are the sections it may fill, such as ("platform", "network").
 
     `recognises(text)` answers whether a file is of this format; `read(text, path)` returns the tables of those sections, as
-    they could stand in an experiment file. `read` raises InputError naming the path, line or key, and value. It reads other files that
+    they could be in an experiment file. `read` raises InputError naming the path, line or key, and value. It reads other files that
     the file names with `astra_sim.files.read_text` (and looks for them with `is_there`), for what it returns is remembered until one of
     the files that it has read so changes.
 
@@ -196,12 +196,12 @@ class FileFormat:
     first_file: str | None = None
 
     def is_of(self, text: str) -> bool:
-        """Whether a text is of this format. Raises PluginError where the plugin fails."""
+        """Whether a text is of this format. Raises PluginError if the plugin fails."""
         what = f"file format {self.name!r}"
         return bool(call(what, load(self.recognises, what), text))
 
     def tables(self, text: str, path: str) -> dict[str, dict[str, Any]]:
-        """The sections in a file. Raises InputError where the file is wrong, PluginError where the plugin fails."""
+        """The sections in a file. Raises InputError if the file is wrong, PluginError if the plugin fails."""
         what = f"file format {self.name!r}"
         read = call(what, load(self.read, what), text, path)
         if not isinstance(read, dict) or not all(isinstance(table, dict) for table in read.values()):
@@ -231,7 +231,7 @@ def _imported(module: str) -> Any:
 
 
 def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
-    """The options of a component, from a table without `plugin`. None where it has no options. Raises InputError."""
+    """The options of a component, from a table without `plugin`. None if it has no options. Raises InputError."""
     cls = provider.load_options()
     if cls is not None:
         return structure(cls, table, where)
@@ -243,8 +243,8 @@ def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
 def named_function(name: str, where: str) -> Callable[..., Any]:
     """The function that the entry-point group `astra_sim.functions` has as `NAME`, or as `NAME@DISTRIBUTION` where several offer one.
 
-    So an input file cannot call whatever can be imported; what it may call is what somebody has installed for this purpose. `where` is
-    the option that names it. Raises InputError where there is none, PluginError where several are or it cannot be loaded.
+    So an input file can call only functions that were installed for this purpose. `where` is
+    the option that names it. Raises InputError if there is none, PluginError if several are or it cannot be loaded.
     """
     import importlib.metadata
 

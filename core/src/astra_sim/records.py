@@ -47,7 +47,7 @@ __getattr__ = lazy_names(__name__, {"report.audit": ("link_bandwidth",), "report
 
 
 class Explanation(Protocol):
-    """What an explainer returns: `Result.explanation`. It can be pickled, for reports get copies of results."""
+    """The result of an explainer: `Result.explanation`. It can be pickled, because reports get copies of results."""
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation, ready for JSON: `explanation` of a result that is written."""
@@ -113,7 +113,7 @@ class ExplainedRun:
     ) -> ExplainedRun | None:
         """Simulate the run once more, with another graph or system layer, or built anew on another platform.
 
-        `keep_path`: the record has a critical path. Returns None where the network was given as an object, which has carried messages and
+        `keep_path`: the record has a critical path. Returns None if the network was given as an object, which has carried messages and
         belongs to its platform. Warnings are left out: the run itself has given them.
         """
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What a report is: files that are written about the results of one run or several.
+"""The interface of reports: files about the results of one run or several.
 
 A report plugin (hook `astra_reports`) is a function of the results and a `ReportFolder`. The files of all reports of a command take
 their names together, when all of them are complete.
@@ -43,7 +43,7 @@ __getattr__ = lazy_names(
 )
 
 Series = Literal["limited", "all", "none"]
-"""How much of a series in time is written: a small file, in wider steps where need be; all; or nothing."""
+"""The amount of a time series that is written: a small file, in wider steps if needed; all; or nothing."""
 
 
 def file_name(name: str) -> str:
@@ -65,14 +65,14 @@ class ReportFolder:
         self._files = files
 
     def path(self, name: str) -> Path:
-        """Where a file of this name is written. A report that can write several formats goes by the ending of this path."""
+        """The path of the file with this name. A report that can write several formats chooses by its ending."""
         return self._directory / file_name(name)
 
     @contextlib.contextmanager
     def open(self, name: str, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
         """A file to write: "w" for text in UTF-8, whose line ends stay as they are, "wb" for bytes.
 
-        Raises RunError where it cannot be written, PluginError where a file of this name is written already.
+        Raises RunError if it cannot be written, PluginError if a file of this name is written already.
         """
         with self._files.open(self._claimed(name), mode, errors="replace") as file:
             yield file
@@ -82,7 +82,7 @@ class ReportFolder:
         self._files.write(self._claimed(name), [text] if isinstance(text, str) else text, errors="replace")
 
     def _claimed(self, name: str) -> Path:
-        """The path of a file, which is written now. Raises PluginError where it is written already."""
+        """The path of a file, which is written now. Raises PluginError if it is written already."""
         path = self.path(name)
         if path in self.written:
             raise PluginError(f"{self.author} writes {path.name}, which {self.written[path]} has written; expected another name")
@@ -91,7 +91,7 @@ class ReportFolder:
 
 
 class ReportFile(ReportFolder):
-    """The one file that a user has named for a report: every name stands for it."""
+    """The one file that a user has named for a report: every name represents it."""
 
     def __init__(self, file: str | Path, files: FileSet, author: str) -> None:
         super().__init__(Path(file).parent, files, "all", author)

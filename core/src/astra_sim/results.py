@@ -23,7 +23,7 @@ def is_result(path: str) -> bool:
 
 
 def read_results(path: str) -> tuple[str, list[dict[str, Any]]]:
-    """The file of a result, and its runs: one, or those that were compared. Raises InputError where it is no result."""
+    """The file of a result, and its runs: one, or those that were compared. Raises InputError if it is no result."""
     file = os.path.join(path, RESULT_FILE) if os.path.isdir(path) else path
     table = parse_json(read_text(file), file)
     runs = table if isinstance(table, list) else [table]
@@ -35,14 +35,14 @@ def read_results(path: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 _APART = ("experiment", "versions", "inputs", "invocation", "units", "every_npu_reason")
-"""What says where a result comes from and how it was simulated, and is no figure."""
+"""The provenance of a result: its inputs and how it was simulated, without figures."""
 
 
 def tables_of(result: Mapping[str, Any]) -> dict[str, Rows]:
     """The figures of a result as in JSON, as rows of plain Python for each table.
 
     `run` is one row with all single figures. A list of tables is a table of its name; tables within a row become columns. Those of the
-    network are called `network_...`, `phases` are those of the layers, `npus` the `npu_times`. Units stand in the names of columns.
+    network are called `network_...`, `phases` are those of the layers, `npus` the `npu_times`. Units are in the names of columns.
     """
     whole = _whole(result)
     tables: dict[str, Rows] = {"run": [flat_row(whole)]}

@@ -87,7 +87,7 @@ class PeerRun(NamedTuple):
         return (rank ^ each for each in values) if operator == "xor" else iter(values)
 
     def first_back(self, ranks: int) -> Peer | None:
-        """The first of these distances that leads back to the rank itself in a group of `ranks`; None where none does."""
+        """The first of these distances that leads back to the rank itself in a group of `ranks`; None if none does."""
         common = math.gcd(self.stride, ranks)
         if self.first.value % common:
             return None
@@ -402,9 +402,9 @@ class Schedule:
 
     @functools.cached_property
     def exchanges(self) -> frozenset[tuple[PeerRun, PeerRun]] | None:
-        """The peers to which ranks send, with those from which they receive then, where all ranks do the same and only exchange messages.
+        """The peers to which ranks send, with those from which they receive then, if all ranks do the same and only exchange messages.
 
-        None where they do not: programs differ, or a step sends to another than the one whose peer it is.
+        None if they do not: programs differ, or a step sends to another than the one whose peer it is.
         """
         if not self.is_shared:
             return None
@@ -431,7 +431,7 @@ class Schedule:
 
 _OPERATORS = ("shift", "xor", "rank")
 _CHECKED: WeakSet[Schedule] = WeakSet()
-"""Schedules that have been checked, which nobody changes."""
+"""Checked schedules, which never change."""
 _COUNTS = ("bytes", "times", "after", "after_arrivals", "memory_bytes", "compute_ps")
 
 
@@ -531,7 +531,7 @@ class LoweredProgram:
 
     @functools.cached_property
     def memory_bytes(self) -> tuple[int, ...]:
-        """Bytes that the endpoint charges for each receipt; where it charges `in_turn`, for each message in the order of coming."""
+        """Bytes that the endpoint charges for each receipt; if it charges `in_turn`, for each message in the order of coming."""
         return tuple(run.memory_bytes for run in self._receiving() for _ in range(run.times))
 
     @functools.cached_property
@@ -541,7 +541,7 @@ class LoweredProgram:
 
     @functools.cached_property
     def carriages(self) -> tuple[Carriage, ...]:
-        """How tokens travel over a shared bus, in order, first the `starts`."""
+        """The order of tokens on a shared bus, first the `starts`."""
         return tuple(_carriages(self))
 
     @property
@@ -749,7 +749,7 @@ def _receives(program: RankProgram, key: Callable[[Peer], Hashable]) -> _Receive
 def _lower(
     program: RankProgram, key: Callable[[Peer], Hashable], receives_at: Callable[[Peer], list[tuple[int, int]]], who: str
 ) -> LoweredProgram:
-    """Match each send with the receive that its target posts for it. Raises ScheduleError where bytes or numbers differ."""
+    """Match each send with the receive that its target posts for it. Raises ScheduleError if bytes or numbers differ."""
     runs: list[ActionRun] = []
     sent: Counter[Hashable] = Counter()
     sends = received = 0
@@ -774,7 +774,7 @@ def _lower(
 
 
 def _carriages(program: LoweredProgram) -> Iterable[Carriage]:
-    """What the bus carries for each token of the program; equal entries share an object."""
+    """The bus transfers of each token of the program; equal entries share an object."""
     sends = [run.bytes for run in program.runs if run.send_to is not None for _ in range(run.times)]
     last = program.last_bytes
     if last is None:

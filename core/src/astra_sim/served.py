@@ -2,7 +2,7 @@
 
 `astra server COMMAND` (astra-sim-devkit) is that process. It has imported all of astra and forks for each program, which then needs no
 start. A program sends its arguments, folder, environment and standard streams, passes on signals, and ends as its fork has ended. It runs
-by itself, with the same output, where no server listens or where its Python, path or locale is not the server's.
+by itself, with the same output, if no server listens or where its Python, path or locale is not the server's.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _LOCALE = ("LANG", "LC_", "PYTHON")
 """Beginnings of variables that act when Python starts."""
 
 Request = tuple[str, list[str], list[str], str, int, dict[str, str]]
-"""What a program sends beside its identity: module, arguments, path of modules, folder, mask of new files, environment."""
+"""The request of a program to the server: identity, module, arguments, path of modules, folder, mask of new files, environment."""
 
 
 def identity() -> list[Any]:
-    """What a program and its server must have in common: the Python, the path of modules but for the script's own, the locale."""
+    """The properties that a program and its server must share: the Python, the path of modules but for the script's own, the locale."""
     acting = sorted((key, value) for key, value in os.environ.items() if key.startswith(_LOCALE))
     return [sys.version, sys.executable, sys.path[-_shared() :], acting]
 
 
 def _shared() -> int:
-    """How many entries of the path all programs of an installation have: not the first, the folder of the script, unless it is safe."""
+    """The number of path entries that all programs of an installation share: without the script's folder, unless it is safe."""
     return len(sys.path) - (not sys.flags.safe_path)
 
 
 def run_served(module: str) -> None:
     """Run the function `run_here` of a module in the server, with the arguments of this process, and end as it has ended.
 
-    Returns where there is no server for it.
+    Returns if there is no server for it.
     """
     import _socket as sockets  # `socket` takes as long to import as all of this
 
@@ -62,7 +62,7 @@ def run_served(module: str) -> None:
 
 
 def _ask(connection: Any, module: str) -> int:
-    """Send the request, and receive the process number of the fork. Raises OSError, and ValueError where it cannot be sent."""
+    """Send the request, and receive the process number of the fork. Raises OSError, and ValueError if it cannot be sent."""
     import _socket as sockets
 
     connection.connect(os.environ[SERVER])

@@ -1,4 +1,4 @@
-"""What a policy of a serving instance is: a function of what waits and runs, which says how many tokens of each an iteration computes.
+"""The interface of policies of a serving instance: from waiting and running requests to the tokens of each in an iteration.
 
 Plugins offer policies through the hook `astra_serving_policies`; the package `astra-sim-serving` runs them.
 """
@@ -69,8 +69,8 @@ class Policy(Contract, abc.ABC):
     def plan(self, state: ServingState) -> Sequence[tuple[int, int]]:
         """Numbers of requests, each once, with the tokens to compute: at least 1, at most `missing`, and together at most `max_tokens`.
 
-        Blocks are allocated in this order. Where none is left, a running request that is not in the plan is preempted, the last one first;
+        Blocks are allocated in this order. If none is left, a running request that is not in the plan is preempted, the last one first;
         then, for a running request, the last running one of the rest of the plan. A waiting request for which there are none ends the plan.
-        Waiting requests in the plan are admitted up to `max_sequences`. Where nothing that is there
+        Waiting requests in the plan are admitted up to `max_sequences`. If nothing that is there
         is planned, and nothing is on its way, the run ends with an error.
         """

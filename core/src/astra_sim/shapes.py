@@ -66,7 +66,7 @@ class Convolution:
     """A convolution. Height and width of the input include its padding.
 
     An output has ceil((input - filter + stride) / stride) rows (SCALE-Sim), columns alike: the last ones may reach beyond the input.
-    Raises InputError where a filter is larger than the input.
+    Raises InputError if a filter is larger than the input.
     """
 
     kind: ClassVar[str] = "convolution"
@@ -160,7 +160,7 @@ class Attention:
 
     `flash`: one kernel that keeps the scores on chip; its backward pass calculates them again. Causal, it leaves out what is masked: half
     of a square, q k - q^2 / 2 of q queries that end with the last of k keys. Unfused kernels calculate and store all scores.
-    Raises InputError where `key_heads` does not divide `heads`, or values do not fit in the keys that they are part of.
+    Raises InputError if `key_heads` does not divide `heads`, or values do not fit in the keys that they are part of.
     """
 
     kind: ClassVar[str] = "attention"
@@ -249,7 +249,7 @@ class Elementwise:
     write_bytes: int = option(0, minimum=0, help="bytes that are written", unit="bytes")
 
     def count_bytes(self, element_bytes: float) -> float:
-        """What is read and what is written, whatever the element type."""
+        """The bytes read and written, whatever the element type."""
         return self.read_bytes + self.write_bytes
 
 
@@ -267,7 +267,7 @@ class Cast:
     transposed: bool = option(False, help="a transposed copy is written too")
 
     def count_bytes(self, element_bytes: float) -> float:
-        """What is read and what is written, whatever the element type of the model."""
+        """The bytes read and written, whatever the element type of the model."""
         written = ELEMENT_BYTES[self.to_type] * (2 if self.transposed else 1)
         return self.batch * self.elements * (ELEMENT_BYTES[self.from_type] + written)
 
@@ -290,7 +290,7 @@ class OptimizerStep:
 
 
 Shape = Gemm | Convolution
-"""What is one product of matrices, or a batch of them."""
+"""The shape of a product of matrices, or of a batch of them."""
 
 Kernel = Shape | GroupedGemm | Attention | Elementwise | Cast | OptimizerStep
 """All kinds of work that have a shape."""

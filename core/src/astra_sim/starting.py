@@ -1,4 +1,4 @@
-"""What lets a short program start quickly: programs of plugins run in it, as the command `astra` does."""
+"""Fast start of short programs: programs of plugins run in it, as the command `astra` does."""
 
 from __future__ import annotations
 

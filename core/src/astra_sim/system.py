@@ -1,4 +1,4 @@
-"""What a system layer is: the rules by which an NPU cuts collectives into chunks, phases and queues.
+"""The interface of system layers: the rules by which an NPU cuts collectives into chunks, phases and queues.
 
 The orders of its queues (`Rule`, `RuleOrder`, `Order`, `Job`) and the bus that endpoints may share (`BusOptions`) are named here, too.
 """
@@ -43,12 +43,12 @@ class PhasePlan:
 
     `dimension` is the index under which the phase counts in reports; that of a group counts in the dimensions that its messages take.
     `queue` counts over all queues of an NPU. `bytes` is what each rank holds before the phase. `endpoint_ps` is the endpoint delay
-    (picoseconds) where it is not the system's.
+    (picoseconds) if it is not the system's.
 
     A collective that the network prices has a schedule without steps, and its time is `endpoint_ps`: it ends for all of a group so long
     after the last of them has begun it. Then `counted` has the messages whose bytes count.
 
-    `algorithm` names what made the schedule, and `reason` says why where it was not asked for by name: "auto: ..." with what was
+    `algorithm` names what made the schedule, and `reason` says why if it was not asked for by name: "auto: ..." with what was
     compared. Both are for people.
     """
 
@@ -73,7 +73,7 @@ class ChunkPlan:
 
 
 class Place(NamedTuple):
-    """Where a whole collective takes its turn: the queue, counted over all queues of an NPU (-1: in none), and its priority there."""
+    """The queue of a whole collective, counted over all queues of an NPU (-1: none), and its priority there."""
 
     queue: int
     priority: int | None
@@ -125,7 +125,7 @@ class DimensionOrder(Contract, abc.ABC):
     ) -> tuple[int, Sequence[int]]:
         """The bytes of the next chunk, of `rest` bytes left and `size` asked for, and the order of all dimensions.
 
-        Dimensions that are not `usable` are passed over.
+        Dimensions that are not `usable` are skipped.
         """
 
 
@@ -145,7 +145,7 @@ _OF_PHASE = {
 
 
 def _check_phase(phase: object, number: int) -> None:
-    """Raise PluginError for a phase of a chunk that is none, or has a wrong value."""
+    """Raise PluginError for an invalid phase of a chunk."""
     if not isinstance(phase, PhasePlan):
         raise PluginError(f"it planned {shown(phase)} as a phase of chunk {number}; expected a PhasePlan")
     for name, expected in _OF_PHASE.items():
@@ -160,7 +160,7 @@ def _check_phase(phase: object, number: int) -> None:
 def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
     """Raise PluginError unless chunks hold the `size` bytes of a collective, and phases begin with what those before them leave.
 
-    No chunk at all is right where there is nothing to do. The last of several chunks may be filled up, and every one to a byte for each of
+    No chunk at all is right if there is nothing to do. The last of several chunks may be filled up, and every one to a byte for each of
     the platform's `npus`.
     """
     if not isinstance(chunks, (list, tuple)):
@@ -223,10 +223,10 @@ class SystemSession(Contract, abc.ABC):
         """
 
     def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:
-        """Where a collective that the network prices takes its turn, as one chunk with one phase on the ranks of `logical`.
+        """The queue of a collective that the network prices, as one chunk with one phase on the ranks of `logical`.
 
         `dimension` is the first of the program's dimensions that it involves; a group counts as the first of all. Called in place of
-        `issue`, when that would be. Raises InputError where the system refuses the collective.
+        `issue`, when that would be. Raises InputError if the system refuses the collective.
         """
         return Place(-1, None)
 
@@ -246,10 +246,10 @@ class System(Contract, abc.ABC):
     clock to which compute times are truncated; both are picoseconds. `phases_end_together` says that a phase ends on all NPUs of the
     machine when the last has finished it. `one_at_a_time` says that an NPU has one operation of each sort under way: computing, computing
     on the CPU, and communication and memory together; of those that are ready the first of the program begins. Receives may always begin.
-    Where `one_at_a_time_unless_ordered`, nobody has chosen that, and programs that keep their orders themselves go without
+    If `one_at_a_time_unless_ordered`, that is only the default, and programs that keep their orders themselves go without
     (`ExecutionGraph.keeps_order`).
 
-    With `own_orders` each NPU begins chunks and collectives in its own order; where NPUs are out of step they may then wait for each other,
+    With `own_orders` each NPU begins chunks and collectives in its own order; if NPUs are out of step they may then wait for each other,
     and the run ends with an error, which ends with `own_orders_advice`. Without it, NPUs that run the same program begin them in one order.
     """
 
@@ -288,10 +288,10 @@ class System(Contract, abc.ABC):
     send_class: int = -1
     """The traffic class that messages in no queue ask for, which are those between two NPUs (-1: the network chooses)."""
     reduce_ps: Callable[[int], int] | None = None
-    """Picoseconds to add so many received bytes to a buffer, where the memory model is not asked."""
+    """Picoseconds to add so many received bytes to a buffer, if the memory model is not asked."""
     send_overhead_ps: Callable[[int], int] | None = None
     """Picoseconds that the processor of an NPU spends on sending a message of so many bytes, before the network has it: `o` of LogGP. It
-    does one message after another. The function always answers the same, and is asked once for each size; None: nobody spends any."""
+    does one message after another. The function is pure, and is called once for each size; None: no time is spent."""
     receive_overhead_ps: Callable[[int], int] | None = None
     """The same for receiving one, when the network has delivered it. Requests (`rendezvous`) are messages, too."""
     overhead_on_compute: bool = True
@@ -302,5 +302,5 @@ class System(Contract, abc.ABC):
         """A new session for a program whose collectives speak of `dimensions`.
 
         A run may have several: it has one collective of each kind planned in one that it throws away, to find what is symmetric.
-        Raises InputError where the system's options do not fit the dimensions.
+        Raises InputError if the system's options do not fit the dimensions.
         """

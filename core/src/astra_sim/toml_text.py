@@ -13,7 +13,7 @@ from astra_sim.errors import InputError
 def to_toml(table: Mapping[str, Any], comment: str = "") -> str:
     """A table as TOML, under a comment: lists of tables as blocks, all else in a line each.
 
-    tomli-w by itself would write a table in a list, such as a pass of a layer, as a block of its own. Raises InputError where TOML has
+    tomli-w by itself would write a table in a list, such as a pass of a layer, as a block of its own. Raises InputError if TOML has
     no word for a value.
     """
     blocks = {key: value for key, value in table.items() if _is_block(value)}
@@ -26,7 +26,7 @@ def to_toml(table: Mapping[str, Any], comment: str = "") -> str:
 def write_toml(table: Mapping[str, Any], path: str, comment: str = "") -> None:
     """Write a table to a file as `to_toml` has it.
 
-    Raises InputError where TOML has no word for a value, RunError where the file cannot be written.
+    Raises InputError if TOML has no word for a value, RunError if the file cannot be written.
     """
     from astra_sim.files import FileSet
 

@@ -22,7 +22,7 @@ _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def parse_size(text: str, where: str) -> int:
-    """A size in bytes, such as 8B, 64KiB, 1M, 8 GiB, where K, M, G and T are powers of 1024. Raises InputError, naming `where`."""
+    """A size in bytes, such as 8B, 64KiB, 1M, 8 GiB, if K, M, G and T are powers of 1024. Raises InputError, naming `where`."""
     match = re.fullmatch(r"\s*(\d{1,18})\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE | re.ASCII)
     size = int(match[1]) * _SIZES[match[2].upper()] if match else 0
     if not 1 <= size < 1 << 60:
@@ -33,7 +33,7 @@ def parse_size(text: str, where: str) -> int:
 def scaled_float32(value: float, factor: float) -> int:
     """trunc(float32(float32(value) * float32(factor))), as ASTRA-sim 1.0 scales what its files say, whatever its unit.
 
-    24 bits of the value survive, also with a factor of 1. Raises InputError where the product is too large for 32 bits.
+    24 bits of the value survive, also with a factor of 1. Raises InputError if the product is too large for 32 bits.
     """
     try:
         return int(_rounded(_rounded(value) * _rounded(factor)))

@@ -15,7 +15,7 @@ from astra_sim.limits import MAX_YAML_CHARACTERS, MAX_YAML_SCALAR, MAX_YAML_VALU
 def parse_yaml(text: str, path: str, what: str, most: int = MAX_YAML_VALUES) -> dict[Any, Any]:
     """The mapping in a YAML text, of at most so many values.
 
-    Raises InputError naming file and line where a key stands twice in any mapping, and where the text holds something else than a mapping,
+    Raises InputError naming file and line if a key stands twice in any mapping, and if the text holds something else than a mapping,
     which is to be `what`.
     """
     with yaml_root(text, path, what, yaml.SafeLoader) as (loader, node):
@@ -32,7 +32,7 @@ def parse_yaml(text: str, path: str, what: str, most: int = MAX_YAML_VALUES) -> 
 def yaml_root(text: str, path: str, what: str, loader_class: Any) -> Iterator[tuple[Any, Any]]:
     """The loader of a YAML text, of a class of PyYAML, and the node of the mapping in it.
 
-    Raises InputError naming file and line where the text is too long, no YAML, or holds something else than a mapping, which is to be
+    Raises InputError naming file and line if the text is too long, no YAML, or holds something else than a mapping, which is to be
     `what`; also for errors of YAML within the block.
     """
     if len(text) > MAX_YAML_CHARACTERS:

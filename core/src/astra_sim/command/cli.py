@@ -104,7 +104,7 @@ class Commands(click.Group):
 
 
 def _chosen_plugins(words: list[str]) -> tuple[list[str], list[str]]:
-    """What stands after each `-p` in front of a command, and the other words. A `-p` with nothing after it stays."""
+    """The arguments of each `-p` in front of a command, and the other words. A `-p` with nothing after it stays."""
     chosen = []
     while words and words[0].startswith(_PLUGIN) and (len(words) > 1 or words[0] != _PLUGIN):
         first, *words = words
@@ -154,7 +154,7 @@ class PluginGroup(click.Group):
         return super().get_command(ctx, cmd_name) or _command_of_plugins(f"{self.name} {cmd_name}")
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the words name. Raises InputError, which says what to install, where its package is absent."""
+        """The command that the words name. Raises InputError, which says what to install, if its package is absent."""
         if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             from astra_sim.setup.plugins import shared_plugins
 
@@ -188,7 +188,7 @@ def _offered() -> dict[str, str]:
 
 
 def _command_of_plugins(name: str) -> click.Command | None:
-    """A command that a plugin offers, or the group of those whose names begin with a word. Raises InputError where it is no command."""
+    """A command that a plugin offers, or the group of those whose names begin with a word. Raises InputError if it is no command."""
     from astra_sim.setup.plugins import shared_plugins
 
     offered = _offered()
@@ -296,7 +296,7 @@ def run(
 
 
 def _say_if_slow(engine: str | None, quiet: bool) -> None:
-    """Say on a terminal that there is no compiled engine, where it was not chosen so."""
+    """Say on a terminal that there is no compiled engine, if it was not chosen so."""
     from astra_sim.setup.engines import compiled_engine
 
     if sys.stderr.isatty() and not quiet and engine is None and compiled_engine() is None:
@@ -312,7 +312,7 @@ def _say_if_slow(engine: str | None, quiet: bool) -> None:
 def show_(run: str, table: str | None, as_json: bool, as_csv: bool, output: str | None) -> None:
     """Print a table of a result; without TABLE the names of its tables.
 
-    RUN is a result.json, or the folder that --output has written. Where it holds several runs, a column says which one a row is of.
+    RUN is a result.json, or the folder that --output has written. If it holds several runs, a column says which one a row is of.
     """
     from astra_sim.command.show import show_table
 
@@ -389,7 +389,7 @@ def main() -> None:
 def _written(status: Any) -> Any:
     """The exit status of a command that has ended by itself, when what it printed has been written.
 
-    click ends a command whose output nobody reads, and puts another stream in its place, which drops that without a word.
+    click ends a command whose output is not read, and puts another stream in its place, which drops that silently.
     """
     stream = getattr(sys.stdout, "wrapped", sys.stdout)
     try:
@@ -404,7 +404,7 @@ def _written(status: Any) -> Any:
 
 
 def _outcome(error: BaseException) -> tuple[int, str]:
-    """The exit status and the message of what ended a command. Raises the error itself where ASTRA_TRACEBACK is set."""
+    """The exit status and the message of what ended a command. Raises the error itself if ASTRA_TRACEBACK is set."""
     match error:
         case click.Abort() | KeyboardInterrupt():
             return STATUS_INTERRUPTED, "interrupted"
@@ -472,7 +472,7 @@ def _keep_output() -> None:
 
 
 class _UnreadErrors(io.FileIO):
-    """Standard error, which may be full, or read by nobody: what cannot be written there is dropped, and what the command does goes on."""
+    """Standard error that may be full or closed: what cannot be written is dropped, and the command goes on."""
 
     def write(self, data: Any) -> int:
         """Write what can be."""
@@ -482,7 +482,7 @@ class _UnreadErrors(io.FileIO):
 
 
 def _let_nobody_read_errors() -> None:
-    """Let standard error take all that is written to it, where it is that of the process."""
+    """Let standard error take all that is written to it, if it is that of the process."""
     try:
         if sys.stderr.fileno() != 2:
             return

@@ -94,7 +94,7 @@ def table_options(command: _Command) -> _Command:
 
 
 def all_option(command: _Command) -> _Command:
-    """Give a command `--all` (`every`), where its tables have no times."""
+    """Give a command `--all` (`every`), if its tables have no times."""
     return click.option("--all", "every", is_flag=True, help="Print all rows and columns of all tables.")(command)
 
 
@@ -104,9 +104,9 @@ def json_option(command: _Command) -> _Command:
 
 
 def write_then_show(write: Callable[[], object], show: Callable[[], object]) -> None:
-    """Write the files of a command, then print, so that nothing is lost where nobody reads standard output to its end.
+    """Write the files of a command, then print, so that nothing is lost if standard output is closed early.
 
-    Where writing fails, the figures of what may have been a long run are printed all the same.
+    If writing fails, the figures of what may have been a long run are printed all the same.
     """
     try:
         write()
@@ -128,7 +128,7 @@ def say_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 _output: list[TextIO] = []
-"""Standard output, where something else stands in its place."""
+"""Standard output, if something else is in its place."""
 
 
 def json_output() -> TextIO:

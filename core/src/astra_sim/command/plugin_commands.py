@@ -1,4 +1,4 @@
-"""What `astra plugins` prints."""
+"""The output of `astra plugins`."""
 
 from __future__ import annotations
 

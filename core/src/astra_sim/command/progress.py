@@ -20,10 +20,10 @@ class Progress:
     """Says on standard error how far a run is, from FIRST_S seconds on, until the `with` block ends.
 
     On a terminal one line changes every TERMINAL_S seconds and goes at the end; in a log a new line follows every LOG_S seconds. A thread
-    writes it, so that it also comes while a run is being prepared. `reached` takes the simulated time in `unit`. Where the variable
+    writes it, so that it also comes while a run is being prepared. `reached` takes the simulated time in `unit`. If the variable
     ASTRA_NO_PROGRESS is set, nothing is written.
 
-    Where it is known how much of the work is done, the line ends with an estimate of the time that is left, at the pace so far.
+    If it is known how much of the work is done, the line ends with an estimate of the time that is left, at the pace so far.
     """
 
     def __init__(self, enabled: bool = True, unit: str = "us") -> None:
@@ -46,7 +46,7 @@ class Progress:
             self._thread.join()
 
     def stage(self, name: str, done: float = 0.0, share: float | None = None, simulates: bool = True) -> None:
-        """What is under way now, of several things that follow each other, such as `run 2 of 4`; nothing of it is simulated yet.
+        """The current one of several runs in sequence, such as `run 2 of 4`; its simulation has not begun.
 
         `done` is the share of all work that was done before, and `share` that of this stage: without it, all that is left. A stage that
         `simulates` nothing is one of other work, such as writing files.
@@ -59,22 +59,22 @@ class Progress:
         self._done = 0.0
 
     def reached(self, simulated: float, events: int | None = None) -> None:
-        """How much time is simulated, in `unit`, and how many events have happened."""
+        """The simulated time, in `unit`, and the number of events."""
         self._reached = simulated, events
 
     def simulated(self, picoseconds: int, events: int) -> None:
-        """The same in picoseconds, where `unit` is us."""
+        """The same in picoseconds, if `unit` is us."""
         self.reached(picoseconds / 1e6, events)
 
     __call__ = simulated
     """`simulate` takes this object as its `progress`."""
 
     def ended(self, count: int, of: int) -> None:
-        """How many parts of this stage have ended, and of how many."""
+        """The number of parts of this stage that have ended, and of all."""
         self._done = count / of if of else 0.0
 
     def line(self, width: int | None = None) -> str:
-        """The line to show now. Where it is wider than that, parts are left out, and none is cut: rates, then events, then the stage."""
+        """The line to show now. If it is wider than that, parts are left out, and none is cut: rates, then events, then the stage."""
         now = time.monotonic()
         seconds, simulated, rate, events, pace = max(now - self._stage_began, 1e-9), "preparing", "", "", ""
         if self._reached is not None:
@@ -109,7 +109,7 @@ class Progress:
             if shown and self._on_terminal:
                 self._show("")
         except (OSError, ValueError):
-            return  # nobody reads standard error any more
+            return  # standard error was closed
 
     def _show(self, line: str) -> None:
         if self._on_terminal:
@@ -121,7 +121,7 @@ class Progress:
 
 
 def _columns() -> int:
-    """The width of the terminal; imported here, and so only where a run takes long."""
+    """The width of the terminal; imported here, and so only if a run takes long."""
     import shutil
 
     return shutil.get_terminal_size().columns

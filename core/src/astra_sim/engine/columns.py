@@ -1,4 +1,4 @@
-"""What is counted over the columns of a run, in Python: the functions of `EngineType` that need no run. Other engines may be faster."""
+"""Sums over the columns of a run, in Python: the functions of `EngineType` that need no run. Other engines may be faster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Use:
 
 
 def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int]) -> tuple[int, int]:
-    """How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out.
+    """The total time of tasks, and the time they cover. Tasks of a kind whose duration is negative are left out.
 
     `ended` says when each task ended, `durations` how long those of each kind take, but for rows with a time of their own.
     """

@@ -1,4 +1,4 @@
-"""What an engine is given and what it answers. `reference` has this interface, and so have the engines of packages.
+"""The interface of engines: input and output. `reference` implements it, and so do the engines of packages.
 
 A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is of one of these kinds: `JOIN` ends at once,
 `TIMER` after its delay, `COMPUTE` after its delay, too, or a time that is asked for when it begins (`Engine.set_compute_times`), on the
@@ -7,7 +7,7 @@ its NPU's port (NPUs that have the same port use it one after another), `SEND` s
 `RECEIVE` ends when its message has arrived, `COLLECTIVE` issues chunks and ends its delay after the last of them. A task may need a
 **unit** of its NPU, which does one task at a time: of those that are ready the one with the lowest priority (`Rows.priorities`; without
 them, the lowest number). A chunk passes through its **phase steps** one after another. A phase step is a phase of the chunk, which the
-engine simulates, or the time that the phase takes. It may lie in a **queue** of its NPU: it takes the place that the queue's order gives
+engine simulates, or the time that the phase takes. It may be in a **queue** of its NPU: it takes the place that the queue's order gives
 it, and starts when it is among the first `slots` of the queue.
 """
 
@@ -43,7 +43,7 @@ ComputePs = Callable[[int, int, int], int]
 """The time of a COMPUTE task: (NPU, number of the task, when it begins) -> picoseconds, 0 to MAX_PICOSECONDS."""
 
 OverheadPs = Callable[[int, bool], int]
-"""What a processor spends on a message: (bytes, whether it receives the message or sends it) -> picoseconds, 0 to MAX_PICOSECONDS."""
+"""The time of a processor per message: (bytes, whether it receives or sends the message) -> picoseconds, 0 to MAX_PICOSECONDS."""
 
 
 class Task(NamedTuple):
@@ -124,7 +124,7 @@ class UnlikeCollectivesError(Exception):
 class PhaseStepRecord(NamedTuple):
     """A phase step of a chunk on an observed NPU: its task, which of all planned steps it is, when it was queued, started and ended.
 
-    A time is -1 where that has not happened. Steps count through all answers of `Issue`, chunk by chunk. `delay_sum` adds the time from
+    A time is -1 if that has not happened. Steps count through all answers of `Issue`, chunk by chunk. `delay_sum` adds the time from
     posting a receive to its message over `received` messages.
     """
 
@@ -166,7 +166,7 @@ class PhaseStepRecords(Sequence[PhaseStepRecord]):
 
 
 class RankState(NamedTuple):
-    """How far a rank of a phase is that has started and not ended; `posted` are the receives that wait for their message.
+    """The progress of a rank of a phase that has started and not ended; `posted` are the receives that wait for their message.
 
     `step` is the place of the phase step in its chunk.
     """
@@ -185,7 +185,7 @@ class RankState(NamedTuple):
 
 
 class LinkKind(enum.IntEnum):
-    """What a link of the critical path leads to.
+    """The event at the end of a link of the critical path.
 
     `MESSAGE`: a message of a phase arrives. `REQUEST`: one that asks for such a message (rendezvous). `TOKEN`: an endpoint has handled a
     message, or a start. `BUS`: a shared bus has done something. `POINT_TO_POINT`, `POINT_TO_POINT_REQUEST`: the same of a SEND.
@@ -261,7 +261,7 @@ class Engine(Protocol):
         """Say who is asked for the time of each COMPUTE task, once, when it begins. Before the run; without this their delays count."""
 
     def set_overheads(self, overhead_ps: OverheadPs, compute: bool) -> None:
-        """Let a processor of each NPU send and receive its messages, one after another. Before the run; without this nobody has to.
+        """Let a processor of each NPU send and receive its messages, one after another; call it before the run.
 
         A message is handed to the network when the processor of its sender has spent its overhead, and has arrived when that of its
         receiver has, too. The processors `compute`, too: COMPUTE tasks and messages take turns in the order in which they come; or there
@@ -279,7 +279,7 @@ class Engine(Protocol):
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
         """Groups of one size that run phases together, each NPU in at most one; `dimension` is what they are of. Returns their number.
 
-        With `loop_back` only the first NPU of the first group is simulated: what it sends to a peer comes back to it, for it is what
+        With `loop_back` only the first NPU of the first group is simulated: what it sends to a peer comes back to it, because it is what
         another sends to it.
         """
 
@@ -293,7 +293,7 @@ class Engine(Protocol):
 
         As a `barrier` it ends for each group when the last of its ranks has, and a shared bus carries none of its tokens.
 
-        `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token where it is not the engine's. Returns its
+        `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token if it is not the engine's. Returns its
         number. It happens anew, on all its NPUs, for every phase step of a collective's chunks that has this number.
         """
 
@@ -304,7 +304,7 @@ class Engine(Protocol):
         """The links that lead from the start to what happened last, each from where the one before it ends."""
 
     def carried(self) -> list[PathEdge]:
-        """The messages that have arrived, in that order, where they are kept: of phases, and of SEND tasks."""
+        """The messages that have arrived, in that order, if they are kept: of phases, and of SEND tasks."""
 
     def observe(self, npu: int) -> None:
         """Keep the moments of an NPU, before it has its program. NPU 0 is observed always."""
@@ -328,10 +328,10 @@ class Engine(Protocol):
         """The phase steps of chunks on an observed NPU, in the order in which they were issued."""
 
     def uses(self) -> list[int]:
-        """How many collectives became each plan: for every answer of `issue`, in order."""
+        """The number of collectives that became each plan: for every answer of `issue`, in order."""
 
     def history(self, phase: int) -> History:
-        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
+        """The latest history of the ranks with which a phase ended last; empty if they end each by itself."""
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
@@ -362,10 +362,10 @@ class EngineType(Protocol):
         """An engine for so many NPUs; for the arguments see `reference.ReferenceEngine`."""
 
     def computing(self, rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], /) -> tuple[int, int]:
-        """How long tasks take in all, and how much time they cover (`columns.computing`)."""
+        """The total time of tasks, and the time they cover (`columns.computing`)."""
 
     def uses_of(self, records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], groups: int, /) -> tuple[list[int], list[Use]]:
-        """How often there is each phase step, and the use of each group of steps (`columns.uses_of`)."""
+        """The number of executions of each phase step, and the use of each group of steps (`columns.uses_of`)."""
 
     def repeated(self, parts: Sequence[bytes], numbers: Column, offsets: Column, /) -> bytes:
         """Columns one after another, each with an offset added to its members (`columns.repeated`)."""

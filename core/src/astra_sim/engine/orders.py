@@ -18,7 +18,7 @@ from astra_sim.schedule import Collective
 
 
 class Job(NamedTuple):
-    """What the order of a queue may look at: a chunk in one of its phases.
+    """The state of a queued chunk in one of its phases, as queue orders see it.
 
     `kind` is the phase's collective, `remaining` the number of phases after this one. Higher `priority` goes first; priorities may only be
     compared with one another.
@@ -31,14 +31,14 @@ class Job(NamedTuple):
 
 
 Order = Callable[[Sequence[Job], int, Job], int]
-"""Where a new job goes in a queue: (jobs in the queue, how many of them have started, the new one) -> index.
+"""The index of a new job in a queue: (jobs in the queue, how many of them have started, the new one) -> index.
 
 The answer depends on nothing else, and on priorities only by which are higher: an engine may remember it. A function is called for every
 job that enters a queue, and costs what it looks at. A `RuleOrder` is an order, too, and is not called: engines follow its rules.
 """
 
 Key = Callable[[str, int, int], int]
-"""What a rule compares: (kind, bytes, remaining) of a job -> a whole number of at most `MAX_KEY`, the same whenever it is asked."""
+"""The sort key of a rule: (kind, bytes, remaining) of a job -> an integer of at most `MAX_KEY`; it must be a pure function."""
 
 MAX_KEY = 2**63 - 1
 """Keys are 64-bit numbers with a sign."""
@@ -83,7 +83,7 @@ class Rule:
 
 
 class Standing(NamedTuple):
-    """How the rules of an order see a job: the number of the rule that places it, and its key and side by each rule.
+    """A job as the rules of an order see it: the number of the rule that places it, and its key and side by each rule.
 
     Where a rule goes by priority the key is 0 and the job's priority counts.
     """
@@ -116,13 +116,13 @@ class RuleOrder:
         return tuple(dict.fromkeys((self.otherwise, *self.by_kind.values())))
 
     def standing(self, job: Job) -> Standing:
-        """How the rules see a job. Raises PluginError for a key that is no whole number of 64 bits."""
+        """The job as the rules see it. Raises PluginError for a key that is no integer of 64 bits."""
         rules = self.rules
         keys = tuple(0 if rule.key is None else rule.key_of(job) for rule in rules)
         return Standing(rules.index(self._rule_of(job)), keys, tuple(rule.side_of(job.kind) for rule in rules))
 
     def __call__(self, jobs: Sequence[Job], started: int, job: Job) -> int:
-        """What the rules mean: the place of a new job."""
+        """Rules compiled to a function: the place of a new job."""
         rule = self._rule_of(job)
         key = rule.key_of(job)
         place = started + 1 if rule.in_turn and started else started

@@ -1,12 +1,12 @@
 """Which of several links of equal cost a message takes, by the number that its topology gives the destination (d-mod-k).
 
-Where a message has one route, destinations should spread over paths of equal cost in every pattern that collectives have. A topology
+If a message has one route, destinations should spread over paths of equal cost in every pattern that collectives have. A topology
 numbers its destinations for that, leaf by leaf (`destination_order()`). Switches next to them go by the lowest digit of this number,
 those above by the next one, and so on. Two messages from one leaf to two destinations of another leaf then never meet on a link up, and
 nor do two to one leaf on links down: on k-ary n-trees this is d-mod-k (Zahavi, *Fat-tree routing and node ordering providing contention
 free traffic for MPI global collectives*, JPDC 2012).
 
-Where destinations have several links, to planes, these go by the sum of what the digits leave, the digits, and the number of the sender's
+If destinations have several links, to planes, these go by the sum of what the digits leave, the digits, and the number of the sender's
 leaf (at one leaf the sender's own number). So what goes from one leaf to another still never meets, and what a destination gets from all
 leaves comes over all of its links. `include/astra_sim/fabric/destination_order.hpp` is the same in C++.
 """
@@ -21,7 +21,7 @@ __all__ = ["DestinationOrder", "destination_order_of"]
 
 
 def destination_order_of(topology: object) -> Sequence[int] | None:
-    """The number of each NPU of a dimension in the order of destinations; None where its topology gives none."""
+    """The number of each NPU of a dimension in the order of destinations; None if its topology gives none."""
     numbers = completed(topology).destination_order()
     return None if numbers is None else tuple(numbers)
 
@@ -65,7 +65,7 @@ class DestinationOrder:
         return strides
 
     def _onwards(self, node: int) -> list[int]:
-        """Where links up from a node lead, of which there is a way further up."""
+        """The nodes at the far ends of the upward links of a node, from which another path leads further up."""
         return [target for target in self._up[node] if self._up[target]]
 
     def _leaves(self) -> list[int]:

@@ -22,14 +22,14 @@ EnteringLinks = list[list[tuple[int, int, int]]]
 
 
 def uniform_links_of(dimension: Dimension) -> UniformLinks | None:
-    """What the topology of a dimension says of its links in `uniform_links()`."""
+    """The links of a dimension's topology from `uniform_links()`."""
     return dimension.topology.uniform_links()
 
 
 def pattern_of(dimension: Dimension) -> Pattern | None:
     """The pattern in which the NPUs of a dimension are joined: that of `uniform_links()`, or `pattern` of a topology with other links.
 
-    None where the topology has neither. Its name says nothing.
+    None if the topology has neither. Its name says nothing.
     """
     uniform = uniform_links_of(dimension)
     return dimension.topology.pattern if uniform is None else uniform.pattern
@@ -147,7 +147,7 @@ class Fabric:
         return reverse
 
     def distances(self, destination: int, through_npus: bool) -> list[int]:
-        """The cost of the cheapest path from each node to a destination, where links cost 1 the number of links; or `UNREACHABLE`.
+        """The cost of the cheapest path from each node to a destination, if links cost 1 the number of links; or `UNREACHABLE`.
 
         `through_npus`: whether NPUs forward.
         """
@@ -211,7 +211,7 @@ def names_routes(dimension: Dimension) -> bool:
 
 
 def next_links_of(dimension: Dimension, where: str) -> list[tuple[int, ...]] | None:
-    """The routes that the topology of a dimension names (`next_links`): links by node * size + destination; None where it names none.
+    """The routes that the topology of a dimension names (`next_links`): links by node * size + destination; None if it names none.
 
     Nodes from which it names no link to a destination have an empty entry, and no route of an NPU may lead to one. Raises InputError,
     naming `where`, for a link that does not leave its node, a route that ends elsewhere, and one that comes back to a node.
@@ -259,7 +259,7 @@ def next_links_of(dimension: Dimension, where: str) -> list[tuple[int, ...]] | N
 
 
 def fabric_of(platform: Platform) -> Fabric:
-    """The fabric of a platform's dimensions. Raises InputError where one does not say its links, or there are too many."""
+    """The fabric of a platform's dimensions. Raises InputError if one does not say its links, or there are too many."""
     if platform.npus > LARGEST_FABRIC:
         raise InputError(f"the platform has {platform.npus} NPUs; expected at most {LARGEST_FABRIC}, the most whose links can be listed")
     links: list[FabricLink] = []

@@ -17,7 +17,7 @@ Entering = Callable[[int], Iterable[tuple[int, int, int]]]
 def paths_to(destination: int, entering: Entering) -> dict[int, tuple[int, int]]:
     """For each node with a path to a destination, nearest first: the cost of the cheapest, and its first link (`UNREACHABLE`: none).
 
-    Of several such links the one that was found first. Where all links cost the same, the search goes breadth first (else it is Dijkstra's
+    Of several such links the one that was found first. If all links cost the same, the search goes breadth first (else it is Dijkstra's
     algorithm with a bucket for each distance: Dial 1969).
     """
     result: dict[int, tuple[int, int]] = {}

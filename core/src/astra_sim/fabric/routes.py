@@ -1,10 +1,10 @@
 """Routes of a dimension: which links lead on to a destination at least cost, and which of them a message takes.
 
 The first is a set for each node and destination, and the same for all networks. It follows from the costs of links, from the links that
-are up, and from whether NPUs forward; or from the topology, where it names its routes. The second is a rule that breaks ties, a small
+are up, and from whether NPUs forward; or from the topology, if it names its routes. The second is a rule that breaks ties, a small
 function on top of the set. Networks differ in the rule; what else they add (virtual channels, adaptive routing) is their own.
 
-Rows are made when somebody asks for a destination: a graph of many thousand NPUs costs what is used of it.
+Rows are computed on demand by destination: a graph of many thousand NPUs costs only the rows in use.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from astra_sim.platform import Dimension
 
 HostForwarding = Literal["always", "if_needed", "never"]
-"""Whether messages pass through NPUs: wherever that is cheaper, where no switches lead on, or never. Without switches NPUs forward."""
+"""Whether messages pass through NPUs: wherever that is cheaper, if no switches lead on, or never. Without switches NPUs forward."""
 
 NextLinkOrder = Literal["listed", "target"]
 """The order of next links: that of the topology's list, or of the nodes they lead to (of one node: of the list)."""
 
 RouteChoice = Literal["destination", "first", "all"]
-"""Of several next links a message takes that of its destination (`tie_by_destination`, where the topology numbers destinations; else all),
+"""Of several next links a message takes that of its destination (`tie_by_destination`, if the topology numbers destinations; else all),
 the first that the topology lists, or all: any of them by a hash, by queues or at random, or each a part of it.
 """
 
@@ -41,14 +41,14 @@ TieRule = Callable[[int, int, Sequence[int]], int]
 
 @attrs.frozen
 class RouteRules:
-    """How a network routes: whether NPUs forward, and which of several next links a message takes. System layers foretell loads by it."""
+    """The routing rule of a network: whether NPUs forward, and which of several next links a message takes. System layers use it."""
 
     forwarding: HostForwarding = "always"
     choice: RouteChoice = "destination"
 
 
 def dimension_graph(dimension: Dimension, where: str) -> DimensionGraph:
-    """The graph of a dimension. Raises InputError, which begins with `where`, where its topology says no links, or impossible ones."""
+    """The graph of a dimension. Raises InputError, which begins with `where`, if its topology says no links, or impossible ones."""
     links = wires_of(dimension, where)
     nodes = max([dimension.size, *(max(link.source, link.target) + 1 for link in links)])
     return DimensionGraph(dimension.size, nodes, tuple(links), next_links_of(dimension, where), destination_order_of(dimension.topology))
@@ -57,7 +57,7 @@ def dimension_graph(dimension: Dimension, where: str) -> DimensionGraph:
 def first_links(graph: DimensionGraph, where: str) -> list[int]:
     """For all nodes and destinations at once, at node * `size` + destination: the link on which a message leaves: see `DestinationRoutes`.
 
-    Raises InputError, which begins with `where`, where an NPU cannot reach another.
+    Raises InputError, which begins with `where`, if an NPU cannot reach another.
     """
     check_connected(graph, where)
     routes = DestinationRoutes(graph)
@@ -65,7 +65,7 @@ def first_links(graph: DimensionGraph, where: str) -> list[int]:
 
 
 def check_connected(graph: DimensionGraph, where: str) -> None:
-    """Raise InputError, which begins with `where`, where an NPU cannot reach another, even through NPUs."""
+    """Raise InputError, which begins with `where`, if an NPU cannot reach another, even through NPUs."""
     forwards, back = (_reached(graph, back) for back in (False, True))
     if all(node in forwards and node in back for node in range(graph.size)):
         return  # over NPU 0 all reach all
@@ -130,7 +130,7 @@ class Routes:
         return self._distances[key]
 
     def next_links(self, node: int, destination: int, source: int | None = None) -> list[int]:
-        """The links on which routes to a destination leave a node, in order; none at the destination, and where it cannot be reached.
+        """The links on which routes to a destination leave a node, in order; none at the destination, and if it cannot be reached.
 
         `source` is where the message comes from, by which it is decided whether it passes NPUs (default: from the node).
         """
@@ -157,7 +157,7 @@ class Routes:
         return source == destination or bool(self.next_links(source, destination))
 
     def path(self, source: int, destination: int, tie: TieRule) -> list[int]:
-        """The links of a message's route, in order. Raises InputError where there is none."""
+        """The links of a message's route, in order. Raises InputError if there is none."""
         path, node = [], source
         while node != destination:
             links = self.next_links(node, destination, source)
@@ -168,9 +168,9 @@ class Routes:
         return path
 
     def loads(self, pairs: Iterable[tuple[int, int]], tie: TieRule | None = None) -> Counter[int]:
-        """How many messages each link carries where one goes from each position to another: by a rule, or (None) in equal parts over all.
+        """The number of messages on each link if each position sends one to every other: by a rule, or (None) in equal parts over all.
 
-        Raises InputError where a pair has no route.
+        Raises InputError if a pair has no route.
         """
         carried: Counter[int] = Counter()
         for source, destination in pairs:
@@ -196,7 +196,7 @@ class Routes:
                 waiting.add(target)
 
     def _steps(self, node: int, destination: int, source: int) -> int:
-        """How far a node is from a destination: by cost, or by the most links of named routes."""
+        """The distance of a node from a destination: by cost, or by the most links of named routes."""
         if self._named is None:
             return self.distances(destination, self.passes_npus(source, destination))[node]
         if node == destination:
@@ -215,7 +215,7 @@ class Routes:
 
 
 class DestinationRoutes:
-    """One link for each node and destination, that of `tie_by_destination`, where NPUs forward. Links are found when first asked for."""
+    """One link for each node and destination, that of `tie_by_destination`, if NPUs forward. Links are found when first asked for."""
 
     def __init__(self, graph: DimensionGraph) -> None:
         self._size = graph.size

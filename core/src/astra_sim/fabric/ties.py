@@ -20,9 +20,9 @@ def tie_first(node: int, destination: int, links: Sequence[int]) -> int:
 
 
 def tie_by_destination(graph: DimensionGraph, upwards: bool = False) -> TieRule:
-    """The link of the destination's turn (d-mod-k), where the topology numbers destinations; of named routes the first.
+    """The link of the destination's turn (d-mod-k), if the topology numbers destinations; of named routes the first.
 
-    Where it does not, the first by target; `upwards`: the link to the next node upwards, for on a ring both directions may be as short.
+    If it does not, the first by target; `upwards`: the link to the next node upwards, for on a ring both directions may be as short.
     The set is in the order of targets.
     """
     if graph.named is not None:

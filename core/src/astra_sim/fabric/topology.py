@@ -1,4 +1,4 @@
-"""What a topology says of itself: the base class of all, with what each attribute is where a topology does not give it.
+"""The base class of topologies, with the default of each attribute.
 
 Networks, system layers and reports ask a topology only for what is declared here. So what a topology can say is one list, and what it means
 to say nothing is decided in one place.
@@ -33,7 +33,7 @@ else:
 
 
 class Topology(ABC):
-    """How the NPUs of one dimension are joined. Positions count from 0, nodes from the size of the dimension on are switches.
+    """The links among the NPUs of one dimension. Positions count from 0; nodes from the size of the dimension on are switches.
 
     A topology has a name and the four abstract methods; everything else has a default. Networks that simulate links need `wires()` or
     `links()` besides. What is special about rings, switches and fully connected NPUs follows from `uniform_links()` or `pattern`, never
@@ -47,7 +47,7 @@ class Topology(ABC):
 
     @attribute
     def name(self) -> str:
-        """The name, for people. Raises NotImplementedError where a topology has none."""
+        """The name, for people. Raises NotImplementedError if a topology has none."""
         raise NotImplementedError(f"{type(self).__name__} has no name")
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Topology(ABC):
         return None
 
     def links(self) -> Sequence[Sequence[Any]] | None:
-        """The links with figures of their own, where `wires()` is None. None: not listed so either.
+        """The links with figures of their own, if `wires()` is None. None: not listed so either.
 
         Each is (source, target, bandwidth in bytes/ns, latency in ns[, error rate[, cost]]), one way.
         """
@@ -84,7 +84,7 @@ class Topology(ABC):
         return None
 
     def uniform_links(self) -> UniformLinks | None:
-        """The links, where they look the same from all NPUs; `wires()` then lists the same ones. None: they do not, or nobody knows."""
+        """The links, if they look the same from all NPUs; `wires()` then lists the same ones. None: they do not, or it is not known."""
         return None
 
     @attribute

@@ -80,6 +80,6 @@ def amount(value: Any, unit: str, like: float | None = None, units: str | None =
 
 
 def to_ns(picoseconds: int) -> int | float:
-    """Picoseconds as nanoseconds; whole where they are whole."""
+    """Picoseconds as nanoseconds; whole if they are whole."""
     whole, rest = divmod(picoseconds, PS_PER_NS)
     return picoseconds / PS_PER_NS if rest else whole

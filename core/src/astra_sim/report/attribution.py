@@ -1,4 +1,4 @@
-"""Where the time of NPU 0 goes, up to the end of the run: the shares of `npu_shares`, and which layer's communication is waited for."""
+"""The time of NPU 0 up to the end of the run: the shares of `npu_shares`, with exposed communication by layer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LayerPass = tuple[int, str]
 
 @attrs.frozen
 class Attribution:
-    """What NPU 0 spends the time of the run on (picoseconds): compute, exposed communication, memory; else it is idle.
+    """The time of NPU 0 in the run by use (picoseconds): compute, exposed communication, memory; the rest is idle.
 
     The exposed time of each layer and pass is in `exposed_by`, whose sum is `exposed_ps`.
     """
@@ -56,7 +56,7 @@ def attribution_of(share: NpuShares, graph: ExecutionGraph, run_ps: int) -> Attr
 def share_of_first(
     graph: ExecutionGraph, first: NpuRecord, npu_times: Sequence[NpuTimes] | None, npus: int, groups: Mapping[tuple[int, ...], str]
 ) -> NpuShares | None:
-    """What NPU 0 spends its time on, from its record; None where it receives messages and the times of their senders are not kept."""
+    """The time of NPU 0 by use, from its record; None if it receives messages and the times of their senders are not kept."""
     rank = exposed_rank(graph, groups)
     if npu_times is not None:
         return shares_of(npu_times, npus, rank, only_first=True)[0]

@@ -7,7 +7,7 @@ and that of the run. On a network without contention messages do not wait for ea
 less; and so may one whose messages cross many links. An event network moves every message itself: there the run as a whole and its links
 are looked at.
 
-Links are as wide as the topology lists them. Where a message has the bandwidth of both directions (`both_ways`), no link is any wider, so
+Links are as wide as the topology lists them. If a message has the bandwidth of both directions (`both_ways`), no link is any wider, so
 traffic in both directions at once is too fast, and the remedy of a finding says so.
 """
 
@@ -39,17 +39,17 @@ TOLERANCE = 0.01
 """Wires count as this much faster than they are: clocks of links are whole picoseconds, and measured figures have an error."""
 
 MOST_LISTED = 1 << 18
-"""Links of a dimension that are listed to find the best connected NPU. Where there are more, each NPU counts as the topology says of all:
+"""Links of a dimension that are listed to find the best connected NPU. If there are more, each NPU counts as the topology says of all:
 a list of those between 65 536 fully connected NPUs would have 4 billion.
 """
 
 MOST_PAIRS = 1 << 14
-"""Messages of different ranks whose links are counted one by one, where ranks do not all send equally far. Of more, each counts as one."""
+"""Messages of different ranks whose links are counted one by one, if ranks do not all send equally far. Of more, each counts as one."""
 
 BOTH_WAYS_REMEDY = "a message has the bandwidth of both directions: both_ways=false (in the platform) is right"
 
 ROUNDED_PS = PS_PER_NS
-"""What a message may be too fast by: networks may cut its time to whole nanoseconds."""
+"""The tolerance of the time of a message: networks may cut it to whole nanoseconds."""
 
 
 @attrs.frozen
@@ -57,7 +57,7 @@ class Finding:
     """Something that is faster than the wires allow.
 
     `scope` is "phase", "dimension", "run" or "link". The `bytes` that NPU 0 puts on links of a dimension need `wire_ns` at the bandwidth of
-    all its links there, and take `time_ns`, which is `ratio` times less. Where all links of the fabric are the bound (`of_fabric`), the
+    all its links there, and take `time_ns`, which is `ratio` times less. If all links of the fabric are the bound (`of_fabric`), the
     bytes of a message count on every link that it crosses, and both figures are means over the NPUs. Of a link only the `ratio` is known,
     its utilisation. `remedy` is what would be right.
     """
@@ -113,10 +113,10 @@ def audit(
 
 
 class _Load(NamedTuple):
-    """What is sent in a phase in a dimension.
+    """The bytes sent in a phase in a dimension.
 
     `bytes` and `messages` are those of NPU 0, `slowest_ps` what the slowest of these takes (0 on event networks), `link_bytes` the bytes of
-    all NPUs on all links that they cross, divided by the number of NPUs; 0 where only some NPUs of the dimension run the phase.
+    all NPUs on all links that they cross, divided by the number of NPUs; 0 if only some NPUs of the dimension run the phase.
     """
 
     bytes: int = 0
@@ -145,13 +145,13 @@ class _Loads:
         return _exceeds(sum(phase.sent.values()), self._bandwidth[physical], time_ps)
 
     def of(self, plan: PhasePlan) -> dict[int, _Load]:
-        """What is sent in a phase, by dimension. Of a priced all-reduce it is what a switch that adds up would leave."""
+        """The bytes sent in a phase, by dimension. A priced all-reduce counts as if a switch did the reduction."""
         if id(plan) not in self._known:
             self._known[id(plan)] = self._of(plan)
         return self._known[id(plan)]
 
     def _of(self, plan: PhasePlan) -> dict[int, _Load]:
-        """What NPU 0 sends in each physical dimension in a phase, for lower bounds of its time."""
+        """The bytes that NPU 0 sends in each physical dimension in a phase, for lower bounds of its time."""
         logical, loads = plan.logical, dict[int, _Load]()
         if isinstance(logical, Group) and 0 not in logical.members:
             return loads
@@ -175,7 +175,7 @@ class _Loads:
         return loads
 
     def _slowest_ps(self, network: RouteDelayNetwork, route: Route, step: Step, logical: LogicalDimension | Group) -> int:
-        """What a message of a step takes at most from NPU 0, over a route where that decides."""
+        """The largest time of a message of a step from NPU 0, over a route if the route matters."""
         if not network.delays_by_pair:
             return network.delay(route, step.bytes)
         assert step.targets is not None
@@ -190,10 +190,10 @@ class _Loads:
         return ((Route(*route), count) for route, count in result.items())
 
     def _dimension_of_all(self, logical: LogicalDimension | Group) -> int | None:
-        """The dimension of the platform in which all NPUs run the phases of a logical one together; None where only some do."""
+        """The dimension of the platform in which all NPUs run the phases of a logical one together; None if only some do."""
         if isinstance(logical, Group) or logical.physical is None:
             return None
-        # Where only some NPUs of a dimension run a phase, the links of the others are to spare.
+        # If only some NPUs of a dimension run a phase, the links of the others are to spare.
         whole = logical.size == self._network.platform.dimensions[logical.physical].size
         return logical.physical if whole or not self._several else None
 
@@ -253,7 +253,7 @@ def _is_one_hop(dimension: Dimension) -> bool:
 
 
 def _of_phases(components: Components, run: RunRecord, loads: _Loads) -> Iterator[Finding]:
-    """Where phases are over before their bytes can be sent, in the mean of those that are alike.
+    """Phases that end before their bytes can be sent, on average over phases of the same kind.
 
     A phase that ends on all NPUs together ends with its last message; else its last messages may still be under way.
     """
@@ -347,7 +347,7 @@ def _of_dimensions(
 
 
 def _spans_of(components: Components, run: RunRecord, busy: Sequence[Spans], counted: Sequence[int], number: int) -> Sequence[Spans]:
-    """When NPU 0 sends in a dimension of the platform; empty where that is not known.
+    """When NPU 0 sends in a dimension of the platform; empty if that is not known.
 
     An algorithm over several dimensions counts in one of them, and messages between dimensions of the program in none: when what is
     counted is not what is sent, others may be busy with it.
@@ -443,7 +443,7 @@ def _finding(
 def _fabric_finding(
     components: Components, number: int, size: float, time_ps: int, longest_ps: int, scope: str, collective: str | None, remedy: str
 ) -> Iterator[Finding]:
-    """The same, where bytes on all links that they cross, in the mean of all NPUs, need more time at the bandwidth of all links."""
+    """The same, if bytes on all links that they cross, in the mean of all NPUs, need more time at the bandwidth of all links."""
     if size <= 0:
         return
     dimension = components.platform.dimensions[number]
@@ -499,7 +499,7 @@ def link_bandwidth(dimension: Dimension) -> LinkBandwidth:
 
 @cached("bandwidths", 8)
 def _sums(dimension: Dimension) -> LinkBandwidth:
-    """The largest and mean bandwidth of an NPU's links; empty where there are too many, or they are unknown."""
+    """The largest and mean bandwidth of an NPU's links; empty if there are too many, or they are unknown."""
     count = call("links of a topology", dimension.topology.link_count)
     links_in_all = dimension.size * dimension.topology.links_per_npu() if count is None else count
     if links_in_all > MOST_LISTED:

@@ -1,4 +1,4 @@
-"""Where the time of all NPUs goes, as tables: by operation, by NPU, and by the group over which they communicate; and the load of links.
+"""Tables of the time of all NPUs: by operation, by NPU, and by the group over which they communicate; and the load of links.
 
 Rows are plain Python with units in the names of their columns. The tables have all rows, or few enough to print and to write always: names
 that differ in numbers alone share a row, as NPUs do that spend their time alike, and what has the least exposed time is summed up.
@@ -49,13 +49,13 @@ class Breakdown:
 
     @cached_property
     def shares(self) -> Sequence[NpuShares]:
-        """What the NPUs spend their time on."""
+        """The time of NPUs by use."""
         return shares_of(self.times, self.platform_npus, exposed_rank(self.graph, self.group_names))
 
     def tables(self, every: bool = True) -> dict[str, list[Row]]:
         """The tables `operations`, `npu_times`, `groups` and `links`; those that have no rows are left out.
 
-        Where NPUs that were simulated have done more than MOST_OPERATIONS, those of links alone, unless `every` row is wanted.
+        If NPUs that were simulated have done more than MOST_OPERATIONS, those of links alone, unless `every` row is wanted.
         """
         links = {"links": self.link_loads(every)} if self.links else {}
         if not every and sum(len(own.operations) for own in self.times) > MOST_OPERATIONS:
@@ -97,7 +97,7 @@ class Breakdown:
 
     @cached_property
     def _executions(self) -> list[tuple[_Key, NpuShares, _Used]]:
-        """What operations that are alike take on each NPU: (name, kind, group), the NPU, and how much."""
+        """The time of similar operations on each NPU: (name, kind, group), the NPU, and the time."""
         known: dict[int, list[_Key]] = {}
         result: list[tuple[_Key, NpuShares, _Used]] = []
         for share in self.shares:
@@ -138,7 +138,7 @@ _NPU_TIMES = ("finish_ns", "compute_ns", "communication_ns", "exposed_ns", "memo
 
 @attrs.define
 class _Used:
-    """What operations took on an NPU: how many there are, picoseconds in all and exposed, and bytes."""
+    """Totals of operations on an NPU: their number, picoseconds in all and exposed, and bytes."""
 
     count: int = 0
     ps: int = 0
@@ -158,7 +158,7 @@ class _Sum:
     bytes: int = 0
 
     def add(self, key: tuple[str, ...], share: NpuShares, used: _Used) -> None:
-        """What an operation took on an NPU, and on those that it stands for."""
+        """The time of an operation on an NPU, and on those that it represents."""
         times = len(share.members)
         self.keys.add(key)
         self.npus[share.members[0]] = times
@@ -206,7 +206,7 @@ def _common(names: Sequence[str], folded: str) -> str:
 
 
 def _over(operation: Communicate, graph: ExecutionGraph) -> str:
-    """What a collective runs over, where the workload has no name for it."""
+    """The name of the NPUs of a collective, if the workload has no name for them."""
     if operation.group is not None:
         return f"NPUs {_numbers(operation.group, every=False)}"
     numbers = [str(number) for number in operation.dimensions if graph.dimensions[number].size > 1]

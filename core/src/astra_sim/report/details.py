@@ -1,4 +1,4 @@
-"""What a result gives on request: timelines, the critical path, files of the network, ends of NPUs; from the run, or from a pickle."""
+"""Details of a result on request: timelines, the critical path, files of the network, ends of NPUs; from the run, or from a pickle."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Interval:
     `lane` is the stream in which it runs: `compute`, `CPU`, `memory`, `waiting`, `recorded communication`, or `collectives`, `send` and
     `receive`, behind the name of the group that communicates, as in `tp collectives`. What is under way is in the lane of its dimension,
     `dimension 0`; single messages of collectives are in `messages sent` and `messages received`. `name` is that of the layer, or of the
-    operation where it belongs to none. `layer`, `training_pass` (forward, input_gradient, weight_gradient) and `group` are "" where there
+    operation where it belongs to none. `layer`, `training_pass` (forward, input_gradient, weight_gradient) and `group` are "" if there
     is none. `bytes` is the size of a collective, a message or an access, and what each rank holds before a phase. `operation` is the place
     in the program of the NPU; `chunk` and `phase` count from 0 (-1: none).
     `peer` is the NPU to which a message goes, or from which it comes; `message` is the same for a send, its message and its receive.
@@ -99,7 +99,7 @@ class PathInterval:
 
 @attrs.frozen(eq=False, repr=False)
 class Timeline:
-    """What happened on an NPU: iterate over it for its `Interval`s, those of operations first, in the order of the program.
+    """The timeline of an NPU: iterate over it for its `Interval`s, those of operations first, in the order of the program.
 
     The NPU is the first of `npus` NPUs that run the same program. The intervals are kept in columns, so that even a million are small.
     """
@@ -148,7 +148,7 @@ class Timeline:
 
 @attrs.frozen(eq=False, repr=False)
 class RunTimeline:
-    """The same, made from the record of the run while somebody iterates. A pickled or deep copy is a `Timeline`, without the graph."""
+    """The same, made from the record of the run during iteration. A pickled or deep copy is a `Timeline`, without the graph."""
 
     _graph: ExecutionGraph
     _platform_npus: int
@@ -163,7 +163,7 @@ class RunTimeline:
 
     @property
     def npus(self) -> int:
-        """How many NPUs run the same program."""
+        """The number of NPUs that run the same program."""
         return self._record.npus
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -306,7 +306,7 @@ def path_intervals(path: CriticalPath, graph: ExecutionGraph, group_names: Mappi
 
 
 def _words_of(origin: SegmentOrigin, graph: ExecutionGraph, group_names: Mapping[tuple[int, ...], str]) -> tuple[str, str, str, str, str]:
-    """The name, layer, training pass, collective and group of what a part of the path belongs to; "" where there is none."""
+    """The name, layer, training pass, collective and group of what a part of the path belongs to; "" if there is none."""
     operation = origin.operation
     if operation is None:
         return "", "", "", "", ""
@@ -319,7 +319,7 @@ def _words_of(origin: SegmentOrigin, graph: ExecutionGraph, group_names: Mapping
 
 @attrs.frozen(eq=False, repr=False)
 class Details:
-    """What a result gives on request."""
+    """Details of a result on request."""
 
     npu_end_ps: Sequence[int]
     _reports: dict[str, str]
@@ -337,7 +337,7 @@ class Details:
         return self._tables[True] is not None
 
     def npu_tables(self, every: bool) -> NpuTables | None:
-        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
+        """Tables of the time of all NPUs, with all rows or a few; None if they were not asked for."""
         return self._tables[every]
 
     def network_reports(self) -> dict[str, str]:
@@ -375,7 +375,7 @@ class RunDetails:
 
     @functools.cached_property
     def findings(self) -> list[Finding]:
-        """Where the result is faster than the wires allow."""
+        """Parts of the result that are faster than the wires allow."""
         return self._audit()
 
     @property
@@ -384,7 +384,7 @@ class RunDetails:
         return self._run.npu_times is not None
 
     def npu_tables(self, every: bool) -> NpuTables | None:
-        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
+        """Tables of the time of all NPUs, with all rows or a few; None if they were not asked for."""
         if self._run.npu_times is None:
             return None
         if not self._breakdown:
@@ -395,7 +395,7 @@ class RunDetails:
 
     @functools.cached_property
     def attribution(self) -> Attribution | None:
-        """Where the time of NPU 0 goes; None where it has very many operations, or times of others that it follows from are not kept."""
+        """The time of NPU 0 by use; None if it has very many operations, or times of others that it depends on are not kept."""
         from astra_sim.report.attribution import MOST_OPERATIONS, attribution_of, share_of_first  # which need this module
 
         run, first = self._run, self._run.observed[0]
@@ -406,7 +406,7 @@ class RunDetails:
 
     @property
     def unit_times(self) -> list[UnitTimes] | None:
-        """How long the units of all NPUs are busy; None where that was not asked for."""
+        """The busy time of the units of all NPUs; None if it was not requested."""
         if self._run.npu_times is None:
             return None
         from astra_sim.report.unit_times import unit_times  # which needs this module
@@ -415,7 +415,7 @@ class RunDetails:
 
     @property
     def operation_times(self) -> list[OperationTimes] | None:
-        """When all NPUs did their operations; None where that was not asked for."""
+        """When all NPUs did their operations; None if that was not asked for."""
         if self._run.npu_times is None:
             return None
         from astra_sim.report.unit_times import operation_times  # which needs this module
@@ -429,14 +429,14 @@ class RunDetails:
 
     @property
     def timelines(self) -> Sequence[Timeline | RunTimeline]:
-        """What happened on the NPUs that were observed, NPU 0 first."""
+        """The timelines of the observed NPUs, NPU 0 first."""
         npus = self._backend.platform.npus
         carried = self._run.carried or ()
         return [RunTimeline(self._graph, npus, self._group_names, record, carried) for record in self._run.observed]
 
     @property
     def path(self) -> Iterable[PathInterval] | None:
-        """The critical path, in time; None where it was not asked for."""
+        """The critical path, in time; None if it was not asked for."""
         return None if self._run.path is None else path_intervals(self._run.path, self._graph, self._group_names)
 
     def network_reports(self) -> dict[str, str]:
@@ -460,5 +460,5 @@ def _lane(operation: Operation, group: str) -> str:
 
 
 def _kind(operation: Operation) -> str:
-    """What to call an operation in the timeline."""
+    """The name of an operation in the timeline."""
     return "communicate" if isinstance(operation, Compute) and not computes(operation) else type(operation).__name__.lower()

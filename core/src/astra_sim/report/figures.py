@@ -43,7 +43,7 @@ def parts_table(figure: Figure, mark: str, units: str | None = None) -> Table:
 
 
 def comparison_table(labels: Sequence[str], shown: Sequence[Mapping[str, Figure]], units: str | None = None) -> Table | None:
-    """A row for each run and a column for each figure that all of them have; None where there is none. Times are in `units`."""
+    """A row for each run and a column for each figure that all of them have; None if there is none. Times are in `units`."""
     each = [scalar_figures(figures) for figures in shown]
     names = [name for name, figure in each[0].items() if all(name in figures for figures in each) and not isinstance(figure.value, str)]
     if not names:

@@ -58,7 +58,7 @@ def _places(patterns: Sequence[str]) -> list[Sequence[int]]:
 
 
 def _block(place: int, following: Sequence[int], end: int, repeats: Callable[[int, int], bool]) -> tuple[int, int]:
-    """How many layers from a place on are a block, and how often it stands there: (1, 1) where it is no repetition."""
+    """The number of layers from a place on that form a block, and of its repetitions: (1, 1) if it is not repeated."""
     best = 1, 1
     for length in (other - place for other in following):
         count = 1 + _length_of_repetition(place, length, end, repeats) // length
@@ -70,13 +70,13 @@ def _block(place: int, following: Sequence[int], end: int, repeats: Callable[[in
 
 
 def _length_of_repetition(place: int, length: int, end: int, repeats: Callable[[int, int], bool]) -> int:
-    """How many layers after a block of some length repeat it, one after another."""
+    """The number of layers after a block of some length that repeat it, one after another."""
     later = range(place + length, end)
     return next((number for number, layer in enumerate(later) if not repeats(place + number % length, layer)), len(later))
 
 
 def _label(names: Sequence[str]) -> str:
-    """What a layer is called that stands for several."""
+    """The name of a layer that represents several."""
     if len(names) == 1:
         return names[0]
     numbers = zip(*(re.findall(r"\d+", name) for name in names), strict=True)

@@ -17,23 +17,23 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def choose(tables: Mapping[str, Any], table: str) -> Any:
-    """One of some tables. Raises InputError where there is none of that name."""
+    """One of some tables. Raises InputError if there is none of that name."""
     if table not in tables:
         raise InputError(f"there is no table {table!r}; {suggestion(table, tables)}")
     return tables[table]
 
 
 def frame_of(rows: Rows, library: str = "pandas") -> Any:
-    """A data frame of a library. Raises InputError where it is neither pandas nor polars, or is not installed."""
+    """A data frame of a library. Raises InputError if it is neither pandas nor polars, or is not installed."""
     if library not in LIBRARIES:
         raise InputError(f"library is {library!r}; expected {' or '.join(LIBRARIES)}")
     module = _installed(library, "data frames")
-    # Polars looks at the first rows only unless it is told otherwise, and a column may begin with whole numbers.
+    # Polars infers types from the first rows by default, and a column may begin with whole numbers.
     return module.DataFrame(list(rows)) if library == "pandas" else module.DataFrame(list(rows), infer_schema_length=None)
 
 
 def check_ending(path: FilePath) -> str:
-    """The ending of a table's file. Raises InputError where it is unknown, or what it needs is not installed."""
+    """The ending of a table's file. Raises InputError if it is unknown, or what it needs is not installed."""
     ending = os.path.splitext(os.fspath(path))[1].lower()
     if ending not in FILE_ENDINGS:
         raise InputError(f"{os.fspath(path)}: expected a name that ends in {', '.join(FILE_ENDINGS)}")
@@ -45,7 +45,7 @@ def check_ending(path: FilePath) -> str:
 def write_rows(rows: Rows, path: FilePath) -> None:
     """Write a table as its name's ending says: *.csv, *.json or *.parquet, which needs pyarrow.
 
-    Raises InputError for another ending, or without pyarrow, and RunError where the file cannot be written.
+    Raises InputError for another ending, or without pyarrow, and RunError if the file cannot be written.
     """
     ending = check_ending(path)
     with FileSet() as files, files.open(path, "wb" if ending == ".parquet" else "w") as file:

@@ -1,4 +1,4 @@
-"""What an operation belongs to, in words of its workload: its layer, what it does, and the group of NPUs it does it with."""
+"""The label of an operation in terms of its workload: its layer, its action, and the group of NPUs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def computes(operation: Compute) -> bool:
 
 
 def kind_name(operation: Operation) -> str:
-    """What an operation does; of a collective which one."""
+    """The action of an operation; the algorithm's name for a collective."""
     match operation:
         case Communicate():
             return operation.collective.value

@@ -1,8 +1,8 @@
 """Tables as text that fits a screen, and never cuts a number.
 
 A table that is wider than its screen gives way step by step: its headings take several lines; long names are shortened to `COMFORTABLE`
-characters; columns are left out, those of the highest rank first; names are shortened to `SHORTEST`. Where the columns of rank 0 are too
-wide even then, each row becomes a record: a line for each of its cells. Where all columns are wanted, those that do not fit follow below.
+characters; columns are left out, those of the highest rank first; names are shortened to `SHORTEST`. If the columns of rank 0 are too
+wide even then, each row becomes a record: a line for each of its cells. If all columns are wanted, those that do not fit follow below.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GAP = 2
 class Column:
     """A column of a table. Units belong into its heading, which may have several lines, so that its cells are plain numbers.
 
-    Where the screen is narrow, columns of the highest `rank` are left out first, and those of rank 0 stay. A `number` stands to the right
+    If the screen is narrow, columns of the highest `rank` are left out first, and those of rank 0 stay. A `number` stands to the right
     and a `word` to the left, both whole; a `name` may be shortened in its middle, but for its digits; a `text` may take several lines.
     """
 
@@ -54,7 +54,7 @@ class Table:
 
 @attrs.frozen(eq=False, repr=False)
 class Page:
-    """What a table is laid out for: characters of a line (None: no limit), whether all columns are wanted, and signs to draw with.
+    """The layout of a table: characters of a line (None: no limit), whether all columns are wanted, and signs to draw with.
 
     `rule` underlines headings; with an empty one they stand alone.
     """
@@ -120,9 +120,9 @@ def wrapped(text: str, width: int | None, indent: str = "", further: str | None 
 
 
 def shortened(name: str, width: int, ellipsis: str = "...") -> str:
-    """A name with at most `width` characters: an ellipsis stands for what is near its middle. A number in it stays whole, or goes.
+    """A name with at most `width` characters: an ellipsis represents what is near its middle. A number in it stays whole, or goes.
 
-    Numbers stay where there are enough other characters to leave out, and none stands beside the ellipsis, where it would look cut.
+    Numbers stay if there are enough other characters to leave out, and none is beside the ellipsis, if it would look cut.
     """
     if len(name) <= width:
         return name
@@ -159,7 +159,7 @@ class _Grid:
         self._longest = [max((len(row[place]) for row in table.rows), default=0) for place in range(len(table.columns))]
 
     def fit(self, places: Sequence[int], shortest: int = COMFORTABLE) -> _Band | None:
-        """Columns side by side, with names of at least `shortest` characters; None where there is no room, or names would be alike."""
+        """Columns side by side, with names of at least `shortest` characters; None if there is no room, or names would be alike."""
         for folded, gap in ((False, _GAP), (True, _GAP), (True, 1)):
             headings = [self._heading(place, folded) for place in places]
             least = [max(self._least(place, shortest), *map(len, heading)) for place, heading in zip(places, headings, strict=True)]
@@ -248,7 +248,7 @@ class _Grid:
 
 
 def _bands(grid: _Grid) -> list[_Band | None]:
-    """The bands of columns that a table is shown in: one where they fit, or some of them do; None where its rows become records."""
+    """The bands of columns that a table is shown in: one where they fit, or some of them do; None if its rows become records."""
     first, *fewer = grid.least_places()
     whole = grid.fit(first)
     if whole is not None:

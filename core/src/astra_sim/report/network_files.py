@@ -22,7 +22,7 @@ def network_files(network: Network) -> dict[str, str]:
 
 
 def link_loads(network: Network) -> Sequence[LinkLoad]:
-    """The loads of the links of a network; none where it knows none."""
+    """The loads of the links of a network; none if it knows none."""
     return call(f"network {type(network).__name__}: links", network.links) if isinstance(network, EventNetwork) else ()
 
 

@@ -1,4 +1,4 @@
-"""What each NPU spends its time on: compute, communication that nothing hides, memory, and nothing at all.
+"""The time of each NPU by use: compute, exposed communication, memory, and idle.
 
 These are the definitions that all tables, `docs/using.md` and the breakdown of the workload `llm` share. Communication is a collective
 from its issue to its end, and a message from when it is sent to when it arrives, at both its ends: a receiver that waits for a message
@@ -24,14 +24,14 @@ from astra_sim.rows import packed
 from astra_sim.run.npu_times import NpuTimes
 
 Span = tuple[int, int, int]
-"""What an operation does from when to when (picoseconds), and its number."""
+"""The interval of an operation (picoseconds), its use, and its number."""
 
 _COMPUTE, _COMMUNICATION = range(2)
 
 
 @attrs.frozen(eq=False, repr=False)
 class NpuSpans:
-    """What an NPU does, by what it is."""
+    """The intervals of an NPU, by use."""
 
     compute: list[Span] = attrs.field(factory=list)
     communication: list[Span] = attrs.field(factory=list)
@@ -40,7 +40,7 @@ class NpuSpans:
 
 @attrs.frozen(eq=False, repr=False)
 class NpuShares:
-    """What an NPU that stands for `members` spends its time on until it has finished (picoseconds).
+    """The time by use of an NPU that represents `members`, until it has finished (picoseconds).
 
     `communication_ps` is hidden or exposed. `exposed_by` says to which operation exposed time belongs.
     """
@@ -64,7 +64,7 @@ class NpuShares:
 def shares_of(
     times: Sequence[NpuTimes], npus: int, rank_of: Callable[[Operation], int] = lambda operation: 0, only_first: bool = False
 ) -> list[NpuShares]:
-    """What the NPUs that were simulated of `npus` spend their time on, or the first of them.
+    """The time by use of the simulated NPUs among `npus`, or of the first of them.
 
     Those that do the same at the same times are looked at once. Exposed time belongs to operations of the lowest rank by `rank_of` first.
     """
@@ -82,7 +82,7 @@ def shares_of(
 
 
 def _spans(own: NpuTimes, arriving: Mapping[int, tuple[int, int]]) -> NpuSpans:
-    """What an NPU does, and when, but for what takes no time."""
+    """The intervals of an NPU with their times, without those of zero length."""
     npu_spans, rows = NpuSpans(), operation_rows(own.operations)
     sent = dict(zip(own.sends, own.sent_ps, strict=True))
     times = repeat(-1) if rows.times is None else rows.times

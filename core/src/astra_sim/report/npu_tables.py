@@ -27,7 +27,7 @@ def print_npu_tables(tables: Mapping[str, Rows], screen: Screen) -> None:
 
 
 def _operations(rows: Rows, count: int, screen: Screen) -> Table:
-    """What operations take, a mean over the NPUs that do them."""
+    """The mean time of operations over the NPUs that do them."""
     unit = screen.time_unit(max(row["total_ns"] / row["npus"] for row in rows))
     columns = [Column("operation", "name"), Column("kind", "word", 1), Column("group", "name", 2), *_columns_of_each(unit)]
     cells = [[row["operation"], row["kind"], row["group"], *_of_each(row, unit)] for row in rows]
@@ -48,13 +48,13 @@ def _columns_of_each(unit: DisplayUnit) -> list[Column]:
 
 
 def _of_each(row: Mapping[str, Any], unit: DisplayUnit) -> list[str]:
-    """How many NPUs do something, how often each, and how long it takes in all and exposed."""
+    """The number of NPUs with an operation, its number of executions on each, and its time in all and exposed."""
     times = (row["total_ns"] / row["npus"], row["exposed_ns"] / row["npus"])
     return [str(row["npus"]), f"{row['count'] / row['npus']:.4g}", *map(unit.number, times)]
 
 
 def _npus(rows: Rows, count: int, screen: Screen) -> Table:
-    """What NPUs spend their time on."""
+    """The time of NPUs by use."""
     unit = screen.time_unit(max(row["finish_ns"] for row in rows))
     names = {"finish": 0, "compute": 1, "communication": 3, "exposed": 1, "memory": 4, "idle": 2}
     columns = [
@@ -67,7 +67,7 @@ def _npus(rows: Rows, count: int, screen: Screen) -> Table:
 
 
 def _links(rows: Rows, count: int, screen: Screen) -> Table:
-    """What links have carried."""
+    """The loads of links."""
     sent = byte_unit(max(row["bytes"] for row in rows))
     columns = [Column("dimension", "word", 1), Column("from", "name"), Column("to", "name")]
     columns += [Column(f"sent ({sent.name})", rank=2), Column("utilisation (%)")]
@@ -78,7 +78,7 @@ def _links(rows: Rows, count: int, screen: Screen) -> Table:
 
 
 def _note(meaning: str, shown: int, count: int) -> str:
-    """What a table means, and how many rows it leaves out."""
+    """The caption of a table, and the number of rows that it leaves out."""
     more = f"{count - shown} more: --all" if shown < count else ""
     return "; ".join(part for part in (meaning, more) if part)
 

@@ -99,9 +99,9 @@ class DimensionFigures:
 
 @attrs.define
 class ChosenAlgorithm:
-    """What carried out a collective in a dimension, as NPU 0 saw it first with `bytes`.
+    """The algorithm of a collective in a dimension, as NPU 0 saw it first with `bytes`.
 
-    `reason` is "" where the algorithm was asked for by name, else "auto: " and what was compared.
+    `reason` is "" if the algorithm was asked for by name, else "auto: " and what was compared.
     """
 
     dimension: int
@@ -118,9 +118,9 @@ class Result:
     `exposed_comm_ns` is all the time in which NPU 0 does not compute, as ASTRA-sim counts it: also that in which it accesses memory or is
     idle. `attribution` says what of it is which.
 
-    `messages` counts those of all NPUs of the platform, whether each was simulated or stood for by another. `earliest_finish_ns` is when
+    `messages` counts those of all NPUs of the platform, whether each was simulated or represented by another. `earliest_finish_ns` is when
     the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
-    `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on, where
+    `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on, if
     it was asked for (`astra_sim.records.Explanation`), else it is None; `algorithms` by which ones collectives went. `compute` says of the
     compute model what it knows of itself (a device, a stack), and in `workload_options` the options that the workload took from it;
     `mismatches` what of the experiment was not made for each other.
@@ -151,9 +151,9 @@ class Result:
     every_npu_reason: str = ""
 
     def to_dict(self, every: bool = False) -> dict[str, Any]:
-        """Everything but the timeline, ready for JSON. The workload's own figures stand beside the others.
+        """Everything but the timeline, ready for JSON. The workload's own figures are beside the others.
 
-        Tables of all NPUs, where the run has kept them, have few rows, or `every` one (`npu_tables`).
+        Tables of all NPUs, if the run has kept them, have few rows, or `every` one (`npu_tables`).
 
         `experiment` is what was run, which `astra run` and `load_experiment` read again, `versions` with what, `inputs` the files that its
         options name, with digests; `units` those of figures. What differs each time stands apart: `wall_s`, and `invocation`, which is not
@@ -164,7 +164,7 @@ class Result:
         return table | {"experiment": self.experiment, "versions": self.versions, "inputs": self.inputs}
 
     def document(self, every: bool = False, folder: str | None = None) -> dict[str, Any]:
-        """The same with `invocation`, to be written, with the paths of inputs relative to `folder`, where one is given.
+        """The same with `invocation`, to be written, with the paths of inputs relative to `folder`, if one is given.
 
         What it says of the experiment may be part of other results, too, and must not be changed.
         """
@@ -203,7 +203,7 @@ class Result:
 
     @property
     def audit(self) -> list[Finding]:
-        """Where the result is faster than the wires allow."""
+        """Parts of the result that are faster than the wires allow."""
         return list(self._details.findings)
 
     @property
@@ -252,9 +252,9 @@ class Result:
         return self._details.has_npu_tables
 
     def npu_tables(self, every: bool = True) -> dict[str, list[dict[str, Any]]]:
-        """Where the time of all NPUs goes: `operations`, `npu_times`, `groups`, and `links` where the network knows them.
+        """Tables of the time of all NPUs: `operations`, `npu_times`, `groups`, and `links` if the network knows them.
 
-        Not `every`: what has names that differ in numbers alone in one row, and at most 100 rows. Raises InputError where the run was not
+        Not `every`: what has names that differ in numbers alone in one row, and at most 100 rows. Raises InputError if the run was not
         asked for them (`simulate(..., npu_times=True)`).
         """
         tables = self._details.npu_tables(every)
@@ -264,16 +264,16 @@ class Result:
 
     @property
     def attribution(self) -> Attribution | None:
-        """Where the time of NPU 0 goes: compute, exposed communication by layer, memory, idle (`docs/architecture.md`).
+        """The time of NPU 0 by use: compute, exposed communication by layer, memory, idle (`docs/architecture.md`).
 
-        None where NPU 0 has more than 50,000 operations, or receives messages in a run that has not kept the times of all NPUs.
+        None if NPU 0 has more than 50,000 operations, or receives messages in a run that has not kept the times of all NPUs.
         """
         return self._details.attribution
 
     def unit_times(self) -> list[UnitTimes]:
-        """How long each unit of all NPUs is busy: accelerator, CPU, communication, memory; NPUs that do the same share an entry.
+        """The busy time of each unit of all NPUs: accelerator, CPU, communication, memory; NPUs that do the same share an entry.
 
-        Raises InputError where the run was not asked for the times of all NPUs (`simulate(..., npu_times=True)`).
+        Raises InputError if the run was not asked for the times of all NPUs (`simulate(..., npu_times=True)`).
         """
         times = self._details.unit_times
         if times is None:
@@ -283,7 +283,7 @@ class Result:
     def operation_times(self) -> list[OperationTimes]:
         """When all NPUs did each operation, and what the file of the program says of it; NPUs that do the same share an entry.
 
-        Raises InputError where the run was not asked for the times of all NPUs (`simulate(..., npu_times=True)`), or this is a copy of
+        Raises InputError if the run was not asked for the times of all NPUs (`simulate(..., npu_times=True)`), or this is a copy of
         its result: copies do not have them.
         """
         times = self._details.operation_times
@@ -305,7 +305,7 @@ class Result:
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `audit`, `timeline`, and others.
 
-        Units stand in the names of columns. A list of tables among the figures of the network or the workload is a table, too.
+        Units are in the names of columns. A list of tables among the figures of the network or the workload is a table, too.
         """
         return tables_of(self._figures(every=True)) | {"timeline": [attrs.asdict(interval) for interval in self.timeline()]}
 
@@ -352,7 +352,7 @@ class Result:
     def critical_path(self) -> Iterator[PathInterval]:
         """The critical path in time, from the start of the run to its end.
 
-        Raises InputError where the run has not kept it (`simulate(..., explain=True)`, or `timelines="path"`).
+        Raises InputError if the run has not kept it (`simulate(..., explain=True)`, or `timelines="path"`).
         """
         path = self._details.path
         if path is None:
@@ -392,7 +392,7 @@ def _plain(value: Any) -> Any:
 
 
 def make_result(name: str, components: Components, run: RunRecord, wall_s: float) -> Result:
-    """The result of a run: its figures are added up from the run record. Raises PluginError where a plugin has changed the platform."""
+    """The result of a run: its figures are added up from the run record. Raises PluginError if a plugin has changed the platform."""
     for platform in filter(None, (components.platform, components.stated)):
         platform.check_unchanged()
     graph = components.graph
@@ -446,7 +446,7 @@ def add_account(result: Result, name: str, figures: Mapping[str, Any]) -> None:
 
 
 def _compute_figures(components: Components) -> dict[str, Any]:
-    """What the compute model says of itself, and what the workload took from it."""
+    """The compute model's facts about itself, and the options that the workload took from it."""
     compute = components.compute
     result = call(f"compute {type(compute).__name__}: statistics", compute.statistics)
     taken = {"workload_options": dict(components.taken)} if components.taken else {}

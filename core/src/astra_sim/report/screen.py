@@ -16,7 +16,7 @@ PROSE = 80
 
 
 class Screen:
-    """Where a command prints its tables and sentences, as the user wants them.
+    """The terminal or file on which a command prints its tables and sentences, in the user's format.
 
     A terminal has its width, or that of the variable COLUMNS; anything else has no width unless COLUMNS is set, and gets plain columns.
     `every` (option --all): all rows and columns; `units` (option --units): the unit of all times, else it follows their magnitude.
@@ -78,7 +78,7 @@ def _columns() -> int | None:
 
 
 def _terminal_columns() -> int:
-    """The width of the terminal, or 80 where it does not say."""
+    """The width of the terminal, or 80 if it does not say."""
     with contextlib.suppress(OSError, ValueError):
         return os.get_terminal_size(sys.stdout.fileno()).columns or PROSE
     return PROSE

@@ -58,7 +58,7 @@ class Spool:
 
     @property
     def details(self) -> Details:
-        """What a result gives on request."""
+        """Details of a result on request."""
         details: Details = self._part(3)
         return details
 
@@ -128,22 +128,22 @@ class SpooledDetails:
 
     @property
     def timelines(self) -> Sequence[Timeline | RunTimeline]:
-        """What happened on the NPUs that were observed, NPU 0 first."""
+        """The timelines of the observed NPUs, NPU 0 first."""
         return self._spool.details.timelines
 
     @property
     def path(self) -> Sequence[PathInterval] | None:
-        """The critical path, in time; None where it was not asked for."""
+        """The critical path, in time; None if it was not asked for."""
         return self._spool.details.path
 
     @property
     def findings(self) -> list[Finding]:
-        """Where the result is faster than the wires allow."""
+        """Parts of the result that are faster than the wires allow."""
         return self._spool.details.findings
 
     @property
     def unit_times(self) -> list[UnitTimes] | None:
-        """How long the units of all NPUs are busy; None where that was not asked for."""
+        """The busy time of the units of all NPUs; None if it was not requested."""
         return self._spool.details.unit_times
 
     @property
@@ -153,7 +153,7 @@ class SpooledDetails:
 
     @property
     def attribution(self) -> Attribution | None:
-        """Where the time of NPU 0 goes."""
+        """The time of NPU 0 by use."""
         return self._spool.details.attribution
 
     @property
@@ -162,7 +162,7 @@ class SpooledDetails:
         return self._spool.details.has_npu_tables
 
     def npu_tables(self, every: bool) -> NpuTables | None:
-        """Tables of the time of all NPUs, with all rows or a few; None where they were not asked for."""
+        """Tables of the time of all NPUs, with all rows or a few; None if they were not asked for."""
         return self._spool.details.npu_tables(every)
 
     def network_reports(self) -> dict[str, str]:
@@ -171,7 +171,7 @@ class SpooledDetails:
 
 
 def _itself(thing: Any) -> Any:
-    """What a pickle of something spooled becomes: what the file held."""
+    """Load the content of a spooled file when it is unpickled."""
     return thing
 
 

@@ -69,7 +69,7 @@ def _summary(result: Result, screen: Screen) -> Table:
 
 
 def _without_compute(result: Result) -> dict[str, float]:
-    """What the time in which NPU 0 does not compute is (ns)."""
+    """The parts of the time in which NPU 0 does not compute (ns)."""
     spent = result.attribution
     if spent is None:
         return {"waiting": result.exposed_comm_ns}
@@ -111,7 +111,7 @@ def _shown(value: object) -> str:
 def layers_table(layers: Sequence[LayerFigures], screen: Screen, attribution: Attribution | None = None) -> Table:
     """A row for each layer, or for layers that repeat, with the sum of their times. Unless all are wanted, the `SHOWN` that expose most.
 
-    Exposed times are those of the attribution, where there is one; what belongs to no layer has a row of its own.
+    Exposed times are those of the attribution, if there is one; what belongs to no layer has a row of its own.
     """
     lines = [Folded(layer.name, [place]) for place, layer in enumerate(layers)]
     exposed = {} if attribution is None else attribution.exposed_by
@@ -160,7 +160,7 @@ def _attributed(times: Sequence[float], layer: int, exposed: Mapping[LayerPass, 
 
 
 def _sum(times: Sequence[Sequence[float]], line: Folded) -> list[float]:
-    """The times of the layers that a line stands for, added up."""
+    """The times of the layers that a line represents, added up."""
     return [sum(column) for column in zip(*(times[place] for place in line.places), strict=True)]
 
 

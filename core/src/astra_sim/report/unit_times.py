@@ -1,4 +1,4 @@
-"""How long each unit of each NPU is busy: its accelerator, its CPU, communication and memory.
+"""The busy time of each unit of each NPU: its accelerator, its CPU, communication and memory.
 
 A unit is busy from when an operation begins to its end, and what overlaps on a unit counts once. Other than in `npu_shares`, a receive
 counts from when it is posted, and nothing is said of what hides what.
@@ -20,7 +20,7 @@ from astra_sim.run.npu_times import NpuTimes
 
 @attrs.frozen
 class UnitTimes:
-    """How long the units of NPUs are busy until they have finished (nanoseconds); None: the unit has had nothing to do.
+    """The busy time of the units of NPUs until they have finished (nanoseconds); None: the unit was not used.
 
     `npus` do the same at the same times.
     """
@@ -38,7 +38,7 @@ class OperationTimes:
     """When NPUs that do the same at the same times do each operation of their program, in nanoseconds.
 
     `operations` holds the places of the operations in the program, without those that do nothing; `begin_ns` is when each was issued.
-    `source` gives for one of `npus` what the file of its program says of each place (`Rows.source`); None where there is no such file.
+    `source` gives for one of `npus` what the file of its program says of each place (`Rows.source`); None if there is no such file.
     """
 
     npus: tuple[int, ...]
@@ -53,7 +53,7 @@ _MEMORY = "memory_ns"
 
 
 def unit_times(times: Sequence[NpuTimes]) -> list[UnitTimes]:
-    """How long the units of all NPUs are busy, from the moments of those that were simulated."""
+    """The busy time of the units of all NPUs, from the moments of those that were simulated."""
     return [_of_npu(own) for own in times]
 
 

@@ -36,7 +36,7 @@ class Reports:
     def __init__(
         self, names: str | Sequence[str] = DEFAULT_REPORTS, plugins: Plugins | None = None, timeline: str | None = None
     ) -> None:  # fmt: skip
-        """Find reports by `NAME` or `NAME?key=value`; the report TIMELINE is written into the file `timeline`, where one is named.
+        """Find reports by `NAME` or `NAME?key=value`; the report TIMELINE is written into the file `timeline`, if one is named.
 
         Raises InputError, so that a wrong name is found before a long run.
         """
@@ -56,14 +56,14 @@ class Reports:
 
     @classmethod
     def chosen(cls, names: Sequence[str], output: str | None, timeline: str | None = None) -> Reports:
-        """The reports that `--report` names, or the default ones. Raises InputError where one is named and `--output` is not given."""
+        """The reports that `--report` names, or the default ones. Raises InputError if one is named and `--output` is not given."""
         if names and output is None:
             raise InputError(f"--report {names[0]} needs --output DIR, the folder for its files")
         return cls(() if output is None else names or DEFAULT_REPORTS, timeline=timeline)
 
     @staticmethod
     def check_names(names: Sequence[str]) -> None:
-        """Raise InputError where runs that are reported together have names that give the same file name."""
+        """Raise InputError if runs that are reported together have names that give the same file name."""
         from astra_sim.reports import file_name
 
         for name, count in Counter(map(file_name, names)).items():
@@ -149,7 +149,7 @@ def write_document(document: Mapping[str, Any], path: str | Path) -> None:
 
 
 _DEPTH = 3
-"""How deep tables have a line for each member."""
+"""The depth to which tables have a line for each member."""
 
 _SINGLE = frozenset((int, float, str, bool, type(None)))
 
@@ -179,7 +179,7 @@ def _in_lines(value: Any, margin: str = "") -> str:
             lines = f",\n{inner}".join([f"{_compact(key)}: {_in_lines(each, inner)}" for key, each in value.items()])
         return f"{{\n{inner}{lines}\n{margin}}}"
     if isinstance(value, list) and isinstance(value[0], dict):
-        # Zero bytes are escaped in texts, so that they tell what stands between members.
+        # Zero bytes are escaped in texts, so that they tell what is between members.
         text = _encoder(",\0")(value)[1:-1].replace("},\0{", f"}},\n{inner}{{").replace("\0", " ")
         return f"[\n{inner}{text}\n{margin}]"
     return repr(value) if type(value) is int else _compact(value)
@@ -206,6 +206,6 @@ def write_reports(
     perhaps with options (`NAME?key=value`). `series` says how much they write of what grows with simulated time: "limited" (a small file,
     in wider steps where need be), "all", or "none". Returns the paths, that of result.json first.
 
-    Raises InputError for an unknown report or another `series`, PluginError where a report fails, RunError where a file cannot be written.
+    Raises InputError for an unknown report or another `series`, PluginError if a report fails, RunError if a file cannot be written.
     """
     return Reports(reports, plugins).write(results, directory, series)

@@ -31,7 +31,7 @@ class AloneRuns:
 
         `explain` is that of `simulate_graph`.
 
-        Raises InputError where the system layer refuses the collective. It must not be called while the network runs something else.
+        Raises InputError if the system layer refuses the collective. It must not be called while the network runs something else.
         """
         shape = operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm, operation.priced_ps
         key = *shape, operation.update_ps, operation.urgent, tuple(dimensions)

@@ -29,7 +29,7 @@ from astra_sim.system import ChunkPlan, PhasePlan, SystemSession
 
 
 class NotSymmetricError(Exception):
-    """A collective that was planned in the run has a schedule on which an NPU cannot stand for those it was to stand for."""
+    """A collective that was planned in the run has a schedule on which an NPU cannot represent those it was to represent."""
 
 
 class CollectiveLowering:
@@ -81,7 +81,7 @@ class CollectiveLowering:
     def issue(self, program: int, index: int, now: int) -> list[list[PhaseStep]]:
         """The chunks of a collective, planned when the first NPU of its group issues it.
 
-        Raises NotSymmetricError where the run must start over with every NPU. A plan of each kind of collective is looked at before the
+        Raises NotSymmetricError if the run must start over with every NPU. A plan of each kind of collective is looked at before the
         run (`symmetry.choose`): this comes only of system layers that plan other schedules at other times, or for other sizes.
         """
         operation = self._programs[program].operations[index]
@@ -105,7 +105,7 @@ class CollectiveLowering:
         return described.steps
 
     def _describe(self, chunks: Sequence[ChunkPlan], communicator: Communicator) -> DescribedPlan:
-        """What the engine and the record need of a plan."""
+        """The description of a plan for the engine and the record."""
         planned = self._planned(chunks, communicator)
         traffic = Traffic([0] * len(self._inputs.platform.dimensions))
         # Chunks that are alike share their phases, and so their steps.
@@ -122,7 +122,7 @@ class CollectiveLowering:
         return DescribedPlan(tuple(chain.from_iterable(planned)), steps, traffic)
 
     def _check_messages(self, messages: int, planned: Sequence[Sequence[PlannedPhase]]) -> None:
-        """Raise ScheduleError where a collective has more messages than can be simulated one by one."""
+        """Raise ScheduleError if a collective has more messages than can be simulated one by one."""
         npus = self._inputs.platform.npus
         waits = isinstance(self._inputs.network, EventNetwork)
         if messages <= (MAX_MESSAGES // npus if waits else MAX_MESSAGES):  # no message crosses more links than there are NPUs
@@ -158,7 +158,7 @@ class CollectiveLowering:
     def _described(
         self, plan: PhasePlan, communicator: Communicator, known: dict[Hashable, tuple[PhaseCost | None, Mapping[int, int]]]
     ) -> tuple[PhaseCost | None, Mapping[int, int]]:
-        """What a phase takes, and what it sends; `known` holds what has been said of others in the collective."""
+        """The time of a phase, and the bytes it sends; `known` caches other phases of the collective."""
         key = plan.schedule, id(plan.logical), plan.dimension, plan.endpoint_ps
         if key not in known:
             check_ranks(plan)
@@ -167,7 +167,7 @@ class CollectiveLowering:
         return known[key]
 
     def _check_members(self, plan: PhasePlan, communicator: Communicator) -> None:
-        """Raise where a phase runs on NPUs that do not issue its collective: NotSymmetricError, or InputError where all are simulated."""
+        """Raise if a phase runs on NPUs that do not issue its collective: NotSymmetricError, or InputError where all are simulated."""
         if not self._communicators.several or isinstance(plan.logical, Group):
             return
         if not is_closed([plan.logical], communicator.npus):
@@ -179,7 +179,7 @@ class CollectiveLowering:
             )
 
     def _cost(self, plan: PhasePlan) -> PhaseCost | None:
-        """What a phase takes, where that is known beforehand. Raises NotSymmetricError."""
+        """The time of a phase, if it is known beforehand. Raises NotSymmetricError."""
         if not is_exact(self._scope, self._inputs, self._schedules, plan.schedule, plan.logical):
             raise NotSymmetricError
         if self._timer is None or isinstance(plan.logical, Group):
@@ -232,7 +232,7 @@ class CollectiveLowering:
 class EnginePhases:
     """The groups, schedules and phases that the engine has, each given to it once.
 
-    With `one_group` the first NPU of a communicator stands for all of it. With `together` phases end on all its NPUs at once.
+    With `one_group` the first NPU of a communicator represents all of it. With `together` phases end on all its NPUs at once.
     """
 
     def __init__(self, engine: Engine, one_group: bool, together: bool) -> None:

@@ -1,6 +1,6 @@
 """Communicators: whose collectives are counted together. The n-th collective of one NPU of a group is the n-th of all its members.
 
-Over dimensions a platform has many groups. Those that meet in a program are counted together, for its NPUs do the same; those that do
+Over dimensions a platform has many groups. Those that meet in a program are counted together, because its NPUs do the same; those that do
 not, such as the tensor-parallel groups of two pipeline stages, have nothing to do with each other.
 """
 

@@ -1,4 +1,4 @@
-"""Composites of a run: how long each takes, and what each stands for in the record of the run.
+"""Composites of a run: how long each takes, and what each represents in the record of the run.
 
 A composite is one task of the engine. In the record its operations are rows after those of the program, at the times at which they
 began and ended within it, and its collectives have the phases, bytes and messages that they have when they run alone.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Within = Callable[[Composite], tuple[int, list[tuple[Operation, int, int]]]]
-"""What a composite takes, and its operations, each with its begin and end from that of the composite (picoseconds)."""
+"""The time of a composite, and its operations, each with its begin and end from that of the composite (picoseconds)."""
 
 
 @attrs.frozen(eq=False)
@@ -50,7 +50,7 @@ class ChainTimes:
 
     @property
     def ps(self) -> int:
-        """What the composite takes."""
+        """The time of the composite."""
         return self.end - self.begin
 
     def path(self) -> list[tuple[int, int, int]]:
@@ -63,7 +63,7 @@ class ChainTimes:
 
 
 class CompositeTimes:
-    """The times of composites, where collectives take what a function says; each composite is looked at once."""
+    """The times of composites, if collectives take what a function says; each composite is looked at once."""
 
     def __init__(self, collective_ps: Callable[[Communicate], int]) -> None:
         self._collective_ps = collective_ps
@@ -145,7 +145,7 @@ class _Collectives:
 
     @property
     def engine(self) -> EngineType:
-        """What runs them."""
+        """The function that runs them."""
         return self._alone.engine
 
     def record(self, operation: Communicate) -> RunRecord:
@@ -155,7 +155,7 @@ class _Collectives:
         return self._records[id(operation)]
 
     def ps(self, operation: Communicate) -> int:
-        """What a collective takes alone."""
+        """The time of a collective alone."""
         record = self.record(operation)
         return record.finish_ps - record.start_ps
 
@@ -192,7 +192,7 @@ class Composites:
         return self._collectives.record(operation)
 
     def within(self, composite: Composite) -> tuple[int, list[tuple[Operation, int, int]]]:
-        """What a composite takes, and its operations, each with its begin and end from that of the composite (picoseconds)."""
+        """The time of a composite, and its operations, each with its begin and end from that of the composite (picoseconds)."""
         times = self.times(composite)
         own = slice(times.first, times.stop)
         moments = ((each - times.begin for each in every) for every in (times.begins[own], times.ends[own]))
@@ -209,7 +209,7 @@ class Composites:
         return self._collectives.planned()
 
     def moved(self, rows: Rows[Operation], dimensions: int) -> tuple[list[int], int]:
-        """What the composites of a program move: bytes that NPU 0 sends in each of so many dimensions, and messages of all NPUs.
+        """The communication of a program's composites: bytes that NPU 0 sends in each of so many dimensions, and messages of all NPUs.
 
         The messages are those of a platform on which all NPUs run the program.
         """
@@ -265,7 +265,7 @@ class _CompositePart:
 
 
 def _part(ps: int, operations: Sequence[tuple[Operation, int, int]], kinds: list[Operation], known: dict[int, int]) -> _CompositePart:
-    """The rows of a composite that takes `ps`, whose kinds are added to `kinds` where they are not `known`."""
+    """The rows of a composite that takes `ps`, whose kinds are added to `kinds` if they are not `known`."""
     numbers, begins, ends, collectives = list[int](), list[int](), list[int](), list[tuple[int, Communicate]]()
     for operation, begin, end in operations:
         if isinstance(operation, Wait):

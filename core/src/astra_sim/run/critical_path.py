@@ -26,10 +26,10 @@ from astra_sim.system import SystemSession
 
 
 class SegmentKind(enum.StrEnum):
-    """What takes the time of a part of the path.
+    """The causes of the time of a part of the path.
 
     `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time that its trace says. `QUEUEING`: a
-    message waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, where it is not known what
+    message waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, if it is not known what
     it takes on an empty network. `COLLECTIVE`: one that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its message.
     `OVERHEAD`: a processor sends or receives a message, `PROCESSOR`: a message or an operation waits for a processor. `START`: the network
     begins before the workload.
@@ -56,7 +56,7 @@ class SegmentKind(enum.StrEnum):
 
 @attrs.frozen(eq=False, repr=False)
 class SegmentOrigin:
-    """What a part of the path belongs to: an operation of a program, and of a collective the chunk (-1: none), phase and ranks.
+    """The origin of a part of the path: an operation of a program, and of a collective the chunk (-1: none), phase and ranks.
 
     The operation is one of a composite where that of the program at `index` is one.
 
@@ -132,7 +132,7 @@ class _PathMessages:
         self.rounded = False
 
     def pieces(self, source: int, destination: int, size: int, ps: int) -> Sequence[_PathPiece]:
-        """What a message that took `ps` picoseconds spent them on."""
+        """The parts of the time of a message that took `ps` picoseconds."""
         key = source, destination, size, ps
         value = self._pieces.get(key)
         if value is None:
@@ -163,7 +163,7 @@ class _PathMessages:
         ]
 
     def _split(self, source: int, destination: int, size: int) -> tuple[int, DelayParts | None]:
-        """The dimension of a message, and what it takes where nothing else is on the way."""
+        """The dimension of a message, and what it takes if nothing else is on the way."""
         network = self._network
         route = network.route(source, destination)
         if isinstance(network, RouteDelayNetwork) and network.delays_by_pair:
@@ -180,7 +180,7 @@ class _PathMessages:
         return route.dimension, DelayParts(latency, max(0, _alone(self._empty, source, destination, size) - latency))
 
     def _delay_parts(self, network: RouteDelayNetwork, route: Route, size: int) -> DelayParts:
-        """What a message over a route takes; where the network does not say, what one of no bytes takes is latency."""
+        """The time of a message over a route in parts; if the network does not give them, the time of an empty message is latency."""
         parts: DelayParts | None = call(f"network {type(network).__name__}: delay_parts", network.delay_parts, *route, size)
         if parts is None:
             self.exact = False
@@ -214,7 +214,7 @@ def make_path(
 ) -> CriticalPath:
     """The critical path of a run whose engine has these `links`. It begins with the `start_ps` that the network has taken before.
 
-    `durations` are the times of computing, where they differ between NPUs.
+    `durations` are the times of computing, if they differ between NPUs.
     """
     messages = _PathMessages(inputs.network, empty)
     builder = _Parts(inputs, programs, collectives, messages, durations)
@@ -241,7 +241,7 @@ def make_path(
             )
             begin += ps
     within = [builder.alone(operation) for operation in builder.in_composites.values()]
-    # What computing takes on an NPU may depend on when it starts.
+    # The time of compute on an NPU may depend on when it starts.
     exact = messages.exact and not builder.waited and inputs.npu_ps is None and all(path.exact for path in within)
     return CriticalPath(parts, exact, messages.rounded or any(path.rounded for path in within), session.cuts_by_bandwidth)
 
@@ -350,7 +350,7 @@ class _Parts:
         return self._within_composites[key]
 
     def pieces(self, link: PathEdge, place: SegmentOrigin, phase: PlannedPhase | None) -> Sequence[_PathPiece]:
-        """What the time of a link is spent on."""
+        """The parts of the time of a link."""
         ps = link.end - link.begin
         match link.kind:
             case LinkKind.MESSAGE | LinkKind.POINT_TO_POINT:
@@ -387,12 +387,12 @@ class _Parts:
         return self._places[key]
 
     def _after_processor(self, ps: int, own: int, kind: SegmentKind) -> list[_PathPiece]:
-        """What comes after the wait for a processor, which depends on more than what has happened before."""
+        """The event after the wait for a processor, which depends on more than past events."""
         self.waited |= ps > own
         return [_PathPiece(SegmentKind.PROCESSOR, ps - own), _PathPiece(kind, own)]
 
     def _task(self, link: PathEdge, operation: Operation | None) -> list[_PathPiece]:
-        """What an operation spends its own time on.
+        """The parts of an operation's own time.
 
         An access of remote memory may wait for its port first, and computing for a processor that handles messages.
         """
@@ -408,7 +408,7 @@ class _Parts:
         return [_PathPiece(SegmentKind.QUEUEING, waiting), _PathPiece(_kind_of(operation), ps - waiting)]
 
     def _token(self, ps: int, phase: PlannedPhase | None) -> list[_PathPiece]:
-        """What an endpoint spends on a token: its delay, then adding up what it has received."""
+        """The parts of the time of an endpoint for a token: its delay, then adding up what it has received."""
         dimension = _dimension_of(phase)
         if phase is not None and phase.plan.counted is not None:
             crossed = [number for number, blocks in enumerate(self._inputs.platform.shape(phase.plan.logical).blocks) if blocks > 1]
@@ -419,7 +419,7 @@ class _Parts:
         return [_PathPiece(SegmentKind.ENDPOINT, endpoint, dimension), _PathPiece(SegmentKind.REDUCTION, ps - endpoint, dimension)]
 
     def _timed_pieces(self, phase: PlannedPhase) -> list[_PathPiece]:
-        """What a phase that was timed before the run spends its time on: its own critical path, where it runs by itself."""
+        """The parts of the time of a phase that was timed before the run: its own critical path, if it runs alone."""
         plan, cost = phase.plan, phase.cost
         assert cost is not None
         if id(cost) not in self._timed:
@@ -444,7 +444,7 @@ def _dimension_of(phase: PlannedPhase | None) -> int | None:
 
 
 def _kind_of(operation: Operation | None) -> SegmentKind:
-    """What an operation spends its own time on."""
+    """The parts of an operation's own time."""
     match operation:
         case Compute() if operation.idle:
             return SegmentKind.IDLE

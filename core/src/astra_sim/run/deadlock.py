@@ -1,4 +1,4 @@
-"""Runs that cannot finish, in words: what waits for what, and which messages nobody receives or the network has lost."""
+"""Describe runs that cannot finish: what waits for what, and which messages were not received or lost by the network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Unfinished = Sequence[tuple[int, int, bool]]
 
 
 def check_finished(inputs: RunInputs, programs: Sequence[NpuProgram], names: OperationNames, engine: Engine, start_ps: int) -> None:
-    """Raise DeadlockError, RunError or PluginError where an engine with nothing left to do has not done all."""
+    """Raise DeadlockError, RunError or PluginError if an engine with nothing left to do has not done all."""
     _Inquest(inputs, programs, names, engine).check(start_ps)
 
 
@@ -50,14 +50,14 @@ class _Inquest:
             raise RunError("\n  ".join([head, *_shown(unreceived)]))
 
     def _own_orders(self) -> str:
-        """What helps where ranks wait that have begun, and the system lets NPUs begin chunks each in its own order; empty elsewhere."""
+        """Advice if ranks that have begun wait, and the system lets NPUs begin chunks each in its own order; empty otherwise."""
         if not self._inputs.system.own_orders or not self._engine.blocked_ranks():
             return ""
         advice = self._inputs.system.own_orders_advice
         return f"; each NPU begins chunks in its own order{f'; {advice}' if advice else ''}"
 
     def _lost(self) -> str:
-        """How many messages the network was given and has not delivered, now that it has no more deliveries; empty where none."""
+        """The number of messages that the network has not delivered, now that it has no more deliveries; empty if none."""
         lost = self._engine.undelivered
         if not lost:
             return ""

@@ -1,4 +1,4 @@
-"""What the engine and the record of a run need of the plan of a collective, and what of it is kept from run to run."""
+"""The description of a collective's plan for the engine and the record, and the part that is cached between runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from astra_sim.system import ChunkPlan, PhasePlan
 
 
 class PlannedPhase(NamedTuple):
-    """A phase of a chunk as it was planned, with what it takes where that is known beforehand.
+    """A phase of a chunk as it was planned, with what it takes if that is known beforehand.
 
     `sent` holds the dimensions in which it counts (`graph.accounting_dimensions`), with the bytes that NPU 0 sends there.
     """
@@ -30,7 +30,7 @@ class PlannedPhase(NamedTuple):
 
 @attrs.define(slots=True)
 class Traffic:
-    """What a collective moves: the bytes that NPU 0 sends in each physical dimension, and the messages of all NPUs."""
+    """The communication of a collective: the bytes that NPU 0 sends in each physical dimension, and the messages of all NPUs."""
 
     payload: list[int]
     messages: int = 0
@@ -66,9 +66,9 @@ _plans: ObjectCaches[Hashable, _CachedPlan] = ObjectCaches("described plans", 25
 
 
 class DescribedPlanCache:
-    """The descriptions of plans on a network object, where one NPU stands for all and phases are timed beforehand.
+    """The descriptions of plans on a network object, if one NPU represents all and phases are timed beforehand.
 
-    They are found again by the plan, which a system layer answers with the same tuple where nothing in it has changed
+    They are found again by the plan, which a system layer answers with the same tuple if nothing in it has changed
     (`SystemSession.issue`). `how` is what else a description follows from, beside the inputs; None: nothing is kept.
     """
 

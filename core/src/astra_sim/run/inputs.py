@@ -1,4 +1,4 @@
-"""What a run is made of: a graph, a system layer, a network, and a memory model; and what several rooms ask about them."""
+"""The inputs of a run: a graph, a system layer, a network and a memory model, with shared queries about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_
 
 @attrs.frozen(eq=False, repr=False)
 class RunInputs:
-    """What is simulated. The platform is the network's: a run has no other.
+    """The simulated inputs. The platform is the network's: a run has no other.
 
     `npu_ps` says what computing takes on each NPU; None: the same on all.
     """
@@ -131,7 +131,7 @@ class RunInputs:
         return cached_for(self.graph, "remote memory", partial(_uses_remote_memory, self.graph))
 
     def memory_ports(self, npus: int) -> list[int]:
-        """The ports at which the first `npus` NPUs use remote memory, numbered from 0 on; -1 where accesses never wait."""
+        """The ports at which the first `npus` NPUs use remote memory, numbered from 0 on; -1 if accesses never wait."""
         what = f"memory {type(self.memory).__name__}: remote_port"
         ports = [call(what, self.memory.remote_port, npu) for npu in range(npus)]
         numbers = {port: number for number, port in enumerate(dict.fromkeys(port for port in ports if port is not None))}
@@ -147,6 +147,6 @@ def _uses_remote_memory(graph: ExecutionGraph) -> bool:
 
 
 def check_ranks(plan: PhasePlan) -> None:
-    """Raise ScheduleError where a schedule has other ranks than the NPUs it is for."""
+    """Raise ScheduleError if a schedule has other ranks than the NPUs it is for."""
     if plan.schedule.ranks != plan.logical.size:
         raise ScheduleError(f"a schedule of {plan.schedule.ranks} ranks was given for a dimension of {plan.logical.size}")

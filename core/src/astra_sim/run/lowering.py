@@ -109,9 +109,9 @@ class TaskLowering:
 
 
 def _in_common(tasks: Rows[Task], forms: Sequence[Hashable]) -> Hashable:
-    """What is equal for the tasks of programs that may begin chunks in one order: all but their times.
+    """The attributes in which tasks of programs must agree to begin chunks in one order: all but their times.
 
-    Collectives of different groups count as equal where they have one form (`forms`, by their numbers): then they become the same chunks,
+    Collectives of different groups count as equal if they have one form (`forms`, by their numbers): then they become the same chunks,
     whenever they are issued. Programs that exchange messages besides may wait for each other through these, so theirs must be of the same
     groups.
     """

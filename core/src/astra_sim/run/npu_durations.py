@@ -1,4 +1,4 @@
-"""What computing takes on each NPU, where that is not the same: asked for when an operation begins, and kept for the record."""
+"""Compute times of each NPU, if they differ: requested when an operation begins, and kept for the record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def on_accelerator(operation: Operation) -> bool:
 
 
 class NpuDurations:
-    """The times of operations on each NPU of a run, which starts at `start_ps`. Raises InputError where operations are simulated as one."""
+    """The times of operations on each NPU of a run, which starts at `start_ps`. Raises InputError if operations are simulated as one."""
 
     def __init__(self, inputs: RunInputs, npu_ps: NpuPs, programs: Sequence[NpuProgram], start_ps: int) -> None:
         if inputs.composites.any:
@@ -38,7 +38,7 @@ class NpuDurations:
                 self._durations[npu] = rows, array("q", [-1]) * len(rows)
 
     def ps(self, npu: int, number: int, begin: int) -> int:
-        """What an operation takes that an NPU begins then."""
+        """The time of an operation that an NPU begins then."""
         rows, result = self._durations[npu]
         time = rows.times[number] if rows.times is not None else -1
         kind = rows.kinds[rows.kind_of[number]]
@@ -48,7 +48,7 @@ class NpuDurations:
         return result[number]
 
     def taken_ps(self, npu: int, number: int) -> int:
-        """What an operation has taken on an NPU; -1 where that is the same on all."""
+        """The time of an operation on an NPU; -1 if it is the same on all."""
         return self._durations[npu][1][number]
 
     def all_rows(self) -> list[Rows[Operation]]:

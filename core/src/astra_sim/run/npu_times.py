@@ -1,4 +1,4 @@
-"""When every simulated NPU did its operations, where tables of all NPUs are asked for."""
+"""When every simulated NPU did its operations, if tables of all NPUs are asked for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from astra_sim.run.symmetry import Scope, ScopeSelection
 class NpuTimes:
     """When an NPU did its operations (picoseconds): ready, ended, and of those that send (by number) when the message was on its way.
 
-    It stands for `members`, itself the first. `units` holds the unit that each kind of operations needs (-1: none), of which an NPU
+    It represents `members`, itself the first. `units` holds the unit that each kind of operations needs (-1: none), of which an NPU
     does one operation at a time.
     """
 

@@ -1,4 +1,4 @@
-"""How long a phase takes, computed once and in isolation.
+"""The time of a phase, computed once and in isolation.
 
 On a network without contention, and when a phase ends everywhere at once, its duration depends on nothing but its schedule,
 its dimension and its bytes. Three ways, each used where the next simpler one does not apply:
@@ -40,7 +40,7 @@ from astra_sim.schedule import Schedule, Step, lower
 
 @attrs.define(slots=True)
 class PhaseCost:
-    """What a phase takes: its duration, and what NPU 0 sees of it.
+    """The cost of a phase: its duration, and its events on NPU 0.
 
     `history` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its
     message over the `received` messages of NPU 0.
@@ -53,7 +53,7 @@ class PhaseCost:
 
 
 _CostKey = tuple[Schedule, LogicalDimension, int, tuple[int, ...]]
-"""What the cost of a phase on a network depends on: schedule, dimension, endpoint delay, and the time of each of its reductions."""
+"""The inputs of a phase's cost on a network: schedule, dimension, endpoint delay, and the time of each of its reductions."""
 
 
 class PhaseTimer:
@@ -96,7 +96,7 @@ class PhaseTimer:
         return self._simulate(schedule, dimension, endpoint_ps, dimension.size)
 
     def _chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> PhaseCost | None:
-        """The sum of the steps, where every send waits for the message before it."""
+        """The sum of the steps, if every send waits for the message before it."""
         if not _is_chain(schedule):
             return None
         duration, delay_sum, received = endpoint, 0, 0
@@ -119,7 +119,7 @@ class PhaseTimer:
         return PhaseCost(duration, tuple([*history, duration][:HISTORY_LENGTH]), delay_sum, received)
 
     def _repetitions(self, step: Step, dimension: LogicalDimension) -> Iterable[tuple[int, int, int]]:
-        """What a message of a step takes, what its request takes, and how many are so; the last ones come first."""
+        """The time of a message of a step, the time of its request, and the number of such steps; the last ones come first."""
         assert step.send_to is not None
         assert step.receive_from is not None
         # The request goes the other way, which may be longer or shorter.
@@ -168,7 +168,7 @@ class PhaseTimer:
         return result
 
     def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> PhaseCost:
-        """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank stands for all."""
+        """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank represents all."""
         engine = self._engine(dimension, ranks, endpoint_ps)
         phase = _run_phase(engine, schedule, dimension, ranks)
         blocked_ranks = engine.blocked_ranks()

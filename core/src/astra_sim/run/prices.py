@@ -62,11 +62,11 @@ class Prices:
         return ChunkPlan(priority, (phase,))
 
     def _involved(self, operation: Communicate) -> list[int]:
-        """The dimensions of a collective in which there is somebody to talk to."""
+        """The dimensions of a collective with more than one rank."""
         return [number for number in operation.dimensions if self._dimensions[number].size > 1]
 
     def ranks(self, operation: Communicate) -> _Members | None:
-        """The groups of a collective; None where a rank is alone."""
+        """The groups of a collective; None if a rank is alone."""
         key = operation.dimensions, operation.group
         if key not in self._logical:
             self._logical[key] = self._find_ranks(operation)
@@ -80,13 +80,13 @@ class Prices:
         return joined([self._dimensions[number] for number in involved]) if involved else None
 
     def _shape(self, logical: _Members) -> GroupShape:
-        """How the ranks of a collective lie, which is worked out once."""
+        """The placement of a collective's ranks, which is computed once."""
         if logical not in self._shapes:
             self._shapes[logical] = self._network.platform.shape(logical)
         return self._shapes[logical]
 
     def _time(self, operation: Communicate, logical: _Members) -> int | None:
-        """Picoseconds of a collective; None where the network does not price it. Raises PluginError where that is no time."""
+        """Picoseconds of a collective; None if the network does not price it. Raises PluginError if that is no time."""
         key = operation.collective, operation.bytes, self._shape(logical)
         if key not in self._times:
             what = f"network {type(self._network).__name__}: the time of an {operation.collective} of {operation.bytes} bytes"
@@ -95,7 +95,7 @@ class Prices:
         return self._times[key]
 
     def _schedules(self, operation: Communicate, logical: _Members) -> tuple[Schedule, Schedule]:
-        """What the engine runs, and what counts."""
+        """The plan for the engine, and its totals."""
         key = operation.collective, operation.bytes, logical
         if key not in self._phases:
             request = Request(operation.collective, logical.size, operation.bytes)
@@ -119,7 +119,7 @@ def ring_bytes(request: Request) -> int:
 
 
 def _hops(size: int, shape: GroupShape) -> list[tuple[int, int]]:
-    """How many ranks further a rank sends which share of its bytes, the innermost dimension last.
+    """The rank distance and the share of its bytes of each send, the innermost dimension last.
 
     Of the hops of a ring as many leave a block of some dimensions as there are such blocks. Groups whose ranks lie unevenly are one ring.
     """

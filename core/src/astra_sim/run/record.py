@@ -1,4 +1,4 @@
-"""What is kept of a run: moments of NPU 0, and totals of all NPUs."""
+"""The record of a run: moments of NPU 0, and totals of all NPUs."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ class Sends:
 
 @attrs.frozen(eq=False, repr=False)
 class NpuRecord:
-    """What happened on an NPU: when its operations were ready and ended (picoseconds), the phases of its chunks, its messages.
+    """The record of an NPU: when its operations were ready and ended (picoseconds), the phases of its chunks, its messages.
 
-    It is the first of `npus` NPUs that run the same program; where others of them have a record, too, of those that it stands for.
+    It is the first of `npus` NPUs that run the same program; if others of them have a record, too, of those that it represents.
     """
 
     npu: int
@@ -94,7 +94,7 @@ class CarriedMessage(NamedTuple):
     """A message of a collective that has arrived: its ends, its bytes, when it was sent and arrived (picoseconds), and where it belongs.
 
     `chunk` and `phase` are those of the collective `operation`, which has this `number` in the receiver's program, and `sent_by` in
-    the sender's; -1 where that is another program.
+    the sender's; -1 if that is another program.
     """
 
     source: int
@@ -111,16 +111,16 @@ class CarriedMessage(NamedTuple):
 
 @attrs.define(slots=True)
 class RunRecord:
-    """What happened on NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
+    """The record of NPU 0: begin and end of every operation of the graph and of every phase, and totals of the run.
 
     `rows` are its operations in columns, after those of its program those of its composites (`composites`).
 
     An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
     these moments include `start_ps`, when the workload starts: what the network answers to `begin`. `observed` is that of the NPUs that
-    have a timeline (`timeline_npus`), that of NPU 0 first; of NPU 0 alone where no timelines were asked for. `planned` are the phases
+    have a timeline (`timeline_npus`), that of NPU 0 first; of NPU 0 alone if no timelines were asked for. `planned` are the phases
     that any NPU has planned; those of collectives in composites come last. `npu_times` are those of every simulated NPU, `path` is the
-    critical path, and `carried` are the messages of collectives that observed NPUs send or receive, where they were asked for.
-    `durations` are the times of computing, where they differ between NPUs; the operations of all that is here have them. `engine` is what
+    critical path, and `carried` are the messages of collectives that observed NPUs send or receive, if they were asked for.
+    `durations` are the times of computing, if they differ between NPUs; the operations of all that is here have them. `engine` is what
     ran.
     """
 
@@ -169,7 +169,7 @@ def carried_by(
         if link.kind is LinkKind.MESSAGE and link.step >= 0 and (link.npu in npus or link.to in npus):
             phase = planned[link.step]
             times = start_ps + link.begin, start_ps + link.end
-            operations = program_of.get(link.to, program_of[link.npu])  # where one NPU stands for all, also for this one
+            operations = program_of.get(link.to, program_of[link.npu])  # where one NPU represents all, also for this one
             sent_by = link.task if program_of[link.npu] is operations else -1
             operation = operations[link.task]
             carried_messages.append(
@@ -179,7 +179,7 @@ def carried_by(
 
 
 MOST_TIMELINES = 64
-"""NPUs that have a timeline in a run that is explained; where it has more programs, the first NPU of each."""
+"""NPUs that have a timeline in a run that is explained; if it has more programs, the first NPU of each."""
 MOST_OPERATIONS = 1_000_000
 """Operations of these NPUs, beyond those of the first of each program."""
 
@@ -187,7 +187,7 @@ MOST_OPERATIONS = 1_000_000
 def timeline_npus(
     programs: Sequence[NpuProgram], observed: Sequence[NpuProgram], path: CriticalPath | None, choice: ScopeSelection
 ) -> list[tuple[NpuProgram, int]]:
-    """The NPUs that have a timeline beside NPU 0: each as a program of its own, with how many NPUs it stands for.
+    """The NPUs that have a timeline beside NPU 0: each as a program of its own, with how many NPUs it represents.
 
     They are the first of each program that was `observed`. With a `path` they are all that were simulated, unless these are too many: then
     those on the path, and others by number, up to MOST_TIMELINES and MOST_OPERATIONS.
@@ -272,7 +272,7 @@ def _npu_records(
     start_ps: int,
     durations: NpuDurations | None,
 ) -> list[NpuRecord]:
-    """The records of the first NPUs of programs, each with how many it stands for; 0: all of its program."""
+    """The records of the first NPUs of programs, each with how many it represents; 0: all of its program."""
     npus: Counter[int] = Counter()
     for program in inputs.graph.programs(inputs.platform.npus):
         npus[id(program.operations)] += len(program.npus)
@@ -291,7 +291,7 @@ def _npu_records(
 
 
 def _moved_by_composites(inputs: RunInputs, operations: Sequence[Operation]) -> tuple[list[int], int]:
-    """What collectives of composites move: bytes that NPU 0, which runs `operations`, sends in each dimension, and messages of all NPUs."""
+    """The communication of composites: bytes that NPU 0, which runs `operations`, sends in each dimension, and messages of all NPUs."""
     npus, dimensions = inputs.platform.npus, len(inputs.platform.dimensions)
     payload, _ = inputs.composites.moved(inputs.rows(operations), dimensions)
     messages = 0
@@ -319,7 +319,7 @@ def _figures(inputs: RunInputs, engine: Engine, observed: Sequence[NpuProgram], 
 
 
 def _value(figure: Any) -> Any:
-    """What of a figure is ready for JSON."""
+    """The part of a figure that is ready for JSON."""
     return [figure.value, figure.label, figure.unit, figure.note] if isinstance(figure, Figure) else figure
 
 
@@ -360,7 +360,7 @@ def _sends(inputs: RunInputs, npu: int, rows: Rows[Operation], engine: Engine, s
 
 
 def _ends(choice: ScopeSelection, engine: Engine, start_ps: int) -> list[int]:
-    """When each NPU ended, or the one that stands for all."""
+    """When each NPU ended, or the one that represents all."""
     times = [start_ps + max(time, 0) for time in engine.ended_at()]
     for one in choice.classes:
         for npu in one.members:

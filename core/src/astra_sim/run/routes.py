@@ -1,4 +1,4 @@
-"""What NPU 0 sends in a phase, and in which dimensions it counts: as the routes of the network say."""
+"""The bytes that NPU 0 sends in a phase, by dimension, according to the routes of the network."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RunRoutes:
                 sums[dimension] += size * count
 
     def mean_hops(self, schedule: Schedule, logical: LogicalDimension | Group) -> float:
-        """The links that a message of NPU 0 crosses in a phase, on average; 0 where it sends none."""
+        """The links that a message of NPU 0 crosses in a phase, on average; 0 if it sends none."""
         if isinstance(logical, Group) and 0 not in logical.members:
             return 0.0
         messages = hops = 0
@@ -94,7 +94,7 @@ class RunRoutes:
         return sent
 
     def charged(self, npu: int, dimensions: Sequence[LogicalDimension], source: int = 0) -> int | None:
-        """Which of the dimensions of a program a message between two NPUs is charged to; None where it crosses none of them."""
+        """Which of the dimensions of a program a message between two NPUs is charged to; None if it crosses none of them."""
         crossed = [number for number, logical in enumerate(dimensions) if logical.index(npu) != logical.index(source)]
         if not crossed:
             return None

@@ -37,12 +37,12 @@ TimelineKind = bool | Literal["path", "messages"]
 """Whether there are timelines of the first NPU of each program, with the critical path, and with every message of these NPUs."""
 
 Progress = Callable[[int, int], None]
-"""Told (simulated picoseconds, events) now and then. One that has a method `ended` is told (tasks that have ended, all tasks) before."""
+"""Called with (simulated picoseconds, events) repeatedly. Its method `ended`, if any, is called before with (ended tasks, all tasks)."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class Explain:
-    """Keep the critical path of a run. `empty_network` makes a network like the run's; None where that cannot be."""
+    """Keep the critical path of a run. `empty_network` makes a network like the run's; None if that cannot be."""
 
     empty_network: Callable[[], Network | None] = lambda: None
 
@@ -214,7 +214,7 @@ def _run(
 
 
 def _traffic_classes(system: System, session: SystemSession, network: Network) -> tuple[int, list[int]]:
-    """The classes of messages in no queue, and of those of each queue. A network that knows none is told nothing, with a warning."""
+    """The classes of messages in no queue, and of those of each queue. A network without classes gets none, with a warning."""
     of_queues = [queue.traffic_class for queue in session.queues]
     if network.has_traffic_classes or all(each < 0 for each in (system.send_class, *of_queues)):
         return system.send_class, of_queues
@@ -223,7 +223,7 @@ def _traffic_classes(system: System, session: SystemSession, network: Network) -
 
 
 def _check_overheads(inputs: RunInputs) -> None:
-    """Raise InputError where operations are simulated as one: they cannot wait for each other's messages."""
+    """Raise InputError if operations are simulated as one: they cannot wait for each other's messages."""
     if inputs.composites.any:
         raise InputError(
             "the system has an overhead of messages, which operations that are simulated as one would not wait for;"
@@ -232,7 +232,7 @@ def _check_overheads(inputs: RunInputs) -> None:
 
 
 def _begin(network: Network) -> int:
-    """Begin a run on a network; returns its start in picoseconds. Raises PluginError where that is no time."""
+    """Begin a run on a network; returns its start in picoseconds. Raises PluginError if that is no time."""
     if not isinstance(network, EventNetwork):
         return 0
     what = f"network {type(network).__name__}: begin"
@@ -276,7 +276,7 @@ def _watching(network: Network, tell: Callable[[int], None] | None) -> Iterator[
 
 
 def _out_of_memory(inputs: RunInputs, choice: ScopeSelection, engine: Engine) -> str:
-    """What had been simulated when memory ran out, in words."""
+    """Describe the state of the simulation when memory ran out."""
     npus = inputs.platform.npus
     return (
         f"memory ran out: {choice.simulated(npus)} of {npus} NPUs are simulated on network {type(inputs.network).__name__},"
@@ -285,7 +285,7 @@ def _out_of_memory(inputs: RunInputs, choice: ScopeSelection, engine: Engine) ->
 
 
 def _unlike(error: UnlikeCollectivesError, programs: Sequence[NpuProgram], names: OperationNames) -> str:
-    """What is wrong where NPUs share a collective that is not the same for them, in words."""
+    """Describe why NPUs share a collective that is not the same for them."""
     (program, index), (first, first_index) = error.issued, error.first
     return (
         f"NPU {programs[program].npus[0]}: {names(index, program)} is collective number {error.ordinal} of its group,"

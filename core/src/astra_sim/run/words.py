@@ -37,7 +37,7 @@ class OperationNames:
 
 
 def rank_in_words(state: RankState) -> list[str]:
-    """What a rank that has not finished in a phase waits for, in words."""
+    """Describe what an unfinished rank of a phase waits for."""
     program, ranks = state.program, len(state.members)
     if state.tokens >= program.tokens and state.next_action == len(program.actions):
         return []

@@ -45,7 +45,7 @@ class PluginSection:
     where: str
 
     def instance_of(self, *context: Any) -> Any:
-        """What its factory makes. Raises InputError."""
+        """The component that its factory makes. Raises InputError."""
         try:
             return self.provider.create(self.options, *context)
         except AstraError as error:
@@ -63,7 +63,7 @@ class PluginSection:
 class Components:
     """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one.
 
-    `stated` is the platform as the experiment has it, before the compute model's `collective_share` slows what lies between nodes.
+    `stated` is the platform as the experiment has it, before the compute model's `collective_share` slows what is between nodes.
     `engine` is what runs. `npu_ps` says what computing takes on each NPU; None: the same on all.
     `taken` are the options of the workload that come from the compute model's software, by name; `mismatches` what contradicts each other.
     `accounts` say what the run costs.
@@ -88,7 +88,7 @@ class Components:
 
 @contain_exits()
 def build(experiment: Experiment, plugins: Plugins) -> Components:
-    """Build everything that an experiment names. Raises InputError, naming where, if something does not fit."""
+    """Build everything that an experiment names. Raises InputError, naming if, if something does not fit."""
     plugins.tell()
     run = experiment.run_options()
     engine = find_engine(run.engine, plugins, f"{experiment.where('run')}: engine")
@@ -194,7 +194,7 @@ def _plugin_sections(experiment: Experiment, plugins: Plugins) -> list[PluginSec
 
 
 def _variations(sections: Sequence[PluginSection], platform: Platform) -> list[NpuPs]:
-    """What sections say of the time of operations on each NPU. Raises InputError."""
+    """The time of operations on each NPU, according to the sections. Raises InputError."""
     npu_ps = [each.instance_of(platform) for each in sections if each.kind == "variation"]
     for each in npu_ps:
         if not callable(each):
@@ -212,7 +212,7 @@ def _warn_of_unread(experiment: Experiment, system: System, graph: ExecutionGrap
 
 
 def check_options(experiment: Experiment, plugins: Plugins) -> None:
-    """Raise InputError where a component is unknown or has no such option, or a value is not one of the option's, without making any."""
+    """Raise InputError if a component is unknown or has no such option, or a value is not one of the option's, without making any."""
     experiment.run_options()
     _plugin_sections(experiment, plugins)
     if "workload" not in experiment.sections:
@@ -230,7 +230,7 @@ def check_options(experiment: Experiment, plugins: Plugins) -> None:
 
 
 def make_network(experiment: Experiment, plugins: Plugins, platform: Platform) -> Network | None:
-    """The network of an experiment once more, without its warnings; None where it was given as an object."""
+    """The network of an experiment once more, without its warnings; None if it was given as an object."""
     if not isinstance(experiment.sections.get("network", {}), Mapping):
         return None
     with warnings.catch_warnings():
@@ -279,7 +279,7 @@ class _Maker:
         return checked(value)
 
     def provider(self, kind: str) -> Any:
-        """The plugin that a section's table names. Raises PluginError where there is none; None where an object is given."""
+        """The plugin that a section's table names. Raises PluginError if there is none; None if an object is given."""
         table = self.experiment.sections.get(kind, {})
         if not isinstance(table, Mapping):
             return None
@@ -293,7 +293,7 @@ class _Maker:
             raise located(error, where) from None
 
     def warn_of_left_out(self) -> None:
-        """Warn where the platform's file has a network of the chosen plugin with other options, which are not used."""
+        """Warn if the platform's file has a network of the chosen plugin with other options, which are not used."""
         beside, table = self.experiment.left_out, self.experiment.sections.get("network", {})
         provider = self.provider("network")
         if beside is None or provider is None or beside.get("plugin") != provider.name:
@@ -309,7 +309,7 @@ class _Maker:
             )
 
     def check(self, kind: str) -> None:
-        """Raise InputError where a section's table names an unknown plugin, or has an option that it does not have."""
+        """Raise InputError if a section's table names an unknown plugin, or has an option that it does not have."""
         provider = self.provider(kind)
         if provider is not None:
             options_of(provider, self.table(kind), self.experiment.where(kind))
@@ -396,7 +396,7 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
 
 
 def _described(section: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[int] | None, Sequence[Any]]:
-    """What a platform's section says: its name and device, sizes of logical dimensions, and a table for each part. Raises InputError."""
+    """A platform's section: its name and device, sizes of logical dimensions, and a table for each part. Raises InputError."""
     table = dict(section)
     if not table:
         raise InputError("no platform is given (--platform FILE or plugin:NAME, or a network file that holds one)")
@@ -431,7 +431,7 @@ def workload_options(experiment: Experiment, plugins: Plugins, compute: Compute,
 
 
 def dimensions_of(preset: Preset, where: str, plugins: Plugins) -> Sequence[Dimension]:
-    """The dimensions of a preset. Raises InputError, naming `where`, PluginError where it names no topology."""
+    """The dimensions of a preset. Raises InputError, naming `where`, PluginError if it names no topology."""
     dimensions: list[Dimension] = []
     for table in preset.dimensions:
         part = _part(table, where, plugins)
@@ -456,7 +456,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Assembled:
-    """What the table of a dimension makes: most often one dimension."""
+    """The dimensions of a table: usually one."""
     provider, options = _part_options(part, where, plugins)
     try:
         dimensions = provider.instance_of(options)

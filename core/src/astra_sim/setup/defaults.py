@@ -46,6 +46,6 @@ def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def taken_defaults(provider: Provider, table: Mapping[str, Any], compute: Compute, context: Context) -> Table:
-    """The options that a workload takes from the compute model, where its table does not give them: those that have an effect."""
+    """The options that a workload takes from the compute model, if its table does not give them: those that have an effect."""
     offered = without(compute.workload_defaults.get(provider.name, {}), table)
     return dict(provider.taken(table, offered, context)) if offered else {}

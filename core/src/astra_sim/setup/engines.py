@@ -19,7 +19,7 @@ _FUNCTIONS = "computing", "uses_of", "repeated"
 def find_engine(name: str = AUTO, plugins: Plugins | None = None, where: str = "engine") -> EngineType:
     """The engine of a name: `auto` is the compiled one where its package goes with this kernel, else the one in Python.
 
-    Engines of other packages run only where they are named. Raises InputError for a name that no package offers, PluginError where the
+    Engines of other packages run only if they are named. Raises InputError for a name that no package offers, PluginError if the
     engine of that name cannot be used.
     """
     plugins = plugins or shared_plugins()
@@ -39,7 +39,7 @@ def find_engine(name: str = AUTO, plugins: Plugins | None = None, where: str = "
 
 
 def compiled_engine(plugins: Plugins | None = None) -> EngineType | None:
-    """The compiled engine; None where its package is absent, broken, or of another version than the kernel: of these it warns once."""
+    """The compiled engine; None if its package is absent, broken, or of another version than the kernel: of these it warns once."""
     plugins = plugins or shared_plugins()
     if COMPILED not in plugins.components("engine"):
         _warn_of_broken(plugins)
@@ -60,14 +60,14 @@ def engine_names(plugins: Plugins | None = None) -> list[str]:
 
 
 def engine_name(name: str, plugins: Plugins) -> str:
-    """The name of the engine that runs where one is asked for: that of `auto` is `compiled` or `python`."""
+    """The name of the engine that runs if one is asked for: that of `auto` is `compiled` or `python`."""
     if name != AUTO:
         return name
     return PYTHON if compiled_engine(plugins) is None else COMPILED
 
 
 def engine_of(provider: Provider) -> EngineType:
-    """The engine that a package offers. Raises PluginError where it cannot be imported, or lacks a function of `EngineType`."""
+    """The engine that a package offers. Raises PluginError if it cannot be imported, or lacks a function of `EngineType`."""
     engine: Any = provider.load_factory()
     missing = [function for function in _FUNCTIONS if not callable(getattr(engine, function, None))]
     if missing:
@@ -83,7 +83,7 @@ def _python() -> EngineType:
 
 
 def _mismatch(plugins: Plugins) -> str | None:
-    """What is wrong where the compiled engine is of another version than the kernel, whose tasks and queues it follows step by step."""
+    """Describe the mismatch of versions between the compiled engine and the kernel, whose tasks and queues it follows step by step."""
     owner = plugins.owner("engine", COMPILED)
     info = next((info for info in plugins.infos() if info.name == owner), None)
     if info is None or info.distribution != _COMPILED_PACKAGE or info.version == VERSION:

@@ -2,7 +2,7 @@
 
 Python reads the metadata of every installed package to list entry points, which takes longer than all else that `astra --help` does. So
 the list is kept in a file of the user's cache folder, with what it was read from: the metadata folders on `sys.path`, and the time and
-size of the file with the entry points in each. Where one has come, gone or changed, the list is read again.
+size of the file with the entry points in each. If one has come, gone or changed, the list is read again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _read() -> list[EntryPoint]:
 
 
 def _installed() -> str | None:
-    """What the entry points depend on, as lines of text. None where packages lie where this function does not look: in archives."""
+    """The state that the entry points depend on, as lines of text. None if packages are elsewhere, such as in archives."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return None
     lines = []

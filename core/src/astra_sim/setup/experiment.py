@@ -41,7 +41,7 @@ class Experiment:
     """An experiment as it was read. `sections` holds a table, or an object given in Python, for each kind of component.
 
     `KINDS` are those that there are, `DEFAULTS` the plugins of sections that name none. `left_out` is the network in the file of the
-    platform, where the experiment takes its network from elsewhere. `inputs` are the files that options named when the result was made from
+    platform, if the experiment takes its network from elsewhere. `inputs` are the files that options named when the result was made from
     which the experiment was read. `plugin_sections` holds those of plugins, such as `energy`.
     """
 
@@ -82,7 +82,7 @@ class Experiment:
     def use(self, kind: str, value: Any, plugins: Plugins, base: str = "", where: str | None = None) -> None:
         """Set a section to what a spec string, path or table means, or to an object.
 
-        A network file that also describes a platform sets both. Raises InputError for a value of a file that is none of these.
+        A network file that also describes a platform sets both. Raises InputError for any other value of a file.
         """
         if isinstance(value, (os.PathLike, Mapping)) or type(value).__module__ in _MODULES_OF_VALUES:
             sections = sections_of(kind, value, base, plugins, where or kind)
@@ -147,7 +147,7 @@ class Experiment:
         self.sections[section] = table
 
     def where(self, kind: str) -> str:
-        """What to call a section in error messages."""
+        """The name of a section in error messages."""
         return self.origin.get(kind, kind)
 
     def run_options(self) -> RunOptions:
@@ -160,7 +160,7 @@ SECTION_KINDS = ("variation", "account")
 
 
 def plugin_section_names(plugins: Plugins | None = None) -> list[str]:
-    """The names of sections that plugins add to an experiment. Asked for only where a section has another name than all others."""
+    """The names of sections that plugins add to an experiment. Asked for only if a section has another name than all others."""
     return [name for kind in SECTION_KINDS for name in (plugins or shared_plugins()).components(kind)]
 
 
@@ -222,7 +222,7 @@ _OTHER_FILES = {
 
 
 def _plugin_section(table: Table, key: str, file: str, plugins: Plugins) -> Table:
-    """The section of a plugin. Raises InputError where no plugin adds one of that name, or it is no table."""
+    """The section of a plugin. Raises InputError if no plugin adds one of that name, or it is no table."""
     names = plugin_section_names(plugins)
     if key not in names:
         known = ("name", "run", *SECTIONS, *names)
@@ -235,7 +235,7 @@ def _plugin_section(table: Table, key: str, file: str, plugins: Plugins) -> Tabl
 
 
 def _of_result(path: str) -> Experiment:
-    """The experiment of a result. Raises InputError where it cannot be run again."""
+    """The experiment of a result. Raises InputError if it cannot be run again."""
     file, runs = read_results(path)
     if len(runs) != 1:
         names = ", ".join(repr(run.get("run_name")) for run in runs[:5])
@@ -249,7 +249,7 @@ def _of_result(path: str) -> Experiment:
 def experiment_of(run: Table, file: str) -> Experiment:
     """The experiment of a run of a result file, to whose folder the paths of inputs are relative.
 
-    Raises InputError where it cannot be run again.
+    Raises InputError if it cannot be run again.
     """
     document = absolute_in(os.path.dirname(file), run)
     table = document.get("experiment")

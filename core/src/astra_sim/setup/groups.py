@@ -14,7 +14,7 @@ EVERYBODY = ("", "0")
 
 
 def read_groups(path: str | os.PathLike[str], is_input: bool = True) -> dict[str, Any]:
-    """The table in a file: JSON, or TOML (*.toml); no input where it is written again, with more in it. Raises InputError."""
+    """The table in a file: JSON, or TOML (*.toml); no input if it is written again, with more in it. Raises InputError."""
     name = os.fspath(path)
     text = read_text(name, is_input)
     if name.endswith(".toml"):
@@ -49,7 +49,7 @@ def check_npus(members: Sequence[int], npus: int, what: str) -> None:
 
 
 def members_of(groups: Mapping[str, tuple[int, ...]], name: str | None, where: str) -> tuple[int, ...] | None:
-    """The members of a group; None for that of all NPUs. Raises InputError where there is none of that name."""
+    """The members of a group; None for that of all NPUs. Raises InputError if there is none of that name."""
     if name is None or name in EVERYBODY:
         return None
     if name not in groups:

@@ -1,4 +1,4 @@
-"""The files that options of an experiment name: which they are, what they hold, and where they are relative to a result."""
+"""The files that options of an experiment name: which they are, what they hold, and if they are relative to a result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class InputFiles:
     files: Sequence[FileState]
 
     def table(self) -> Table:
-        """What a result says of them: `sha256` for each file by name, or one of all files where these are many; None: not known."""
+        """The digests of the inputs of a result: `sha256` for each file by name, or one of all files if these are many; None: unknown."""
         digests = {os.path.basename(file.path): file.digest for file in self.files}
         table: Table = {"option": self.option, "path": self.path, "files": len(digests), "bytes": sum(file.size for file in self.files)}
         if len(digests) <= LISTED:
@@ -65,7 +65,7 @@ def input_files(option: str, path: str) -> InputFiles | None:
 
 
 def changed_inputs(recorded: Sequence[Any], current: Iterable[Table]) -> list[str]:
-    """What differs between the inputs of two results, a line for each option that names the same path in both."""
+    """The differences between the inputs of two results, a line for each option that names the same path in both."""
     now = {(each["option"], each["path"]): each for each in current}
     lines = []
     for before in recorded:

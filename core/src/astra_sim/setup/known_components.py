@@ -1,4 +1,4 @@
-"""Which distribution of astra brings which component: what to install where one is missing (`shipped.py` has the list).
+"""Which distribution of astra brings which component: what to install if one is missing (`shipped.py` has the list).
 
 File formats are not here: they are found by content, not by name.
 """
@@ -19,11 +19,11 @@ _BUILT_ONLY = {
     "astra-sim-network-ns3": "it comes with astra-sim-network-ns3 (GPL-2.0-only), built where the wheel ns3 is installed:"
     " pip install --no-deps ns3==3.44.post0, then install that package (docs/networks.md)"
 }
-"""How to get what pip alone does not install whole, which may be there without its component."""
+"""Installation hints for distributions that pip alone does not install completely, which may lack their component."""
 
 
 def install_hint(kind: str, name: str, is_installed: Callable[[str], bool]) -> str | None:
-    """What to install for a component of ours, in words; None where its distribution is installed, or none of ours has it."""
+    """The installation hint for a component of ours; None if its distribution is installed, or none of ours has it."""
     distribution = _KNOWN.get((kind, name))
     if distribution in _BUILT_ONLY:
         return _BUILT_ONLY[distribution]
@@ -33,7 +33,7 @@ def install_hint(kind: str, name: str, is_installed: Callable[[str], bool]) -> s
 
 
 def remedy(distribution: str) -> str:
-    """How to get a distribution of ours that is not installed, in words."""
+    """The installation hint for a distribution of ours that is not installed."""
     return _BUILT_ONLY.get(distribution, f"pip install {distribution}")
 
 

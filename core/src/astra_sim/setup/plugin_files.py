@@ -13,7 +13,7 @@ from astra_sim._boundary import call, describe_exception
 from astra_sim.errors import InputError, PluginError
 
 OFF = "no:"
-"""What a word after `-p` begins with that switches a plugin off."""
+"""The prefix of an argument of `-p` that disables a plugin."""
 
 
 @attrs.frozen
@@ -26,7 +26,7 @@ class PluginChoice:
 
     @classmethod
     def of(cls, word: str | os.PathLike[str]) -> PluginChoice:
-        """What a word after `-p` chooses: `no:NAME`, or the path of a Python file. Raises InputError."""
+        """The selection of an argument of `-p`: `no:NAME`, or the path of a Python file. Raises InputError."""
         text = os.fspath(word)
         if not isinstance(text, str) or not text:
             raise InputError(f"-p {text!r}: expected the path of a Python file, or no:NAME")
@@ -45,7 +45,7 @@ class PluginChoice:
 
     @property
     def word(self) -> str:
-        """What chooses the same from any folder."""
+        """The same selection, independent of the current folder."""
         return self.path or OFF + self.name
 
     @property
@@ -56,7 +56,7 @@ class PluginChoice:
         return hashlib.blake2b(self.source or b"", digest_size=8).hexdigest()
 
     def module(self) -> types.ModuleType:
-        """Run the file as a module of its name. Raises PluginError, InputError where another module has the name."""
+        """Run the file as a module of its name. Raises PluginError, InputError if another module has the name."""
         name = self.name.removesuffix(".py")
         own = sys.modules.get(name)
         if own is None or getattr(own, "__astra_plugin__", None) is None:

@@ -53,7 +53,7 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 class PluginInfo:
     """A plugin that was found: its entry point, its distribution, and the error if it failed to import or answer.
 
-    `file` is its path where it is a single file (`-p FILE`), whose name stands for the distribution.
+    `file` is its path if it is a single file (`-p FILE`), whose name represents the distribution.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Plugins:
     def choose(self, choices: Iterable[PluginChoice]) -> None:
         """Add plugin files, and switch plugins off. A file of the name of an earlier one takes its place.
 
-        Raises InputError for a name that no installed plugin or distribution has, PluginError where a file cannot be run.
+        Raises InputError for a name that no installed plugin or distribution has, PluginError if a file cannot be run.
         """
         for choice in choices:
             if self._choices.get(choice.name) == choice:
@@ -187,7 +187,7 @@ class Plugins:
                 self._offers_of(kind)
 
     def tell(self) -> None:
-        """Warn, once in a process, of what plugins offer in vain: through an unknown hook, or under the name of a built-in component."""
+        """Warn, once in a process, about what is ignored of plugins: unknown hooks, and components with the name of a built-in one."""
         self._ask_all()
         for problem, untold in self._untold.items():
             if untold:
@@ -245,7 +245,7 @@ class Plugins:
         raise PluginError(f"there is no {_words(kind)} plugin {name!r}; {remedy}{also}")
 
     def install_hint(self, kind: str, name: str) -> str | None:
-        """What to install for a component of ours that is not there, in words; None where its package is there, or none of ours has it."""
+        """The installation hint for a missing component of ours; None if its package is installed, or none of ours has it."""
         self._discover()
         installed = {_normal(info.distribution) for info in self._infos} | self._off
         return install_hint(kind, name, installed.__contains__)
@@ -255,7 +255,7 @@ class Plugins:
         return self._offers_of(kind)[name][0].plugin
 
     def clash(self, kind: str, name: str) -> str | None:
-        """What is wrong where several plugins offer a component of that name, in words."""
+        """Describe the conflict of several plugins that offer a component of that name."""
         first, *others = self._offers_of(kind)[name]
         return f"it is offered by {' and '.join(map(str, (first, *others)))}" if others else None
 
@@ -270,7 +270,7 @@ class Plugins:
         return first.component
 
     def _offers_of(self, kind: str) -> dict[str, list[_Offer]]:
-        """Who offers what of a kind, by name; the first is used, unless there are several and none is built in."""
+        """The providers of a kind, by name; the first is used, unless there are several and none is built in."""
         self._discover()
         if kind not in self._offers:
             self._offers[kind] = {}
@@ -316,7 +316,7 @@ class Plugins:
                 self._report(name, f"it implements the hook {hook}, which does not exist; {suggestion(hook, known)}", "", tell=True)
 
     def _ask(self, kind: str, implementation: pluggy.HookImpl) -> Iterable[Provider | FileFormat]:
-        """What one implementation of a hook offers; none, and a report, where it fails or returns anything else."""
+        """The components of one implementation of a hook; none, and a report, if it fails or returns anything else."""
         expected = {"format": FileFormat, "scheduler": SchedulerProvider}.get(kind, Provider)
         try:
             with contextlib.redirect_stdout(sys.stderr):
@@ -371,14 +371,14 @@ class Plugins:
 
 
 def _imported(entry: EntryPoint) -> Any:
-    """What an entry point names. What stands in brackets behind it, extras of its package, means nothing."""
+    """The object of an entry point. Extras in brackets behind it have no meaning."""
     module, _, attribute = entry.value.partition("[")[0].replace(" ", "").partition(":")
     imported = importlib.import_module(module)
     return operator.attrgetter(attribute)(imported) if attribute else imported
 
 
 def _frames(problem: BaseException) -> str:
-    """The traceback of what a plugin raised, but for the frames of this module, pluggy and the import system. Empty where none is left."""
+    """The traceback of what a plugin raised, but for the frames of this module, pluggy and the import system. Empty if none is left."""
     import traceback
 
     from_exception = traceback.TracebackException.from_exception(problem)
@@ -409,7 +409,7 @@ def shared_plugins() -> Plugins:
 def use_plugins(*words: str | os.PathLike[str]) -> None:
     """Choose plugins for this process, as `astra -p WORD`: the path of a Python file with hooks, or `no:NAME` to switch a plugin off.
 
-    Processes of sweeps and of Dask have the same ones. Raises InputError where there is no such file or plugin, PluginError where the file
+    Processes of sweeps and of Dask have the same ones. Raises InputError if there is no such file or plugin, PluginError if the file
     cannot be run.
     """
     shared_plugins().choose([PluginChoice.of(word) for word in words])

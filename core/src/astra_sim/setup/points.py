@@ -1,6 +1,6 @@
 """Points of a study: combinations of values of its axes by number, what each changes in an experiment, and its row.
 
-`astra compare` stands on this, and so do sweeps and searches: they have more kinds of axes, and run points elsewhere.
+`astra compare` is on this, and so do sweeps and searches: they have more kinds of axes, and run points elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Grid:
 
     @property
     def count(self) -> int:
-        """How many combinations there are."""
+        """The number of combinations."""
         return math.prod(self.sizes)
 
     def positions(self, number: int) -> list[int]:
@@ -44,7 +44,7 @@ class Grid:
 
 @attrs.frozen
 class Change:
-    """What a point changes in an experiment: the section or option `key`, to a value.
+    """A change of an experiment by a point: the section or option `key`, and its value.
 
     A section takes plugin:NAME, a path or a table; or an experiment, whose sections have been read for it. `where` begins error messages.
     """

@@ -1,4 +1,4 @@
-"""Where a result comes from: the experiment as it was run, in plain tables that can be run again, and the versions of what ran it."""
+"""The provenance of a result: the experiment as it was run, in plain tables that can be run again, and the versions of the software."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Provenance:
 
     `options` are those of components, by section; `folder` is the working directory of the run, to which paths in them are relative.
     `taken` are the options of the workload that come from the compute model, of those that were `offered`: the compute model will offer
-    them again, so the experiment does not have them, but it has what was given in place of one, even where that is a default.
+    them again, so the experiment does not have them, but it has what was given in place of one, even if that is a default.
     """
 
     _experiment: Experiment
@@ -74,7 +74,7 @@ class Provenance:
         return Origin(tables, versions(self._plugins, tables["run"]["engine"]), inputs, result)
 
     def changed_inputs(self) -> list[str]:
-        """What differs in the files of an experiment that was read from a result, a line for each option."""
+        """The differences of the files of an experiment that was read from a result, a line for each option."""
         return changed_inputs(self._experiment.inputs, self.origin.inputs) if self._experiment.inputs else []
 
 
@@ -265,7 +265,7 @@ different ways (1 and 1.0), and a table says how.
 
 
 def _cells(value: Any) -> int:
-    """How many values a table holds, those of tables and lists in it included."""
+    """The number of values in a table, including those of nested tables and lists."""
     if isinstance(value, Mapping):
         return 1 + sum(map(_cells, value.values()))
     return 1 + sum(map(_cells, value)) if isinstance(value, list) else 1
@@ -424,7 +424,7 @@ def _each_text(value: Any, change: Any) -> Any:
 
 
 def _untyped(text: Typed) -> Any:
-    """What was typed for an option that has no type here, as JSON would have it: a number or true or false where it reads as one."""
+    """The value of an option without a type, parsed as JSON: a number or true or false if it reads as one."""
     known: dict[str, Any] = {"true": True, "false": False}
     if text.lower() in known:
         return known[text.lower()]

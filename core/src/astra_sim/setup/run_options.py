@@ -1,4 +1,4 @@
-"""How to run an experiment: said once, for experiment files, the command line and Python."""
+"""Options of a run: one definition for experiment files, the command line and Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from astra_sim.options import option
 
 @attrs.frozen
 class RunOptions:
-    """How to run an experiment.
+    """The options of a run.
 
     These are the keys of the section `run`, the options of `astra run` and `astra compare`, and keywords of `simulate`.
     """

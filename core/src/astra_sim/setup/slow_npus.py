@@ -61,7 +61,7 @@ class SlowNpus:
         return cls(windows)
 
     def duration_ps(self, npu: int, start_ps: int, duration_ps: int) -> int:
-        """What work takes that an NPU starts at a moment, and that takes `duration_ps` elsewhere: in each window a part of it is done."""
+        """The time of work that an NPU starts at a moment, and that takes `duration_ps` at full speed: each window does a part of it."""
         windows = self.windows.get(npu)
         if windows is None:
             return duration_ps
@@ -86,7 +86,7 @@ def _ends(text: str) -> tuple[int, int]:
 
 
 def npu_times(compute: Compute, slow: str, variations: Sequence[NpuPs], npus: int, where: str) -> NpuPs | None:
-    """What computing takes on each of `npus`: as the compute model says, then as it varies, then slowed. None: the same on all.
+    """The compute times of each of `npus`: from the compute model, then with variation, then slowed. None: the same on all.
 
     Raises InputError.
     """

@@ -1,4 +1,4 @@
-"""What identifies the code of packages that may change without a new version: editable installations, and others from a folder.
+"""The identity of the code of packages that may change without a new version: editable installations, and others from a folder.
 
 A package from an index is identified by its version. One whose metadata has a `direct_url.json` (`pip install -e FOLDER`, `pip install
 FOLDER`), or no RECORD of installed files (a folder on PYTHONPATH), is identified by a digest of its files.

@@ -87,8 +87,8 @@ def sizes_of(value: Any, where: str) -> list[int]:
 def load_file(kind: str, path: str, plugins: Plugins, name: str = "", where: str = "") -> dict[str, Table]:
     """The sections that a component's file fills: at least `kind`, perhaps more (a network file may hold a platform).
 
-    A file called *.toml is ours; others are recognised by their content. Where there is no such file and `name`, what the user
-    wrote, is that of a component, it stands for `plugin:NAME`. Raises InputError, which says `where` a file that is missing was named,
+    A file called *.toml is ours; others are recognised by their content. If there is no such file and `name`, what the user
+    wrote, is that of a component, it represents `plugin:NAME`. Raises InputError, which says `where` a file that is missing was named,
     if not by an option of the command line.
     """
     try:
@@ -117,14 +117,14 @@ def load_file(kind: str, path: str, plugins: Plugins, name: str = "", where: str
 
 _LONGEST_KEPT = 1 << 16
 _read: Cache[tuple[str, str, str | bytes, Plugins], tuple[dict[str, Table], ReadTexts]] = Cache("files of components", 256)
-"""What files held, by what they were read as, path and content, with the other files that they name: a sweep reads each once.
+"""Cached files, by type, path and content, with the other files that they name: a sweep reads each once.
 
-Where the file or one of the others has changed, all are read again.
+If the file or one of the others has changed, all are read again.
 """
 
 
 def _content(text: str) -> str | bytes:
-    """What tells a text from others: itself, or of a long one, which is not kept, a digest."""
+    """A cache key for text: the text itself, or a digest of a long one, which is not stored."""
     if len(text) <= _LONGEST_KEPT:
         return text
     import hashlib
@@ -133,7 +133,7 @@ def _content(text: str) -> str | bytes:
 
 
 def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Table]:
-    """The sections of a file by the first format that recognises it. Raises InputError where none does."""
+    """The sections of a file by the first format that recognises it. Raises InputError if none does."""
     if path.endswith(".toml"):
         return {kind: parse_toml(text, path)}
     tried = []
@@ -158,7 +158,7 @@ def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Tabl
 def sections_of(kind: str, value: Any, base: str, plugins: Plugins, where: str) -> dict[str, Table]:
     """The sections meant by a value of an experiment: a spec string, a path (relative to `base`), or a table.
 
-    A table may name a `file`, whose contents it then changes. Raises InputError, also for a value that is none of these.
+    A table may name a `file`, whose contents it then changes. Raises InputError, also for any other value.
     """
     if isinstance(value, (str, os.PathLike)):
         text = os.fspath(value)

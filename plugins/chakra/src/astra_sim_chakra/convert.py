@@ -395,7 +395,7 @@ def _from_pytorch(request: TraceRequest, files: FileSet) -> Iterable[str]:
 
 
 def _joined(prefix: str, groups: dict[str, list[int]]) -> dict[str, Any]:
-    """Process groups with those that are there already, from other ranks. Raises InputError where a name means other ranks there."""
+    """Process groups with those that already exist, from other ranks. Raises InputError if a name means other ranks there."""
     path = f"{prefix}.groups.json"
     before = read_groups(path, is_input=False) if os.path.exists(path) else {}
     for name, ranks in groups.items():

@@ -202,7 +202,7 @@ def _match(ranks: Sequence[_TraceRank]) -> None:
 
 
 def _resolve_waits_for_sends(ranks: Sequence[_TraceRank], alike: bool) -> None:
-    """A node that waits for a send waits for its arrival, which the sender is not told.
+    """A node that waits for a send waits for its arrival, which the sender does not know.
 
     If all ranks do the same (`alike`), what a rank sends arrives when what it receives in the same step does. Otherwise the node must
     also wait for something that can only happen after the arrival.

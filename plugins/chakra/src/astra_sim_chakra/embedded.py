@@ -1,6 +1,6 @@
 """A workload of astra inside the traces that it was converted to: two attributes of the GlobalMetadata.
 
-`astra_workload` is the table of the workload in JSON, `astra_nodes` the SHA-256 of the nodes as they stand in the file, which shows
+`astra_workload` is the table of the workload in JSON, `astra_nodes` the SHA-256 of the nodes as they are in the file, which shows
 whether they are still those of the workload.
 """
 

@@ -84,7 +84,7 @@ def _parsed(text: str, path: str, time_unit: str) -> tuple[dict[int, _Task], lis
 
 
 def _dependencies(tasks: Mapping[int, _Task], edges: Iterable[_Edge], path: str) -> dict[int, list[int]]:
-    """The tasks that each waits for. Raises InputError where an edge leads from or to nothing, or between devices without a message."""
+    """The tasks that each waits for. Raises InputError if an edge leads from or to nothing, or between devices without a message."""
     before: dict[int, list[int]] = {}
     for source, target, number in edges:
         for end in (source, target):

@@ -87,7 +87,7 @@ class GraphNodes:
 
 
 def graph_nodes(graph: ExecutionGraph, platform: Platform) -> tuple[list[GraphNodes], dict[str, list[int]]]:
-    """The nodes of each program of a graph, and the ranks of process groups by name. Raises InputError where Chakra has no such node.
+    """The nodes of each program of a graph, and the ranks of process groups by name. Raises InputError if Chakra has no such node.
 
     Compute of 0 ps and a collective over no dimension become no node; operations that wait for them wait for their dependencies instead.
     The time in which a layer uses the result of a collective becomes compute of the CPU, since it runs beside the compute of the NPU.

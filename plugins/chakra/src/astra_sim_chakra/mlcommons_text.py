@@ -49,7 +49,7 @@ class _TraceLayer:
 
 
 class MlcommonsText:
-    """A text of ASTRA-sim 1.0, read line by line as MLCommons' text converter does. Raises InputError where that ends with an error."""
+    """A text of ASTRA-sim 1.0, read line by line as MLCommons' text converter does. Raises InputError if that ends with an error."""
 
     def __init__(self, text: str, path: str) -> None:
         self._path = path
@@ -74,7 +74,7 @@ class MlcommonsText:
         self.metadata = Metadata("", (schema, Attribute("input_file", "string_val", text)))
 
     def ranks(self, npus: int, passes: int) -> Iterator[list[Node]]:
-        """The nodes of rank after rank. Raises InputError where the converter ends with an error: a node waits for one that is not made."""
+        """The nodes of rank after rank. Raises InputError if the converter ends with an error: a node waits for one that is not made."""
         for _ in range(npus):
             self._nodes = []
             for _ in range(passes):

@@ -74,7 +74,7 @@ def _alike(trace: Trace, apart: Sequence[Column]) -> list[list[Column]]:
 
 
 def _in_python(trace: Trace, computing: bytes, apart: Sequence[Column]) -> ProgramColumns:
-    """The columns of a program, where nodes that are alike share a kind. Ids count as priorities where the order is not theirs."""
+    """The columns of a program, if nodes that are alike share a kind. Ids count as priorities where the order is not theirs."""
     waits = trace.all_dependencies()
     rows, ids = trace.order, trace.id
     place = _places(rows)

@@ -1,7 +1,7 @@
 """Reads the nodes of a trace into columns, with protobuf's runtime: used where the package was installed without its compiled part.
 
 `native/reader.cpp` does the same, some thirty times faster and without protobuf. For damage inside a message it names the
-field, where protobuf says only that the message is damaged; and it skips damage in fields that have no column.
+field, if protobuf says only that the message is damaged; and it skips damage in fields that have no column.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Reader:
         return rows
 
     def _resolved(self, name: str, ids: array[int], rows: dict[int, int]) -> array[int]:
-        """Dependencies as rows. Raises Broken for one on no node; of control they are left out where that is allowed."""
+        """Dependencies as rows. Raises Broken for one on no node; of control they are left out if that is allowed."""
         resolved = array("I")
         ends = self._columns[f"{name}_end"]
         begin = 0
@@ -281,7 +281,7 @@ class Reader:
 
 
 def node_label(id_: int, name: str) -> str:
-    """What to call a node in messages: its id, and the beginning of its name in one line."""
+    """The name of a node in messages: its id, and the beginning of its name in one line."""
     encoded = name.encode()
     if len(encoded) > 60:
         name = encoded[:60].decode(errors="ignore") + "..."

@@ -18,7 +18,7 @@ from astra_sim_chakra.trace_files import GZIP, JSON, load_trace
 
 PROTOBUF = ".et"
 EXTENSIONS = (PROTOBUF, JSON, f"{PROTOBUF}{GZIP}", f"{JSON}{GZIP}")
-"""What the files of ranks end in."""
+"""The file extensions of ranks."""
 
 
 @attrs.frozen(eq=False)
@@ -60,7 +60,7 @@ def rank_path(prefix: str, rank: int, extension: str = PROTOBUF) -> str:
 
 
 def extension_of(prefix: str) -> str:
-    """What the files of ranks end in: the first of `EXTENSIONS` of which there are files. Raises InputError as `find_ranks`."""
+    """The file extension of ranks: the first of `EXTENSIONS` of which there are files. Raises InputError as `find_ranks`."""
     return next((extension for extension in EXTENSIONS if find_ranks(prefix, extension)), PROTOBUF)
 
 

@@ -94,7 +94,7 @@ def has_compiled() -> bool:
 
 
 def compiled_part() -> Any:
-    """The compiled module, None where it is not installed."""
+    """The compiled module, None if it is not installed."""
     try:
         from astra_sim_chakra import _core
     except ImportError:

@@ -10,7 +10,7 @@ VERSION = "0.0.4"
 
 
 class NodeType(enum.IntEnum):
-    """What a node does."""
+    """The action of a node."""
 
     INVALID_NODE = 0
     METADATA_NODE = 1

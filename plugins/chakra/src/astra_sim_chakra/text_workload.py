@@ -110,7 +110,7 @@ def _whole(value: Any, what: str, where: str) -> str:
 
 
 def _left_out(workload: dict[str, Any], layers: list[dict[str, Any]]) -> list[str]:
-    """What the workload has and the text cannot say, in words."""
+    """Describe features of the workload that the text format lacks."""
     notes = []
     if workload.get("name"):
         notes.append(f"the name {workload['name']!r}")

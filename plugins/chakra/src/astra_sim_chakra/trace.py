@@ -40,7 +40,7 @@ ONE_AT_A_TIME = "astra_one_at_a_time"
 class Node:
     """One node. None: the trace does not say. Sizes in bytes; `control` and `data` are ids of nodes it depends on.
 
-    `others` are further fields in protobuf's wire format, as they stand in the file.
+    `others` are further fields in protobuf's wire format, as they are in the file.
     """
 
     id: int
@@ -69,7 +69,7 @@ class Trace:
 
     A column holds a number for each row, in the order of the file: `id`, `type` (a NodeType), `duration_ns` (nanoseconds), `is_cpu_op`
     (0, 1), `num_ops`, `tensor_size` and `comm_size` (bytes), `comm_type` (a CollectiveType), `comm_src` and `comm_dst` (ranks), `group`
-    (index into `groups`, the names of process groups), `involved` (index into `involved_dims`); -1 where the trace has no value.
+    (index into `groups`, the names of process groups), `involved` (index into `involved_dims`); -1 if the trace has no value.
     `comm_priority` and `comm_tag` are 0 there.
 
     `order` lists the rows so that each comes after what it depends on; of all such orders it is the one in which the lowest ids come
@@ -114,7 +114,7 @@ class Trace:
         return self._names[self._name_end[row - 1] if row else 0 : self._name_end[row]].decode()
 
     def label(self, row: int) -> str:
-        """What to call a node in messages: `node 3 'conv1'`."""
+        """The name of a node in messages: `node 3 'conv1'`."""
         return node_label(self.id[row], self.name(row))
 
     def row(self, id: int) -> int:

@@ -12,7 +12,7 @@ from astra_sim_chakra.trace import Trace
 
 JSON = ".json"
 GZIP = ".gz"
-"""What the name of a gzipped file may end in, behind its own extension."""
+"""Possible endings of the name of a gzipped file, behind its own extension."""
 
 
 def is_json(path: str) -> bool:
@@ -21,7 +21,7 @@ def is_json(path: str) -> bool:
 
 
 def read_document(path: str) -> Any:
-    """What a file of JSON holds, gzipped or not. Raises InputError."""
+    """The value of a JSON file, gzipped or not. Raises InputError."""
     from astra_sim_chakra.trace_json import parse_document
 
     return parse_document(read_packed_text(path), path)
@@ -31,7 +31,7 @@ def load_trace(path: str | os.PathLike[str], *, keep: bool = False, dependencies
     """The trace in a file: JSON if its name ends in .json or .json.gz, else protobuf; gzipped or not.
 
     `keep`: keep fields and attributes without a column, so that they can be written again. `dependencies`: "both", or
-    "data" to ignore control dependencies. `compiled`: use the compiled reader (None: where it is installed).
+    "data" to ignore control dependencies. `compiled`: use the compiled reader (None: if it is installed).
     Raises InputError, naming the file, the node and what was expected.
     """
     name = os.fspath(path)

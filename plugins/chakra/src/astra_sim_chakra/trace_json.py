@@ -74,7 +74,7 @@ def _plain(value: Any, field: Any) -> Any:
 
 
 def parse_document(text: str, where: str) -> Any:
-    """What a file of JSON holds; the objects of `chakra_jsonizer`, which follow each other, as one table. Raises InputError."""
+    """The value of a JSON file; the consecutive objects of `chakra_jsonizer` become one table. Raises InputError."""
     if _FOLLOWED.search(text) is None:
         return parse_json(text, where)
     objects: list[Any] = []

@@ -1,4 +1,4 @@
-"""What traces are made of that needs no runtime of protobuf, which takes longer to import than a short run: lengths, attributes, errors."""
+"""The wire format of traces without the protobuf runtime, whose import takes longer than a short run: lengths, attributes, errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Broken(ValueError):
-    """What is wrong with a file, without the file's name."""
+    """An error in a file, without the file's name."""
 
 
 class Attribute(NamedTuple):
@@ -18,7 +18,7 @@ class Attribute(NamedTuple):
 
 
 def delimited(message: bytes) -> bytes:
-    """A message behind its length, as it stands in a file."""
+    """A message behind its length, as it is in a file."""
     size, head = len(message), bytearray()
     while size >= 0x80:
         head.append(size & 0x7F | 0x80)

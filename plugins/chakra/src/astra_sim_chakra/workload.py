@@ -80,7 +80,7 @@ def _among(column: Column, values: Collection[int]) -> bytes:
 
 
 def _source(path: str, ids: Sequence[int], dependencies: str) -> Iterator[Mapping[str, Any]]:
-    """What a trace says of nodes: id, name, type (a number), is_cpu_op, num_ops and tensor_size, and its further attributes by name.
+    """Fields of nodes in a trace: id, name, type (a number), is_cpu_op, num_ops and tensor_size, and its further attributes by name.
 
     The trace is read again, with all attributes. Raises InputError.
     """

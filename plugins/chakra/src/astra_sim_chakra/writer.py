@@ -52,7 +52,7 @@ def write_encoded(
 def write_trace(path: str | os.PathLike[str], trace: Trace, *, compress: bool = False, files: FileSet | None = None) -> None:
     """Write a trace that was loaded; fields without a column only if it was loaded with `keep`. With `files`, as one of those.
 
-    Raises ValueError for a trace that cannot be written, and RunError where the file cannot be.
+    Raises ValueError for a trace that cannot be written, and RunError if the file cannot be.
     """
     if trace.relative_peers:
         raise ValueError("a trace with relative peers belongs to no single rank; RankTraces.trace(rank) makes one that does")
@@ -71,7 +71,7 @@ def encode_metadata(metadata: Metadata) -> bytes:
 
 
 def encode_node(node: Node) -> bytes:
-    """A Node message. Raises ValueError where a number is out of range."""
+    """A Node message. Raises ValueError if a number is out of range."""
     if node.duration_ns < 0:
         raise ValueError(f"node {node.id}: duration_ns is {node.duration_ns}; expected at least 0")
     micros = (node.duration_ns + 500) // 1000

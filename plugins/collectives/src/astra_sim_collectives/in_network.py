@@ -6,7 +6,7 @@ from astra_sim.schedule import Collective, Request, Schedule, exchange, shift
 
 
 def in_network(request: Request) -> Schedule:
-    """Every rank sends its data once, and gets its result once; one message through the switch to the next rank stands for both.
+    """Every rank sends its data once, and gets its result once; one message through the switch to the next rank represents both.
 
     Its size is that of the larger of the two: bytes, or for an all-gather the data of the n - 1 other ranks. Endpoints reduce nothing.
     Raises ScheduleError for all-to-all, in which a switch has nothing to reduce or to multicast.

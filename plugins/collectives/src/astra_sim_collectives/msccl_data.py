@@ -1,4 +1,4 @@
-"""What an MSCCL algorithm does with data: follows every chunk from buffer to buffer and says whether the result is right."""
+"""Data flow of an MSCCL algorithm: follow every chunk from buffer to buffer and check the result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DataFlow:
 
 @attrs.define
 class Buffers:
-    """What the buffers of all ranks hold, chunk by chunk. `chunks` is the number of chunks of the larger of input and output.
+    """The content of the buffers of all ranks, chunk by chunk. `chunks` is the number of chunks of the larger of input and output.
 
     In place, the smaller of the two is a part of the larger.
     """
@@ -63,7 +63,7 @@ class Buffers:
         return (rank, offset) if self.collective is Collective.ALL_TO_ALL else offset
 
     def _at(self, rank: int, place: BufferPlace) -> tuple[int, BufferPlace]:
-        """Where a chunk lies."""
+        """The location of a chunk."""
         buffer, offset = place
         if self.in_place and buffer != "s":
             smaller = {Collective.ALL_GATHER: "i", Collective.REDUCE_SCATTER: "o"}.get(self.collective)
@@ -71,7 +71,7 @@ class Buffers:
         return rank, place
 
     def read(self, rank: int, place: BufferPlace) -> BufferValue | None:
-        """What a chunk holds; None: nothing."""
+        """The content of a chunk; None: empty."""
         return self._held.get(self._at(rank, place))
 
     def write(self, rank: int, place: BufferPlace, value: BufferValue) -> None:
@@ -79,7 +79,7 @@ class Buffers:
         self._held[self._at(rank, place)] = value
 
     def wrong(self) -> str | None:
-        """What is wrong with the output of a rank, in words; None: each has the chunks that its collective promises."""
+        """Describe the error in a rank's output; None: each rank has the chunks that its collective promises."""
         kind, ranks, everyone = self.collective, self.ranks, sum(_BASE**rank for rank in range(self.ranks))
         for rank in range(ranks):
             for offset in range(self._share if kind is Collective.REDUCE_SCATTER else self.chunks):

@@ -49,7 +49,7 @@ class BufferPlace(NamedTuple):
 class XmlStep:
     """A step of a thread block. It waits for the step before it, and for step `waits_for[1]` of thread block `waits_for[0]`.
 
-    `source` and `target` are the local places that it reads and writes, of `count` chunks each; None where its type has none.
+    `source` and `target` are the local places that it reads and writes, of `count` chunks each; None if its type has none.
     """
 
     type: str
@@ -141,7 +141,7 @@ class _MscclReader:
         self._open.pop()
 
     def _start(self, name: str, attributes: Mapping[str, str]) -> None:
-        """An element begins: it must stand in the right one. Unknown attributes are told once each."""
+        """Begin an element, which must be inside the right one. Each unknown attribute is reported once."""
         parent = self._open[-1] if self._open else None
         if name not in _PARENTS:
             raise self._error(f"unknown element {name!r}; {suggestion(name, _PARENTS)}")

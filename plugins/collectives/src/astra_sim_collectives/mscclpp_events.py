@@ -32,7 +32,7 @@ from astra_sim_collectives.mscclpp_plan import (
 @attrs.define(eq=False, slots=True)
 class PlanEvent(MscclEvent):
     """An event of an operation (`step`). A send takes the data of `source`: chunks of its rank, or what another event has; None: it is a
-    signal or a request. Others write to `targets`. `sums` are what a local event adds up, or copies where it is one. `packets`: with flags.
+    signal or a request. Others write to `targets`. `sums` are what a local event adds up, or copies if it is one. `packets`: with flags.
     """
 
     source: BufferSpan | PlanEvent | None = None
@@ -56,7 +56,7 @@ class PlanEvent(MscclEvent):
 
 
 def events_of(plan: ExecutionPlan) -> list[PlanEvent]:
-    """All events, each after those it waits for. Raises InputError where signals and waits do not match, or all wait for each other."""
+    """All events, each after those it waits for. Raises InputError if signals and waits do not match, or all wait for each other."""
     builder = _EventBuilder(plan)
     for rank, blocks in enumerate(plan.blocks):
         for number, block in enumerate(blocks):
@@ -194,7 +194,7 @@ class _EventBuilder:
         return self._events
 
     def _wait_for_packets(self) -> None:
-        """Who reads packets waits for the event that writes them, which has to be one for each chunk."""
+        """Readers of packets wait for the event that writes them, which has to be one for each chunk."""
         writers: dict[tuple[int, int], PlanEvent] = {}
         for event in self._events:
             for span in event.targets if event.packets else ():
@@ -210,7 +210,7 @@ class _EventBuilder:
                 packets = isinstance(source, BufferSpan) and source.buffer == "s"
                 for chunk in range(source.first, source.first + source.length) if isinstance(source, BufferSpan) and packets else ():
                     if (event.rank, chunk) not in writers:
-                        raise self._error(event, f"reads packets of chunk {chunk} of the scratch buffer, which nobody writes")
+                        raise self._error(event, f"reads packets of chunk {chunk} of the scratch buffer, which is never written")
                     writer = writers[event.rank, chunk]
                     if writer not in event.after:
                         event.after.append(writer)
@@ -220,7 +220,7 @@ class _EventBuilder:
 
 
 def follow_data(plan: ExecutionPlan, events: Sequence[PlanEvent]) -> DataFlow:
-    """What every message carries. Raises InputError where empty chunks are read, or the result is not that of the collective."""
+    """The content of every message. Raises InputError if empty chunks are read, or the result is not that of the collective."""
     buffers = Buffers(plan.collective, len(plan.blocks), plan.chunks, plan.in_place)
     flow, held = DataFlow({}, set()), dict[PlanEvent, list[BufferValue]]()
 

@@ -278,7 +278,7 @@ class _GpuReader:
         return BufferSpan(rank, kind, first + part * own, own)
 
     def _check(self, op: Operation) -> None:
-        """Raise InputError where an operation lacks what it needs."""
+        """Raise InputError if an operation lacks what it needs."""
         there = [span.rank != self._rank for span in (*op.sources, *op.targets)]
         sources, targets = there[: len(op.sources)], there[len(op.sources) :]
         name = op.name

@@ -51,7 +51,7 @@ def ring(request: Request, options: RingAlgorithmOptions = RingAlgorithmOptions(
 
 
 def _both_directions(request: Request) -> Schedule:
-    """The steps of both directions in turn. Each waits for all messages of the steps before, for it sends on what has come with them."""
+    """The steps of both directions in turn. Each waits for all messages of the steps before, because it sends on their data."""
     n, collective = request.ranks, request.collective
     size = request.bytes if collective is Collective.ALL_GATHER else request.bytes // n
     halves = (request.direction, "lower", size - size // 2), (-request.direction, "upper", size // 2)

@@ -42,7 +42,7 @@ class Arguments(argparse.ArgumentParser):
         raise UsageError(f"{message}; --help lists the options")
 
     def known(self, argv: Sequence[str]) -> dict[str, Any]:
-        """The values of options by name; a warning names what is no option, which ASTRA-sim passes over. Raises UsageError."""
+        """The values of options by name; a warning names what is no option, which ASTRA-sim skips. Raises UsageError."""
         values, others = self.parse_known_args(argv)
         for other in others:
             name = other.partition("=")[0]
@@ -51,7 +51,7 @@ class Arguments(argparse.ArgumentParser):
         return vars(values)
 
     def all(self, argv: Sequence[str]) -> dict[str, Any]:
-        """The values of options by name. Raises UsageError where something is no option."""
+        """The values of options by name. Raises UsageError if something is no option."""
         values, others = self.parse_known_args(argv)
         if others:
             raise UsageError(f"unrecognised option {others[0]!r}; {suggestion(others[0].partition('=')[0], self._option_string_actions)}")
@@ -74,7 +74,7 @@ def check_scale(name: str, value: float) -> None:
 
 
 def existing_file(name: str, path: str) -> str:
-    """The path of a file that an option names. Raises InputError where there is none; an unset variable of a script leaves it empty."""
+    """The path of a file that an option names. Raises InputError if there is none; an unset variable of a script leaves it empty."""
     if not path:
         raise InputError(f"--{name} is empty; expected the path of a file")
     if not os.path.isfile(path):

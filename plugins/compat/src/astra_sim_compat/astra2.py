@@ -56,10 +56,10 @@ def options(name: str, network: str) -> Arguments:
 
 
 def experiment(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What options of 2.x say, as arguments of `simulate`, but for the network."""
+    """Convert options of 2.x to arguments of `simulate`, except the network."""
     for scale in ("compute_scale", "comm_scale"):
         check_scale(scale.replace("_", "-"), values[scale])
-    # Any path of communicator groups that has the word in it stands for no file, there as here.
+    # Any path of communicator groups that has the word in it represents no file, there as here.
     groups = values["comm_group_configuration"]
     return {
         "workload": _traces(values["workload_configuration"]),
@@ -104,11 +104,11 @@ def simulate(log: Log, arguments: Mapping[str, Any]) -> astra_sim.Result:
 
 
 _HAVE_EFFECT = ("trace-enabled has no effect", "track-local-mem has no effect")
-"""What a system file is warned of that has no effect in a run of astra, and has one here."""
+"""Warnings about keys of a system file that are ignored by astra, and keys that are ignored only by 2.x."""
 
 
 def _of_operators(npu: int, operators: Sequence[Operator], wanted: Wanted) -> Iterator[tuple[str, str]]:
-    """What is said of the nodes of an NPU: which part says it, and the text. Writes the course of its memory. Raises AstraError."""
+    """Log messages about the nodes of an NPU: the component, and the text. Writes the course of its memory. Raises AstraError."""
     if wanted.roofline:
         yield from (("statistics", line) for line in roofline(npu, operators, wanted))
     if wanted.memory:
@@ -119,7 +119,7 @@ def _of_operators(npu: int, operators: Sequence[Operator], wanted: Wanted) -> It
 
 
 def _rings(table: Mapping[str, Any], sizes: Sequence[int]) -> Iterator[str]:
-    """What is said of the rings of NPU 0: one for each algorithm of a dimension, or one for all dimensions."""
+    """Log messages about the rings of NPU 0: one for each algorithm of a dimension, or one for all dimensions."""
     for key in _RINGS:
         offset = 1
         for name, size in zip(table.get(key, ()), sizes, strict=False):
@@ -140,7 +140,7 @@ def file_of(values: Mapping[str, Any], name: str) -> str:
 
 
 def _traces(prefix: str) -> str:
-    """The prefix of traces. Raises InputError where there is none for rank 0."""
+    """The prefix of traces. Raises InputError if there is none for rank 0."""
     existing_file("workload-configuration", f"{prefix}.0.et" if prefix else "")
     return prefix
 
@@ -153,7 +153,7 @@ def _by_finish(result: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _report(npu: int, times: Any) -> Iterator[tuple[str, str]]:
-    """What is said of an NPU: which part says it, and the text."""
+    """Log messages about an NPU: the component, and the text."""
     finish, accelerator = int(times.finish_ns), int(times.accelerator_ns or 0)
     yield "workload", f"sys[{npu}] finished, {finish} cycles, exposed communication {finish - accelerator} cycles."
     yield "statistics", f"sys[{npu}]. Post statistics processing start."

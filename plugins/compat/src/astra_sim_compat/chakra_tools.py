@@ -49,11 +49,11 @@ def _from_pytorch(name: str, argv: Sequence[str]) -> None:
     known = Arguments(name, "A linked trace of PyTorch to a Chakra trace, by `astra convert`.")
     known.text("input", "linked trace, as chakra_trace_link writes it (JSON)")
     known.text("output", "the trace, PREFIX.RANK.et, or PREFIX")
-    known.add_argument("--simulate", action="store_true", help="has no effect: the error of a replay is always told")
+    known.add_argument("--simulate", action="store_true", help="has no effect: the error of a replay is always printed")
     values = known.all(argv)
     source, named = existing_file("input", values["input"]), _TRACE_OF_RANK.fullmatch(values["output"])
     rank = ("--rank", named["rank"]) if named else ()
-    _tell_without_effect(values, "simulate", "the error of a replay is always told")
+    _tell_without_effect(values, "simulate", "the error of a replay is always printed")
     run_command(name, "convert", source, f"{named['prefix'] if named else values['output']}.et", "--from", "pytorch", *rank)
 
 

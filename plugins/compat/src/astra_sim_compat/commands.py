@@ -8,7 +8,7 @@ from astra_sim.commands import shared_plugins
 
 
 def run_command(name: str, command: str, *arguments: str) -> None:
-    """Run a command of astra in the name of a program. Raises AstraError, also where no installed plugin has it."""
+    """Run a command of astra in the name of a program. Raises AstraError, also if no installed plugin has it."""
     try:
         shared_plugins().get("command", command).load_factory().main(list(arguments), name, standalone_mode=False)
     except click.ClickException as error:

@@ -11,7 +11,7 @@ from astra_sim_compat.arguments import Arguments
 from astra_sim_compat.commands import run_command
 
 _OF_SCALE_SIM = {"scalesim_path": "../../extern/compute/SCALE-Sim", "run_name": "test"}
-"""Where SCALE-Sim is, and the folder of its output. Here the plugin `systolic` computes the cycles."""
+"""The folders of SCALE-Sim and of its output. Here the plugin `systolic` computes the cycles."""
 
 
 def generate(name: str, argv: Sequence[str]) -> None:

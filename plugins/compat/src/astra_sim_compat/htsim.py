@@ -21,7 +21,7 @@ _REST = "--htsim_opts"
 
 _COUPLINGS = ("UNCOUPLED", "COUPLED_INC", "FULLY_COUPLED", "COUPLED_TCP", "COUPLED_SCALABLE_TCP", "COUPLED_EPSILON")
 _NIC_GB_PER_S, _LINK_LATENCY_NS = 12.5, 1000
-"""Of a fat tree that HTSim makes where no file is given: its constants HOST_NIC and the latency of a hop."""
+"""Of a fat tree that HTSim makes if no file is given: its constants HOST_NIC and the latency of a hop."""
 
 
 def htsim(name: str, argv: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ def htsim(name: str, argv: Sequence[str]) -> None:
 
 
 def _of_htsim(argv: Sequence[str]) -> tuple[str | None, int | None]:
-    """The topology file and the number of nodes among the options of HTSim. Raises UsageError where something is no option."""
+    """The topology file and the number of nodes among the options of HTSim. Raises UsageError if something is no option."""
     file = nodes = None
     words = iter(argv)
     for word in words:

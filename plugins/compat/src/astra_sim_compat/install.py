@@ -39,7 +39,7 @@ PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "scripts/workload_generator": {GENERATOR: ("scripts/workload_generator",)},
     "exercise_1": _TUTORIAL,
 }
-"""Where run scripts look for programs, from the top of a checkout: of ASTRA-sim, and of a tutorial, each known by a folder that it has."""
+"""The folders in which run scripts look for programs, from the top of a checkout of ASTRA-sim or a tutorial, known by a folder in it."""
 
 _BUILD_SCRIPTS = ("build/astra_analytical/build.sh",)
 """Scripts that run scripts start first. Those of 2.x compile whenever they run."""
@@ -86,7 +86,7 @@ def _programs(folder: Path) -> Iterator[tuple[Path, str]]:
 def _in_checkout(folder: Path) -> Iterator[tuple[Path, str]]:
     """The programs where run scripts look for them, and build scripts that have nothing to build. Raises InputError.
 
-    Checkouts may lie in it at any depth: that of the tutorials has a folder for each tutorial, whose scripts clone ASTRA-sim into theirs.
+    Checkouts may be in it at any depth: that of the tutorials has a folder for each tutorial, whose scripts clone ASTRA-sim into theirs.
     """
     roots = [(Path(root), known) for root in _folders(folder) for known in PLACES if os.path.isdir(os.path.join(root, known))]
     if not roots:

@@ -22,7 +22,7 @@ from astra_sim_compat.log_configuration import LogConfiguration, read_log_config
 
 _BYTES, _FILES = 10 << 20, 10
 NO_FILE = "empty"
-"""What stands for no file among the options."""
+"""The value of an option that names no file."""
 
 
 class _LogLines(logging.Formatter):
@@ -99,7 +99,7 @@ class Log:
 
 
 class _Console(logging.StreamHandler[TextIO]):
-    """Standard output, for what a run says; what is wrong is told on standard error."""
+    """Standard output for results; errors go to standard error."""
 
     def __init__(self) -> None:
         super().__init__(sys.stdout)
@@ -117,7 +117,7 @@ class _Console(logging.StreamHandler[TextIO]):
 def log_in(folder: str, configuration: str = NO_FILE) -> Iterator[Log]:
     """A log in a folder, made if it does not exist. Warnings of the block go to it, and an error that ends the block.
 
-    `configuration` is the file of --logging-configuration. Raises RunError where the log cannot be written, and InputError.
+    `configuration` is the file of --logging-configuration. Raises RunError if the log cannot be written, and InputError.
     """
     option = f"--logging-configuration {configuration}"
     try:

@@ -1,4 +1,4 @@
-"""What ASTRA-sim 2.x logs of the nodes of traces where the system file asks for it: when each begins and ends, and rooflines.
+"""Logs of ASTRA-sim 2.x about the nodes of traces, if the system file requests them: begin and end of each, and rooflines.
 
 Keys of the system file: `trace-enabled`, `roofline-enabled` with `peak-perf` and `local-mem-bw`, `track-local-mem`
 (`astra_sim_compat.tensors`). Formats and formulas: `Workload`, `Statistics` and `Roofline` of ASTRA-sim 2.x at 518bd51.
@@ -25,7 +25,7 @@ class Operator(NamedTuple):
 
 @attrs.frozen
 class Wanted:
-    """What a system file asks for beside the answer; of a replay no node has a roofline. Rates are those of the file, in its units."""
+    """Further output that a system file requests; nodes of a replay have no roofline. Rates are those of the file, in its units."""
 
     issues: bool
     roofline: bool
@@ -37,7 +37,7 @@ class Wanted:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Wanted:
-        """What the table of a system file asks for."""
+        """The output that the table of a system file requests."""
         issues, roofline, memory, replays = (bool(table.get(key)) for key in _SWITCHES)
         rates = (float(table.get(key) or 0) for key in ("peak-perf", "local-mem-bw"))
         return cls(issues, roofline, memory, str(table.get("local-mem-trace-filename", "local_mem_trace")), replays, *rates)
@@ -52,7 +52,7 @@ _SWITCHES = ("trace-enabled", "roofline-enabled", "track-local-mem", "replay-onl
 
 
 def operators_of(result: Any) -> dict[int, list[Operator]]:
-    """The nodes of each NPU that have run, in the order of its program. Raises InputError where a trace cannot be read again."""
+    """The nodes of each NPU that have run, in the order of its program. Raises InputError if a trace cannot be read again."""
     results = {}
     for times in result.operation_times():
         for npu in times.npus:

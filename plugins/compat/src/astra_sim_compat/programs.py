@@ -20,7 +20,7 @@ from astra_sim_compat.arguments import UsageError
 
 @attrs.frozen
 class CompatProgram:
-    """A program: what it stands for, the function that it is, and its exit status where its options are wrong.
+    """A program: what it represents, the function that it is, and its exit status where its options are wrong.
 
     The function is given the name of the program and its arguments.
     """
@@ -31,7 +31,7 @@ class CompatProgram:
 
 
 _WRONG_OPTIONS = 255
-"""Programs of ASTRA-sim exit with -1 where options are wrong."""
+"""Programs of ASTRA-sim exit with -1 if options are wrong."""
 
 _NS3_PROFILES = ("default", "optimized", "debug")
 """Builds of ns-3, of which each has its program."""
@@ -69,7 +69,7 @@ PROGRAMS: Mapping[str, CompatProgram] = {
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
-    """Run a program, and return its exit status: 0, that of wrong options, or 1 where the input is wrong or the run fails."""
+    """Run a program, and return its exit status: 0, that of wrong options, or 1 if the input is wrong or the run fails."""
     program = PROGRAMS[name]
     early_warnings.keep()
     interrupt_on_sigterm()

@@ -56,7 +56,7 @@ class SharedTables:
     NAMES: ClassVar[Sequence[str]] = tuple(_PLACES)
 
     def __init__(self, path: str, names: Sequence[str]) -> None:
-        """Of the files `names` are wanted. Raises InputError where the folder does not exist."""
+        """Of the files `names` are wanted. Raises InputError if the folder does not exist."""
         self._path, self._names = path, names
         self._folder = os.path.dirname(path) or "."
         if not os.path.isdir(self._folder):
@@ -84,7 +84,7 @@ class SharedTables:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the folder, where the system can lock one."""
+        """Hold the folder, if the system can lock one."""
         try:
             import fcntl
         except ImportError:  # Windows

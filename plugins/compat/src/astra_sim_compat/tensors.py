@@ -1,4 +1,4 @@
-"""What `track-local-mem` of ASTRA-sim 2.x gives: the most memory that the tensors of an NPU take, and its course as a trace of Chrome.
+"""The output of `track-local-mem` of ASTRA-sim 2.x: the peak memory of an NPU's tensors, and its course as a trace of Chrome.
 
 A node has attributes `inputs` and `outputs`, lists of names of tensors, each followed by its bytes. A tensor is there from when the node
 that writes it begins until the last that reads it has ended; one that none writes from the start on, and one that none reads to the end.
@@ -20,9 +20,9 @@ from astra_sim_compat.operators import Operator
 
 _MIB = 1 << 20
 _UNDEFINED = (0, 10, "UNDEFINED", 2**64 - 1)
-"""What is said to have written a tensor that no node writes."""
+"""The writer reported for a tensor that no node writes."""
 _LIFETIMES, _USAGE, _HEATMAP = 1_000_000, 2_000_000, 3_000_000
-"""What is added to the number of the NPU, as the process of these events."""
+"""The offset added to the NPU's number to form the process id of these events."""
 
 
 class _Access(NamedTuple):
@@ -42,7 +42,7 @@ class _Tensor:
 
 @attrs.frozen
 class TensorMemory:
-    """What the tensors of an NPU take over time."""
+    """The memory of an NPU's tensors over time."""
 
     npu: int
     tensors: Mapping[str, _Tensor]
@@ -115,7 +115,7 @@ _LIFETIME = "tensorLifetime"
 
 
 def memory_of(npu: int, operators: Sequence[Operator]) -> TensorMemory:
-    """What the tensors of an NPU take. Raises InputError where a node does not name its tensors."""
+    """The memory of an NPU's tensors. Raises InputError if a node does not name its tensors."""
     tensors: dict[str, _Tensor] = {}
     for begin, end, node in sorted(operators, key=lambda each: (each.end, each.begin)):
         access = _Access(begin, end, str(node["name"]), int(node["id"]))

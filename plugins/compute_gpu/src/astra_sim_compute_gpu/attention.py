@@ -41,7 +41,7 @@ def paged_us(
     """Microseconds of attention on the cache of an inference server, with its start-up time.
 
     It takes as long as its operations (as a flash kernel), the keys and values that it reads at a share of `bytes_per_us`, the bandwidth of
-    the memory, or, where each sequence has one query or few, the waves of key heads on the multiprocessors.
+    the memory, or, if each sequence has one query or few, the waves of key heads on the multiprocessors.
     """
     flash, paged = fits
     computing = flash_us(attention, element_type, flash, share, multiprocessors, math.inf)

@@ -25,7 +25,7 @@ REFERENCE_TYPE = "bf16"
 
 @attrs.frozen
 class GemmFit:
-    """What products of an element type reach."""
+    """Measured rates of products of an element type."""
 
     large: float = option(above=0, maximum=1.5, help="share of the peak that tiles of 256x128 and 128x256 reach")
     medium: float = option(above=0, maximum=1.5, help="the same for tiles of 128x128")
@@ -38,7 +38,7 @@ class GemmFit:
 
 @attrs.frozen
 class AttentionFit:
-    """What flash attention reaches."""
+    """Measured rates of flash attention."""
 
     peak_tera_ops_per_s: float = option(above=0, help="rate of long sequences, forward", unit="10^12 operations/s")
     half_length: float = option(minimum=0, help="keys at which half of that is reached")
@@ -50,7 +50,7 @@ class AttentionFit:
 
 @attrs.frozen
 class PagedAttentionFit:
-    """What attention of inference servers reaches, whose keys and values lie in blocks of a cache."""
+    """Measured rates of attention of inference servers, whose keys and values are in blocks of a cache."""
 
     start_us: float = option(minimum=0, help="start-up time of the kernel, with that of what combines its parts", unit="us")
     wave_us: float = option(
@@ -61,7 +61,7 @@ class PagedAttentionFit:
 
 @attrs.frozen
 class ServedProductFit:
-    """What products of inference servers reach, which have few rows."""
+    """Measured rates of products of inference servers, which have few rows."""
 
     share: float = option(above=0, maximum=2, help="factor on the rates of `gemm`; of single products with up to 512 rows")
     start_us: float = option(minimum=0, help="start-up time of the kernel, with that of what scales its first factor", unit="us")
@@ -76,7 +76,7 @@ class ServedProductFit:
 
 @attrs.frozen
 class DirectAllReduceFit:
-    """What all-reduces reach in which NPUs of a node read each other's memory, as those of inference servers do for small sizes.
+    """Measured times of all-reduces in which NPUs of a node read each other's memory, as inference servers do for small sizes.
 
     The time is the least of one shot (each NPU reads everything of the others) and two (a share of it, and the sums of the others' shares).
     """
@@ -88,7 +88,7 @@ class DirectAllReduceFit:
     largest_mib: float = option(8.0, above=0, help="largest size for which it is used", unit="MiB")
 
     def us(self, ranks: int, size: int) -> float | None:
-        """Microseconds of an all-reduce of so many bytes; None where it is too large."""
+        """Microseconds of an all-reduce of so many bytes; None if it is too large."""
         if size > self.largest_mib * MIB:
             return None
         one = self.start_us + (ranks - 1) * size / (self.gb_per_s * 1e3)
@@ -98,14 +98,14 @@ class DirectAllReduceFit:
 
 @attrs.frozen
 class InferenceFits:
-    """What kernels of inference servers reach, where it is not what those of training do."""
+    """Measured rates of kernels of inference servers, if they differ from those of training."""
 
     gemm: dict[str, Any] = option(factory=dict, help="products, by element type; fp8_block: of fp8 with a scale for each 128 elements")
     grouped_gemm: dict[str, Any] = option(factory=dict, help="products of experts, by element type")
     all_reduce: DirectAllReduceFit | None = option(None, help="all-reduces by reading memory of other NPUs; none: those of the network")
 
     def product(self, kind: str, element_type: str, block_scaled: bool) -> ServedProductFit | None:
-        """The numbers of a kind of products (`gemm`, `grouped_gemm`) of a type; None where there are none."""
+        """The numbers of a kind of products (`gemm`, `grouped_gemm`) of a type; None if there are none."""
         fits: Mapping[str, ServedProductFit] = getattr(self, kind)
         own = fits.get(f"{element_type}_block") if block_scaled else None
         return own or fits.get(element_type)
@@ -113,7 +113,7 @@ class InferenceFits:
 
 @attrs.frozen
 class MemoryFit:
-    """What kernels that are bound by memory reach."""
+    """Measured rates of kernels that are bound by memory."""
 
     efficiency: float = option(above=0, maximum=1.5, help="share of the memory bandwidth")
     start_us: float = option(minimum=0, help="start-up time of the kernel", unit="us")
@@ -157,19 +157,19 @@ class GpuDevice:
         return margin.context_gib + margin.communicators_gib + margin.fragmentation * self.memory_gib
 
     def peak(self, element_type: str) -> float:
-        """The peak rate for an element type, in 10^12 operations/s. Raises InputError where the device does not calculate with it."""
+        """The peak rate for an element type, in 10^12 operations/s. Raises InputError if the device does not calculate with it."""
         if element_type not in self.peak_tera_ops_per_s:
             raise InputError(f"{self.title} has no peak rate for {element_type}; it has {', '.join(self.peak_tera_ops_per_s)}")
         return float(self.peak_tera_ops_per_s[element_type])
 
     def gemm_fit(self, element_type: str) -> GemmFit:
-        """What products of an element type reach: of its own, or else of bf16; those of 4 bits as of 8."""
+        """The rates of products of an element type: its own, or else those of bf16; 4-bit types use 8-bit rates."""
         nearest = (element_type, "fp8", REFERENCE_TYPE) if element_type == "nvfp4" else (element_type, REFERENCE_TYPE)
         fit: GemmFit = next(self.gemm[each] for each in nearest if each in self.gemm)
         return fit
 
     def attention_fit(self, element_type: str) -> AttentionFit:
-        """What flash attention reaches with elements of a type."""
+        """The rates of flash attention with elements of a type."""
         narrow = self.attention_fp8 if ELEMENT_BYTES[element_type] == 1 else None
         return narrow or self.attention
 
@@ -189,7 +189,7 @@ def read_table(name: str) -> tuple[dict[str, Any], str]:
 
 
 def _read_table(name: str, before: tuple[str, ...]) -> tuple[dict[str, Any], str]:
-    """The table of a device, merged over those it is based on, and where it is. Raises InputError for a circle."""
+    """The table of a device, merged over those it is based on, and if it is. Raises InputError for a circle."""
     table, where = data_files.read(FOLDER, name, "device")
     if "based_on" not in table:
         return table, where

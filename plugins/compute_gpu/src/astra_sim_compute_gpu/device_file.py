@@ -17,7 +17,7 @@ _NOT_SHOWN = ("title", "calibrated", "based_on", "sources")
 def template(name: str, whole: bool = False) -> str:
     """The text of a file that is based on a device, with all its numbers as comments; `whole`: with the numbers themselves.
 
-    Raises InputError where there is no such device.
+    Raises InputError if there is no such device.
     """
     table, where = read_table(name)
     base = table.get("based_on", name)

@@ -1,11 +1,11 @@
-"""How far simulated iterations are from measured ones: what `residuals.csv` says of runs that are like one.
+"""The error of simulated iterations against measured ones: rows of `residuals.csv` for similar runs.
 
 Each row of the file is a published iteration, simulated with a stack: its own, or (half `other`) that which a user of another software
 would get. The expected error is the quantile `SHARE` of the sizes of these errors, each weighted by exp(-d^2 / 2) + `FLOOR`. Here d is how
 far the row's configuration lies from the one that is asked for; with the floor a configuration unlike all others has the error of the whole
 stack. Rows of the half `fit` say what was measured, and give no error.
 
-`python3 dev.py validate` writes the file and says on the page of the validation how many measured runs lie within the expected error when
+`python3 dev.py validate` writes the file and says on the page of the validation how many measured runs are within the expected error when
 their own configuration, or all runs of their software, are left out.
 """
 
@@ -35,7 +35,7 @@ DOUBLINGS = {
     "tokens_per_npu": ("tokens of an NPU", 4.5),
     "tokens_of_micro_batch": ("tokens of a micro-batch", 3.5),
 }
-"""What a number of a configuration is called, and by how many doublings it differs at a distance of 1."""
+"""The name of a number of a configuration, and the number of doublings that count as a distance of 1."""
 DIFFERENCES = {
     "tensor_parallel": ("tensor parallelism", 0.4),
     "pipeline_parallel": ("pipeline parallelism", 0.4),
@@ -47,13 +47,13 @@ DIFFERENCES = {
     "recomputed": ("recomputation", 0.4),
     "device": ("device", 1.8),
 }
-"""What a property is called, whether there is such parallelism and so on, and how far apart configurations are that differ in it."""
+"""The name of a property, its test, and the distance of configurations that differ in it."""
 _NAMED = 3
 
 
 @attrs.frozen
 class RunConfiguration:
-    """What the distance is made of: logarithms of numbers, and properties."""
+    """The coordinates of the distance: logarithms of numbers, and properties."""
 
     numbers: tuple[float, ...]
     properties: tuple[object, ...]
@@ -99,7 +99,7 @@ _WEIGHTS = 3
 
 @functools.cache
 def residuals(stack: str) -> Sequence[Residual]:
-    """The rows of a stack, none where it has none. Those of others are not parsed: a run needs one stack."""
+    """The rows of a stack, none if it has none. Those of others are not parsed: a run needs one stack."""
     head, *lines = (resources.files(__package__) / FILE).read_text(encoding="utf-8").splitlines()
     result = []
     for row in csv.DictReader([head, *(line for line in lines if line.startswith(f"{stack},"))]):
@@ -129,7 +129,7 @@ def expected_error(stack: str, own: RunConfiguration, rows: Sequence[Residual] |
 
 
 def _outside(own: RunConfiguration, rows: Sequence[Residual]) -> tuple[str, ...]:
-    """What of a configuration was never measured: numbers beyond those of all rows, properties that no row has."""
+    """The parts of a configuration that were never measured: numbers beyond those of all rows, properties that no row has."""
     result = []
     for place, (words, _) in enumerate(DOUBLINGS.values()):
         known = [row.configuration.numbers[place] for row in rows]

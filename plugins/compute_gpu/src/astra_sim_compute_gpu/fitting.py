@@ -30,7 +30,7 @@ class KernelMeasurement:
 
     @property
     def text(self) -> str:
-        """The shape as text, by which fitting and held-out shapes are told apart; the element type is not part of it."""
+        """The shape as text, which separates fitted and held-out shapes; without the element type."""
         shape = self.shape
         if isinstance(shape, Gemm):
             return f"gemm {shape.batch} {shape.m} {shape.n} {shape.k}"
@@ -69,7 +69,7 @@ Predict = Callable[[dict[str, float], KernelMeasurement], float]
 def split(rows: Sequence[KernelMeasurement]) -> tuple[list[KernelMeasurement], list[KernelMeasurement]]:
     """Rows to fit and rows that are held out: as they say, or half of the distinct shapes each, by the SHA-256 of their text.
 
-    Raises InputError where only some rows say it, or where a shape is on both sides.
+    Raises InputError if only some rows say it, or if a shape is on both sides.
     """
     if any(row.held_out is not None for row in rows):
         return _split_as_given(rows)
@@ -92,7 +92,7 @@ def _split_as_given(rows: Sequence[KernelMeasurement]) -> tuple[list[KernelMeasu
 
 
 def fit(rows: Sequence[KernelMeasurement], parameters: Sequence[Parameter], predict: Predict) -> KernelFit:
-    """Fit numbers to half of the shapes and hold the other half against them. Raises InputError where there are too few shapes."""
+    """Fit numbers to half of the shapes and hold the other half against them. Raises InputError if there are too few shapes."""
     shapes = len({row.text for row in rows})
     if shapes < LEAST_SHAPES:
         raise InputError(f"{shapes} different shapes; expected at least {LEAST_SHAPES}, half of which are held out")
@@ -114,7 +114,7 @@ def fit(rows: Sequence[KernelMeasurement], parameters: Sequence[Parameter], pred
 
 
 def _first_shapes(rows: Sequence[KernelMeasurement]) -> list[KernelMeasurement]:
-    """The rows of so many shapes as are fitted, in the order of the split."""
+    """The rows of as many shapes as are fitted, in the order of the split."""
     texts = sorted({row.text for row in rows}, key=lambda text: hashlib.sha256(text.encode()).digest())
     chosen = set(texts[:MOST_FITTED])
     return [row for row in rows if row.text in chosen]

@@ -12,7 +12,7 @@ TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (6
 """Rows and columns of the product that one multiprocessor calculates at once."""
 
 ALIGNMENT = ((64, 1.0), (32, 1.1), (16, 1.25), (8, 1.5), (1, 3.0))
-"""How much longer a product takes where n or k is a multiple of no more than this. Guesses."""
+"""The slowdown of a product if n or k is a multiple of no more than this. Guesses."""
 
 NARROW_TILES = ((64, 32), (32, 64), (16, 64), (16, 128))
 """Further tiles of kernels for few rows."""
@@ -50,7 +50,7 @@ def gemm_us(
 
 
 def _waves(filled: float, tail: float) -> float:
-    """How many times the time of a tile passes: a last wave that is partly filled counts in part."""
+    """The number of waves of tiles: a last wave that is partly filled counts in part."""
     return max(1.0, filled + tail * (-(-filled // 1) - filled))
 
 

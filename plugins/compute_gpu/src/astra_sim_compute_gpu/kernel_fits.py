@@ -30,7 +30,7 @@ _CAST = (Parameter("cast_efficiency", (0.4, 0.3, 0.7), 0.02, 1.2), Parameter("ca
 def fit_gemm(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurement]) -> KernelFit:
     """Fit what products of an element type reach on a device; with the cast of the first factor where the times include it.
 
-    Raises InputError where only some of them do, or where a product was faster than the device's peak.
+    Raises InputError if only some of them do, or if a product was faster than the device's peak.
     """
     _check_peak(device, element_type, rows)
     with_cast = {row.cast for row in rows}
@@ -63,9 +63,9 @@ def fit_gemm(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurem
 
 
 def fit_attention(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurement]) -> KernelFit:
-    """Fit what flash attention reaches on a device; its backward rate, too, where rows of both passes are there.
+    """Fit what flash attention reaches on a device; its backward rate, too, if rows of both passes are there.
 
-    Raises InputError where a kernel was faster than the device's peak.
+    Raises InputError if a kernel was faster than the device's peak.
     """
     _check_peak(device, element_type, rows)
     peak = device.peak(element_type)
@@ -91,7 +91,7 @@ def fit_attention(device: GpuDevice, element_type: str, rows: Sequence[KernelMea
 
 
 def _check_peak(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurement]) -> None:
-    """Raise InputError where a kernel was faster than the device can be: its time is wrong, or it calculated less than its shape says."""
+    """Raise InputError if a kernel was faster than the device can be: its time is wrong, or it calculated less than its shape says."""
     peak = device.peak(element_type)
     for row in rows:
         rate = row.shape.operations / row.microseconds / 1e6
@@ -114,7 +114,7 @@ def with_gemm(table: dict[str, Any], element_type: str, fitted: KernelFit) -> di
 
 
 def attention_key(element_type: str) -> str:
-    """Where the table of a device has what flash attention reaches with elements of a type."""
+    """The key of the flash-attention rates of an element type in the table of a device."""
     return "attention_fp8" if ELEMENT_BYTES[element_type] == 1 else "attention"
 
 

@@ -42,7 +42,7 @@ def _attention(cells: Mapping[str, str], columns: Sequence[str], where: str) -> 
 
 
 def _yes(cells: Mapping[str, str], column: str, where: str) -> bool:
-    """Whether a cell says yes; where there is none, no."""
+    """Whether a cell says yes; if there is none, no."""
     cell = cells.get(column, "").lower()
     if cell not in (*_YES, *_NO):
         raise InputError(f"{where}: {column} is {cells[column]!r}; expected yes or no")
@@ -50,7 +50,7 @@ def _yes(cells: Mapping[str, str], column: str, where: str) -> bool:
 
 
 def _side(cells: Mapping[str, str], where: str) -> bool | None:
-    """Whether a row is held out; None where the table does not say it."""
+    """Whether a row is held out; None if the table does not say it."""
     return _yes(cells, _SIDE, where) if _SIDE in cells else None
 
 
@@ -72,7 +72,7 @@ def _microseconds(cells: Mapping[str, str], where: str) -> float:
 def _read(
     text: str, path: str, needed: Sequence[str], optional: Sequence[str], measurement: Callable[[Mapping[str, str], str], KernelMeasurement]
 ) -> dict[str, list[KernelMeasurement]]:
-    """Rows by element type, bf16 where none is given. Lines that begin with # are comments."""
+    """Rows by element type, bf16 if none is given. Lines that begin with # are comments."""
     result: dict[str, list[KernelMeasurement]] = {}
     for where, cells in csv_table(text, path, needed, optional):
         row = measurement(cells, where)

@@ -59,7 +59,7 @@ class GpuOfPlatform(Compute):
         self._options = options
 
     def for_platform(self, platform: Platform) -> Compute:
-        """The model of the platform's device. Raises InputError where it names none, or one that this package does not have."""
+        """The model of the platform's device. Raises InputError if it names none, or one that this package does not have."""
         name = platform.device
         if name not in names():
             what = f"that of the platform is {name!r}, which is not one of them" if name else "the platform names none"
@@ -100,7 +100,7 @@ def product_us(device: GpuDevice, gemm: Gemm, element_type: str, rate_share: flo
 class Gpu(Compute):
     """Work takes the time of the kernel of its shape; work without a shape that of its operations, or of its bytes if they take longer.
 
-    `of_platform`: its device is the one that the platform names; `chosen`: nobody named its stack.
+    `of_platform`: its device is the platform's; `chosen`: its stack was not named.
     """
 
     def __init__(self, options: GpuOptions, of_platform: bool = False, chosen: bool = False, traits: Collection[str] = ()) -> None:
@@ -130,7 +130,7 @@ class Gpu(Compute):
             warn(f"stack {self.stack_name}: the iterations of its fit do not determine {number} = {getattr(self.stack, number):g}")
 
     def for_workload(self, name: str, traits: Collection[str]) -> Compute:
-        """The model with the newest stack that was fitted to this workload on the device, where none is named.
+        """The model with the newest stack that was fitted to this workload on the device, if none is named.
 
         For a server (trait `inference`) with the kernels of servers; those of 8 bits have numbers of their own where a kernel scales its
         inputs itself (`scales_inputs`), token by token or with a scale for each 128 elements (`block_scaled`).
@@ -149,7 +149,7 @@ class Gpu(Compute):
         return expected_error(self.stack_name, configuration_of(self.device, npus, configuration))
 
     def mismatches(self, precision: str) -> list[str]:
-        """What device, stack and precision of the workload contradict each other in."""
+        """The contradictions among device, stack and precision of the workload."""
         result = self.stack.mismatches(self.stack_name, self.device, precision)
         if precision == _BLOCK_SCALED and self.profile.block_scaling is False:
             result.append(f"the precision of the workload is {precision}, and {self.profile.title} multiplies no MX formats: expected fp8")
@@ -175,7 +175,7 @@ class Gpu(Compute):
         return self.profile.peak(element_type) * 1e12
 
     def duration_ns(self, work: Work) -> float:
-        """Nanoseconds that the work takes. Raises MissingWork where it has no shape, no operations and no bytes."""
+        """Nanoseconds that the work takes. Raises MissingWork if it has no shape, no operations and no bytes."""
         if work.shape is None:
             return self._counted_us(work) * _NS_PER_US
         if work.shape not in self._kernels:
@@ -211,7 +211,7 @@ class Gpu(Compute):
         return product_us(self.profile, gemm, element_type, self.stack.gemm_share, self._served_product(kind, element_type))
 
     def _served_product(self, kind: str, element_type: str) -> ServedProductFit | None:
-        """The numbers of products of servers, where the model is that of a server and the device has some."""
+        """The numbers of products of servers, if the model is that of a server and the device has some."""
         if self._inference is None or (ELEMENT_BYTES[element_type] == 1 and not self._scales_inputs):
             return None
         return self._inference.product(kind, element_type, self._block_scaled)

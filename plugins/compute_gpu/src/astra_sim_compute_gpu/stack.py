@@ -54,7 +54,7 @@ class Stack:
     source: str = option("", help="where the numbers come from")
 
     def mismatches(self, name: str, device: str, precision: str) -> list[str]:
-        """What the stack was not fitted for, in words: a device, a precision ("": not known)."""
+        """Describe why the stack was not fitted for a device or a precision ("": unknown)."""
         result = []
         known = {device_family(each) for each in self.devices}
         if known and device and device_family(device) not in known:
@@ -86,7 +86,7 @@ def newest_stack(device: str, workload: str, traits: Collection[str] = ()) -> st
     """The stack for a workload that names none on a device; None: none was fitted to such workloads there.
 
     `traits` of the workload are "experts" and its precision. One that was fitted to experts is for these alone, one that was fitted to
-    products of four bits for these alone; where none was, it is that of dense models in more bits.
+    products of four bits for these alone; if none was, it is that of dense models in more bits.
     """
     wanted = ("experts" in traits, FOUR_BITS in traits)
     result: dict[tuple[bool, bool], str] = {}

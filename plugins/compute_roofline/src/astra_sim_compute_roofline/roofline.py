@@ -47,13 +47,13 @@ class Roofline(Compute):
         self._efficiency = efficiency or efficiency_of_size(options.efficiency_table, options.efficiency_function)
 
     def peak_ops_per_s(self, element_type: str) -> float:
-        """The peak rate for an element type. Raises InputError where none is given."""
+        """The peak rate for an element type. Raises InputError if none is given."""
         return _peak(self._options, element_type) * 1e12
 
     def duration_ns(self, work: Work) -> float:
         """Nanoseconds that the work takes.
 
-        Raises MissingWork if it lacks operations, or bytes where they matter, or if the rule astra2 lacks a rate.
+        Raises MissingWork if it lacks operations, or bytes if they matter, or if the rule astra2 lacks a rate.
         """
         if self._missing:
             raise MissingWork(self._missing)

@@ -36,7 +36,7 @@ class Mapping(NamedTuple):
 
 
 class Folds(NamedTuple):
-    """How often an array has to be filled to cover a mapping, along its rows and along its columns."""
+    """The number of tiles that cover a mapping, along the rows and along the columns of the array."""
 
     rows: Count
     columns: Count

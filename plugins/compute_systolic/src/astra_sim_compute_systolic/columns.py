@@ -43,7 +43,7 @@ def is_known(heading: Sequence[str], names: Mapping[str, Sequence[str]]) -> bool
 
 
 def row_of(columns: Columns, cells: Sequence[str], where: str) -> dict[str, str]:
-    """The cells of a row by column, "" where it ends before. Raises InputError where it has a cell under no heading."""
+    """The cells of a row by column, "" if it ends before. Raises InputError if it has a cell under no heading."""
     places = set(columns.values())
     for place, cell in enumerate(cells):
         if cell and place not in places:

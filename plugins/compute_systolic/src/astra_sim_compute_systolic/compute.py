@@ -49,7 +49,7 @@ class Systolic(Compute):
         return _cycles_with_stalls(self._array, shape, tuple(1024 * size // options.element_bytes for size in kib), bandwidth)
 
     def duration_ns(self, work: Work) -> float:
-        """Nanoseconds that the work takes. Raises MissingWork where it has no shape."""
+        """Nanoseconds that the work takes. Raises MissingWork if it has no shape."""
         if work.shape is None:
             raise MissingWork("it has no shape, which the systolic model needs; give gemm = {m = ..., n = ..., k = ...} or a convolution")
         shape = work.shape.batched if isinstance(work.shape, GroupedGemm) else work.shape

@@ -94,7 +94,7 @@ class ReadBuffer:
         return count
 
     def _elsewhere(self, position: int, last: int) -> int:
-        """The number of elements of a span, from its first on, that also lie at another position which is in the window."""
+        """The number of elements of a span, from its first on, that also are at another position which is in the window."""
         if not isinstance(self._ranks, LookedUpRanks):
             return 0
         if self._stamped != self._start:

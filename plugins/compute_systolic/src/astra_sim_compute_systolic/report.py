@@ -12,7 +12,7 @@ from astra_sim_compute_systolic.stalls import Timing, simulate_stalls, simulate_
 
 @attrs.frozen
 class LayerReport:
-    """What SCALE-Sim reports of a layer. Shares are percentages, bandwidths elements per cycle, cycles are counted from 0."""
+    """A layer's row in SCALE-Sim's reports. Shares are percentages, bandwidths elements per cycle, cycles are counted from 0."""
 
     name: str
     gemm: Gemm

@@ -146,7 +146,7 @@ _MAX_CHANNELS = 1 << 16
 def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
     """The layers of a topology file: matrix products, or convolutions. Raises InputError naming file, line and value.
 
-    The first line is a heading, by whose names columns are found; one that has none of the names says nothing, and columns stand in the
+    The first line is a heading, by whose names columns are found; one that has none of the names says nothing, and columns are in the
     order of SCALE-Sim. A convolution may have a second stride, for columns. A convolution with `DP` in its name is depth-wise: one layer
     for each channel (SCALE-Sim).
     """
@@ -172,7 +172,7 @@ def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
 
 
 def _topology_columns(heading: Sequence[str], where: str, needed: Mapping[str, Sequence[str]], gemm: bool) -> Columns:
-    """Where each column stands. A heading that is not known names none: columns are then taken by their order, as SCALE-Sim does."""
+    """The index of each column. An unknown heading names none: columns are then taken by their order, as SCALE-Sim does."""
     if any(cell.isdecimal() for cell in heading[1:]):
         raise InputError(f"{where}: the first line is {','.join(heading)!r:.80}; expected a heading, which is no layer")
     names = {**_NAME, **needed}

@@ -59,7 +59,7 @@ class OperandStream(Protocol):
     tiles: Tiles
 
     def spans(self, row_fold: int, column_fold: int) -> StreamSpans:
-        """What a fold demands, in padded positions, in order of time."""
+        """The demands of a fold, in padded positions, in order of time."""
 
     def order(self, rows: Numbers, columns: Numbers) -> Numbers:
         """The padded position of elements at a row (counted through all tiles) and a column; shapes are broadcast."""
@@ -82,7 +82,7 @@ class MovingStream:
         return row_fold if self._along_rows else column_fold
 
     def spans(self, row_fold: int, column_fold: int) -> StreamSpans:
-        """What a fold demands, in padded positions, in order of time: one diagonal of its tile in each cycle."""
+        """The demands of a fold, in padded positions, in order of time: one diagonal of its tile in each cycle."""
         tile = self.tile_of(row_fold, column_fold)
         cycles, left, right = self._pattern[self.tiles.width_of(tile)]
         origin = self._origin(np.arange(tile * self.tiles.height, tile * self.tiles.height + len(left)))
@@ -93,7 +93,7 @@ class MovingStream:
         return np.asarray(self._origin(rows + columns) + columns)
 
     def _origin(self, diagonals: Numbers) -> Numbers:
-        """The position of column 0 of diagonals: the number of elements before them, less their columns that lie below the last tile."""
+        """The position of column 0 of diagonals: the number of elements before them, less their columns that are below the last tile."""
         rows, columns = self.tiles.number * self.tiles.height, self.tiles.width
         short, long = min(rows, columns), max(rows, columns)
         left = rows + columns - 1 - diagonals
@@ -120,7 +120,7 @@ class StationaryStream:
         return column_fold
 
     def spans(self, row_fold: int, column_fold: int) -> StreamSpans:
-        """What a fold demands, in padded positions, in order of time: the rows of its part of a tile, last row first."""
+        """The demands of a fold, in padded positions, in order of time: the rows of its part of a tile, last row first."""
         height, width = self.tiles.height, self.tiles.width
         top = row_fold * self._array_rows
         used = min(self._array_rows, height - top)

@@ -128,4 +128,4 @@ _COLUMNS = (
     Column("filter DRAM", rank=3),
     Column("ofmap DRAM", rank=3),
 )
-"""What is shown of a layer."""
+"""The table of a layer."""

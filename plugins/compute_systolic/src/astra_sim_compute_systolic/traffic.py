@@ -69,7 +69,7 @@ class _Demand:
             yield self._numbered(cycles, np.repeat(spans.first // tiles.width, width), np.tile(np.arange(width), len(spans.cycles)))
 
     def _diagonals(self, width: int) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        """Cycle, row and column of the elements of a tile in the order in which they are demanded; kept where they are one block."""
+        """Cycle, row and column of the elements of a tile in the order in which they are demanded; kept if they are one block."""
         diagonals, at_once = self.stream.tiles.height + width - 1, max(1, _BLOCK // width)
         if diagonals > at_once:
             for first in range(0, diagonals, at_once):
@@ -102,7 +102,7 @@ def _skewed(height: int, width: int, first: int, last: int) -> tuple[Numbers, Nu
 
 
 def _traffic(demand: _Demand, size: int, row_folds: int, column_folds: int, fold_cycles: int) -> DramTraffic:
-    """What is fetched for one operand. It is simulated only where half of the buffer does not hold all of it."""
+    """The traffic of one operand. It is simulated only if half of the buffer does not hold all of it."""
     set_size = size // 100
     half = 50 * set_size
     if demand.different < half:

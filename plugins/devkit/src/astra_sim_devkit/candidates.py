@@ -1,4 +1,4 @@
-"""What the shell may put in for a value that is not complete: components and their options, files, keys of `--set`.
+"""Completion candidates for a partial value: components and their options, files, keys of `--set`.
 
 The functions of the first part are those that `astra_sim.commands.candidates` names: `completion` makes this module the object of the
 root context, where options look for them. The type of a candidate says what follows it: nothing ("open": the value goes on), or a space
@@ -79,7 +79,7 @@ def table_of_result(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def files(incomplete: str, ending: str = "", folders: bool = True) -> Iterator[CompletionItem[str]]:
-    """Folders, which go on, and files with an ending whose paths begin so. Those with a dot in front where it has been typed."""
+    """Folders, which go on, and files with an ending whose paths begin so. Those with a dot in front if it has been typed."""
     folder, name = os.path.split(incomplete)
     try:
         entries = sorted(os.scandir(os.path.expanduser(folder) or "."), key=lambda entry: entry.name)
@@ -115,7 +115,7 @@ def _with(prefix: str, items: Iterable[CompletionItem[str]]) -> Iterator[Complet
 
 
 def _specs(kind: str, incomplete: str) -> Iterator[CompletionItem[str]]:
-    """What `NAME?key=value&...` may become."""
+    """The completions of `NAME?key=value&...`."""
     name, mark, query = incomplete.partition("?")
     if not mark:
         for known, provider in sorted(shared_plugins().components(kind).items()):
@@ -128,7 +128,7 @@ def _specs(kind: str, incomplete: str) -> Iterator[CompletionItem[str]]:
 
 
 def _keys(cls: type | None, incomplete: str, taken: set[str]) -> Iterator[CompletionItem[str]]:
-    """What `key=value` may become, for the options of a class but for those that are taken."""
+    """The completions of `key=value`, for the options of a class that are not used yet."""
     key, equals, value = incomplete.partition("=")
     if equals:
         yield from _with(f"{key}=", _values(cls, key, value))
@@ -144,7 +144,7 @@ def listed(names: str) -> Callable[[click.Context, click.Parameter, str], list[C
 
 
 def _values(cls: type | None, key: str, incomplete: str) -> Iterator[CompletionItem[str]]:
-    """What the value of an option may become: one of its choices, yes or no, a component, a file."""
+    """The completions of an option's value: one of its choices, yes or no, a component, a file."""
     field, kind = _field(cls, key)
     if field is None:
         return

@@ -20,7 +20,7 @@ from astra_sim_devkit.candidates import OPEN, Candidates, files
 
 VARIABLE = "_ASTRA_COMPLETE"
 _SPECIAL = re.compile(r"""([\s"'\\$`&;|<>()*\[\]{}!#])""")
-"""What means something to bash. A question mark is left as people type it: it stands for itself where no file fits."""
+"""Characters that are special in bash. A question mark is left as typed: it represents itself if no file fits."""
 
 _BASH = """\
 _astra_completion() {
@@ -87,7 +87,7 @@ complete --command astra --no-files --arguments '(_astra_completion)'
 
 
 class _Shell(ShellComplete):
-    """What the shells have in common."""
+    """Shared code of the shells."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """The words before the one that is not complete, and that."""
@@ -118,7 +118,7 @@ class Bash(_Shell):
     source_template: ClassVar[str] = _BASH
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """A line of the answer. What means something to bash is escaped, unless it stands within quotation marks."""
+        """A line of the answer. What means something to bash is escaped, unless it is within quotation marks."""
         if item.type not in ("plain", OPEN):
             return super().format_completion(item)
         line, word = os.environ["COMP_LINE"], os.environ.get("COMP_WORD", "")

@@ -21,11 +21,11 @@ KERNEL = "astra-sim-core"
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Say what is installed, what is missing, and what is broken; exit status 1 where something is broken.
+    """Say what is installed, what is missing, and what is broken; exit status 1 if something is broken.
 
     Broken are plugins that cannot be imported or need another version of a package of astra, packages of astra whose version does not go
     with that of the kernel (another series, the first two numbers, or newer), and a cache folder that cannot be written.
-    A package that is not installed, an extra that is not complete, and a kernel without its compiled engine are told, and are no fault.
+    Packages that are not installed, incomplete extras and a kernel without its compiled engine are reported, but are no fault.
     """
     report = examine()
     if as_json:
@@ -37,7 +37,7 @@ def doctor(as_json: bool) -> None:
 
 
 def examine() -> dict[str, Any]:
-    """What `--json` prints: versions, engine, cache folder, packages, missing ones, extras, broken plugins, and problems in words."""
+    """The output of `--json`: versions, engine, cache folder, packages, missing ones, extras, broken plugins, and problems as text."""
     installed = {name: version for name in sorted({KERNEL, *Plugins.OWN_DISTRIBUTIONS}) if (version := _version(name)) is not None}
     broken = [attrs.asdict(info) for info in shared_plugins().infos() if info.error is not None]
     folder = cache_folder()
@@ -76,7 +76,7 @@ def _goes_with(version: str, kernel: str) -> bool:
 
 
 def _unmet(distribution: str, installed: Mapping[str, str]) -> Iterator[str]:
-    """Which versions of astra's packages somebody's distribution needs that are not those installed, in words."""
+    """Describe the versions of astra's packages that other distributions require and that are not installed."""
     try:
         requirements = importlib.metadata.requires(distribution) or []
     except importlib.metadata.PackageNotFoundError:
@@ -117,7 +117,7 @@ def _meets(version: str, bound: str) -> bool:
 
 
 def _numbers(version: str) -> list[int]:
-    """The first three numbers of a version; 0 where there are fewer."""
+    """The first three numbers of a version; 0 if there are fewer."""
     return [*map(int, re.findall(r"\d+", version)[:3]), 0, 0, 0][:3]
 
 

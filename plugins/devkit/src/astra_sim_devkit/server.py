@@ -177,7 +177,7 @@ class Server:
 
 
 def _received(connection: socket.socket, size: int) -> bytes:
-    """So many bytes. Raises EOFError where the caller ends before."""
+    """So many bytes. Raises EOFError if the caller ends before."""
     parts = bytearray()
     while len(parts) < size:
         part = connection.recv(size - len(parts))
@@ -239,7 +239,7 @@ def _of_astra(names: set[str]) -> Iterator[str]:
 
 
 def _end(status: Any, modules: Sequence[str], names: int) -> NoReturn:
-    """End a fork: streams are written, and the server is told what was imported. What is registered with atexit is done."""
+    """End a fork: streams are written, and the server gets the imported modules. atexit handlers run."""
     import atexit
 
     if isinstance(status, str):

@@ -1,4 +1,4 @@
-"""What is counted over the columns of a run, in C++: as `astra_sim.engine.columns` does in Python."""
+"""Sums over the columns of a run, in C++: as `astra_sim.engine.columns` does in Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from astra_sim_engine import _compiled
 
 
 def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int]) -> tuple[int, int]:
-    """How long tasks take in all, and how much time they cover. Those of a kind whose duration is negative are left out."""
+    """The total time of tasks, and the time they cover. Tasks of a kind whose duration is negative are left out."""
     times = b"" if rows.times is None else rows.times.tobytes()
     return _compiled.computing(rows.kind_of.tobytes(), list(durations), times, packed(ended, "q"))
 

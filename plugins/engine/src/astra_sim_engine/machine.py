@@ -160,7 +160,7 @@ class CompiledEngine:
         return _links(self._machine.critical_path())
 
     def carried(self) -> list[PathEdge]:
-        """The messages that have arrived, where they are kept."""
+        """The messages that have arrived, if they are kept."""
         return _links(self._machine.carried())
 
     def observe(self, npu: int) -> None:
@@ -184,7 +184,7 @@ class CompiledEngine:
         self._issuers.append(issue)
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
-        """Groups that run phases together; with `loop_back` the first NPU stands for all. Returns their number."""
+        """Groups that run phases together; with `loop_back` the first NPU represents all. Returns their number."""
         check_groups(groups, self._npus)
         self._schedules.add_groups(CompiledGroups(groups, dimension, loop_back))
         return self._machine.add_groups([npu for group in groups for npu in group], len(groups[0]), loop_back)
@@ -244,11 +244,11 @@ class CompiledEngine:
         return PhaseStepRecords(*(view(data, "q") for data in self._machine.phase_steps(npu)))
 
     def uses(self) -> list[int]:
-        """How many collectives became each plan."""
+        """The number of collectives that became each plan."""
         return self._machine.uses()
 
     def history(self, phase: int) -> History:
-        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
+        """The latest history of the ranks with which a phase ended last; empty if they end each by itself."""
         return tuple(time for time in self._machine.history(phase) if time >= 0)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
@@ -292,7 +292,7 @@ class CompiledEngine:
             raise self._failure(str(error)) from None
         if not left:
             self._compute_ps = self._overhead_ps = None
-            self._issuers.clear()  # who issues knows the engine: without a circle all goes as soon as nobody needs it
+            self._issuers.clear()  # breaks a reference cycle: the issuer refers to the engine
         return left
 
     def _issue(self, program: int, task: int, now: int) -> list[list[StepRow]]:

@@ -52,7 +52,7 @@ class _Jobs(Sequence[Job]):
 
 
 class CompiledQueues:
-    """The orders of all queues and the jobs that stand in them.
+    """The orders of all queues and the jobs that are in them.
 
     The machine knows a job by the number of its class and by its priority. It follows rules itself; orders that are functions are asked
     here, with jobs that are made when they are first looked at.
@@ -74,7 +74,7 @@ class CompiledQueues:
         ]
 
     def steps(self, chunks: Sequence[Sequence[PhaseStep]], now: int) -> list[list[StepRow]]:
-        """The steps of chunks as the machine takes them. Raises RunError where a delay, PluginError where a priority is too large."""
+        """The steps of chunks as the machine takes them. Raises RunError if a delay, PluginError if a priority is too large."""
         rows: dict[int, list[StepRow]] = {}  # chunks that are alike share their steps
         for steps in chunks:
             if id(steps) not in rows:
@@ -89,13 +89,13 @@ class CompiledQueues:
         return self._job_class(step.job), step.job.priority, step.age, step.queue, step.phase, step.delay, step.history
 
     def standing(self, queue: int, job_class: int) -> Standing:
-        """How a job of that class stands in a queue that follows rules."""
+        """The state of a job of that class in a queue that follows rules."""
         order = self._orders[queue]
         assert isinstance(order, RuleOrder)
         return order.standing(Job(0, *self._classes[job_class]))
 
     def place(self, queue: int, jobs: _compiled.Jobs, running: int, job: tuple[int, int]) -> int:
-        """Where the order of a queue puts a job."""
+        """The index at which the order of a queue puts a job."""
         return place_of(self._orders[queue], _Jobs(jobs, self._jobs_by_class), running, self._jobs_by_class[job])
 
     def _job_class(self, job: Job) -> int:

@@ -16,7 +16,7 @@ from astra_sim.schedule import ActionRun, LoweredProgram, Peer, PeerRun
 _KINDS = {"shift": 1, "xor": 2, "rank": 3}
 _UNKNOWN = -1
 _MOST_ROUTES = 1 << 16
-"""Routes that an engine compares beforehand; where there are more, every message asks for its own."""
+"""Routes that an engine compares beforehand; if there are more, every message asks for its own."""
 
 ProgramRows = tuple[int, bytes, bytes, bytes, bytes, bool]
 """A program as the machine takes it, in columns of 64-bit numbers.
@@ -37,7 +37,7 @@ _Delays = Callable[[PeerRun, int], "array[int]"]
 
 @attrs.frozen(eq=False, repr=False)
 class CompiledGroups:
-    """Groups of NPUs that run phases together; with `loop_back` the first NPU stands for all."""
+    """Groups of NPUs that run phases together; with `loop_back` the first NPU represents all."""
 
     members: Sequence[Sequence[int]]
     dimension: LogicalDimension | None
@@ -47,7 +47,7 @@ class CompiledGroups:
 class Schedules:
     """The groups and schedules of a run by number.
 
-    Where a network gives every rank of all groups the same route to a peer, its delays go into the rows, and no message asks for its own.
+    If a network gives every rank of all groups the same route to a peer, its delays go into the rows, and no message asks for its own.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Schedules:
     def add(self, programs: Sequence[LoweredProgram], groups: int) -> tuple[list[ProgramRows], list[int], bool]:
         """Take a schedule, which gets the next number; returns the rows of its different programs, and whether they hold every delay.
 
-        Between the two the place of each rank's program among them; none where all have one, or each its own.
+        Between the two the place of each rank's program among them; none if all have one, or each its own.
 
-        Raises InputError where a message is too large, RunError where a time is.
+        Raises InputError if a message is too large, RunError if a time is.
         """
         self._schedules.append((programs, groups))
         delay = self._delays(programs, groups)
@@ -95,7 +95,7 @@ class Schedules:
         return rank, members[group], programs[rank % len(programs)]
 
     def _delays(self, programs: Sequence[LoweredProgram], groups: int) -> _Delays | None:
-        """Picoseconds to peers, which are the same from every rank; None where they are not, or where that is not known."""
+        """Picoseconds to peers, which are the same from every rank; None if they are not, or if that is not known."""
         network = self._network
         if (
             self._groups[groups].dimension is None
@@ -124,9 +124,9 @@ class Schedules:
         return delays
 
     def _common_columns(self, network: RouteDelayNetwork, groups: int, peers: PeerRun) -> RouteColumns | None:
-        """The routes to peers from every rank of all groups; None where they differ, or there are more than shall be asked for.
+        """The routes to peers from every rank of all groups; None if they differ, or there are more than shall be asked for.
 
-        Where one NPU stands for all, that its route is that of the others has been found out before.
+        If one NPU represents all, that its route is that of the others has been found out before.
         """
         key = groups, peers
         if key not in self._common_routes:
@@ -188,6 +188,6 @@ def sources(run: ActionRun) -> PeerRun | None:
 
 
 def _column(delays: _Delays, peers: PeerRun | None, size: int, times: int) -> array[int]:
-    """The delays of messages of `size` bytes, one for each of a run of actions; unknown where there is none."""
+    """The delays of messages of `size` bytes, one for each of a run of actions; unknown if there is none."""
     column = array("q", [_UNKNOWN]) if peers is None else delays(peers, size)
     return column if len(column) == times else column * times

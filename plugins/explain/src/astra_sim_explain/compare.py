@@ -116,7 +116,7 @@ def _short(value: str) -> str:
 
 
 def _parameter(value: str) -> Any:
-    """What a table has of a value: all of it, as a number where it is one."""
+    """A value in a table: a number if it is one, else the text."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(value)
@@ -226,7 +226,7 @@ def compare(
 
 
 def _base(path: str | None, options: Mapping[str, Any], plugins: Plugins) -> Experiment:
-    """What the runs of an experiment file have in common. Options of the run that were not given are None. Raises InputError."""
+    """The common inputs of an experiment file's runs. Options of the run that were not given are None. Raises InputError."""
     experiment = Experiment() if path is None else load_experiment(path, plugins)
     for name, value in options.items():
         if value is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 APART = ("wall_s", "experiment", "versions", "inputs", "invocation", "units", "explanation")
-"""What a rerun does not compare: it differs each time, is compared by itself, or takes other runs."""
+"""Keys that a rerun does not compare: they differ each time, are compared separately, or need other runs."""
 
 
 @attrs.frozen

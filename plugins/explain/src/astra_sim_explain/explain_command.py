@@ -99,7 +99,7 @@ def explain(
 
 
 def _reports_of_explained() -> tuple[str, ...]:
-    """The reports that are written beside an explained result: its timeline, where there is one that can write it."""
+    """The reports that are written beside an explained result: its timeline, if there is one that can write it."""
     return (Reports.TIMELINE,) if Reports.TIMELINE in shared_plugins().components("report") else ()
 
 

@@ -15,31 +15,31 @@ from astra_sim.records import CompositeTimes, ExplainedRun, SegmentKind, Segment
 from astra_sim.units import PS_PER_NS
 
 Method = Literal["path", "unrounded path", "estimate", "re-runs", "re-runs, 10 %", "re-runs, kink"]
-"""How a sensitivity was found.
+"""The method that computed a sensitivity.
 
-From the critical path; from it, where messages take whole nanoseconds, as if they did not; from it, though messages wait for each other,
+From the critical path; from it, if messages take whole nanoseconds, as if they did not; from it, though messages wait for each other,
 as if they waited no other times; from runs with 1 % more and 1 % less, or 10 % where 1 % changes too little to be seen. At a kink more and
 less do not agree, and their mean is given.
 """
 
 SEND = "send"
-"""What messages between two NPUs are called among collectives."""
+"""The name among collectives of messages between two NPUs."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 def in_ns(picoseconds: int) -> int | float:
-    """Picoseconds as nanoseconds; whole where they are whole."""
+    """Picoseconds as nanoseconds; whole if they are whole."""
     whole, rest = divmod(picoseconds, PS_PER_NS)
     return picoseconds / PS_PER_NS if rest else whole
 
 
 @attrs.frozen
 class PathRow:
-    """What of the critical path one kind of thing takes: picoseconds, and in nanoseconds `ns`.
+    """The share of the critical path of one kind: picoseconds, and in nanoseconds `ns`.
 
     `layer` is the name of a layer, or of an operation that belongs to none. `dimension` is the platform's. `group` is the parallelism
-    (tp, dp, pp) or communicator group, where it has a name, and "point-to-point" for messages of which the workload says none.
+    (tp, dp, pp) or communicator group, if it has a name, and "point-to-point" for messages of which the workload says none.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class PathRow:
 class Range:
     """By how many percent a parameter may change and its sensitivity stays true: the same chain of events is the longest.
 
-    Where `low_ends` or `high_ends` is not set, it may change by more: beyond half and double it was not looked.
+    If `low_ends` or `high_ends` is not set, it may change by more: beyond half and double it was not looked.
     """
 
     low_percent: float
@@ -71,7 +71,7 @@ class Range:
 
 @attrs.frozen
 class Sensitivity:
-    """How the time of the run follows a parameter: `derivative_ns` is d time / d ln parameter in nanoseconds.
+    """The sensitivity of the run's time to a parameter: `derivative_ns` is d time / d ln parameter in nanoseconds.
 
     So p percent more of it change the time by about p / 100 of that. `percent` is what 1 % more changes, in percent of the time. The
     `parameter` is bandwidth, latency, endpoint delay (the system's, not one that a phase has of its own), compute speed or layer compute.
@@ -89,7 +89,7 @@ class Sensitivity:
 
 
 BOTH_WAYS = "both_ways"
-"""What names of dimensions say where a message has the bandwidth of the links of both directions."""
+"""The suffix of a dimension whose messages have the bandwidth of the links of both directions."""
 
 
 @attrs.frozen
@@ -137,7 +137,7 @@ class PathExplanation:
         return {name: {key: in_ns(ps) for key, ps in result.items() if key not in ("", None)} for name, result in sums.items()}
 
     def largest_bound(self) -> MakespanBound | None:
-        """The highest of the lower bounds; None where all are 0."""
+        """The highest of the lower bounds; None if all are 0."""
         largest = max(self.bounds, key=lambda bound: bound.ns, default=None)
         return largest if largest is not None and largest.ns > 0 else None
 
@@ -216,7 +216,7 @@ def _rows(run: ExplainedRun) -> list[PathRow]:
 
 
 def _words(run: ExplainedRun, origin: SegmentOrigin) -> tuple[str, str, str, str]:
-    """The layer, training pass, collective and group of what a segment belongs to; "" where it has none."""
+    """The layer, training pass, collective and group of what a segment belongs to; "" if it has none."""
     operation = origin.operation
     if operation is None:
         return "", "", "", ""
@@ -247,7 +247,7 @@ def sensitivity(
 
 
 def of_path(run: ExplainedRun) -> list[Sensitivity]:
-    """What the path tells: everything where it is exact, but for the links where prices or plans follow them."""
+    """The sensitivities from the path: all if it is exact, without the links if prices or plans depend on them."""
     path, finish_ps, graph = run.path, run.record.finish_ps, run.components.graph
     dimensions = len(run.components.platform.dimensions)
     plain: Method = "path" if path.exact else "estimate"
@@ -290,7 +290,7 @@ def _bounds(run: ExplainedRun) -> list[MakespanBound]:
 
 
 def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[float] = ()) -> list[MakespanBound]:
-    """What NPU 0 sends in each dimension, over the bandwidth of all its links there.
+    """The bytes that NPU 0 sends in each dimension, over the bandwidth of all its links there.
 
     `on_links`: what all NPUs send there on every link that it crosses, divided by their number. Over the bandwidth of all links of the
     dimension, divided likewise, it is the bound if that is longer.
@@ -298,7 +298,7 @@ def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[f
     bounds = []
     for number, (dimension, size) in enumerate(zip(platform.dimensions, payload, strict=True)):
         listed = link_bandwidth(dimension)
-        # What a topology lists may be more than what it says of each NPU: its links may be wider than one.
+        # Links that a topology lists may be wider than one link of an NPU.
         bandwidth = max(dimension.link_bandwidth * max(dimension.topology.links_per_npu(), 1), listed.of_npu)
         bound = size / bandwidth
         if on_links and listed.of_fabric:
@@ -308,9 +308,9 @@ def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[f
 
 
 def compute_bound_ps(graph: ExecutionGraph, npus: int, one_at_a_time: bool, programs: Sequence[Sequence[Operation]] | None = None) -> int:
-    """What the program with most compute takes without communication: its longest chain, or all of it where an NPU does one at a time.
+    """The time of the program with most compute without communication: its longest chain, or all of it if an NPU does one at a time.
 
-    `programs`: instead of the graph's, where computing took other times on other NPUs.
+    `programs`: instead of the graph's, if computing took other times on other NPUs.
     """
     longest = 0
     programs = [program.operations for program in graph.programs(npus)] if programs is None else programs
@@ -340,7 +340,7 @@ def _serial_ps(operations: Sequence[Operation]) -> int:
 
 
 def _durations(operations: Sequence[Operation], units: tuple[Unit, ...] = (Unit.ACCELERATOR, Unit.CPU), longest: bool = False) -> list[int]:
-    """What each operation computes, in picoseconds; of a composite the sum of its operations, or the `longest` chain of them."""
+    """The compute time of each operation in picoseconds; of a composite the sum of its operations, or the `longest` chain of them."""
     rows = operation_rows(operations)
     chains = CompositeTimes(lambda collective: 0)
     computes = [isinstance(kind, Compute) and not kind.idle and kind.unit in units for kind in rows.kinds]

@@ -82,7 +82,7 @@ def _print_headline(explanation: PathExplanation, unit: DisplayUnit, screen: Scr
 
 
 def _contributor(what: tuple[str, str, int | None], explanation: PathExplanation) -> tuple[str, str]:
-    """What spends time, in words, and more words for the layer that spends most of it."""
+    """Describe the shares of the time, with details of the layer that takes most of it."""
     name, group, dimension = what
     rows = [row for row in explanation.path if (row.collective or row.kind, row.group, row.dimension) == what]
     layers: dict[str, int] = {}
@@ -102,7 +102,7 @@ def _contributor(what: tuple[str, str, int | None], explanation: PathExplanation
 
 
 def _gains(explanation: PathExplanation) -> str:
-    """What 1 % more of what matters most gives, and 1 % less of what costs time."""
+    """Describe the gain of 1 % more of the most important parameter, and of 1 % less of what costs time."""
     smooth = [each for each in explanation.sensitivities if each.layer is None and each.method != "re-runs, kink"]
     considerable = [each for each in smooth if abs(each.percent) >= _LEAST_GAIN]
     largest = sorted(considerable, key=lambda each: -abs(each.percent))[:_GAINS]
@@ -116,7 +116,7 @@ def _parameter(each: Sensitivity) -> str:
 
 
 def _bounds_line(explanation: PathExplanation, unit: DisplayUnit) -> str:
-    """How far the run is from its bounds."""
+    """Describe the distance of the run from its bounds."""
     largest = explanation.largest_bound()
     if largest is None:
         return ""
@@ -134,7 +134,7 @@ def _bounds_line(explanation: PathExplanation, unit: DisplayUnit) -> str:
 
 
 def _others_line(explanation: PathExplanation, unit: DisplayUnit) -> str:
-    """How long the busiest NPU waits for compute of others, where that counts."""
+    """Describe how long the busiest NPU waits for compute of others, if it matters."""
     others = explanation.compute_of_others_ns
     if others < 0.001 * explanation.finish_ns:
         return ""
@@ -177,7 +177,7 @@ def _tables(explanation: PathExplanation, unit: DisplayUnit, screen: Screen) -> 
 
 
 def _network_error(error: Mapping[str, Any], screen: Screen) -> Table:
-    """What the makespan of a network such as `auto` lies between, by parts of the run."""
+    """Describe the bounds of the makespan of a network such as `auto`, by parts of the run."""
     unit = screen.time_unit(max((part["ns"] for part in error["parts"]), default=0))
     columns = [Column("part", "text"), Column("count"), *(Column(f"{name} ({unit.name})") for name in ("time", "from", "to"))]
     rows = [
@@ -201,7 +201,7 @@ def _where(title: str, key: Any, explanation: PathExplanation) -> str:
 
 
 def _sensitivities(explanation: PathExplanation, screen: Screen) -> Table:
-    """What 1 % more of each parameter changes; of the layers those that change most."""
+    """Describe the effect of 1 % more of each parameter; of the layers the most sensitive ones."""
     unit = screen.time_unit(max((abs(each.derivative_ns) for each in explanation.sensitivities), default=0) / 100)
     has_ranges = any(each.range is not None for each in explanation.sensitivities)
     own: list[list[str]] = []
@@ -223,7 +223,7 @@ def _sensitivities(explanation: PathExplanation, screen: Screen) -> Table:
 
 
 def _range(each: Sensitivity, has_ranges: bool) -> list[str]:
-    """By how much a parameter may change, in words: to half and double, where the range does not end before. [] where nobody looked."""
+    """Describe the range of a parameter: to half and double unless it ends before. [] if it was not searched."""
     if not has_ranges:
         return []
     if each.range is None:
@@ -250,7 +250,7 @@ def _named(name: str) -> str:
 
 
 def difference(a: PathExplanation, b: PathExplanation) -> dict[str, list[dict[str, Any]]]:
-    """What of the paths of two runs differs, by kind, layer, collective, dimension and group, in nanoseconds; the largest first."""
+    """The differences of the paths of two runs, by kind, layer, collective, dimension and group, in nanoseconds; the largest first."""
     result: dict[str, list[dict[str, Any]]] = {}
     before, after = a.totals(), b.totals()
     for name, first in before.items():
@@ -271,7 +271,7 @@ def _changed(name: str, key: Any, before: Mapping[Any, float], after: Mapping[An
 
 
 def _changes(name: str, rows: list[dict[str, Any]], unit: DisplayUnit, screen: Screen) -> Table:
-    """What differs by one way to divide the paths."""
+    """The differences by one way to divide the paths."""
     cells = [
         [
             str(row[name]),

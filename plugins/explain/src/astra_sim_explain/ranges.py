@@ -1,7 +1,7 @@
-"""How far a parameter may change until another chain of events is the longest: the range in which its sensitivity stays true.
+"""The range of a parameter in which its sensitivity holds, until another chain of events is the longest.
 
 With the same chain the time of a run is a straight line over what its parts are in proportion to: the latency, 1 / bandwidth, the time of
-compute. Of several chains the longest counts, so the time bends upwards where another takes over, and lies on the line before. Runs on
+compute. Of several chains the longest counts, so the time bends upwards where another takes over, and is on the line before. Runs on
 either side of the bend find it: where the lines of two of them cross, another chain may be longer still, and the search goes on between.
 """
 
@@ -52,7 +52,7 @@ class _SlopeLine:
         return 1 / x if self._inverse else x
 
     def run(self, x: float) -> _RangeRun | None:
-        """The run at a place; None where there can be none, or its path does not tell its slope."""
+        """The run at a place; None if there can be none, or its path does not tell its slope."""
         run = self._varied(self.factor(x), True)
         if run is None or not run.path.exact:
             return None
@@ -61,13 +61,13 @@ class _SlopeLine:
         return _RangeRun(x, run.record.finish_ps, abs(derivative) * 1000 / x)
 
     def is_alike(self, run: _RangeRun) -> bool:
-        """Whether a run lies on the line of the first, and goes on as it does."""
+        """Whether a run is on the line of the first, and goes on as it does."""
         expected = self.first.ps + self.first.slope * (run.x - 1)
         error = self._error + SAME * self.first.slope * abs(run.x - 1)
         return abs(run.slope - self.first.slope) <= self._slope_error and abs(run.ps - expected) <= error
 
     def end(self, limit: float) -> float | None:
-        """The last place towards a limit at which a run lies on the line; the limit itself, if it does. None where that is not known."""
+        """The last place towards a limit at which a run is on the line; the limit itself, if it does. None if that is not known."""
         other = self.run(limit)
         if other is None:
             return None
@@ -90,7 +90,7 @@ class _SlopeLine:
         return alike
 
     def _crossing(self, other: _RangeRun) -> float:
-        """Where the line of another run crosses that of the first; where both have one slope they do not."""
+        """The intersection of the lines of two runs; None if both have one slope."""
         first = self.first
         if abs(first.slope - other.slope) <= self._slope_error:
             return math.inf
@@ -113,7 +113,7 @@ def _ranged(explanation: PathExplanation, run: ExplainedRun) -> Iterator[Sensiti
 
 
 def _range_of(line: _SlopeLine) -> Range | None:
-    """From and to which change of the parameter its sensitivity stays true; None where that is not known."""
+    """From and to which change of the parameter its sensitivity stays true; None if that is not known."""
     first = line.end(LEAST)
     last = None if first is None else line.end(MOST)
     if first is None or last is None:

@@ -32,7 +32,7 @@ from astra_sim_explain.differences import Difference, figure_differences
 
 Document = dict[str, Any]
 OFF = "no:"
-"""What the word of a plugin that was switched off begins with."""
+"""The prefix of the name of a plugin that was switched off."""
 SHOWN = 10
 """Figures of a table of differences, unless all are wanted."""
 _NPU_TABLES = ("operations", "npu_times", "groups", "links")
@@ -40,7 +40,7 @@ _NPU_TABLES = ("operations", "npu_times", "groups", "links")
 
 @attrs.frozen
 class _Rerun:
-    """What came of a run that was run again."""
+    """The outcome of a rerun."""
 
     run_name: str
     differences: list[Difference]
@@ -105,7 +105,7 @@ def _run_again(run: Document, file: str, progress: Progress) -> _Rerun:
 
 
 def _choose_plugins(run: Document, file: str) -> None:
-    """Switch off the plugins that were off in a run. Raises InputError where its plugin files are not in use (`-p`).
+    """Switch off the plugins that were off in a run. Raises InputError if its plugin files are not in use (`-p`).
 
     A result is data: it does not choose which code runs.
     """

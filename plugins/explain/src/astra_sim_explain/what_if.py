@@ -1,4 +1,4 @@
-"""What a change of the machine brings, where the critical path does not tell: the run once more with more and with less of something."""
+"""The effect of a change of the machine, if the critical path does not give it: two more runs, with more and with less of a parameter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from astra_sim_explain.explanation import Method, PathExplanation, Sensitivity, 
 from astra_sim_explain.options import ExplainOptions
 
 Varied = Callable[[float, bool], ExplainedRun | None]
-"""A run with a parameter of so many times its value; True: with its critical path. None where the parameter cannot be changed."""
+"""A run with a parameter of so many times its value; True: with its critical path. None if the parameter cannot be changed."""
 
 
 def explain_run(options: ExplainOptions, run: ExplainedRun) -> PathExplanation:
@@ -66,9 +66,9 @@ def rerun_sensitivities(run: ExplainedRun) -> Iterator[Sensitivity]:
 
 
 def _derivative(run: Varied, finish_ps: int, counts: bool) -> tuple[float, Method] | None:
-    """d time / d ln parameter in picoseconds, and how it was found; None where the parameter cannot be changed.
+    """d time / d ln parameter in picoseconds, and how it was found; None if the parameter cannot be changed.
 
-    Networks with a clock have steps: where 1 % is less than one, as it is where nothing changes though the parameter `counts`, 10 %
+    Networks with a clock have steps: where 1 % is less than one, as it is if nothing changes though the parameter `counts`, 10 %
     tell more.
     """
     derivative, differs = 0.0, False
@@ -110,7 +110,7 @@ def with_links(run: ExplainedRun, dimension: int, bandwidth: float, latency: flo
 def scaled_platform(platform: Platform, dimension: int, bandwidth: float, latency: float) -> Platform | None:
     """The platform with links of `bandwidth` and `latency` times those of a dimension.
 
-    None where its topology has links of its own and does not say how they scale, or which of them are those of a logical dimension.
+    None if its topology has links of its own and does not say how they scale, or which of them are those of a logical dimension.
     """
     own = platform.dimensions[dimension]
     topology = own.topology.scaled(bandwidth, latency)
@@ -138,7 +138,7 @@ def scaled_compute(graph: ExecutionGraph, factor: float, layer: str | None = Non
 
 
 def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGraph, layer: str | None) -> Sequence[Operation]:
-    """The operations of a graph, of a layer or all, which take so many times as long."""
+    """The operations of a graph, of a layer or all, which take as many times as long."""
     composites: dict[int, Composite] = {}
 
     def change(operation: Operation) -> Operation:

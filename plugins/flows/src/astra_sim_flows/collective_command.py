@@ -66,7 +66,7 @@ def parse_sizes(text: str) -> list[int]:
 def rows_of(
     components: Components, operation: Collective, ranks: int, sizes: Sequence[int], progress: Progress | None = None
 ) -> list[CollectiveRow]:
-    """The rows of a collective of the first `ranks` NPUs, each simulated by itself. `progress` is told how far it is, by bytes."""
+    """The rows of a collective of the first `ranks` NPUs, each simulated by itself. `progress` is reported in bytes."""
     rows, done, total = [], 0, sum(sizes)
     for size in sizes:
         if progress is not None:

@@ -41,7 +41,7 @@ measurements of DCTCP (SIGCOMM 2010).
 
 @attrs.frozen
 class PatternOptions:
-    """What a pattern needs: bytes of a flow, the NPU that an incast is to, and for Poisson arrivals their number, load and sizes."""
+    """The parameters of a pattern: bytes of a flow, the NPU that an incast is to, and for Poisson arrivals their number, load and sizes."""
 
     bytes: int = 1_000_000
     target: int = 0
@@ -60,7 +60,7 @@ def make_flows(pattern: str, options: PatternOptions, npus: int, nic_bytes_per_n
         return _incast(options, npus)
     if pattern == "permutation":
         order = list(range(npus))
-        random.Random(options.seed).shuffle(order)  # a circle through all NPUs: nobody sends to itself
+        random.Random(options.seed).shuffle(order)  # a cycle through all NPUs: none sends to itself
         return [Flow(order[place], order[(place + 1) % npus], options.bytes) for place in range(npus)]
     if pattern == "all_to_all":
         return [Flow(npu, (npu + step) % npus, options.bytes) for step in range(1, npus) for npu in range(npus)]

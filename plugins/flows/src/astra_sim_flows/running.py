@@ -31,7 +31,7 @@ class Flow:
 
 @attrs.frozen
 class FlowTimes:
-    """What became of a flow, in picoseconds. It ends when its sender knows that it has arrived; on most networks when it arrives."""
+    """The times of a flow, in picoseconds. It ends when its sender knows that it has arrived; on most networks when it arrives."""
 
     started: int
     received: int
@@ -43,7 +43,7 @@ class FlowTimes:
 def run_flows(network: Network, flows: Sequence[Flow]) -> list[FlowTimes]:
     """Let flows run, and say what became of each.
 
-    Raises InputError where flows wait for each other in a circle, and what the network raises.
+    Raises InputError if flows wait for each other in a circle, and what the network raises.
     """
     check_order(flows)
     moved = _Delays(network) if isinstance(network, RouteDelayNetwork) else network
@@ -57,7 +57,7 @@ def run_flows(network: Network, flows: Sequence[Flow]) -> list[FlowTimes]:
 
 
 def check_order(flows: Sequence[Flow]) -> None:
-    """Raise InputError where flows wait for each other in a circle."""
+    """Raise InputError if flows wait for each other in a circle."""
     circle = circle_of(flows)
     if circle:
         listed = ", which waits for ".join(f"number {place + 1}" for place in circle)
@@ -65,7 +65,7 @@ def check_order(flows: Sequence[Flow]) -> None:
 
 
 def circle_of(flows: Sequence[Flow]) -> list[int]:
-    """Flows that wait for each other in a circle, each for the next one; none where there is no circle."""
+    """Flows that wait for each other in a circle, each for the next one; none if there is no circle."""
     waits = [len(flow.after) for flow in flows]
     ready = deque(place for place, count in enumerate(waits) if not count)
     then = _followers(flows)
@@ -116,7 +116,7 @@ class _FlowRun:
                 self._inject_next()
 
     def times(self, place: int, figures: Mapping[int, MessageFigures]) -> FlowTimes:
-        """What became of a flow."""
+        """The times of a flow."""
         own = figures.get(place)
         if own is not None:
             return FlowTimes(own.started, own.received, own.ended, own)
@@ -200,14 +200,14 @@ def _followers(flows: Sequence[Flow]) -> list[list[int]]:
 
 
 class IdealTimes:
-    """What flows would take alone, without headers: latencies of the shortest way, and the bytes over its narrowest link."""
+    """The ideal time of flows, alone and without headers: latencies of the shortest path, and the bytes over its narrowest link."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._rows: dict[int, list[tuple[int, float, float]]] = {}
 
     def ns(self, source: int, destination: int, size: int) -> float | None:
-        """Nanoseconds of a flow; None where there is no way."""
+        """Nanoseconds of a flow; None if there is no way."""
         if destination not in self._rows:
             self._rows[destination] = self._to(destination)
         distance, latency, bandwidth = self._rows[destination][source]

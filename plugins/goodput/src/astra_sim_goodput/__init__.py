@@ -22,7 +22,7 @@ __all__ = ["Goodput", "GoodputPlan", "MonteCarlo", "Sample", "goodput", "read_pl
 
 
 def __getattr__(name: str) -> Any:
-    """What a name stands for, imported when it is first used: every command imports this package."""
+    """The object of a name, imported when it is first used: every command imports this package."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -40,7 +40,7 @@ def saxena_interval(mtti: float, write: float, restart: float) -> float:
 def first_order_efficiency(mtti: float, write: float, restart: float, interval: float) -> float:
     """The share of time that is work, to first order: (1 - (R + T/2)/M) / (1 + C/T) (Kokolis et al., arXiv 2410.21680).
 
-    Raises InputError where it is not above 0: interruptions come too fast for a first order.
+    Raises InputError if it is not above 0: interruptions come too fast for a first order.
     """
     left = 1 - (restart + interval / 2) / mtti
     if left <= 0:

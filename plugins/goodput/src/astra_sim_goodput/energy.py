@@ -69,7 +69,7 @@ class Powers:
 
     @classmethod
     def of(cls, options: EnergyOptions) -> Powers:
-        """The powers that options say. Raises InputError where an NPU takes less when it works."""
+        """The powers that options say. Raises InputError if an NPU takes less when it works."""
         compute = options.tdp_w * options.tdp_share if options.tdp_w is not None else options.compute_w
         communication, memory = (options.idle_w if each is None else each for each in (options.communicating_w, options.memory_w))
         assert compute is not None
@@ -120,7 +120,7 @@ class _Npus:
 
 
 def energy(options: EnergyOptions, result: Any, platform: Platform) -> dict[str, Any]:
-    """The energy of a run in joules, by part, and its power in watts. Raises InputError where options do not fit the run."""
+    """The energy of a run in joules, by part, and its power in watts. Raises InputError if options do not fit the run."""
     powers, npus = Powers.of(options), _Npus()
     for row in result.npu_tables()["npu_times"]:
         npus.add(row, result.finish_ns, powers)
@@ -153,13 +153,13 @@ def energy(options: EnergyOptions, result: Any, platform: Platform) -> dict[str,
 
 
 def _shares(parts: Mapping[str, Any], total: float) -> str:
-    """What takes the energy, in words."""
+    """Describe the shares of the energy."""
     flat = {f"NPUs {name}": value for name, value in parts["npu"].items()} | {name: parts[name] for name in ("host", "links", "switches")}
     return ", ".join(f"{name} {100 * value / total:.1f} %" for name, value in flat.items() if total and value)
 
 
 def _tokens(result: Any) -> float | None:
-    """The tokens of the run, where its workload counts them by the second."""
+    """The tokens of the run, if its workload counts them by the second."""
     rate = result.figures.get("tokens_per_s")
     return float(rate) * result.finish_ns * NS if isinstance(rate, (int, float)) else None
 

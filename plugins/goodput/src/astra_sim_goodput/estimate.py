@@ -30,7 +30,7 @@ class Spread:
 
 @attrs.frozen
 class MonteCarlo:
-    """What seeds came to: goodput, interruptions, and days until the work is done or the horizon is reached."""
+    """The estimate over seeds: goodput, interruptions, and days until the work is done or the horizon is reached."""
 
     seeds: int
     goodput: Spread
@@ -49,9 +49,9 @@ class Failures:
 
 @attrs.frozen
 class ClosedForms:
-    """What the formulas say for one level of checkpoints: intervals in seconds, and efficiencies at the interval that is used.
+    """The formulas' results for one level of checkpoints: intervals in seconds, and efficiencies at the interval that is used.
 
-    `first_order` is None where that formula does not hold.
+    `first_order` is None if that formula does not hold.
     """
 
     young_s: float
@@ -92,7 +92,7 @@ class Goodput:
 def goodput(source: str | os.PathLike[str] | Mapping[str, Any] | GoodputPlan, seeds: int = 0) -> Goodput:
     """The goodput of a job in a file, in tables as a file has them, or as a plan; with `seeds` also by that many random runs.
 
-    Raises InputError where the file is wrong or a checkpoint is never reached, RunError where a random run does not end.
+    Raises InputError if the file is wrong or a checkpoint is never reached, RunError if a random run does not end.
     """
     plan = source if isinstance(source, GoodputPlan) else read_plan(source)
     if not 0 <= seeds <= MOST_SEEDS:
@@ -174,7 +174,7 @@ def _tokens_per_s(plan: GoodputPlan, useful: float) -> float | None:
 
 
 def _closed_forms(plan: GoodputPlan, interval: float) -> ClosedForms | None:
-    """The published formulas beside the model; None where they do not hold: several levels, drains, no failures."""
+    """The published formulas beside the model; None if they do not hold: several levels, drains, no failures."""
     mtti, level = plan.mtti_s, plan.levels[-1]
     if len(plan.levels) > 1 or plan.drain_s or math.isinf(mtti) or level.write_s <= 0:
         return None
@@ -225,7 +225,7 @@ _EXPANDED = 200
 
 
 def _within(t: float, degrees: int) -> float:
-    """The probability that Student's t lies between -t and t."""
+    """The probability that Student's t is between -t and t."""
     angle = math.atan(t / math.sqrt(degrees))
     cosine, odd = math.cos(angle), degrees % 2
     term = cosine if odd else 1.0

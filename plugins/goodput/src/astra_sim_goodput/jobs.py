@@ -49,7 +49,7 @@ class PlacedJob:
 
 @attrs.frozen
 class JobTimes:
-    """When a job started and finished (nanoseconds). `alone_ns` is its duration without the others, None where it was not asked for.
+    """When a job started and finished (nanoseconds). `alone_ns` is its duration without the others, None if it was not asked for.
 
     `slowdown` is duration / alone, `without` the duration with one other job left out, by the name of that.
     """
@@ -66,7 +66,7 @@ class JobTimes:
 
 @attrs.frozen
 class Jobs:
-    """What a file of jobs came to."""
+    """The result of a file of jobs."""
 
     name: str
     messages_wait: bool
@@ -79,7 +79,7 @@ class Jobs:
 
     @property
     def fairness(self) -> dict[str, float] | None:
-        """Jain's index of 1 / slowdown, (sum x)^2 / (n sum x^2), and the greatest slowdown; None where no job ran alone.
+        """Jain's index of 1 / slowdown, (sum x)^2 / (n sum x^2), and the greatest slowdown; None if no job ran alone.
 
         R. Jain, D. Chiu, W. Hawe, DEC-TR-301 (1984).
         """
@@ -158,7 +158,7 @@ class JobFile:
         return [PlacedJob(each, named[place], f"{self.file}: job {each.name!r}") for place, each in enumerate(options)]
 
     def _graph(self, job: PlacedJob) -> JobGraph:
-        """What a job does, as if its NPUs were a platform. Raises InputError."""
+        """The workload of a job, as if its NPUs were a platform. Raises InputError."""
         experiment = self.experiment.copied()
         for kind, results in (("workload", job.options.workload), ("compute", job.options.compute)):
             if results is None and kind == "compute":

@@ -27,7 +27,7 @@ class JobGraph:
 def block_sizes(platform: Platform, ranks: Sequence[int]) -> list[int] | None:
     """The sizes of the platform's dimensions within a job whose NPUs are a block of it, the whole of inner ones and a part of the last.
 
-    None where the NPUs are no such block: then the collectives of the job are among named NPUs, without dimensions.
+    None if the NPUs are no such block: then the collectives of the job are among named NPUs, without dimensions.
     """
     left, sizes = len(ranks), []
     if tuple(ranks) != tuple(range(ranks[0], ranks[0] + left)) or ranks[0] % left:
@@ -124,7 +124,7 @@ class _JobsWriter:
         return tuple(place + 1 for place in earlier) or (0,)
 
     def _operation(self, operation: Operation, rank: int, **changes: Any) -> Operation:
-        """An operation with the numbers of the platform. Raises InputError where its time would not see other jobs."""
+        """An operation with the numbers of the platform. Raises InputError if its time would not see other jobs."""
         if isinstance(operation, Composite):
             raise InputError(
                 f"job {self.job.name}: its workload simulates a pass as one operation (detail = pass), in which it meets no other jobs;"

@@ -20,7 +20,7 @@ MOST_INTERRUPTIONS = 10_000_000
 
 @attrs.frozen
 class RandomOutcome:
-    """What one seed came to: wall time (s), work that counts (s), interruptions, and time that the job waited for a node (s)."""
+    """The result of one seed: wall time (s), useful work (s), interruptions, and time that the job waited for a node (s)."""
 
     wall_s: float
     work_s: float
@@ -45,7 +45,7 @@ class _Writing:
         return count * self.interval_s + written + self._extra * ((start + count) // last - start // last)
 
     def complete(self, start: int, spent_s: float) -> int:
-        """How many intervals from a checkpoint on are complete, with their writes, after so many seconds."""
+        """The number of intervals from a checkpoint on that are complete, with their writes, after so many seconds."""
         count = max(0, int(spent_s / self._mean) - 1)
         while count and self.time(start, count) > spent_s:
             count -= max(1, int((self.time(start, count) - spent_s) / self._mean))
@@ -113,7 +113,7 @@ class _Lemons:
 
     @property
     def left(self) -> int:
-        """How many are among the nodes of the job."""
+        """The number of them among the nodes of the job."""
         return len(self._blamed) + self._innocent
 
     def interrupt(self, number: int) -> None:
@@ -164,7 +164,7 @@ class _Nodes:
 
 
 def run(plan: GoodputPlan, interval_s: float, seed: int) -> RandomOutcome:
-    """Run a job of one seed: to its horizon, or until its work is done. Raises RunError where it does not come to an end."""
+    """Run a job of one seed: to its horizon, or until its work is done. Raises RunError if it does not come to an end."""
     writing, draws, nodes = _Writing(plan, interval_s), _Interruptions(plan, seed), _Nodes(plan)
     now = waiting = spent = 0.0
     start, number = 0, 0

@@ -1,4 +1,4 @@
-"""What a goodput file says: a job, what interrupts it, how it is saved, and how it recovers."""
+"""The plan of a goodput file: a job, its interruptions, its checkpoints, and its recovery."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Level:
 
 @attrs.frozen
 class GoodputClock:
-    """How interruptions come: the shape of Weibull's distribution of the times between them, and nodes that cause more than others.
+    """The distribution of interruptions: the shape of Weibull's distribution of the times between them, and failure-prone nodes.
 
     `lemons` of the `nodes` fail `multiplier` times as often as others; `removed_after` interruptions by one another node replaces it for
     good, None: it stays.
@@ -135,7 +135,7 @@ class GoodputClock:
     removed_after: int | None = None
 
     def factor(self, lemons: int) -> float:
-        """How many times as often as without lemons the job is interrupted with so many of them."""
+        """The factor by which so many lemons raise the job's interruptions."""
         return 1 + lemons / self.nodes * (self.multiplier - 1)
 
 
@@ -143,9 +143,9 @@ class GoodputClock:
 class GoodputPlan:
     """A job with all that its goodput follows from. Times in seconds.
 
-    `rates` has interruptions of the whole job in an hour by component, those by lemons included; `interval_s` is None where the best is
+    `rates` has interruptions of the whole job in an hour by component, those by lemons included; `interval_s` is None if the best is
     wanted; `horizon_s` is how long the job runs, `work_s` how much work it has without any loss: one of them is None. Of `asynchronous`
-    writing `drain_s` and `slowdown` are those of the last level. `spares` is None where there are as many as needed.
+    writing `drain_s` and `slowdown` are those of the last level. `spares` is None if there are as many as needed.
     """
 
     name: str
@@ -171,7 +171,7 @@ class GoodputPlan:
 
     @property
     def mtti_s(self) -> float:
-        """The mean time between interruptions of the job; infinite where nothing interrupts it."""
+        """The mean time between interruptions of the job; infinite if nothing interrupts it."""
         rate = sum(self.rates.values())
         return HOUR / rate if rate else float("inf")
 
@@ -229,7 +229,7 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
 
 
 def _clock(options: GoodputOptions) -> GoodputClock:
-    """How interruptions come."""
+    """The distribution of interruptions."""
     lemons = options.lemons
     if lemons is None:
         return GoodputClock(options.nodes, options.weibull_shape)
@@ -265,7 +265,7 @@ def _step(options: GoodputOptions, where: str, folder: Path) -> tuple[float | No
 
 
 def _length(options: GoodputOptions, step_s: float | None, tokens_per_step: float | None, where: str) -> tuple[float | None, float | None]:
-    """How long the job runs, or its work; in seconds."""
+    """The duration of the job, or of its work; in seconds."""
     names = [name for name in ("days", "steps", "tokens") if getattr(options, name) is not None]
     if len(names) != 1:
         raise InputError(f"{where}: goodput: {' and '.join(names) or 'nothing'} is given; expected one of days, steps and tokens")
@@ -321,7 +321,7 @@ def _levels(options: GoodputOptions, where: str) -> tuple[Level, ...]:
 
 
 def _write_s(level: LevelOptions, options: GoodputOptions, key: str, last: bool) -> float:
-    """How long a write blocks: as told, or by bytes over the bandwidth of the store, or of the nodes where that is less."""
+    """The blocking time of a write: as given, or by bytes over the bandwidth of the store, or of the nodes if that is less."""
     bandwidths = level.gb_per_s is not None or level.nic_gb_per_s is not None
     if level.write_s is not None:
         if bandwidths or level.bytes is not None:

@@ -40,7 +40,7 @@ class Scatter:
 
 @attrs.frozen
 class Sample:
-    """What seeds came to (nanoseconds). `blame` has for each entry of `compute` the mean without it, and what it costs."""
+    """The result over seeds (nanoseconds). `blame` has for each entry of `compute` the mean without it, and its cost."""
 
     seeds: list[dict[str, float]]
     finish: Scatter
@@ -65,7 +65,7 @@ def sample(
 ) -> Sample:
     """Run an experiment with the seeds from that of its section `variation` on, and a `pair` with the same seeds.
 
-    `set` changes options of both; `blame`: without each entry of `compute` once more, with the same seeds. Raises InputError where the
+    `set` changes options of both; `blame`: without each entry of `compute` once more, with the same seeds. Raises InputError if the
     experiment has no section `variation`.
     """
     first = _loaded(experiment, set)
@@ -99,7 +99,7 @@ def _loaded(experiment: Experiment | str | os.PathLike[str], assignments: Sequen
 
 
 def _section(experiment: Experiment) -> Mapping[str, Any]:
-    """The section `variation`. Raises InputError where there is none."""
+    """The section `variation`. Raises InputError if there is none."""
     table = experiment.plugin_sections.get(SECTION)
     if table is None:
         raise InputError(f"{experiment.name or 'the experiment'} has no section {SECTION}, so that all seeds are the same")

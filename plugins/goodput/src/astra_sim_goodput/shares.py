@@ -1,7 +1,7 @@
-"""Where the time of a job goes in the mean, by the complete model.
+"""The mean time of a job by use, by the complete model.
 
 The complete model of Daly holds for one level of checkpoints: between two of them the job makes T + C of progress, an interruption within
-throws it back to the last one, and a restart that is interrupted begins again. Its time is told apart here into work, writing, what is
+throws it back to the last one, and a restart that is interrupted begins again. Its time is divided here into work, writing, what is
 done again, and the parts of restarts. Levels are nested: what a level makes of the time between two of its checkpoints, interruptions of
 its own included, is the time between that the next level sees.
 """
@@ -23,7 +23,7 @@ _MOST_IN_REPAIR = 100_000
 
 
 def shares_of(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
-    """The shares of time of `PARTS`, which add up to 1. Raises InputError where a checkpoint is hardly ever reached."""
+    """The shares of time of `PARTS`, which add up to 1. Raises InputError if a checkpoint is hardly ever reached."""
     waiting, degraded = missing_nodes(plan)
     running = _running(plan, interval_s)
     scale = (1 - waiting) * (1 - degraded)
@@ -34,7 +34,7 @@ def shares_of(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
 def best_interval(plan: GoodputPlan) -> float:
     """The work between two checkpoints for which most time is useful: Daly's optimum for one level, else by golden section.
 
-    Infinite where nothing interrupts the job. Raises InputError where writing takes no time, and so any interval is too long.
+    Infinite if nothing interrupts the job. Raises InputError if writing takes no time, and so any interval is too long.
     """
     mtti, write = plan.mtti_s, sum(level.write_s / level.every for level in plan.levels)
     if math.isinf(mtti):
@@ -115,7 +115,7 @@ def _running(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
             )
         interruptions = math.expm1(nominal / apart)
         spent["lost"] = spent.get("lost", 0.0) + apart * interruptions - nominal
-        # What was written last may not be there yet: the one before it is loaded, and its work is done again like a part of the restart.
+        # The last checkpoint may not be complete yet: the one before it is loaded, and its work is repeated like a part of the restart.
         stages = {"detect": plan.detect_s, "replace": plan.replace_s, "load": level.load_s, "lost": drain}
         whole, begin = sum(stages.values()), 0.0
         if whole / mtti > _LARGEST_EXPONENT:

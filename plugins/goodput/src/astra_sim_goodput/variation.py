@@ -25,7 +25,7 @@ _PS = 1000
 
 @attrs.frozen
 class ComputeVariation:
-    """How much longer some ranks compute than the compute model says."""
+    """The additional compute time of some ranks over the compute model."""
 
     ranks: str = option("all", help="all, or numbers and ranges of NPUs: 5, 0-7,16")
     factor: float = option(1.0, above=0, maximum=1e6, help="times as long")
@@ -161,7 +161,7 @@ class _Pausing:
 
 
 def variation(options: VariationOptions, platform: Platform) -> Callable[[Started], int]:
-    """What operations take on each NPU. Raises InputError for ranks that the platform does not have, or a file that holds no numbers."""
+    """The time of operations on each NPU. Raises InputError for ranks outside the platform, or a file without numbers."""
     factors = [_Factors(entry, number, options.seed, platform.npus) for number, entry in enumerate(options.compute)]
     pauses = [_Pausing(entry, number, options.seed, platform.npus) for number, entry in enumerate(options.pauses)]
 

@@ -107,7 +107,7 @@ def _experts(setup: TrainingSetup) -> _LlmPart:
 
 
 def _sequence_share(setup: TrainingSetup) -> int:
-    """Ranks that share what lies outside of the split products."""
+    """Ranks that share what is outside of the split products."""
     return setup.parallel.tensor if setup.parallel.sequence else 1
 
 

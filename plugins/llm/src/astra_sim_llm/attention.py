@@ -68,7 +68,7 @@ class AttentionHalf:
 
     @property
     def _is_absorbed(self) -> bool:
-        """Whether latent attention works on the latents of the cache: in decoding, where keys and values of heads are not made again."""
+        """Whether latent attention works on the latents of the cache: in decoding, if keys and values of heads are not made again."""
         return self._products.model.mla is not None and self._products.work.keys is not None
 
     def _absorbed_core(self) -> Iterator[Step]:

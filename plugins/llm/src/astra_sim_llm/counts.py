@@ -136,7 +136,7 @@ def embedding_parameters(model: Model, parallel: Parallelism = WHOLE) -> Paramet
 def head_parameters(model: Model, parallel: Parallelism = WHOLE, with_embedding: bool = True) -> ParameterCounts:
     """Parameters of the last norm and the output layer.
 
-    Tied weights count once where the embedding lies on the same rank (`with_embedding`); elsewhere the rank has a copy of them.
+    Tied weights count once where the embedding is on the same rank (`with_embedding`); elsewhere the rank has a copy of them.
     """
     copied = model.tied and with_embedding
     return ParameterCounts(

@@ -121,7 +121,7 @@ class DataParallel:
     def _around(
         self, parts: Sequence[Part], gather: Callable[[Unit, int], list[Step]], reduce: Callable[[Unit, int], list[Step]]
     ) -> list[Step]:
-        """Parts, where the next weights are gathered and the last gradients reduced beside each, or before and after it."""
+        """Parts, if the next weights are gathered and the last gradients reduced beside each, or before and after it."""
         steps: list[Step] = []
         if not self._plan.options.overlap.dp:
             for part, unit in parts:

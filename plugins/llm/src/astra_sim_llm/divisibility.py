@@ -10,9 +10,9 @@ from astra_sim_llm.parallelism import Parallelism
 
 
 def misfits(model: Model, parallel: Parallelism, sequence: int, micro_batch: int = 1) -> Iterator[str]:
-    """What ranks do not divide that they share: whole heads, widths, the sequence, tokens, and experts.
+    """Quantities that ranks must divide: whole heads, widths, the sequence, tokens, and experts.
 
-    Tensor ranks share key and value heads, or each of these lies on several ranks.
+    Tensor ranks share key and value heads, or each of these is on several ranks.
     """
     t, c = parallel.tensor, parallel.context
     shared = [

@@ -1,4 +1,4 @@
-"""What is before and after the blocks: the embedding, the head with the loss, and predictors of further tokens."""
+"""The parts before and after the blocks: the embedding, the head with the loss, and predictors of further tokens."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Ends:
 
     @property
     def _loss_bytes(self) -> tuple[int, int]:
-        """Bytes of a logit, forward and backward. Fused: two passes over logits, the second writes gradients, which are scaled later."""
+        """Bytes of a logit, forward and backward. Fused: two skips logits, the second writes gradients, which are scaled later."""
         return (6, 4) if self._products.work.fused_loss else (40, 14)
 
     @_once
@@ -76,7 +76,7 @@ class Ends:
         return [*steps, *gradients, self._products.elements("norm", 10, self._products.local * m.hidden)]
 
     def predictor(self) -> list[Step]:
-        """What a block of multi-token prediction has beside a block: norms, and a product of two states joined (arXiv 2412.19437)."""
+        """The additional parts of a block of multi-token prediction: norms, and a product of two states joined (arXiv 2412.19437)."""
         m = self._products.model
         return [
             self._products.elements("norm", 8, self._products.local * m.hidden),

@@ -1,4 +1,4 @@
-"""What a run of a large language model says: time of an iteration, tokens a second, FLOP/s, and where the time goes.
+"""Figures of a run of a large language model: time of an iteration, tokens a second, FLOP/s, and shares of the time.
 
 Every moment of a stage belongs to one of these, the first that holds: kernels run (compute, or optimizer); an exchange of tensor, expert,
 context or data parallelism is under way; a message of the pipeline is under way to this stage or from it (pp); or it waits for others
@@ -30,7 +30,7 @@ _PS_PER_S = 1e12
 
 @attrs.frozen(eq=False)
 class RunFacts:
-    """What is known before the run: ranks, iterations of the run, tokens and model FLOPs of one, peak of a rank, memory."""
+    """Facts known before the run: ranks, iterations of the run, tokens and model FLOPs of one, peak of a rank, memory."""
 
     parallel: Parallelism
     iterations: int
@@ -180,7 +180,7 @@ def _error(known: ExpectedError | None) -> dict[str, Any]:
 
 
 def _shares(spans: Sequence[tuple[int, int, str]]) -> dict[str, int]:
-    """How long spans (begin, end, group) take by group; what several cover belongs to the first of these in order."""
+    """The time of spans (begin, end, group) by group; overlaps belong to the first of these in order."""
     if all(first[1] <= second[0] for first, second in pairwise(spans)):  # one after another
         shares: dict[str, int] = {}
         for begin, end, group in spans:
@@ -210,5 +210,5 @@ def _union(first: Any, second: Any) -> Any:
 
 
 def _length(spans: Any) -> int:
-    """What spans that are apart cover."""
+    """The total length of disjoint spans."""
     return int((spans[1] - spans[0]).sum())

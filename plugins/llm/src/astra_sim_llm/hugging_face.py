@@ -81,7 +81,7 @@ class _Config:
         return value
 
     def count(self, key: str, default: int | None = None, minimum: int = 1) -> int:
-        """A whole number; the default where the key is missing or null. Raises InputError, also where there is no default."""
+        """A whole number; the default where the key is missing or null. Raises InputError, also if there is no default."""
         value = self.get(key)
         if value is None and default is not None:
             return default
@@ -96,14 +96,14 @@ class _Config:
         return value
 
     def share(self, key: str) -> float:
-        """A number from 0 to 1; 0 where the key is missing."""
+        """A number from 0 to 1; 0 if the key is missing."""
         value = self.get(key, 0)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise self.error(key, "a number from 0 to 1")
         return value
 
     def only(self, key: str, allowed: Any, why: str) -> None:
-        """Raises InputError where a key says what a Model cannot."""
+        """Raises InputError if a key says what a Model cannot."""
         if self.get(key, allowed) != allowed:
             raise self.error(key, f"{allowed!r} ({why})")
 
@@ -113,7 +113,7 @@ class _Config:
 
 
 def _rotary(config: _Config) -> dict[str, Any]:
-    """What all models after Llama have in common: RMSNorm, gated feed-forward parts, rotary positions."""
+    """The common features of all models after Llama: RMSNorm, gated feed-forward parts, rotary positions."""
     return {
         "layers": config.count("num_hidden_layers"),
         "hidden": config.count("hidden_size"),
@@ -345,7 +345,7 @@ ARCHITECTURES: dict[str, Callable[[_Config], Model]] = {
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
 }
-"""How to read a `config.json`, by its `model_type`."""
+"""Readers of a `config.json`, by its `model_type`."""
 
 WITH_TEXT = {"llama4": "llama4_text", "gemma3": "gemma3_text", "mistral3": "mistral"}
 """Of models that read images, too: the `model_type` of the language model, which their `text_config` describes."""
@@ -369,4 +369,4 @@ NOT_MODELLED = {
     "bert": "encoder is",
     "whisper": "encoder is",
 }
-"""What there is in models of a `model_type` that these do not have here: decoder-only transformers."""
+"""Features of a `model_type` that are not simulated for these models: decoder-only transformers."""

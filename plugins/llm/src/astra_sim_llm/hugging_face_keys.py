@@ -44,7 +44,7 @@ WITHOUT_EFFECT = frozenset(
         f" {_THAT_SOME_MODELS_IGNORE}"
     ).split()
 )
-"""Names that need no warning where nothing reads them; nor do those that begin with an underscore."""
+"""Names that need no warning if nothing reads them; nor do those that begin with an underscore."""
 
 OF_ROTARY_SCALING = frozenset(
     "attention_factor beta_fast beta_slow factor full_attention high_freq_factor long_factor low_freq_factor mscale mscale_all_dim"

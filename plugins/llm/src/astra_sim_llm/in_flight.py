@@ -1,4 +1,4 @@
-"""How many micro-batches' activations a pipeline stage holds at once, by schedule and chunk."""
+"""The number of micro-batches whose activations a pipeline stage holds at once, by schedule and chunk."""
 
 from __future__ import annotations
 

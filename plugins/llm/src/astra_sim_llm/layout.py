@@ -1,4 +1,4 @@
-"""Where layers and ranks lie: the layers of each chunk, and the groups of ranks on a platform."""
+"""The placement of layers and ranks: the layers of each chunk, and the groups of ranks on a platform."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of:
     """The layers of each virtual stage in order.
 
     even: as many in each; embedding_as_layer: embedding and head count as a layer each, and every virtual stage has as many, or one
-    less; weighted: so that the longest virtual stage is as short as can be, where `weight_of` says how long a dense or moe layer, the
-    embedding and the head take. Raises InputError where they do not fit.
+    less; weighted: so that the longest virtual stage is as short as can be, if `weight_of` says how long a dense or moe layer, the
+    embedding and the head take. Raises InputError if they do not fit.
     """
     layers = model.layers
     if not isinstance(how, str):
@@ -113,7 +113,7 @@ class ParallelAxes:
         self._axes["ep_nodes"] = tuple(number for number in self._axes["ep"] if number not in inner)
 
     def __getitem__(self, name: str) -> tuple[int, ...]:
-        """The positions of an axis's dimensions; empty where it has one rank."""
+        """The positions of an axis's dimensions; empty if it has one rank."""
         return self._axes[name]
 
     def _axis(self, name: str, size: int, stride: int) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ PREFETCHED = 2
 
 
 UnitKind = BlockKind | Literal["embedding", "head"]
-"""What ZeRO gathers or reduces at once: a block, the embedding, or the output layer with its norm."""
+"""The parts that ZeRO gathers or reduces at once: a block, the embedding, or the output layer with its norm."""
 
 
 @attrs.frozen
@@ -74,7 +74,7 @@ class Capacity:
 
     @property
     def usable(self) -> int:
-        """What a rank may need, in whole bytes."""
+        """The memory that a rank needs, in whole bytes."""
         return int(self.total - self.margin)
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class Capacity:
 def capacity_of(compute: Compute, margin_gib: float | None, total_bytes: float | None = None) -> Capacity | None:
     """The memory of the compute model's device, or `total_bytes`, with the margin that is given, or that of the device.
 
-    None where it is not known. Raises InputError for a margin that nothing has, or that leaves nothing.
+    None if it is not known. Raises InputError for a margin that nothing has, or that leaves nothing.
     """
     total = compute.memory_bytes if total_bytes is None else total_bytes
     if total is None:

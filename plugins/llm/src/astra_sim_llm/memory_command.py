@@ -45,7 +45,7 @@ _ENDS_COUNT = "embedding_as_layer"
 AXES = (
     "tensor_parallel", "pipeline_parallel", "virtual_stages", "context_parallel", "expert_parallel", "micro_batch", "zero", "recompute"
 )  # fmt: skip
-"""What a search varies, by the names of the options of the workload."""
+"""The parameters that a search can vary, by the names of the options of the workload."""
 LEAST_TOKENS = 4096
 """Tokens of a sequence that a rank has at least where context parallelism is searched."""
 
@@ -227,7 +227,7 @@ def _template(case: Case) -> TrainingSetup:
 
 
 def _axes(case: Case, keep: Sequence[str]) -> dict[str, Any]:
-    """What the search varies: all that is not kept."""
+    """The parameters that the search varies: all that are not fixed."""
     setup, options, model = case.plan.setup, case.options, case.plan.model
     axes: dict[str, Any] = {
         "fixed": [name.removesuffix("_parallel") for name in keep],
@@ -263,7 +263,7 @@ def _seconds(candidate: ParallelismCandidate) -> float:
 
 
 class _LayersOf:
-    """Layers of each stage of another pipeline: evenly, where embedding and head count if they do in the plan."""
+    """Layers of each stage of another pipeline: evenly, if embedding and head count if they do in the plan."""
 
     def __init__(self, plan: TrainingPlan) -> None:
         self._plan = plan
@@ -278,7 +278,7 @@ class _LayersOf:
 
 
 def _values(overrides: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a table gives, with the values that its options have: `--set` gives text."""
+    """The values of a table, converted to the types of its options: `--set` gives text."""
     return {
         key: _values(value, options[key]) if isinstance(value, Mapping) else options[key] if isinstance(value, str) else value
         for key, value in overrides.items()

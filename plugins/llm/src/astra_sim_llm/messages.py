@@ -26,7 +26,7 @@ def receive(kinds: OperationTypes, source: Peer, size: int, tag: int, name: str 
 
 
 def between(kinds: OperationTypes, inner: Template, receives: Sequence[int], sends: Sequence[int], blocking: bool) -> Template:
-    """A pass that waits for messages and sends others; where those are `blocking` it ends when they have arrived."""
+    """A pass that waits for messages and sends others; if those are `blocking` it ends when they have arrived."""
     first = len(receives)
     start: list[int] = list(range(first)) or [BEFORE]
     rows = [*receives, *inner.kinds, *sends]

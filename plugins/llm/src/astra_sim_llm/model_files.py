@@ -16,7 +16,7 @@ from astra_sim_llm.hugging_face import CONFIG, model_of_config
 
 @attrs.frozen
 class ConfigFile:
-    """Where a model is described."""
+    """The source of a model's description."""
 
     path: str = option(help="a config.json of Hugging Face, or the folder that holds one", path="path")
     padded_to: int = option(1, minimum=1, help="the vocabulary is rounded up to a multiple of this")

@@ -17,7 +17,7 @@ from astra_sim_llm.steps import Step, in_graph
 
 
 class Block:
-    """The passes of blocks of a model. Raises InputError where the parallel ranks do not divide the model.
+    """The passes of blocks of a model. Raises InputError if the parallel ranks do not divide the model.
 
     `tokens` are those of a micro-batch on a rank, `ends` the passes of embedding and head.
     """
@@ -47,7 +47,7 @@ class Block:
         return in_graph(attention) if self._products.work.cuda_graphs == "attention" else attention
 
     def recompute(self, kind: LayerKind, how: str) -> list[Step]:
-        """What a backward pass computes again first.
+        """The parts that a backward pass recomputes first.
 
         full: the forward pass; full_early_stop: up to the last tensor that is saved, without the last product and what follows; selective:
         the core of attention, unless its kernel does so anyway.
@@ -88,7 +88,7 @@ class Block:
 
 
 def _check(model: Model, parallel: Parallelism, work: ProductWork) -> None:
-    """Raise InputError where ranks do not divide what they share."""
+    """Raise InputError if ranks do not divide what they share."""
     t, c = parallel.tensor, parallel.context
     for problem in misfits(model, parallel, work.sequence, work.micro_batch):
         raise InputError(problem)

@@ -10,7 +10,7 @@ from astra_sim import option
 from astra_sim_llm.models import Model
 
 CAST_TO = {"fp8": "fp8", "mxfp8": "fp8", "nvfp4": "nvfp4"}
-"""The element type of products by precision, where their inputs are cast."""
+"""The element type of products by precision, if their inputs are cast."""
 PRECISIONS = ("fp16", "bf16", *CAST_TO)
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
 CUDA_GRAPHS = ("none", "router", "attention", "iteration")
@@ -19,7 +19,7 @@ RECOMPUTE = ("none", "selective", "full", "full_early_stop")
 
 @attrs.frozen
 class Overlap:
-    """What runs beside compute."""
+    """Traffic that runs beside compute."""
 
     tp: str = option(
         "none",

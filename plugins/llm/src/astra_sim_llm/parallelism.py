@@ -28,7 +28,7 @@ class Parallelism:
 
     @staticmethod
     def default_expert_tensor(tensor: int, expert: int, stage_ranks: int) -> int:
-        """Ranks that share an expert where nothing is said: the tensor ranks, if a stage has enough of them."""
+        """Ranks that share an expert if nothing is said: the tensor ranks, if a stage has enough of them."""
         return tensor if expert * tensor <= stage_ranks else 1
 
     @property

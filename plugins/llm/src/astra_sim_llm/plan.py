@@ -25,7 +25,7 @@ from astra_sim_llm.unused import check_all_used
 
 @attrs.frozen
 class TrainingPlan:
-    """What a run does, before it is known how long kernels take.
+    """The plan of a run, before the times of kernels are known.
 
     An option is in one place: `options` are what the user chose, `setup` is what was derived of it and decides about memory, too. `chunks`
     are the layers of all virtual stages. What writes programs reads all three; only `Work`, what kernels depend on, is copied.
@@ -62,7 +62,7 @@ class TrainingPlan:
         return overlap.dp if overlap.gathers is None else overlap.gathers
 
     def work(self, keys: int | None = None) -> ProductWork:
-        """What a rank works on in a pass; decoding has one token of each sequence, and `keys` in the cache."""
+        """The work of a rank in a pass; decoding has one token of each sequence, and `keys` in the cache."""
         o = self.options
         return ProductWork(
             self.setup.micro_batch,
@@ -157,7 +157,7 @@ def read_model(named: str | Model) -> Model:
 
 
 def parallelism_of(options: LlmOptions, npus: int) -> Parallelism:
-    """The sizes of all groups. Raises InputError where they do not fit each other or the NPUs."""
+    """The sizes of all groups. Raises InputError if they do not fit each other or the NPUs."""
     fixed = options.tensor_parallel * options.pipeline_parallel * options.context_parallel
     words = "tensor_parallel * pipeline_parallel * context_parallel"
     if options.data_parallel == "fill":
@@ -211,7 +211,7 @@ def _schedule(options: LlmOptions, parallel: Parallelism) -> str:
 
 
 def _micro_batches(options: LlmOptions, parallel: Parallelism) -> int:
-    """Micro-batches of an iteration and replica. Raises InputError where the batch is no multiple, or there are too many."""
+    """Micro-batches of an iteration and replica. Raises InputError if the batch is no multiple, or there are too many."""
     micro_batches, rest = divmod(options.global_batch, options.micro_batch * parallel.data)
     if rest or not micro_batches:
         raise InputError(
@@ -250,7 +250,7 @@ def _recompute(options: LlmOptions) -> tuple[str, int | None]:
 
 
 def order_of(plan: TrainingPlan, times_of: Callable[[TrainingPlan], schedules.PassTimes]) -> Sequence[Sequence[schedules.ScheduleStep]]:
-    """The passes of each stage. Where exchanges of experts are hidden, one forward pass more goes ahead.
+    """The passes of each stage. If exchanges of experts are hidden, one forward pass more goes ahead.
 
     `times_of` says how long passes of a chunk take, which ZB-V alone asks for. Raises InputError.
     """

@@ -31,7 +31,7 @@ the scales put in the order of the product. NVFP4 has a scale for each 16 values
 
 @attrs.frozen
 class ProductWork:
-    """What a rank works on: tokens of a micro-batch, and the choices that decide which kernels there are."""
+    """The work of a rank: tokens of a micro-batch, and the choices that decide which kernels there are."""
 
     micro_batch: int
     sequence: int
@@ -61,7 +61,7 @@ def scaled(size: int, share: float) -> int:
 class Products:
     """The products of a model on a rank, with what follows from sizes: tokens, heads and vocabulary of the rank.
 
-    `local` are the tokens of what lies between products, which sequence parallelism shares; `half` is the 16-bit type, `element_type` that
+    `local` are the tokens of what is between products, which sequence parallelism shares; `half` is the 16-bit type, `element_type` that
     of the inputs of products.
     """
 
@@ -135,7 +135,7 @@ class Products:
         return LlmExchange("activations", "tp", collective, 2 * elements)
 
     def all_to_all(self, axis: str, name: str, elements: int) -> LlmExchange:
-        """An exchange of so many elements that each rank of an axis has for all of them."""
+        """An exchange of as many elements that each rank of an axis has for all of them."""
         return LlmExchange(name, axis, Collective.ALL_TO_ALL, 2 * elements)
 
     def multiply(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Iterator[Step]:
@@ -159,7 +159,7 @@ class Products:
         yield from self.weight_product(name, product, n * k)
 
     def weight_product(self, name: str, product: Gemm | GroupedGemm, weights: int) -> Iterator[Step]:
-        """A product that makes the gradients of so many weights, and the sum with those that are there where it is not fused."""
+        """A product that makes the gradients of so many weights, and the sum with those that are there if it is not fused."""
         yield LlmRun(name, product, weight=True, launches=product.experts if isinstance(product, GroupedGemm) else 1)
         if not self.work.fused_gradients:
             yield LlmRun("add gradients", Elementwise(read_bytes=8 * weights, write_bytes=4 * weights), weight=True)

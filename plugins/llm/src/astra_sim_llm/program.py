@@ -53,7 +53,7 @@ class StageWriter:
     def _write_passes(self, order: Sequence[schedules.ScheduleStep]) -> None:
         """The passes of an iteration. Weights that are gathered beside them are there before the first pass of their chunk.
 
-        A first pass that waits for nobody gathers its own, bucket by bucket; all others are under way while it is waited for.
+        A first pass that waits for nothing gathers its own, bucket by bucket; all others are under way while it is waited for.
         """
         templates, chunks = self._passes(order)
         place = 0
@@ -167,7 +167,7 @@ class StageWriter:
                 parts.append((join(block.ends.predictor(), block.forward(model.kind(layer)), block.ends.head()), layer))
         if self._plan.parallel.zero == 3:
             return self._data_parallel.sharded(parts)
-        # Only the first pass of the first virtual stage waits for nobody, so that nothing hides its gather but itself.
+        # Only the first pass of the first virtual stage waits for nothing, so only the pass itself hides its gather.
         if first and self._data_parallel.gathers_ahead and self._virtual(chunk) == 0:
             return self._data_parallel.with_gather(parts)
         return join(*(part for part, _ in parts))
@@ -190,7 +190,7 @@ class StageWriter:
         return parts
 
     def _again(self, layer: int, place: int) -> list[Step]:
-        """What is computed again for the backward pass of a layer, which is so many after the first of its chunk."""
+        """The parts that are recomputed for the backward pass of a layer, which is so many after the first of its chunk."""
         setup = self._plan.setup
         # As Megatron-LM's method `block`: the first layers of a chunk in full, of the others all is kept.
         if setup.recompute_layers is not None:
@@ -221,7 +221,7 @@ class StageWriter:
         if not (p.zero == 3 or plan.setup.shards_gradients or plan.options.overlap.dp):
             steps += self._data_parallel.reductions(experts, others, 0)
         shard = (experts // p.expert_shards, others // p.shards) if p.zero else (experts, others)
-        # Where shards are those of a group of ranks (HSDP), replicas of the shard add theirs; elsewhere this axis has one rank.
+        # If shards are those of a group of ranks (HSDP), replicas of the shard add theirs; elsewhere this axis has one rank.
         if p.zero and plan.options.reduction != "all":
             steps += (
                 LlmExchange("gradients", axis, Collective.ALL_REDUCE, size * plan.gradient_bytes)

@@ -1,6 +1,6 @@
 """Pipeline schedules: in which order a stage does the passes of its micro-batches.
 
-Layers lie in virtual stages, which follow each other. Where a stage has several chunks of layers, chunk c of stage r is virtual stage
+Layers are in virtual stages, which follow each other. If a stage has several chunks of layers, chunk c of stage r is virtual stage
 c p + r, or, for schedules in the form of a V, r and 2p - 1 - r. Sources: GPipe (arXiv 1811.06965), 1F1B (PipeDream-flush, arXiv
 2006.09503), interleaved 1F1B (arXiv 2104.04473), ZB-H1 (arXiv 2401.10241), ZB-V (arXiv 2405.15362), DualPipe (arXiv 2412.19437).
 """
@@ -16,7 +16,7 @@ from astra_sim import InputError
 
 
 class PassKind(enum.StrEnum):
-    """What a pass does. BACKWARD makes all gradients; INPUT and WEIGHT are its two halves."""
+    """The kind of a pass. BACKWARD makes all gradients; INPUT and WEIGHT are its two halves."""
 
     FORWARD = "F"
     BACKWARD = "B"
@@ -64,7 +64,7 @@ def interleaved(stages: int, micro_batches: int, chunks: int, extra_ahead: int =
     """Interleaved 1F1B: each stage has several chunks; groups of as many micro-batches as stages go through one after another.
 
     `extra_ahead` forward passes more come first, as where the exchanges of experts are hidden; then those in turn with backward passes are
-    joined to them. Raises InputError where stages do not divide micro-batches.
+    joined to them. Raises InputError if stages do not divide micro-batches.
     """
     if micro_batches % stages:
         raise InputError(
@@ -108,7 +108,7 @@ def zero_bubble_h1(stages: int, micro_batches: int) -> Order:
 
 
 class PassTimes(NamedTuple):
-    """How long passes of a chunk take, in any unit."""
+    """The times of passes of a chunk, in any unit."""
 
     forward: int = 1
     inputs: int = 1
@@ -123,7 +123,7 @@ EQUAL_TIMES = PassTimes()
 
 
 def zero_bubble_v(stages: int, micro_batches: int, times: PassTimes = EQUAL_TIMES) -> Order:
-    """ZB-V: two chunks in the form of a V. Where passes take equal times, a stage waits at its start alone.
+    """ZB-V: two chunks in the form of a V. If passes take equal times, a stage waits at its start alone.
 
     With other times the order of equal ones would wait in every micro-batch. So the authors make it of measured times, and take the best
     of several (sail-sg/zero-bubble-pipeline-parallelism, v_schedule.py); here it is the shortest of three.
@@ -152,7 +152,7 @@ def _placed(stages: int, micro_batches: int, times: PassTimes, choices: Sequence
     order: Order = [[] for _ in range(stages)]
 
     def needed(kind: PassKind, place: int) -> tuple[PassKind, int] | None:
-        """What a pass of a virtual stage waits for: a kind of pass of the same micro-batch, and its virtual stage."""
+        """The pass that a pass of a virtual stage waits for: its kind, for the same micro-batch, and its virtual stage."""
         if kind is F:
             return (F, place - 1) if place else None
         return (I, place + 1) if place < last else (F, place)
@@ -290,7 +290,7 @@ def order_of(
     extra_ahead: int = 0,
     times: PassTimes = EQUAL_TIMES,
 ) -> Order:
-    """The order of a schedule by name; that of ZB-V follows from the `times` of passes of a chunk. Raises InputError where it cannot be."""
+    """The order of a schedule by name; that of ZB-V follows from the `times` of passes of a chunk. Raises InputError if it cannot be."""
     if schedule == "interleaved":
         return interleaved(stages, micro_batches, chunks, extra_ahead)
     plain: dict[str, Callable[[int, int], Order]] = {
@@ -304,9 +304,9 @@ def order_of(
 
 
 def makespan(order: Sequence[Sequence[ScheduleStep]], schedule: str, times: Mapping[PassKind, float], send: float = 0.0) -> float:
-    """How long an order takes where passes of a kind take one time on all stages; a joined pair the sum. For closed forms and tests.
+    """The time of an order if passes of a kind take one time on all stages; a joined pair the sum. For closed forms and tests.
 
-    Raises ValueError where the order waits for itself.
+    Raises ValueError if the order waits for itself.
     """
     stages = len(order)
     chunks = 1 + max(step.chunk for steps in order for step in steps)

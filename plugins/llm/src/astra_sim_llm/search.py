@@ -16,7 +16,7 @@ from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.training_setup import TrainingSetup
 
 TimeOf = Callable[[TrainingSetup], float | None]
-"""Seconds of an iteration of a setup; None where they are not known."""
+"""Seconds of an iteration of a setup; None if they are not known."""
 
 LayersOf = Callable[[int, int, int, str], tuple[tuple[int, ...], ...]]
 """Layers of each stage, from the number of layers, of stages, of chunks, and the schedule."""
@@ -24,7 +24,7 @@ LayersOf = Callable[[int, int, int, str], tuple[tuple[int, ...], ...]]
 
 @attrs.frozen
 class ParallelismCandidate:
-    """A setup that fits: the stage that needs most memory, what its ranks need, and seconds of an iteration where they are known."""
+    """A setup that fits: the stage that needs most memory, what its ranks need, and seconds of an iteration if they are known."""
 
     setup: TrainingSetup
     stage: int
@@ -34,7 +34,7 @@ class ParallelismCandidate:
 
 @attrs.frozen
 class ParallelismSearch:
-    """What a search found: combinations that fit, the one with least memory first, of how many that were tried; and how many were timed.
+    """The result of a search: combinations that fit, the one with least memory first, and the numbers of those tried and timed.
 
     `refused` counts those that fit and cannot run, of which `time_of` says None.
     """
@@ -72,11 +72,11 @@ def search(
     `template` says what stays: model, sequence, precision, attention and schedule. `micro_batches` lists sizes of a micro-batch,
     `contexts` and `experts` sizes of these parallelisms, `virtual_stages` chunks of a stage (1: 1f1b, several: interleaved); if empty, that
     of the template. `fixed` names tensor or pipeline parallelism that stays. `any_expert_tensor`: an expert has the tensor parallelism that
-    follows where nothing is said, not that of the template. `global_batch` counts sequences. `end_layers` is how many layers `layers_of`
+    follows if nothing is said, not that of the template. `global_batch` counts sequences. `end_layers` is how many layers `layers_of`
     takes embedding and head for, beside those of the model: a chunk may have them alone.
 
     `time_of` is asked only about what fits. With `least_time_of`, a lower bound of it (seconds), and `fastest`, it is asked in the order of
-    that bound, until so many are known to be the fastest. Raises InputError where a number is out of range.
+    that bound, until so many are known to be the fastest. Raises InputError if a number is out of range.
     """
     for name, number in (("npus", npus), ("global_batch", global_batch), ("npus_per_node", npus_per_node)):
         if number < 1:
@@ -127,7 +127,7 @@ def _timed(
     least_time_of: Callable[[TrainingSetup], float] | None,
     fastest: int | None,
 ) -> ParallelismSearch:
-    """Candidates with their times; where a bound says that the others are slower than the fastest, those are left without."""
+    """Candidates with their times; if a bound says that the others are slower than the fastest, those are left without."""
     bounds = [least_time_of(item.setup) if least_time_of is not None else 0.0 for item in fitting]
     times: dict[int, float] = {}
     best: list[float] = []
@@ -179,7 +179,7 @@ def _parallelisms(
 def _setup(
     template: TrainingSetup, parallel: Parallelism, global_batch: int, size: int, layers_of: LayersOf, end_layers: int
 ) -> TrainingSetup | None:
-    """A setup with the schedule's rules kept; None where they cannot be. A single stage runs its micro-batches one by one."""
+    """A setup with the schedule's rules kept; None if they cannot be. A single stage runs its micro-batches one by one."""
     if global_batch % (parallel.data * size):
         return None
     number = global_batch // (parallel.data * size)

@@ -19,9 +19,9 @@ _Path = tuple[str, ...]
 
 
 def traits(table: Mapping[str, Any]) -> frozenset[str]:
-    """What a workload of this table is: its precision, training or not, and whether its model has experts."""
+    """The properties of a workload with this table: its precision, training or not, and whether its model has experts."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # told when the workload is made, as errors are
+        with warnings.catch_warnings(action="ignore"):  # reported when the workload is made, as errors are
             options: LlmOptions = structure(LlmOptions, dict(table), "workload")
             model = read_model(options.model)
     except InputError:
@@ -31,14 +31,14 @@ def traits(table: Mapping[str, Any]) -> frozenset[str]:
 
 
 def taken(table: Mapping[str, Any], offered: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """The offered options that fit what is given: none that would be refused, such as contention where nothing runs beside compute, and
+    """The offered options that fit what is given: none that would be refused, such as contention if nothing runs beside compute, and
     none that nothing reads. None in inference, for stacks are fitted to training.
     """
     npus = context.platform.npus
     try:
         options: LlmOptions = structure(LlmOptions, dict(table), "workload")
         unread = set(_unread(parallelism_of(options, npus)))
-    except InputError:  # told when the workload is made
+    except InputError:  # reported when the workload is made
         return {}
     if options.mode != "train":
         return {}

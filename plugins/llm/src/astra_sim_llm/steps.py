@@ -1,4 +1,4 @@
-"""What a pass is made of: kernels that a rank runs, and exchanges with other ranks."""
+"""The steps of a pass: kernels that a rank runs, and exchanges with other ranks."""
 
 from __future__ import annotations
 

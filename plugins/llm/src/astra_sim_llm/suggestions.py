@@ -1,4 +1,4 @@
-"""What would make a setup fit that does not."""
+"""Changes with which a setup would fit that does not."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Suggestion:
 
 
 def suggestions(setup: TrainingSetup, capacity_bytes: int, most_tensor: int | None = None) -> list[Suggestion]:
-    """Single changes with which a training run would fit that does not; none where it fits. The one that leaves most memory is last.
+    """Single changes with which a training run would fit that does not; none if it fits. The one that leaves most memory is last.
 
-    Twice the tensor or pipeline ranks halve the replicas, where they can be halved, else take twice the NPUs. `most_tensor` is the limit on
+    Twice the tensor or pipeline ranks halve the replicas, if they can be halved, else take twice the NPUs. `most_tensor` is the limit on
     tensor parallelism, such as the NPUs of a node.
     """
     if setup.mode != "train" or peak(setup)[1].total <= capacity_bytes:

@@ -39,7 +39,7 @@ class Template:
 
 @attrs.frozen(eq=False)
 class _Part:
-    """What composites of stages have in common: rows, numbered by their kind from 0 on, waits, and rows that end them."""
+    """The common parts of stage composites: rows, numbered by their kind from 0 on, waits, and rows that end them."""
 
     kind_of: Column
     after: Dependencies
@@ -116,7 +116,7 @@ class OperationTypes:
         return self._numbers[key, group]
 
     def join(self) -> int:
-        """What ends when all that it waits for has ended."""
+        """A row that ends when all its dependencies have ended."""
         return self.number("join", "join", lambda: Wait((), (), -1, Pass.FORWARD))
 
     @property
@@ -132,7 +132,7 @@ class OperationTypes:
         return self._within[0]
 
     def from_within(self, kind: int) -> int:
-        """The kind of an operation of composites that stands outside them."""
+        """The kind of an operation of composites that is outside them."""
         return self.number(("from within", kind), self.within.groups[kind], lambda: self.within.operations[kind])
 
     def composite(self, part: _Part, kinds: Sequence[int], previous: int | None, name: str) -> int:
@@ -212,7 +212,7 @@ class Compiler:
         return layout.rows.of_kinds(result)
 
     def shared(self, exchange: LlmExchange) -> LlmExchange:
-        """The exchange, or an equal one from before: steps are told apart by identity, so that those of all passes share a layout."""
+        """The exchange, or an equal one from before: steps are distinguished by identity, so all passes share a layout."""
         return self._layouts.exchanges.setdefault(exchange, exchange)
 
     def _number(self, key: Any, training_pass: Pass, name: str, group: str) -> int:
@@ -318,7 +318,7 @@ class Compiler:
         return _Layout(layout.keys, result, pieces)
 
     def _durations(self, steps: Sequence[Step]) -> list[int]:
-        """How long each kernel takes (picoseconds; 0 for exchanges), with what data and expert exchanges beside it slow it by.
+        """The time of each kernel (picoseconds; 0 for exchanges), including the slowdown by concurrent data and expert exchanges.
 
         The last of them waits until the host has launched all.
         """
@@ -353,7 +353,7 @@ class Compiler:
 
 
 def _identity(step: Step) -> Hashable:
-    """What makes a step equal to another: its number, but the step itself where each pass makes its own."""
+    """The key by which steps are equal: the number of the step, or the step itself if each pass makes its own."""
     return step if isinstance(step, LlmExchange) and (step.overlapped_with or GROUPS[step.axis] == "dp") else id(step)
 
 
@@ -532,7 +532,7 @@ def _repeats(templates: Sequence[Template], place: int) -> tuple[int, int]:
 
 
 def _later_period(templates: Sequence[Template], place: int) -> list[int]:
-    """Where the template of a place comes again after others, for periods longer than three."""
+    """The period at which the template of a place repeats after others, for periods longer than three."""
     for other in range(place + 4, min(len(templates), place + 600)):
         if templates[other] is templates[place] and templates[other + 1 : other + 2] == templates[place + 1 : place + 2]:
             return [other - place]

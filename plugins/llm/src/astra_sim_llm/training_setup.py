@@ -1,4 +1,4 @@
-"""What decides how much memory a rank needs, and which blocks lie on which stage."""
+"""The settings that determine the memory of a rank, and the blocks of each stage."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from astra_sim_llm.parallelism import Parallelism
 
 @attrs.frozen(cache_hash=True)
 class TrainingSetup:
-    """What decides how much memory a rank needs. Raises InputError where parts contradict each other.
+    """The settings that determine the memory of a rank. Raises InputError if parts contradict each other.
 
     `layers_of_stage` has the numbers of a stage's layers, chunk after chunk; a rank of DualPipe has those of both of its stages. Blocks of
-    multi-token prediction are numbered after the last layer; where no stage lists them, they lie with the head in training, and are left
+    multi-token prediction are numbered after the last layer; if no stage lists them, they lie with the head in training, and are left
     out in inference.
     """
 

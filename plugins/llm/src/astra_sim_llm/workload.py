@@ -31,8 +31,8 @@ _PS_PER_US = 1_000_000
 
 
 def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
-    """Training or inference of a large language model. Raises InputError where options do not fit each other or the platform,
-    CapacityError where the model does not fit in memory.
+    """Training or inference of a large language model. Raises InputError if options do not fit each other or the platform,
+    CapacityError if the model does not fit in memory.
     """
     durations = Durations(context)
     plan = make_plan(options, context.platform.npus, durations.weight_of)
@@ -92,14 +92,14 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
 
 
 class Durations:
-    """How long kernels take, as the compute model says (picoseconds); each is asked for once."""
+    """The times of kernels from the compute model (picoseconds); each is computed once."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._known: dict[Kernel, int] = {}
 
     def of_run(self, run: LlmRun) -> int:
-        """The time of a kernel. Raises InputError where the compute model does not price it."""
+        """The time of a kernel. Raises InputError if the compute model does not price it."""
         if run.shape not in self._known:
             compute = self._context.compute
             what = f"compute {type(compute).__name__}"
@@ -128,7 +128,7 @@ def _runs(steps: Iterable[Step]) -> list[LlmRun]:
 
 
 class ExchangeTimes:
-    """How long exchanges take alone (picoseconds)."""
+    """The times of exchanges alone (picoseconds)."""
 
     def __init__(self, context: Context, axes: ParallelAxes) -> None:
         self._context = context
@@ -143,7 +143,7 @@ class ExchangeTimes:
 
 
 def pass_times(plan: TrainingPlan, durations: Durations, exchanges: ExchangeTimes) -> PassTimes:
-    """How long passes of a chunk take, by its mean layers (picoseconds)."""
+    """The times of passes of a chunk, by its mean layers (picoseconds)."""
     block, model, times = plan.block(), plan.model, [0, 0, 0]
     for kind, layers in Counter(map(model.kind, range(model.layers))).items():
         inputs, weights = weight_steps([*block.recompute(kind, plan.setup.recompute), *block.backward(kind)])
@@ -154,7 +154,7 @@ def pass_times(plan: TrainingPlan, durations: Durations, exchanges: ExchangeTime
 
 
 def _launch_ps(options: LlmOptions, context: Context) -> int:
-    """How long the host takes to launch a kernel that is launched by itself. Raises InputError for graphs where that takes no time."""
+    """The time of the host to launch a kernel by itself. Raises InputError for graphs if it is 0."""
     launch_us = context.compute.launch_us
     if options.cuda_graphs != "none" and not launch_us:
         raise InputError(f"cuda_graphs is {options.cuda_graphs}, which has no effect on a compute model without launch_us (its stack)")
@@ -163,7 +163,7 @@ def _launch_ps(options: LlmOptions, context: Context) -> int:
 
 
 def _expected_error(plan: TrainingPlan, context: Context) -> ExpectedError | None:
-    """How wrong the time of an iteration may be, as the compute model knows it of runs on networks whose collectives were measured."""
+    """The error bound of the time of an iteration, from the compute model's measured runs on networks whose collectives were measured."""
     options, parallel = plan.options, plan.parallel
     if options.mode != "train":
         return None
@@ -190,7 +190,7 @@ def _expected_error(plan: TrainingPlan, context: Context) -> ExpectedError | Non
 
 
 def _check_memory(plan: TrainingPlan, stage: int, use: memory.LlmMemoryUse, capacity: memory.Capacity | None) -> None:
-    """Raise CapacityError where a rank needs more memory than it has, with what would make it fit."""
+    """Raise CapacityError if a rank needs more memory than it has, with what would make it fit."""
     if capacity is None or use.total <= capacity.usable:
         return
     fitting = suggestions(plan.setup, capacity.usable)

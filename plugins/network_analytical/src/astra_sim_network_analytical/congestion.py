@@ -65,7 +65,7 @@ class _Link:
 
 
 def _held_bytes(options: AnalyticalOptions) -> float:
-    """How much of a message a node receives before it passes it on."""
+    """The part of a message that a node receives before it passes it on."""
     return 0.0 if options.switching == "cut_through" else math.inf
 
 

@@ -20,7 +20,7 @@ class DimensionLinks:
     """The links of one group of a dimension, and the next link of the route from a node to a position.
 
     `bandwidth` (bytes per nanosecond) and `latency_ns` hold a figure for every link, or one for all. The other two latencies
-    are those of a network interface, where a message enters and leaves the dimension, and of a switch that it leaves. Where `shape` is
+    are those of a network interface, if a message enters and leaves the dimension, and of a switch that it leaves. If `shape` is
     TABLE, routes and the ends of links are those of a graph; else they follow from the shape.
     """
 
@@ -137,7 +137,7 @@ class LinkMap:
 
 
 def _links(dimension: Dimension, where: str) -> DimensionLinks:
-    """The links of a dimension as the core numbers them. Raises InputError where congestion=aware cannot have them."""
+    """The links of a dimension as the core numbers them. Raises InputError if congestion=aware cannot have them."""
     topology, size = dimension.topology, dimension.size
     if dimension.hbm_scale:
         raise InputError(f"{where}: hbm_scale is {dimension.hbm_scale}; expected 0: congestion=aware has no memory behind the links")

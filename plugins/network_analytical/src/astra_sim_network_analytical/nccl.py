@@ -1,4 +1,4 @@
-"""What a whole collective takes with NCCL: the least of its algorithms and protocols."""
+"""The time of a whole collective with NCCL: the least of its algorithms and protocols."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PS_PER_US = 1e6
 _MESSAGES_OF_LEVEL = 2
 """A level of a tree is passed up and down."""
 _MESSAGES_OF_NVLS = 2
-"""What ranks send to the switches and what these send back, for the sum and for the result."""
+"""The bytes that ranks send to the switches and receive from them, for the sum and for the result."""
 _HEADS_OF_LEVEL = 8
 """Ranks of the nodes in which NCCL's latencies of a level hold."""
 _OF_ONE_MESSAGE = ("ll", "ll128")
@@ -168,7 +168,7 @@ class NcclPrices:
             later = self._later_us
         else:
             step = max(0.0, step + self._later_us)
-            # A step takes no less than nothing, where it is known what it takes.
+            # A step takes no less than nothing, if it is known what it takes.
             each = step - protocol.step_us if protocol.step_us else self._later_us
             later = messages_in_row(collective, fit.ranks) * each
         return max(0.0, protocol.latency_us + later), step
@@ -184,13 +184,13 @@ class NcclPrices:
         return protocols[name].latency_us + whole_us + (self._filling_us(size, ranks, fit.ranks, whole_us) if name == "nvls" else 0.0)
 
     def _filling_us(self, size: float, heads: int, known: int, whole_us: float, nodes: int = 1) -> float:
-        """By how much longer NVLS takes until something comes out than in nodes of `known` ranks, where all bytes take `whole_us`."""
+        """The additional time until NVLS returns its first result, over nodes of `known` ranks, if all bytes take `whole_us`."""
         if heads <= known or not size:
             return 0.0
         return (self._loop_bytes(size, heads, nodes) - self._loop_bytes(size, known, nodes)) / size * whole_us
 
     def _loop_bytes(self, size: float, heads: int, nodes: int = 1) -> float:
-        """What NVLS has on its way at once: a chunk for each channel and rank of a node (`heads`). Until then nothing comes out."""
+        """The bytes that NVLS has in flight: a chunk for each channel and rank of a node (`heads`), before its first result."""
         chunk = _LARGEST_CHUNK if nodes < _NODES_OF_SMALL_CHUNKS else _LARGEST_CHUNK // 2
         chunks_ahead = self._parameters.nvls_channels * heads
         for loops, smaller in _SMALLER_CHUNKS[nodes > 1]:
@@ -214,7 +214,7 @@ class NcclPrices:
     def _between_nodes(self, collective: Collective, size: float, shape: GroupShape) -> Iterator[NcclChoice]:
         """A ring with each protocol, and of an all-reduce a tree.
 
-        As many rings as ranks lie in a node leave it, each by a NIC of its own.
+        As many rings as ranks are in a node leave it, each by a NIC of its own.
         """
         result, members = self._parameters.between_nodes, shape.per_node
         between = steps(collective, shape.nodes)
@@ -255,7 +255,7 @@ class NcclPrices:
                 yield NcclChoice(expected_us, expected_us + (0.0 if result.chain is None else result.chain.filling_us(size, members)))
 
     def _all_to_all(self, size: float, shape: GroupShape) -> float:
-        """What goes to ranks of the own node and what goes to others at the same time, each by its own way."""
+        """Traffic within the node and to other nodes at the same time, each over its own links."""
         members = shape.per_node
         fastest = self._protocols(Collective.ALL_TO_ALL, members).values()
         others = (shape.ranks - members) / shape.ranks * size / 1e3 / self._nic_share(shape)
@@ -266,7 +266,7 @@ class NcclPrices:
 
 
 def _share_of_channels(most: int | None, parameters: NcclParameters) -> float:
-    """The share of the channels that may be used. Raises InputError where it is not known how many there are."""
+    """The share of the channels that may be used. Raises InputError if it is not known how many there are."""
     if most is None:
         return 1.0
     if parameters.channels is None:
@@ -279,12 +279,12 @@ _SAME = 1e-9
 
 
 def _ratio(value: float, other: float) -> float:
-    """A figure over another; exactly 1 where they are the same."""
+    """A figure over another; exactly 1 if they are the same."""
     return 1.0 if math.isclose(value, other, rel_tol=_SAME) else value / other
 
 
 def _difference(value: float, other: float) -> float:
-    """A figure less another; exactly 0 where they are the same."""
+    """A figure less another; exactly 0 if they are the same."""
     return 0.0 if math.isclose(value, other, rel_tol=_SAME) else value - other
 
 

@@ -1,4 +1,4 @@
-"""What connects nodes, by name: the latency of a message as NCCL counts it, what collectives reach of the NICs, and protocols."""
+"""Fabrics between nodes, by name: the latency of a message in NCCL's model, the efficiency of the NICs, and protocols."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _LEAST_RANKS_OF_NVLS = 4
 _SHARE_OF_NVLINK = 0.8
 _PRIOR, _HELD, _SMALL = 0.002, 0.02, 0.03
 _STARTS = ((1.5, 3.0, 0.3), (1.8, 5.0, 0.3), (1.5, 3.5, 0.15))
-"""Where fits start: latencies of LL128 and Simple over that of LL, and bandwidth of LL over that of Simple."""
+"""Starting points of fits: latencies of LL128 and Simple over that of LL, and bandwidth of LL over that of Simple."""
 
 _STEP_US = 0.6
 _NVLS_US = 25.0
@@ -41,12 +41,12 @@ Lines = Mapping[str, tuple[float, float]]
 
 
 Make = Callable[[Sequence[MeasuredCollective]], list[NcclFit]]
-"""What makes parameters of measurements: `fits_of` or `tables_of`."""
+"""The function that fits parameters to measurements: `fits_of` or `tables_of`."""
 
 
 @attrs.frozen
 class NcclNode:
-    """What is known of a node beside measurements."""
+    """Facts about a node besides measurements."""
 
     nvls: bool = False
     """Whether its switches reduce."""
@@ -76,7 +76,7 @@ class Calibration:
         return error_over(self.half, (row for row in self._part(operation) if not is_fitted(row) and row.bytes >= least_bytes))
 
     def source(self, operation: Collective) -> str:
-        """What a file says of where the numbers of a collective come from."""
+        """The source of a collective's numbers, from the file."""
         used, half, held_out = self.used(operation), self.fitted(operation), self.held_out(operation)
         other = f"fitted to the {half.rows} of even logarithm the others err by {held_out}"
         return f"fitted to all {used.rows} rows, error {used.mean:.2%}; {other}"
@@ -132,7 +132,7 @@ def fits_of(rows: Sequence[MeasuredCollective], node: NcclNode) -> list[NcclFit]
 
 
 def tables_of(rows: Sequence[MeasuredCollective], node: NcclNode) -> list[NcclFit]:
-    """All these rows as measured tables; times that fall are levelled. Raises InputError where a size stands there twice."""
+    """All these rows as measured tables; times that fall are levelled. Raises InputError if a size stands there twice."""
     fits = []
     for operation in Collective:
         for ranks, part in by_ranks([row for row in rows if row.operation is operation]).items():
@@ -157,7 +157,7 @@ def _levelled(times: Sequence[float]) -> list[float]:
 
 
 def _extended(fit: NcclFit, rows: Sequence[MeasuredCollective], node: NcclNode) -> NcclFit:
-    """A fit with the line that holds beyond its largest size, where that size does not show the bandwidth and others do."""
+    """A fit with the line that holds beyond its largest size, if that size does not show the bandwidth and others do."""
     operation = Collective(fit.operation)
     largest = max(row.bytes for row in rows if (row.operation, row.ranks) == (operation, fit.ranks))
     rate = None if largest >= ASYMPTOTIC_BYTES else bandwidth_beyond(operation, fit.ranks, rows, node)
@@ -172,7 +172,7 @@ def _extended(fit: NcclFit, rows: Sequence[MeasuredCollective], node: NcclNode) 
 
 def bandwidth_beyond(operation: Collective, ranks: int, rows: Sequence[MeasuredCollective], node: NcclNode) -> float | None:
     """The bus bandwidth (10^9 bytes/s) of a collective that was not measured with large sizes, by those that were, or by NVLink; None
-    where nothing says it.
+    if nothing says it.
     """
     reached: dict[tuple[Collective, int], float] = {}
     for row in sorted(rows, key=lambda row: row.bytes):
@@ -212,7 +212,7 @@ class _Joint:
         self._points = [(ranks, row.bytes, row.microseconds) for ranks, part in rows.items() for row in part]
 
     def starts(self) -> list[list[float]]:
-        """Where to start: from the least time, and the rate of the largest size on most ranks."""
+        """The starting point: the least time, and the rate of the largest size on most ranks."""
         ranks = self._ranks[0]
         last = self.rows[ranks][-1]
         rate = math.log(1.05 * ring_share(self.operation, ranks) * last.bytes / last.microseconds)
@@ -235,13 +235,13 @@ class _Joint:
             latency = math.exp(point[number]) + count * math.exp(point[3 + number])
             result[name] = latency, math.exp(point[6 + number] + factor)
         if self.has_nvls and ranks >= _LEAST_RANKS_OF_NVLS:
-            # What a switch takes from a rank and gives to it does not depend on their number: the bus bandwidth does.
+            # The rate between a rank and a switch does not depend on the number of ranks: the bus bandwidth does.
             share = ring_share(self.operation, ranks) / ring_share(self.operation, self._ranks[0])
             result["nvls"] = math.exp(point[9]), math.exp(point[10]) * share
         return result
 
     def step_us(self, point: Sequence[float]) -> dict[str, float]:
-        """What a step adds, by protocol."""
+        """The time that a step adds, by protocol."""
         return {"ll": math.exp(point[3]), "ll128": math.exp(point[4]), "simple": math.exp(point[5]), "nvls": 0.0}
 
     def distance(self, point: Sequence[float]) -> float:
@@ -254,7 +254,7 @@ class _Joint:
         return off / len(self._points) + _PRIOR * self._unlikely(point)
 
     def _unlikely(self, point: Sequence[float]) -> float:
-        """How far parameters lie from those of known machines, in squared spreads: it decides what the measured sizes leave open."""
+        """The distance of parameters from those of known machines, in squared spreads: a prior for what the measured sizes leave open."""
         expected = [
             (point[6] - point[8], math.log(0.3), 0.6),
             (point[7] - point[8], math.log(0.75), 0.4),
@@ -269,7 +269,7 @@ class _Joint:
 
 
 def _off(ratio: float) -> float:
-    """The distance of a ratio from 1: |log|, but rounded where that is small, so that no row is met exactly at the cost of others."""
+    """The distance of a ratio from 1: |log|, but rounded if that is small, so that no row is met exactly at the cost of others."""
     return math.hypot(math.log(ratio), _SMALL) - _SMALL
 
 

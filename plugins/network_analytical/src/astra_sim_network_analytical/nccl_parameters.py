@@ -35,7 +35,7 @@ class Protocol:
 
 @attrs.frozen
 class NcclFit:
-    """What is known of a collective of so many ranks in a node: its protocols, or a measured table."""
+    """The parameters of a collective of so many ranks in a node: its protocols, or a measured table."""
 
     operation: str = option(choices=[each.value for each in Collective], help="the collective")
     ranks: int = option(minimum=2, help="ranks in a node")
@@ -64,7 +64,7 @@ class NcclFit:
         return min(each.latency_us + volume / each.gb_per_s for each in self.protocols().values())
 
     def _volume(self, size: float) -> float:
-        """What a rank of a ring sends, in 10^3 bytes."""
+        """The bytes that a rank of a ring sends, in 10^3 bytes."""
         return ring_share(Collective(self.operation), self.ranks) * size / 1e3
 
     def _table_us(self, size: float) -> float:
@@ -106,7 +106,7 @@ class NodeLinks:
 
 @attrs.frozen
 class Chain:
-    """How trees without NVLS go through a node: along its ranks and back, chunk by chunk. The last result waits for all of these hops."""
+    """The path of trees without NVLS in a node: along its ranks and back, chunk by chunk. The last result waits for all of these hops."""
 
     channels: int = option(minimum=1, help="channels, each of which has a chunk on its way")
     chunk_bytes: int = option(minimum=1, help="the largest chunk", unit="bytes")
@@ -119,7 +119,7 @@ class Chain:
 
 @attrs.frozen
 class BetweenNodes:
-    """What differs where a group lies in several nodes."""
+    """The parameters that differ if a group is in several nodes."""
 
     nic_efficiency: float = option(0.95, above=0, maximum=1, help="share of the NICs' bandwidth that collectives reach")
     share: ByProtocol = option(
@@ -162,7 +162,7 @@ class NcclParameters:
     sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")
 
     def fit(self, operation: Collective, ranks: int) -> NcclFit:
-        """That of the nearest number of ranks by its logarithm; the larger of two. Raises InputError where there is none at all."""
+        """That of the nearest number of ranks by its logarithm; the larger of two. Raises InputError if there is none at all."""
         fits = [fit for fit in self.fits if fit.operation == operation]
         if not fits:
             raise InputError(f"{self.title}: it has no fit of {operation}")
@@ -170,7 +170,7 @@ class NcclParameters:
 
 
 def ring_share(operation: Collective, ranks: int) -> float:
-    """What a rank of a ring sends, over the bytes of the collective."""
+    """The bytes that a rank of a ring sends, over the bytes of the collective."""
     return (2 if operation is Collective.ALL_REDUCE else 1) * (ranks - 1) / ranks
 
 

@@ -151,7 +151,7 @@ def cost_usd(platform: Platform) -> float | None:
 
 
 def _dimension_cost(d: Dimension, npus: int, below: int) -> float | None:
-    """The price of a dimension in USD, None where its pattern or packaging has no price."""
+    """The price of a dimension in USD, None if its pattern or packaging has no price."""
     link, switch, nic = _PRICES[d.packaging]
     bandwidth = d.link_bandwidth * 1e9 / GIB
     groups = npus // d.size

@@ -1,4 +1,4 @@
-"""How far the makespan of a run can be off: a bound for each kind of part, and of their sum."""
+"""The error bound of a run's makespan: a bound for each kind of part, and of their sum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_PARTS = 50
 
 
 class Basis(enum.StrEnum):
-    """How the time of a part was obtained."""
+    """The method that gave the time of a part."""
 
     EXACT = "exact"
     """By itself on the target, which forgets what was, and NPUs end it at once: the bound holds by proof."""
@@ -34,7 +34,7 @@ PROVED = Basis.EXACT, Basis.WHOLE
 
 @attrs.frozen
 class Part:
-    """A kind of part: what it is, how many there are, the picoseconds of one and what these lie between, and the basis of that."""
+    """A kind of part: what it is, how many there are, the picoseconds of one and what these are between, and the basis of that."""
 
     name: str
     count: int
@@ -63,7 +63,7 @@ class Part:
 
 @attrs.frozen
 class NetworkError:
-    """What the makespan of a run lies between (picoseconds), against the whole run on the `target`.
+    """The bounds of the makespan (picoseconds), compared with the whole run on the `target`.
 
     `asked` is the share of the makespan that was asked for. `simulated_bytes` are those sent in what was simulated on the target,
     `run_bytes` those of the run.
@@ -89,7 +89,7 @@ class NetworkError:
         return all(part.basis in PROVED for part in self.parts)
 
     def doubts(self) -> list[str]:
-        """Why the answer is not as certain as was asked for, in words; nothing where it is."""
+        """Why the answer is not as certain as was asked for, in words; nothing if it is."""
         result = []
         if self.width > self.asked:
             result.append(f"the makespan is known within {self.width:.2%} of {self.target!r}; expected {self.asked:.2%} (network.error)")

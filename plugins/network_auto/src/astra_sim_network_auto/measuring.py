@@ -1,4 +1,4 @@
-"""What slices of a program take on the target network: simulated as they are, or a large collective continued from smaller ones."""
+"""The time of slices of a program on the target network: simulated as they are, or a large collective extrapolated from smaller ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from astra_sim_network_auto.formula import FormulaNetwork
 from astra_sim_network_auto.slices import PartSlice
 
 _MESSAGE_BYTES = 256
-"""What a message costs at least to simulate, in bytes that are sent."""
+"""The least simulation cost of a message, in bytes that are sent."""
 _SMALLER = 1, 2, 4
 """Sizes from which a large slice is continued, as multiples of the smallest."""
 _ROUNDED = 0.002
@@ -23,10 +23,10 @@ _ROUNDED = 0.002
 
 @attrs.frozen
 class SliceTimes:
-    """What a slice takes on its own, in picoseconds.
+    """The time of a slice alone, in picoseconds.
 
     `durations_ps` are those of its operations on NPU 0, `ps` that of all of it there. NPUs end between `least_ps` and `most_ps`; for one
-    that is `continued` from smaller sizes these hold what its time is estimated to lie between. `bytes` are those that all NPUs sent in
+    that is `continued` from smaller sizes these hold what its time is estimated to be between. `bytes` are those that all NPUs sent in
     what was simulated of it.
     """
 
@@ -53,14 +53,14 @@ class Measuring:
         self._known: dict[Hashable, SliceTimes] = {}
 
     def times(self, part: PartSlice) -> SliceTimes:
-        """What a slice takes."""
+        """The time of a slice."""
         key = part.content()
         if key not in self._known:
             self._known[key] = self._measured(part.operations)
         return self._known[key]
 
     def _cost(self, operations: Sequence[Operation]) -> tuple[int, frozenset[str]]:
-        """What some operations cost to simulate, in bytes that all NPUs send and messages cost; and their collectives' algorithms."""
+        """The simulation cost of operations, in bytes of all NPUs and of messages' cost; and the algorithms of their collectives."""
         record = self._simulations.run(self._graph(operations), self._formula)
         size = sent_bytes(record, self._target.platform) + record.messages * _MESSAGE_BYTES
         return size, frozenset(phase.plan.algorithm for phase in record.planned)
@@ -83,7 +83,7 @@ class Measuring:
     def _divisor(self, operations: Sequence[Operation]) -> int:
         """By what a collective is divided so that it is small enough, and the smallest part has the algorithms of the whole; 1: it is not.
 
-        It is not where it is small, where little would be saved, and where smaller ones go by other algorithms.
+        It is not if it is small, where little would be saved, and where smaller ones go by other algorithms.
         """
         if len(operations) > 1:
             return 1
@@ -103,7 +103,7 @@ class Measuring:
 
 
 def sent_bytes(record: RunRecord, platform: Platform) -> int:
-    """The bytes that all NPUs send, where each sends as many as NPU 0."""
+    """The bytes that all NPUs send, if each sends as many as NPU 0."""
     return sum(record.payload) * platform.npus
 
 
@@ -122,7 +122,7 @@ def _divided(operation: Operation, divisor: int) -> Operation:
 def _continued(smaller: Sequence[SliceTimes], divisor: int) -> SliceTimes:
     """The times of a slice from those of three parts of it: along the line through the two larger ones.
 
-    What it may lie between follows from the slopes of the lines through the smaller two and the larger two, and from as much again beyond
+    What it may be between follows from the slopes of the lines through the smaller two and the larger two, and from as much again beyond
     both as they are apart.
     """
     places = [multiple / divisor for multiple in _SMALLER]

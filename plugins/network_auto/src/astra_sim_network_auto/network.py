@@ -21,12 +21,12 @@ from astra_sim_network_auto.options import AutoOptions
 from astra_sim_network_auto.slices import PartSlice, slices_of
 
 _STATE, _STATE_PS = 0.006, 20_000
-"""By how much a slice may differ in the run, where the network's clock and arbiters go on from slice to slice: a share of its time, and
+"""By how much a slice may differ in the run, if the network's clock and arbiters go on from slice to slice: a share of its time, and
 picoseconds at least. What random experiments showed stays below (`docs/networks.md`); nothing proves it."""
 
 
 def auto_network(options: AutoOptions, platform: Platform, networks: Callable[[str], Network]) -> AutoNetwork:
-    """The network of an experiment. Raises InputError where the target is none on which messages wait for each other."""
+    """The network of an experiment. Raises InputError if the target is none on which messages wait for each other."""
     target = networks(options.target)
     if not isinstance(target, EventNetwork):
         raise InputError(
@@ -134,7 +134,7 @@ class AutoNetwork(RefiningNetwork):
         return self._target.advance(until)
 
     def take_completed(self) -> Sequence[int]:
-        """What the target says."""
+        """The facts about the target."""
         return self._target.take_completed()
 
     def keep_message_figures(self) -> None:
@@ -183,8 +183,8 @@ def _priced(operation: Operation, duration_ps: int) -> Operation:
 def _part_of(part: PartSlice, times: SliceTimes, count: int, forgets: bool) -> Part:
     """A kind of slices, and what a slice may differ by in the run.
 
-    Where NPUs do not end at once, they begin the next slice as far apart, and it is not known whether that makes it shorter or longer: each
-    way twice as much is allowed for. Where the network does not forget, its clock and its arbiters are not as in a run of the slice alone.
+    If NPUs do not end at once, they begin the next slice as far apart, and it is not known whether that makes it shorter or longer: each
+    way twice as much is allowed for. If the network does not forget, its clock and its arbiters are not as in a run of the slice alone.
     """
     beyond = 2 * times.skew_ps
     if not forgets:
@@ -200,7 +200,7 @@ def _part_of(part: PartSlice, times: SliceTimes, count: int, forgets: bool) -> P
 
 
 def _name(part: PartSlice) -> str:
-    """What a slice is, in words."""
+    """Describe a slice."""
     kinds: Counter[tuple[Any, int]] = Counter()
     for operation in part.operations:
         if isinstance(operation, Communicate):

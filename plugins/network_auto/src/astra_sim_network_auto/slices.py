@@ -30,7 +30,7 @@ class PartSlice:
         return [place for place, operation in enumerate(self.operations) if isinstance(operation, Communicate)]
 
     def network_part(self) -> PartSlice:
-        """Its collective alone where it has just one, for nothing else uses the network; else all of it."""
+        """Its collective alone if it has just one, for nothing else uses the network; else all of it."""
         places = self.collectives
         if len(places) != 1:
             return self
@@ -38,7 +38,7 @@ class PartSlice:
         return PartSlice(begin, begin + 1, (attrs.evolve(self.operations[places[0]], after=()),))
 
     def content(self) -> Hashable:
-        """What its time follows from: equal for slices that take the same."""
+        """The key of its time: equal for slices that take the same time."""
         return tuple(map(_content, self.operations))
 
 

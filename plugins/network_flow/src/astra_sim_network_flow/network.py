@@ -18,7 +18,7 @@ from astra_sim_network_flow.options import FlowOptions
 
 Group = tuple[int, int, float, list[float], list[tuple[int, int, float, float, int]], list[int], list[tuple[int, ...]]]
 """One group of a dimension: NPUs, nodes, NIC latency (ns), latency of each switch (ns), links by position (bytes/ns, ns, cost), the
-turns of positions (none where they take none), and the links on which messages leave by node * size + destination, where the topology names
+turns of positions (none if they take none), and the links on which messages leave by node * size + destination, if the topology names
 them.
 """
 
@@ -28,7 +28,7 @@ _CHOICES: Mapping[str, RouteChoice] = {"destination": "destination", "first": "f
 class FlowNetwork(CompiledNetwork[_core.Network]):
     """Messages as flows: each waits for the latency of its route, and then takes its max-min fair share of every link on it.
 
-    Raises InputError where a topology of the platform does not say its links.
+    Raises InputError if a topology of the platform does not say its links.
     """
 
     accounting_dimension = "lowest"
@@ -121,7 +121,7 @@ class FlowNetwork(CompiledNetwork[_core.Network]):
 
 
 class _UsedLink(NamedTuple):
-    """What a link of the fabric has carried: messages, bytes, the share of its capacity, and the most flows at a time."""
+    """The load of a link of the fabric: messages, bytes, the share of its capacity, and the largest number of concurrent flows."""
 
     number: int
     messages: int

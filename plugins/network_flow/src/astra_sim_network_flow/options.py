@@ -38,7 +38,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "tolerance": 0.0,
     },
 }
-"""What presets mean. The figures of TCP are those of SimGrid's models CM02 and LV08 (Velho and Legrand, SIMUTools 2009)."""
+"""The values of presets. The figures of TCP are those of SimGrid's models CM02 and LV08 (Velho and Legrand, SIMUTools 2009)."""
 
 
 @attrs.frozen
@@ -87,5 +87,5 @@ class FlowOptions:
     link_figures: bool = option(False, help="the result has figures of every link that carried something")
 
     def resolved(self) -> FlowOptions:
-        """The options with those of the preset where none is given."""
+        """The options with those of the preset if none is given."""
         return attrs.evolve(self, **{name: value for name, value in PRESETS[self.preset].items() if getattr(self, name) is None})

@@ -29,7 +29,7 @@ _MOST_LINKS = 255
 class Ns3Network(CompiledNetwork["_core.Network"]):
     """Messages as bytes of TCP connections in ns-3. One network at a time can be in the middle of a run, for ns-3 is one in a process.
 
-    Raises InputError where NPUs cannot reach each other, and where a link has none back.
+    Raises InputError if NPUs cannot reach each other, and if a link has none back.
     """
 
     accounting_dimension = "lowest"
@@ -97,7 +97,7 @@ class Ns3Network(CompiledNetwork["_core.Network"]):
 
 
 class _Ns3Load(NamedTuple):
-    """What a link has carried, picoseconds in which it was busy, and bytes that waited when packets left: the most, and their sum."""
+    """The load of a link: bytes, busy picoseconds, and bytes that waited when packets left: the most, and their sum."""
 
     packets: int
     bytes: int
@@ -107,7 +107,7 @@ class _Ns3Load(NamedTuple):
 
 
 def _plan(options: Ns3Options, fabric: Fabric) -> tuple[_core.Plan, bool]:
-    """The graph as the core takes it, on which all NPUs reach each other, and whether they forward. Raises InputError where they cannot."""
+    """The graph as the core takes it, on which all NPUs reach each other, and whether they forward. Raises InputError if they cannot."""
     reverse = fabric.reverses()
     if UNREACHABLE in reverse:
         raise InputError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Hooks. The network is offered where it has been built, which takes the wheel ns3."""
+"""Hooks. The network is offered if it has been built, which takes the wheel ns3."""
 
 from __future__ import annotations
 

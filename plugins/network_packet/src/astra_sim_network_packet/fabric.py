@@ -42,7 +42,7 @@ def clock_of(settings: Settings, platform: Platform, folded: Sequence[bool] = ()
 
 
 def _graphs(platform: Platform, folded: Sequence[bool] = ()) -> list[tuple[int, Sequence[Wire], bool]]:
-    """What `graph_of` says of each dimension; of folded ones the links that stand for others."""
+    """The links of each dimension from `graph_of`; of folded ones the links that represent others."""
     folds = folded or (False,) * len(platform.dimensions)
     return [folding.folded_graph(d) if fold else graph_of(d) for d, fold in zip(platform.dimensions, folds, strict=True)]
 
@@ -101,7 +101,7 @@ class Layout:
 
 
 def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True, folded: Sequence[bool] = ()) -> Shape:
-    """The whole platform as one domain; with some dimensions folded, one position stands for all of each.
+    """The whole platform as one domain; with some dimensions folded, one position represents all of each.
 
     An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses the virtual network of
     the last dimension in which its source and destination differ. Raises InputError.
@@ -174,7 +174,7 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
 
 
 class _Folds:
-    """What the core is told of folded dimensions: of their links, and which of them is the next one for an offset of a destination."""
+    """Input of the core about folded dimensions: their links, and the next link for each offset of a destination."""
 
     def __init__(self, platform: Platform, folded: Sequence[bool], routers: int) -> None:
         self._sizes = [dimension.size for dimension in platform.dimensions]
@@ -282,7 +282,7 @@ class Builder:
         return router
 
     def channels(self, folded: Sequence[bool], exclusive_or: Sequence[bool]) -> list[int]:
-        """For every link between routers of the whole network, in order, the one of the folded network that stands for it."""
+        """For every link between routers of the whole network, in order, the one of the folded network that represents it."""
         result: list[int] = []
         first, strides = 0, self._platform.strides
         layout = Layout(self._platform, folded)

@@ -1,4 +1,4 @@
-"""Folded dimensions: one position stands for all, since translations along the dimension take the network to itself.
+"""Folded dimensions: one position represents all, since translations along the dimension take the network to itself.
 
 Rings, fully connected dimensions and switches look the same from all of their NPUs. Of links that translations take to one another a folded
 network has one, which leads from a router back to itself. `FoldedNetwork` of the core has the rest of the story.
@@ -18,7 +18,7 @@ from astra_sim_network_packet.options import Settings
 
 
 class FoldedLink(NamedTuple):
-    """A link that stands for its translates: from a place of the dimension (its size: the switch) to one.
+    """A link that represents its translates: from a place of the dimension (its size: the switch) to one.
 
     `fold` is what it does to the offset of a packet's destination (`Fold` of the core), `offsets` are those for which it is the next link.
     The numbers of the port at its source or sink may vary among the translates.
@@ -59,14 +59,14 @@ def folded_links(dimension: Dimension) -> list[FoldedLink]:
 
 
 def folded_graph(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
-    """What `graph_of` returns, of the links of a folded dimension."""
+    """The result of `graph_of` for the links of a folded dimension."""
     uniform = _uniform_links(dimension)
     switches = int(uniform.pattern == "switch" and dimension.size > 1)
     return switches, [link.wire for link in folded_links(dimension)], is_ring(uniform)
 
 
 def stands_for(dimension: Dimension, wires: Sequence[Wire], exclusive_or: bool) -> list[int]:
-    """For each of the links that `graph_of` lists, the number of the folded one that stands for it."""
+    """For each of the links that `graph_of` lists, the number of the folded one that represents it."""
     uniform, size = _uniform_links(dimension), dimension.size
     if uniform.pattern == "switch" or is_ring(uniform):
         return [number % 2 for number in range(len(wires))]
@@ -81,12 +81,12 @@ def foldable(platform: Platform, settings: Settings) -> tuple[bool, ...]:
         return (False,) * len(platform.dimensions)
     by_dimension = settings.allocation == "combined"
     inputs = [_inputs(dimension) for dimension in platform.dimensions]
-    # A staged router has pointers over its outputs for every input, and one output would stand for those at all distances.
+    # A staged router has pointers over its outputs for every input, and one output would represent those at all distances.
     inputs = [
         0 if _pattern(d) == "switch" and d.size > 2 and not by_dimension else own
         for d, own in zip(platform.dimensions, inputs, strict=True)
     ]
-    # Where fewer lanes than inputs share them out by number, numbers that vary would share them out otherwise.
+    # If fewer lanes than inputs share them out by number, numbers that vary would share them out otherwise.
     lanes = settings.interface_lanes
     enough = [lanes in {0, 1} or (by_dimension and lanes >= own) for own in inputs]
     return tuple(
@@ -96,7 +96,7 @@ def foldable(platform: Platform, settings: Settings) -> tuple[bool, ...]:
 
 
 def _inputs(dimension: Dimension) -> int:
-    """Links of a dimension that lead to an NPU; 0 where it does not look the same from all NPUs."""
+    """Links of a dimension that lead to an NPU; 0 if it does not look the same from all NPUs."""
     uniform, others = uniform_links_of(dimension), dimension.size - 1
     if uniform is None or names_routes(dimension):
         return 0
@@ -130,5 +130,5 @@ def nodes_of(platform: Platform, folded: Iterable[bool]) -> list[int]:
 
 
 def copies(platform: Platform, folded: Iterable[bool]) -> int:
-    """How many NPUs a node of a folded network stands for."""
+    """The number of NPUs that a node of a folded network represents."""
     return math.prod(dimension.size for dimension, fold in zip(platform.dimensions, folded, strict=True) if fold)

@@ -20,7 +20,7 @@ from astra_sim_network_packet.options import Settings
 
 @runtime_checkable
 class PacketGarnetNetwork(Protocol):
-    """What a topology of Garnet says of its network. Widths in bits, latencies in cycles of 1 ns."""
+    """The description of a network by a topology of Garnet. Widths in bits, latencies in cycles of 1 ns."""
 
     @property
     def topology(self) -> str:

@@ -18,7 +18,7 @@ def link_count(dimension: Dimension) -> int:
 
 
 def width_factor(dimension: Dimension) -> int:
-    """How many times as wide as the topology says links are: 2 where a message has the bandwidth of both directions (`both_ways`)."""
+    """The width of links as a multiple of the topology's: 2 if a message has the bandwidth of both directions (`both_ways`)."""
     return 2 if stripes_over_directions(dimension) else 1
 
 
@@ -30,7 +30,7 @@ def is_ring(uniform: UniformLinks) -> bool:
 def graph_of(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
     """Switches and links of a dimension, and whether the links form a ring. Widths are in units of `link_bandwidth`.
 
-    Raises InputError where the topology does not say its links.
+    Raises InputError if the topology does not say its links.
     """
     topology = dimension.topology
     size = dimension.size

@@ -88,7 +88,7 @@ class TrafficLoad:
 def measure(
     shape: Shape, targets: Sequence[int | None], rate: float, how: LoadMeasurement, tell: Callable[[int], None] | None = None
 ) -> TrafficLoad:
-    """Drive a network with random packets; `tell` is called with the current cycle now and then.
+    """Drive a network with random packets; `tell` is called with the current cycle repeatedly.
 
     Raises InputError for an impossible rate, DeadlockError if the network deadlocks.
     """

@@ -105,7 +105,7 @@ class PacketNetwork(CompiledNetwork[Core]):
         }
 
     def _link_rows(self, figures: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-        """What the core says of every link between routers; of a folded network, with what stands for the link."""
+        """The core's figures of every link between routers; of a folded network, with the link that represents it."""
         channels = figures["channels"]
         folded = self._folded()
         if folded is None:
@@ -126,7 +126,7 @@ class PacketNetwork(CompiledNetwork[Core]):
         return [shares[channel] for channel in builder.channels(*how)]
 
     def _folded(self) -> tuple[fabric.Builder, list[bool], list[bool]] | None:
-        """What made the core's network, where that is folded, and in which dimensions it is, and by exclusive or."""
+        """The factory of the core's network, whether it is folded, and in which dimensions, and by exclusive or."""
         builder, core = self._builder, self.core
         if not isinstance(builder, fabric.Builder) or not isinstance(core, _core.FoldedNetwork):
             return None
@@ -231,7 +231,7 @@ class _GarnetBuilder:
 
 
 def _builder(settings: Settings, platform: Platform) -> fabric.Builder | _GarnetBuilder:
-    """What makes the core's networks for a platform. Raises InputError."""
+    """The factory of the core's networks for a platform. Raises InputError."""
     garnet = garnet_topologies.garnet_network(platform.dimensions[0].topology)
     if garnet is not None:
         if settings.options.router_clock_ps:

@@ -99,7 +99,7 @@ class RoceNetwork(EventNetwork):
         return 0
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
-        """Take messages that are sent at `time` (picoseconds). Raises InputError where one cannot be sent."""
+        """Take messages that are sent at `time` (picoseconds). Raises InputError if one cannot be sent."""
         self._is_new = False
         for message in messages:
             try:
@@ -108,7 +108,7 @@ class RoceNetwork(EventNetwork):
                 raise InputError(str(error)) from None
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
-        """Go on to the next arrivals. Raises DeadlockError where none can come any more."""
+        """Go on to the next arrivals. Raises DeadlockError if none can come any more."""
         try:
             answer = self._core.advance(until)
         except _core.Deadlock as error:
@@ -139,7 +139,7 @@ class RoceNetwork(EventNetwork):
         }
 
     def on_progress(self, tell: Callable[[int], None] | None) -> None:
-        """Call `tell` with the simulated time now and then, also within a long `advance`."""
+        """Call `tell` with the simulated time repeatedly, also within a long `advance`."""
         self._tell = tell
         self._core.watch(tell)
 
@@ -178,7 +178,7 @@ class RoceNetwork(EventNetwork):
         return at.dimension, self.fabric.name(source), self.fabric.name(target)
 
     def reports(self) -> dict[str, str]:
-        """Where they were asked for, fct.txt and pfc.txt in the form of ASTRA-sim's ns-3 back end, and qlen.csv."""
+        """On request, fct.txt and pfc.txt in the form of ASTRA-sim's ns-3 back end, and qlen.csv."""
         files = {}
         if self._keeps_flows:
             files["fct.txt"] = reports.fct(self.options, self.fabric, self._core)
@@ -208,7 +208,7 @@ class FlowRecord(NamedTuple):
 
 
 def fabric_for(options: RoceOptions, platform: Platform) -> Fabric:
-    """The fabric on which packets move. Raises InputError where some NPU has no way to another, and NPUs do not forward."""
+    """The fabric on which packets move. Raises InputError if some NPU has no way to another, and NPUs do not forward."""
     fabric = platform.fabric()
     unreachable = _unreachable(fabric)
     if unreachable is None:
@@ -228,7 +228,7 @@ def fabric_for(options: RoceOptions, platform: Platform) -> Fabric:
 def named_routes(options: RoceOptions, platform: Platform, fabric: Fabric) -> list[list[int]]:
     """Ports by node * NPUs + NPU where a topology names its routes, dimension by dimension; else none: routes are the shortest.
 
-    Raises InputError where such a route passes an NPU that does not forward, or packets should go around.
+    Raises InputError if such a route passes an NPU that does not forward, or packets should go around.
     """
     wired = platform.wired()
     wheres = [f"dimension {number}" for number in range(len(wired.dimensions))]
@@ -271,7 +271,7 @@ def named_routes(options: RoceOptions, platform: Platform, fabric: Fabric) -> li
 
 
 def _check_forwarding(routes: list[list[int]], fabric: Fabric, topology: str) -> None:
-    """Raise InputError where a route passes an NPU, which does not forward packets."""
+    """Raise InputError if a route passes an NPU, which does not forward packets."""
     npus = fabric.npus
     for number, entry in enumerate(routes):
         for link in entry:
@@ -323,7 +323,7 @@ def _one_side(fabric: Fabric) -> bool:
 
 
 def _check_size(fabric: Fabric) -> None:
-    """Raise InputError where the forwarding tables of all nodes are too large."""
+    """Raise InputError if the forwarding tables of all nodes are too large."""
     if fabric.nodes * fabric.npus > MAX_FORWARDING_ENTRIES:
         raise InputError(
             f"the platform has {fabric.npus} NPUs and {fabric.nodes} nodes, each with a forwarding entry for each NPU;"

@@ -83,7 +83,7 @@ class TopologyFile(Topology):
         )
 
     def _distances(self, source: int) -> list[int]:
-        """Hops from a node to every node, -1 where there is no path; links count in both directions."""
+        """Hops from a node to every node, -1 if there is no path; links count in both directions."""
         near: list[list[int]] = [[] for _ in self.node_ids]
         for a, b, *_ in self.links():
             near[a].append(b)
@@ -198,7 +198,7 @@ def _link(words: list[str], nodes: int, where: str) -> FileLink:
 
 
 def quantity(word: str, units: dict[str, int] | dict[str, float], where: str, what: str, example: str) -> float:
-    """A number with its unit, in the base of the units. Raises InputError naming where."""
+    """A number with its unit, in the base of the units. Raises InputError naming if."""
     match = re.fullmatch(_NUMBER + r"([A-Za-z/]+)", word)
     if match is None or match[2] not in units:
         raise InputError(f"{where}: the {what} is {word}; expected a number and a unit ({', '.join(units)}), such as {example}")

@@ -12,7 +12,7 @@ from astra_sim_network_roce.settings import addresses
 
 _DESTINATION_PORT = 100
 _IDEAL_HEADER_BYTES = 48
-"""What that program counts for the headers of a packet in the ideal time, whatever its headers are."""
+"""The bytes of headers that that program counts in the ideal time of a packet, whatever its headers are."""
 
 
 def fct(options: RoceOptions, fabric: Fabric, core: Any) -> str:
@@ -38,7 +38,7 @@ def pauses(fabric: Fabric, records: Sequence[tuple[int, int, int, bool]]) -> str
 
 
 def queues(fabric: Fabric, samples: Sequence[tuple[int, int, int]]) -> str:
-    """qlen.csv: ns, the link that leaves a switch, and the bytes that wait for it from then on, where that has changed."""
+    """qlen.csv: ns, the link that leaves a switch, and the bytes that wait for it from then on, if that has changed."""
     rows = ["time_ns,link,bytes"]
     rows += [f"{time // 1000 if time % 1000 == 0 else time / 1000},{fabric.link_name(link)},{size}" for time, link, size in samples]
     return "\n".join(rows) + "\n"

@@ -1,4 +1,4 @@
-"""From options to what the compiled core is told: ticks, bytes, and thresholds of each link."""
+"""Convert options to the settings of the compiled core: ticks, bytes, and thresholds of each link."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class LinkRows:
         """Bytes of memory of each node; only switches use theirs.
 
         Without `buffer_mib` a switch has 32 MiB, or, if that is more, what its ports reserve and so much that an output which two inputs
-        fill marks every packet before either of them pauses. Raises InputError where the ports reserve all of a stated memory:
+        fill marks every packet before either of them pauses. Raises InputError if the ports reserve all of a stated memory:
         nothing would be left to share.
         """
         stated = self._options.buffer_mib
@@ -193,7 +193,7 @@ class LinkRows:
         return (link.source, link.target, rate, delay, error, *marks, self._headroom(rate, delay), link.cost, link.dimension)
 
     def _marks(self, link: FabricLink) -> Thresholds:
-        """The thresholds of a port of a switch; of one within a server, where the options have none for its rate, it does not mark."""
+        """The thresholds of a port of a switch; of one within a server, if the options have none for its rate, it does not mark."""
         if link.source in self._within_servers and link.bits_per_s not in self._kmin and not self._scale:
             return _NEVER
         if self._forwarding and not self._fabric.is_switch(link.target):
@@ -224,7 +224,7 @@ class LinkRows:
         return int(3 * packet + options.chosen("pfc_bytes") + options.chosen("gap_bytes") + round_trip)
 
     def thresholds(self, link: FabricLink) -> Thresholds:
-        """Thresholds of a port. Raises InputError where the options have none for its rate."""
+        """Thresholds of a port. Raises InputError if the options have none for its rate."""
         rate = link.bits_per_s
         if rate not in self._known:
             values = (self._of(table, link, name) for table, name in ((self._kmin, "ecn_kmin"), (self._kmax, "ecn_kmax")))

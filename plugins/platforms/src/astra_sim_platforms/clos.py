@@ -120,7 +120,7 @@ class Clos(Topology):
         return 4 if self.levels == 2 or a // self.pod_leaves == b // self.pod_leaves else 6
 
     def is_symmetric(self, peer: Peer) -> bool:
-        """True where there is a single leaf; else not known."""
+        """True if there is a single leaf; else not known."""
         return not self.uplinks and peer.operator != "rank"
 
     def links_per_message(self) -> int:
@@ -137,7 +137,7 @@ class Clos(Topology):
         return 2 * self.planes * (self.size + up * (self.levels - 1))
 
     def wires(self) -> list[Wire]:
-        """Plane by plane the links of NPUs, of leaves and of aggregation switches. Raises InputError where they are too many to list."""
+        """Plane by plane the links of NPUs, of leaves and of aggregation switches. Raises InputError if they are too many to list."""
         return both_ways(self.pairs())
 
     def pairs(self) -> Iterator[Wire]:
@@ -183,7 +183,7 @@ def clos(options: ClosOptions) -> list[Dimension]:
 
 
 def _length(options: ClosOptions) -> float:
-    """The latency of links between switches, in latencies of a link. Raises InputError where that is nothing and the other is not."""
+    """The latency of links between switches, in latencies of a link. Raises InputError if that is nothing and the other is not."""
     own, uplink = options.link_latency_ns, options.uplink_latency_ns
     if uplink is None or uplink == own:
         return 1.0
@@ -224,14 +224,14 @@ def sized(
 
 
 def _check_unused(topology: Clos, name: str, value: float | None) -> None:
-    """Raise InputError for an option of what is not there where a single leaf joins all NPUs."""
+    """Raise InputError for an option of what is not there if a single leaf joins all NPUs."""
     if not topology.uplinks and value is not None:
         size = topology.size
         raise InputError(f"{name} is {value:g}, and a single leaf joins all {size} NPUs; expected leaf_npus below {size}, or no {name}")
 
 
 def _leaf(options: ClosSwitchOptions, on_rail: int, width: float, shared: int) -> tuple[int, int]:
-    """The NPUs of a leaf, `shared` at a port, and its links up: as few leaves as possible, and all alike where that comes out."""
+    """The NPUs of a leaf, `shared` at a port, and its links up: as few leaves as possible, all alike if the numbers divide."""
     ports, over = options.ports, options.oversubscription
     whole = [npus for npus in range(shared, ports * shared, shared) if _whole(npus / over / width)]
     if options.leaf_npus is not None:
@@ -260,7 +260,7 @@ def _whole(number: float) -> bool:
 
 
 def _spines(options: ClosSwitchOptions, links: int, below: int, what: str, remedy: str) -> int:
-    """How many switches of the highest level the `links` up of each of the `below` switches lead to."""
+    """The number of switches of the highest level that the `links` up of each of the `below` switches lead to."""
     ports = options.ports
     if options.spines is None:
         fitting = [spines for spines in _divisors(links, links) if below * (links // spines) <= ports]

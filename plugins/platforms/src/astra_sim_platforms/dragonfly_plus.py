@@ -76,7 +76,7 @@ class DragonflyPlus(Topology):
     def wires(self) -> list[Wire]:
         """Links of NPUs, then of groups, then between them. Switches are the leaves of all groups, then the spines.
 
-        Raises InputError where they are too many to list.
+        Raises InputError if they are too many to list.
         """
         if self.link_count() > LARGEST_FABRIC:
             raise InputError(f"a {self.name} of {self.size} NPUs has {self.link_count()} links; expected at most {LARGEST_FABRIC}")
@@ -102,7 +102,7 @@ class DragonflyPlus(Topology):
 
 
 def dragonfly_plus(options: DragonflyPlusOptions) -> list[Dimension]:
-    """A Dragonfly+. Raises InputError where its spines have too few links for its groups."""
+    """A Dragonfly+. Raises InputError if its spines have too few links for its groups."""
     spines = options.leaves if options.spines is None else options.spines
     reached = spines * options.global_links + 1
     groups = reached if options.groups is None else options.groups

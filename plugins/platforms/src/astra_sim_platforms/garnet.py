@@ -61,7 +61,7 @@ class GarnetDimension(Topology):
 
     @property
     def pattern(self) -> Pattern:
-        """How NPUs are joined for each queue."""
+        """The network of the NPUs for each queue."""
         return "switch" if self.network.topology == "NV_Switch" and self.index > 0 else "ring"
 
     @property

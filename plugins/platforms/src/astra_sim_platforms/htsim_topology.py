@@ -26,7 +26,7 @@ _TIER = {
     "oversubscribed": 1,
     "switch_latency_ns": 0,
 }
-"""Keys of a tier, with their values where a file has none; 0 where it must have one, but for the last."""
+"""Keys of a tier, with their values where a file has none; 0 if it must have one, but for the last."""
 _QUEUES = ("queue_down", "queue_up")
 _BYTES_PER_NS_OF_GBPS = 1 / 8
 
@@ -82,7 +82,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, path: str) -> dict[str, dict[str, object]]:
-    """The section `platform`. Raises InputError where the file is wrong."""
+    """The section `platform`. Raises InputError if the file is wrong."""
     parse(text, path)
     return {"platform": {"plugin": "htsim_topology", "file": path}}
 
@@ -113,7 +113,7 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _tables(text: str, path: str) -> tuple[dict[str, int], dict[int, dict[str, int]]]:
-    """What stands above the tiers, and in each of them."""
+    """The keys above the tiers, and in each of them."""
     header: dict[str, int] = {}
     tables: dict[int, dict[str, int]] = {}
     table, known = header, [*_HEADER, "tier"]
@@ -152,7 +152,7 @@ def _tier(tables: dict[int, dict[str, int]], number: int, count: int, path: str)
 
 
 def _check(nodes: int, pod: int, tiers: list[TreeTier], path: str) -> None:
-    """Raises InputError where parts of the tree do not fit together."""
+    """Raises InputError if parts of the tree do not fit together."""
 
     def expect(tier: int, key: str, value: int, expected: int, why: str) -> None:
         if value != expected:

@@ -73,7 +73,7 @@ class HyperX(Topology):
         return 2 * self.size + math.prod(self.sizes) * sum(size - 1 for size in self.sizes)
 
     def wires(self) -> list[Wire]:
-        """Links of NPUs, then those along each dimension. Raises InputError where they are too many to list."""
+        """Links of NPUs, then those along each dimension. Raises InputError if they are too many to list."""
         if self.link_count() > LARGEST_FABRIC:
             raise InputError(f"a {self.name} of {self.size} NPUs has {self.link_count()} links; expected at most {LARGEST_FABRIC}")
         return both_ways(self._pairs())
@@ -90,7 +90,7 @@ class HyperX(Topology):
 
 
 def hyperx(options: HyperXOptions) -> list[Dimension]:
-    """A HyperX. Raises InputError where its switches have too few ports."""
+    """A HyperX. Raises InputError if its switches have too few ports."""
     if not options.sizes:
         raise InputError("sizes is empty; a HyperX needs at least one dimension")
     hyper_x = HyperX(tuple(options.sizes), options.npus, options.width)

@@ -49,7 +49,7 @@ def infragraph(options: InfraGraphOptions) -> list[Dimension]:
 
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
-    """The section `platform` of a file. Raises InputError where the file is wrong."""
+    """The section `platform` of a file. Raises InputError if the file is wrong."""
     read_infrastructure(text, path)
     return {"platform": {"plugin": "infragraph", "file": path}}
 
@@ -123,7 +123,7 @@ class _Expansion:
         return self._parts(device, [*(held.split(".") if held else ()), *component.split(".")], f"{edge.where}: ep{place + 1}")
 
     def _parts(self, device: InfraDevice, path: Sequence[str], where: str) -> list[str]:
-        """The names in a device that a path such as `cx5[0:2]`, `port[0]` stands for."""
+        """The names in a device that a path such as `cx5[0:2]`, `port[0]` represents."""
         name, chosen = _split(path[0], f"{where}: component")
         component = _one_of(device.components, name, f"{where}: component", "a component of the device")
         own = [f"{name}.{number}" for number in _indices(chosen, component.count, f"{where}: component {path[0]!r}")]
@@ -142,7 +142,7 @@ def _one_of(known: dict[str, Any], name: str, where: str, what: str) -> Any:
 
 
 def _split(text: str, where: str) -> tuple[str, str]:
-    """A name and what stands in brackets behind it; all (":") without them."""
+    """A name and what is in brackets behind it; all (":") without them."""
     match = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]*)\])?", text)
     if match is None:
         raise InputError(f"{where} is {text!r:.80}; expected a name, with a slice such as [0:4]")
@@ -150,7 +150,7 @@ def _split(text: str, where: str) -> tuple[str, str]:
 
 
 def _indices(chosen: str, count: int, where: str) -> Sequence[int]:
-    """The numbers of a slice as Python has it, or one number. Raises InputError where there are none."""
+    """The numbers of a slice as Python has it, or one number. Raises InputError if there are none."""
     parts = chosen.split(":")
     if len(parts) > 3 or not all(re.fullmatch(r"\s*(-?\d{1,9})?\s*", part) for part in parts):
         raise InputError(f"{where} has the slice [{chosen:.80}]; expected such as [0:4], [::2] or [3]")
@@ -201,7 +201,7 @@ def _graph(expanded: _Expansion, options: InfraGraphOptions) -> GraphFile:
 
 
 class _Bandwidths:
-    """Bytes/ns of links in one direction. Raises InputError where options name none that needs it."""
+    """Bytes/ns of links in one direction. Raises InputError if options name none that needs it."""
 
     def __init__(self, expanded: _Expansion, options: InfraGraphOptions) -> None:
         self._expanded = expanded

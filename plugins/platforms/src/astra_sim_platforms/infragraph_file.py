@@ -95,7 +95,7 @@ def recognises(text: str) -> bool:
 
 
 def read_infrastructure(text: str, path: str) -> Infrastructure:
-    """What a file holds. Raises InputError naming file, element, value and what is expected."""
+    """The content of a file. Raises InputError naming file, element, value and what is expected."""
     table = _GraphTable(_parsed(text, path), path, "infrastructure")
     devices = {name: _device(each) for name, each in table.named("devices", "device")}
     links = {name: _link(each, name) for name, each in table.named("links", "link")}
@@ -196,7 +196,7 @@ class _GraphTable:
         return value
 
     def tables(self, key: str, kind: str) -> Iterator[_GraphTable]:
-        """The mappings of a list; none where it is missing."""
+        """The mappings of a list; none if it is missing."""
         listed = self.entries.get(key)
         if listed is None:
             return

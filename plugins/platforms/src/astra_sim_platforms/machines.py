@@ -73,7 +73,7 @@ def __getattr__(name: str) -> functools.partial[Preset]:
 
 
 def node_machine(name: str, options: NodeOptions) -> Preset:
-    """Nodes, and if there are several the switch between them. Raises InputError where a node has not as many GPUs."""
+    """Nodes, and if there are several the switch between them. Raises InputError if a node has not as many GPUs."""
     machine = machines()[name]
     gpus = machine["gpus"] if options.gpus is None else options.gpus
     on_rings = machine["topology"] == "ring"
@@ -103,10 +103,10 @@ def node_machine(name: str, options: NodeOptions) -> Preset:
 
 
 def _rails(machine: Mapping[str, Any], node: Mapping[str, Any], network: Mapping[str, Any], wanted: bool) -> Dimension | None:
-    """Nodes on rails of leaf and spine switches without oversubscription; None where a machine has none, or three levels are too few.
+    """Nodes on rails of leaf and spine switches without oversubscription; None if a machine has none, or three levels are too few.
 
     GPUs that share a NIC have its bandwidth together. Where only some of the GPUs of a node take part there may be fewer rails. Raises
-    InputError in place of None where they are `wanted`.
+    InputError in place of None if they are `wanted`.
     """
     gpus, nodes = node["size"], network["size"]
     if nodes == 1 or "rails" not in machine:

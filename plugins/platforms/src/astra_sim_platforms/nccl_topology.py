@@ -22,7 +22,7 @@ from astra_sim_platforms.pcie import lane_bytes_per_ns
 _NVSWITCH, _CPU, _GPU = "0x068000", "0x068001", "0x03"
 _UNKNOWN_LANES = ("", "0", "255")
 _USUAL_TRANSFERS, _USUAL_LANES, _USUAL_NIC = 8.0, 16, 10_000
-"""What NCCL takes where a virtual machine or a driver does not say it: GT/s and lanes of PCIe, Mbit/s of a NIC."""
+"""The values that NCCL assumes if a virtual machine or a driver does not report them: GT/s and lanes of PCIe, Mbit/s of a NIC."""
 _NVLINK_GB_PER_S = ((100, 50.0), (90, 25.0), (86, 14.0625), (70, 25.0), (60, 20.0))
 """10^9 bytes/s of an NVLink in one direction, from a compute capability (times ten) on: docs/platforms.md has the sources."""
 
@@ -60,7 +60,7 @@ def nccl_topology(options: NcclTopologyOptions) -> list[Dimension]:
 
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
-    """The section `platform` of a file. Raises InputError where the file is wrong."""
+    """The section `platform` of a file. Raises InputError if the file is wrong."""
     read_system(text, path)
     return {"platform": {"plugin": "nccl_topology", "file": path}}
 
@@ -221,7 +221,7 @@ def _graph(node: _Node, options: NcclTopologyOptions) -> GraphFile:
 
 
 def _ordered(node: _Node) -> list[str]:
-    """Bus ids by rank where all GPUs have one, else host by host by dev. Raises InputError where two are alike."""
+    """Bus ids by rank where all GPUs have one, else host by host by dev. Raises InputError if two are alike."""
     key = "rank" if all("rank" in gpu.attributes for gpu in node.gpus.values()) else "dev"
     places: dict[tuple[int, int], str] = {}
     for bus, gpu in node.gpus.items():

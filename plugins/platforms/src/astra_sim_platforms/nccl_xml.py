@@ -17,7 +17,7 @@ _INSIDE = {
     "gpu": ("nvlink", "c2c"),
     "nic": ("net",),
 }
-"""Elements, and those in them that say what is joined. Others are passed over, with all that is in them."""
+"""Elements, and those in them that say what is joined. Others are skipped, with all that is in them."""
 _PASSED_OVER = {"pci": ("pcilink",)}
 ATTRIBUTES = {
     "system": "version".split(),
@@ -46,7 +46,7 @@ class Element:
         return (each for each in self.inside if each.name in names)
 
     def text(self, name: str) -> str:
-        """An attribute. Raises InputError where it is missing."""
+        """An attribute. Raises InputError if it is missing."""
         if name not in self.attributes:
             raise InputError(f"{self.where}: <{self.name}> has no {name}; expected it, as NCCL writes it")
         return self.attributes[name]
@@ -86,7 +86,7 @@ class _XmlReader:
         self.parser.StartDoctypeDeclHandler = self._doctype
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        """An element begins: it is kept where it is known, and passed over with all that is in it where it is not."""
+        """An element begins: it is kept if it is known, and skipped with all that is in it if it is not."""
         element = Element(name, f"{self._path}:{self.parser.CurrentLineNumber}", attributes)
         if not self._open:
             self._warn(element, attributes, ATTRIBUTES["system"])

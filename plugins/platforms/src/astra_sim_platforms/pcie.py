@@ -1,4 +1,4 @@
-"""What PCI Express carries."""
+"""Bandwidths of PCI Express."""
 
 from __future__ import annotations
 

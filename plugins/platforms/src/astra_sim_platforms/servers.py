@@ -47,7 +47,7 @@ class Links:
 class Servers(Topology):
     """Servers of `scale_out.server` NPUs around a switch each, with NICs on a Clos fabric.
 
-    Nodes after the NPUs are the switches of the servers, then NICs where they are nodes, then the switches of the Clos fabric. NICs are
+    Nodes after the NPUs are the switches of the servers, then NICs if they are nodes, then the switches of the Clos fabric. NICs are
     nodes where `scale_out.shared` NPUs share one, and where NPUs of a server meet at a leaf: so the way over the server's switch is the
     shorter. A link to a shared NIC costs two, for NPUs that share it are to meet at the server's switch, too.
     """
@@ -100,7 +100,7 @@ class Servers(Topology):
         return self.scale_out.link_count() + 2 * (self.size + self.nics)
 
     def links(self) -> list[tuple[int, int, float, float, float, int]]:
-        """Source, target, bytes/ns, ns, error rate and cost. Raises InputError where they are too many to list."""
+        """Source, target, bytes/ns, ns, error rate and cost. Raises InputError if they are too many to list."""
         if self.link_count() > LARGEST_FABRIC:
             raise InputError(f"a {self.name} of {self.size} NPUs has {self.link_count()} links; expected at most {LARGEST_FABRIC}")
         listed: list[tuple[int, int, float, float, float, int]] = []

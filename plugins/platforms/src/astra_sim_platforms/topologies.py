@@ -44,7 +44,7 @@ class Graph(Topology):
         return self._distances(source)[destination]
 
     def is_symmetric(self, peer: Peer) -> bool:
-        """True where the topology is known to be symmetric."""
+        """True if the topology is known to be symmetric."""
         return self.symmetric is not None and self.symmetric(peer)
 
     def links_per_message(self) -> int:

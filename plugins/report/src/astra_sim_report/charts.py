@@ -38,11 +38,11 @@ MOST_BARS = 12
 
 _LONGEST_LABEL = 28
 _SMALLEST_BAR = 0.2
-"""How high a bar of the timeline is at least, as a share of its row: it is as high as the share of its time that is busy."""
+"""The least height of a bar of the timeline, as a share of its row: its height is the busy share of its time."""
 
 
 class ReportEntry(NamedTuple):
-    """What a colour means; `hides` is the tag of what a click hides and shows again, "" where nothing is."""
+    """An entry of the legend; `hides` is the tag of what a click hides and shows again, "" if none."""
 
     label: str
     colour: str
@@ -111,12 +111,12 @@ def layers(run: ReportRun, name: str, colours: Colours) -> Chart | None:
 
 
 def shortened(text: str, most: int = _LONGEST_LABEL) -> str:
-    """A text without its middle where it is long."""
+    """A text without its middle if it is long."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 + 1 :]}"
 
 
 def parts(runs: Sequence[ReportRun], name: str, colours: Colours) -> Chart:
-    """Where the time goes, as a stacked bar for each run."""
+    """The time by use, as a stacked bar for each run."""
     names = parts_of(runs)
     each = [breakdown(run) for run in runs]
     data: dict[str, list[Any]] = {part: [own.get(part, 0.0) for own in each] for part in names}
@@ -136,7 +136,7 @@ def parts(runs: Sequence[ReportRun], name: str, colours: Colours) -> Chart:
 
 
 def path(run: ReportRun, by: str, name: str, colours: Colours) -> Chart | None:
-    """What makes up the makespan of a run that was explained, as a waterfall."""
+    """The parts of the makespan of an explained run, as a waterfall."""
     rows = waterfall(run, by)
     if not rows:
         return None
@@ -165,7 +165,7 @@ def path(run: ReportRun, by: str, name: str, colours: Colours) -> Chart | None:
 
 
 def difference(a: ReportRun, b: ReportRun, by: str, name: str, colours: Colours) -> Chart | None:
-    """What differs between the critical paths of two runs that were explained, as a waterfall from one makespan to the other."""
+    """The differences between the critical paths of two explained runs, as a waterfall from one makespan to the other."""
     changed_parts = [(part, after - before) for part, before, after in changes(a, b, by)]
     if not changed_parts:
         return None
@@ -201,12 +201,12 @@ def difference(a: ReportRun, b: ReportRun, by: str, name: str, colours: Colours)
 
 
 def meaning(each: TimelineSlice) -> str:
-    """What the colour of an interval stands for: the group that communicates, or what is done."""
+    """The legend of an interval's colour: the group that communicates, or the action."""
     return each.group or each.kind
 
 
 def timeline(run: ReportRun, name: str, colours: Colours) -> Chart | None:
-    """Intervals by row and time. One that stands for several is as high as the share of its time in which they are under way."""
+    """Intervals by row and time. One that represents several is as high as the share of its time in which they are under way."""
     if run.timeline is None or not run.timeline.slices:
         return None
     rows, slices = run.timeline.rows, run.timeline.slices
@@ -249,7 +249,7 @@ def timeline(run: ReportRun, name: str, colours: Colours) -> Chart | None:
 
 
 def utilisation(run: ReportRun, name: str, colours: Colours, beside: Chart | None = None) -> Chart | None:
-    """How busy dimensions are in time; zoomed together with a figure `beside` it."""
+    """The utilisation of dimensions over time; zoomed together with a figure `beside` it."""
     series = run.utilisation
     if not series:
         return None
@@ -270,7 +270,7 @@ def utilisation(run: ReportRun, name: str, colours: Colours, beside: Chart | Non
 
 
 def links(run: ReportRun, name: str) -> Chart | None:
-    """How busy links are, from node to node."""
+    """The utilisation of links, from node to node."""
     if not run.links:
         return None
     shown = [link for link in run.links if link.utilisation > 0]
@@ -293,7 +293,7 @@ def links(run: ReportRun, name: str) -> Chart | None:
 
 
 def link_dimensions(run: ReportRun, name: str, colours: Colours) -> Chart | None:
-    """How busy the links of each dimension are in the mean, where the network says it."""
+    """The mean utilisation of the links of each dimension, if the network reports it."""
     value = run.result["network"].get("dimensions")
     if not isinstance(value, list) or not all(isinstance(each, Mapping) and "utilisation" in each for each in value) or not value:
         return None

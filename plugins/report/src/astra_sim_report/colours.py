@@ -59,7 +59,7 @@ KNOWN = {
     "by layer": "#5B7083",
     "total": "#777777",
 }
-"""What has a colour of its own, wherever it is drawn."""
+"""The items with a colour of their own in all figures."""
 
 SERIES = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#882255", "#999933", "#44AA99", "#AA4499", "#332288", "#DDCC77",

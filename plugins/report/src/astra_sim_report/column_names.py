@@ -1,4 +1,4 @@
-"""What columns of tables of results are called in figures: words with a unit, in place of names such as `iteration_s`."""
+"""The names of columns of results in figures: words with a unit, in place of names such as `iteration_s`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BINARY = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10
 
 
 class ColumnName(NamedTuple):
-    """What a column is called, and the unit in which its numbers are shown (its name, and how many of the column's it has)."""
+    """The name of a column, and the unit in which its numbers are shown (its name, and its size in the column's unit)."""
 
     words: str
     unit: AxisUnit
@@ -59,7 +59,7 @@ class ColumnName(NamedTuple):
 
 
 def column_name(name: str, values: Iterable[object] = (), others: Sequence[str] = ()) -> ColumnName:
-    """What a column is called whose cells are `values`; `others` are those of the table, from which it must differ.
+    """The name of a column whose cells are `values`; it must differ from `others`, the names of the table.
 
     A parameter such as `workload.global_batch` goes by what comes last, unless another column does, too.
     """

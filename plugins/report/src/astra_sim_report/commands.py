@@ -104,7 +104,7 @@ def plot(
 
 
 def _progressing(quiet: bool, draw: Callable[[], bytes]) -> bytes:
-    """What `draw` draws, while standard error says how long it has taken."""
+    """The result of `draw`, while standard error shows the elapsed time."""
     with Progress(enabled=not quiet) as progress:
         progress.stage("drawing", simulates=False)
         return draw()
@@ -127,7 +127,7 @@ def _of_folders(kind: str | None, paths: Sequence[str], form: str, title: str | 
 
 
 def _of_table(path: str, kind: str, form: str, title: str | None, where: Sequence[str], quiet: bool, **axes: Any) -> bytes:
-    """A figure of a table, as a file. Rows with an error are left out, which is told."""
+    """A figure of a table, as a file. Rows with an error are left out, with a warning."""
     from astra_sim_report.plots import picture
     from astra_sim_report.table_plots import PlotAxes, draw_table
     from astra_sim_report.tables import read_table

@@ -19,7 +19,7 @@ LAYER_PARTS = {
     "input_gradient_exposed_comm_ns": "exposed, input gradient",
     "weight_gradient_exposed_comm_ns": "exposed, weight gradient",
 }
-"""What the parts of the time of a layer are called."""
+"""The names of the parts of a layer's time."""
 
 
 class AxisUnit(NamedTuple):
@@ -62,7 +62,7 @@ def layer_rows(run: ReportRun) -> list[dict[str, Any]]:
 
 
 def breakdown(run: ReportRun) -> dict[str, float]:
-    """Where the time goes (ns). Of a workload that says so itself, an iteration; else the run, computing against the rest."""
+    """The time by use (ns): of an iteration if the workload reports it; else of the run, compute against the rest."""
     own = run.result.get("breakdown")
     if isinstance(own, dict) and own:
         return {name: 1e9 * seconds for name, seconds in own.items()}
@@ -80,7 +80,7 @@ def parts_of(runs: Iterable[ReportRun]) -> list[str]:
 
 
 def waterfall(run: ReportRun, by: str = "kind") -> list[tuple[str, float]]:
-    """The critical path of a run that was explained: what makes up its makespan (ns), the largest first. Empty where it was not."""
+    """The critical path of a run that was explained: what makes up its makespan (ns), the largest first. Empty if it was not."""
     explanation = run.result.get("explanation")
     path = explanation.get("path") if isinstance(explanation, Mapping) else None
     sums: dict[str, float] = {}
@@ -91,7 +91,7 @@ def waterfall(run: ReportRun, by: str = "kind") -> list[tuple[str, float]]:
 
 
 def changes(a: ReportRun, b: ReportRun, by: str) -> list[tuple[str, float, float]]:
-    """What differs between the critical paths of two runs: a part, and what it takes in each (ns), the largest change first."""
+    """The differences between the critical paths of two runs: a part, and its time in each (ns), the largest change first."""
     before, after = dict(waterfall(a, by)), dict(waterfall(b, by))
     rows = [(part, before.get(part, 0.0), after.get(part, 0.0)) for part in dict.fromkeys([*before, *after])]
     return sorted((row for row in rows if row[1] != row[2]), key=lambda row: -abs(row[2] - row[1]))

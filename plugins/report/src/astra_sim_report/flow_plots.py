@@ -35,14 +35,14 @@ class FlowRun:
 
 
 def load_flow_runs(paths: Sequence[str]) -> list[FlowRun]:
-    """What lies in folders. Raises InputError where a folder has no flows.csv, or one that is not of `astra flows`."""
+    """The flows of folders. Raises InputError if a folder has no flows.csv, or one that is not of `astra flows`."""
     return [_load(path) for path in paths]
 
 
 def draw_flows(kind: str, runs: Sequence[FlowRun], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
     """A figure of folders of flows, as a file. `kind` is one of `kinds.FLOW_KINDS`.
 
-    Raises InputError where folders lack what is drawn, or `labels` are not as many as folders.
+    Raises InputError if folders lack what is drawn, or `labels` are not as many as folders.
     """
     if labels and len(labels) != len(runs):
         raise InputError(f"--label is given {len(labels)} times; expected {len(runs)}, once for each folder")
@@ -51,7 +51,7 @@ def draw_flows(kind: str, runs: Sequence[FlowRun], form: str, title: str | None 
 
 
 def _load(path: str) -> FlowRun:
-    """The flows of a folder, with the depth of queues where it was written. Raises InputError."""
+    """The flows of a folder, with the depth of queues if it was written. Raises InputError."""
     folder = Path(path)
     file = folder / "flows.csv"
     if not file.is_file():

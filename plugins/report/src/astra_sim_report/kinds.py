@@ -16,21 +16,21 @@ KINDS = {
     "links": "how busy links are, from node to node, a panel for each run",
     "scaling": "time against NPUs; tokens a second where the workload says them",
 }
-"""What each figure shows."""
+"""The content of each figure."""
 
 TABLE_KINDS = {
     "line": "the column --y against --x, a line for each value of --hue",
     "heat": "the column --hue, as colour, over --x and --y",
     "pareto": "--y against --x, and the rows that no other is better than in both",
 }
-"""What each figure of a table of results shows."""
+"""The content of each figure of a table of results."""
 
 FLOW_KINDS = {
     "fct": "the share of flows that have arrived after a time, a line for each folder of `astra flows`",
     "slowdown": "the same, with times in those that flows take alone",
     "queues": "bytes that wait at ports of switches in time (option qlen_interval_us of roce), a panel for each folder",
 }
-"""What each figure of flows shows."""
+"""The content of each figure of flows."""
 
 SERVING_KINDS = {
     "ttft": "the share of requests whose first token has come after a time, a line for each table of `astra serve --per-request`",
@@ -38,7 +38,7 @@ SERVING_KINDS = {
     "e2e": "the same of the time to the last token",
     "batch": "requests that run and wait in time, a panel for each table of `astra serve --timeline`",
 }
-"""What each figure of served requests shows."""
+"""The content of each figure of served requests."""
 
 ENDINGS = (".parquet", ".csv", ".sqlite")
 """Endings of the names of tables."""

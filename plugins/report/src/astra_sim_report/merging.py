@@ -1,4 +1,4 @@
-"""What is too small to be seen is drawn as one: intervals of a row that are shorter than a pixel and follow each other closely."""
+"""Merging of items too small to be seen: intervals of a row that are shorter than a pixel and follow each other closely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Cluster(NamedTuple):
 
 
 def shares(counts: Sequence[int], most: int) -> list[int]:
-    """How many of `most` each of some rows gets that have so many intervals: all alike, none more than it has, and each at least one."""
+    """The share of `most` of each of several rows with so many intervals: equal, at most its number, and at least one."""
     result = [0] * len(counts)
     room = most
     order = sorted(range(len(counts)), key=lambda row: counts[row])
@@ -52,9 +52,9 @@ def clusters(begins: Sequence[float], ends: Sequence[float], pixel_ns: float, ap
 
 
 def merged(begins: Sequence[float], ends: Sequence[float], finish_ns: float, most: int, apart: bool = False) -> tuple[list[Cluster], float]:
-    """At most so many clusters of a row, and the pixel (ns) that this takes; 0 where the row has no more intervals than that.
+    """At most so many clusters of a row, and the pixel (ns) that this takes; 0 if the row has no more intervals than that.
 
-    A pixel is as small as it can be, from one part in FINEST of the run on. Where that does not suffice, for long ones overlap, all that
+    A pixel is as small as it can be, from one part in FINEST of the run on. If that does not suffice, for long ones overlap, all that
     overlap are one.
     """
     result = clusters(begins, ends, -1.0, apart)

@@ -52,7 +52,7 @@ class _Figure:
 
 @attrs.define
 class _Section:
-    """What a page says of a run: figures by their names, notes, tables, the experiment with its versions, and result.json as text."""
+    """The data of a run on a page: figures by their names, notes, tables, the experiment with its versions, and result.json as text."""
 
     name: str
     charts: dict[str, Chart]
@@ -65,7 +65,7 @@ class _Section:
 
 @attrs.define
 class _Study:
-    """What a page says of a table of results: a figure, if something varies in it, and its first rows."""
+    """The data of a table of results on a page: a figure, if a column varies, and its first rows."""
 
     name: str
     chart: Any
@@ -75,7 +75,7 @@ class _Study:
 
 
 def page(runs: Sequence[ReportRun], tables: Sequence[ResultTable] = ()) -> str:
-    """The page. Its figures hold the numbers of result.json as they are; those of the runs stand in it as JSON, too (`#results`)."""
+    """The page. Its figures hold the numbers of result.json as they are; those of the runs are in it as JSON, too (`#results`)."""
     colours = Colours()
     sections = [_section(run, number, colours) for number, run in enumerate(runs)]
     differences = _differences(runs, colours)
@@ -132,7 +132,7 @@ def _study(table: ResultTable, name: str) -> _Study:
 
 
 def _in_script(value: Any) -> str:
-    """JSON that may stand in an element `script`: no text in it can end the element."""
+    """JSON that may be in an element `script`: no text in it can end the element."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
@@ -161,7 +161,7 @@ def _section(run: ReportRun, number: int, colours: Colours) -> _Section:
 
 
 def _differences(runs: Sequence[ReportRun], colours: Colours) -> list[_Section]:
-    """What differs between the first run that was explained and each of the next ones: their critical paths, by kind and by layer."""
+    """The differences between the critical paths of the first explained run and each of the next ones, by kind and by layer."""
     explained = [(number, run) for number, run in enumerate(runs) if waterfall(run)]
     sections = []
     for number, other in explained[1 : 1 + _MOST_DIFFERENCES]:
@@ -190,13 +190,13 @@ def _differences(runs: Sequence[ReportRun], colours: Colours) -> list[_Section]:
 
 
 def _as_text(value: Any) -> str:
-    """JSON for people; without its end where it is very long."""
+    """JSON for people; without its end if it is very long."""
     text = json.dumps(value, indent=1)
     return text if len(text) <= MOST_JSON else f"{text[:MOST_JSON]}\n... {len(text) - MOST_JSON:,} more characters"
 
 
 def _notes(run: ReportRun) -> list[str]:
-    """What was found about a run, and what its figures leave out."""
+    """Findings about a run, and omissions of its figures."""
     notes = [str(each["message"]) for each in run.result.get("audit", ()) if isinstance(each, Mapping) and "message" in each]
     of_layers = sum(row[key] for row in layer_rows(run) for key in EXPOSED)
     of_none = run.result["exposed_comm_ns"] - of_layers
@@ -212,7 +212,7 @@ def _notes(run: ReportRun) -> list[str]:
 
 
 def _notes_of_timeline(timeline: TimelineFile) -> list[str]:
-    """What the figure of a timeline leaves out, and what it draws as one."""
+    """The slices that the figure of a timeline leaves out, and those it merges."""
     notes = ["In the timeline, what overlaps in a row is drawn as one, as high as the share of its time in which something is under way."]
     if timeline.joined_ns:
         near = in_unit(timeline.joined_ns)
@@ -253,7 +253,7 @@ def _tables(run: ReportRun) -> list[_PageTable]:
 
 
 def _tables_of_explanation(run: ReportRun) -> list[_PageTable]:
-    """What would change a run that was explained, and what it cannot be faster than."""
+    """Changes that would affect an explained run, and its lower bounds."""
     explanation = run.result.get("explanation")
     if not isinstance(explanation, Mapping):
         return []

@@ -87,7 +87,7 @@ Trace, TracePacket, TrackEvent = (_CLASSES[f"{_PACKAGE}.{name}"] for name in ("T
 
 
 def packets(file: IO[bytes]) -> Iterator[Any]:
-    """The packets of a trace, one after another. Raises ValueError where the bytes are none."""
+    """The packets of a trace, one after another. Raises ValueError if the bytes are none."""
     while tag := file.read(1):
         if tag != b"\x0a":
             raise ValueError(f"byte {tag[0]:#04x} where a packet should begin")

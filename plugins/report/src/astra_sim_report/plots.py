@@ -34,7 +34,7 @@ _MOST_CELLS = 1000
 def draw(kind: str | None, runs: Sequence[ReportRun], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
     """A figure of runs, as a file. `kind` is one of `kinds.KINDS`; None: layers of one run that has some, else the breakdown.
 
-    Raises InputError where the runs lack what is drawn, or `labels` are not as many as runs.
+    Raises InputError if the runs lack what is drawn, or `labels` are not as many as runs.
     """
     if labels and len(labels) != len(runs):
         raise InputError(f"--label is given {len(labels)} times; expected {len(runs)}, once for each run")
@@ -45,7 +45,7 @@ def draw(kind: str | None, runs: Sequence[ReportRun], form: str, title: str | No
 
 
 def picture(make: Callable[[], Any], form: str, title: str | None = None) -> bytes:
-    """What `make` draws, as a file of one of `kinds.FORMATS`. The same figure gives the same bytes."""
+    """The figure that `make` draws, as a file of one of `kinds.FORMATS`. The same figure gives the same bytes."""
     with mpl.rc_context(_STYLE):
         figure = make()
         if title is not None:
@@ -139,7 +139,7 @@ def _bars(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
 
 
 def _labelled(names: Sequence[str], runs: Sequence[ReportRun], texts: Sequence[str]) -> list[str]:
-    """What to call runs on an axis: by the names that were given, or else by texts."""
+    """The names of runs on an axis: the names that were given, or else the texts."""
     return [text if name == run.name else name for name, run, text in zip(names, runs, texts, strict=True)]
 
 
@@ -185,7 +185,7 @@ def _utilisation(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
 
 
 def _links(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
-    """Draw how busy links are, from router to router; a cell shows the busiest of several where there are many."""
+    """Draw how busy links are, from router to router; a cell shows the busiest of several if there are many."""
     has = "has no loads of links beside its result.json; expected a folder of a run on a network that knows its links"
     figure, panels = _panels(runs=runs, names=names, width=5.0, height=4.2, has=lambda run: bool(run.links), what=has)
     for run, axes in zip(runs, panels, strict=True):
@@ -203,7 +203,7 @@ def _links(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
 
 
 def _scaling(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
-    """Draw how runs scale with NPUs, beside the proportion. Raises InputError where all have as many."""
+    """Draw how runs scale with NPUs, beside the proportion. Raises InputError if all have as many."""
     if len({run.result["npus"] for run in runs}) < 2:
         raise InputError(f"all runs have {runs[0].result['npus']} NPUs; expected runs on different numbers of them")
     chosen = sorted(runs, key=lambda run: run.result["npus"])

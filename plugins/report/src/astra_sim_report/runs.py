@@ -22,7 +22,7 @@ from astra_sim_report.perfetto import EventType, packets
 from astra_sim_report.timeline import MEMBERS, PATH, SPENT, SUFFIX, UTILISATION
 
 MOST_SLICES = 12_000
-"""How many slices of a timeline are kept: as many as a page shows quickly, and as fit in it. Several runs share twice as many."""
+"""The number of timeline slices that are kept: as many as a page shows quickly, and as fit in it. Several runs share twice as many."""
 
 MOST_ROWS = 150
 """Rows of a timeline that a page shows."""
@@ -33,7 +33,7 @@ _EXPECTED = ("run_name", "finish_ns", "compute_ns", "exposed_comm_ns", "npus", "
 class TimelineSlice(NamedTuple):
     """Something on a row of a timeline, in ns; or several things that overlap, or are so close that they look like one.
 
-    They are under way for `busy_ns` of the time. `group` is that which communicates, "" where there is none.
+    They are under way for `busy_ns` of the time. `group` is that which communicates, "" if there is none.
     """
 
     row: int
@@ -66,7 +66,7 @@ class LinkRow(NamedTuple):
 class TimelineFile:
     """A timeline that was read: its rows (group, lane), its slices by row and begin, and the utilisation of NPU 0's dimensions.
 
-    What overlaps in a row is one slice. So is what is no longer than `joined_ns` and no further apart, where a row has too many; with 0
+    What overlaps in a row is one slice. So is what is no longer than `joined_ns` and no further apart, if a row has too many; with 0
     no row has. `groups` counts the NPUs of the file, `lanes` their rows; `rows` has at least one of each NPU unless there are more than
     MOST_ROWS of them.
     """
@@ -81,7 +81,7 @@ class TimelineFile:
 
 @attrs.frozen(eq=False)
 class ReportRun:
-    """A run: its name, the table of result.json, and what lies beside that."""
+    """A run: its name, the table of result.json, and what is beside that."""
 
     name: str
     result: Mapping[str, Any]
@@ -175,7 +175,7 @@ class _TimelineReader:
         self._end_ns = 0.0
 
     def take(self, packet: Any) -> None:
-        """Take a packet. Raises KeyError where it speaks of what was not described."""
+        """Take a packet. Raises KeyError if it speaks of what was not described."""
         if packet.HasField("track_descriptor"):
             self._describe(packet.track_descriptor)
         if packet.HasField("interned_data"):
@@ -224,7 +224,7 @@ class _TimelineReader:
             self._row_of[track.uuid] = self._rows.setdefault((self._groups[track.parent_uuid], track.name), _Row())
 
     def read(self) -> TimelineFile:
-        """What has come."""
+        """The slices received so far."""
         rows = chosen_rows(list(self._rows), MOST_ROWS)
         slices: list[TimelineSlice] = []
         coarsest = 0.0
@@ -258,7 +258,7 @@ class _TimelineReader:
 
 
 def _covered(row: _Row, members: Sequence[int]) -> float:
-    """How long at least one of some slices, given in the order of their begins, is under way (ns)."""
+    """The time covered by at least one of some slices, given in the order of their begins (ns)."""
     reach = covered = 0.0
     for place in members:
         begin, end, spent = row.begin[place], row.end[place], row.spent[place]
@@ -269,7 +269,7 @@ def _covered(row: _Row, members: Sequence[int]) -> float:
 
 
 def chosen_rows(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, str]]:
-    """At most so many rows: of each group as many of its first ones as all can have; where there are more groups, some, evenly spread."""
+    """At most so many rows: of each group as many of its first ones as all can have; if there are more groups, some, evenly spread."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
         groups.setdefault(row[0], []).append(row)

@@ -21,7 +21,7 @@ _LATENCIES = {"ttft": "time to the first token", "tpot": "time for each further 
 def draw_serving(kind: str, paths: Sequence[str], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
     """A figure of tables of `astra serve`, as a file. `kind` is one of `kinds.SERVING_KINDS`.
 
-    Raises InputError where a table lacks what is drawn, or `labels` are not as many as tables.
+    Raises InputError if a table lacks what is drawn, or `labels` are not as many as tables.
     """
     if labels and len(labels) != len(paths):
         raise InputError(f"--label is given {len(labels)} times; expected {len(paths)}, once for each table")
@@ -80,7 +80,7 @@ def _totals(path: str) -> tuple[list[float], dict[str, list[float]]]:
 
 
 def _rows(path: str, columns: Sequence[str], option: str) -> Any:
-    """The rows of a table. Raises InputError where it has not these columns."""
+    """The rows of a table. Raises InputError if it has not these columns."""
     try:
         yield from csv_table(read_text(path), path, columns, None)
     except InputError as error:

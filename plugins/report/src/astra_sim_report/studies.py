@@ -1,4 +1,4 @@
-"""What is drawn of a table of results: lines, the cells of a heat map, a Pareto front."""
+"""Figures of a table of results: lines, the cells of a heat map, a Pareto front."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shown(cell: Cell) -> str:
 
 
 def lines(table: ResultTable, x: str, y: str, hue: str | None) -> list[ReportLine]:
-    """A line for each value of the column `hue`: numbers `y` against `x`. Raises InputError where rows of a line share an x."""
+    """A line for each value of the column `hue`: numbers `y` against `x`. Raises InputError if rows of a line share an x."""
     xs, ys = table.column(x, "--x"), table.numbers(y, "--y")
     hues: Sequence[Cell] = [None] * len(table) if hue is None else table.column(hue, "--hue")
     places = _places(table, (xs, hues), (x, hue), y)
@@ -57,7 +57,7 @@ def lines(table: ResultTable, x: str, y: str, hue: str | None) -> list[ReportLin
 
 
 def grid(table: ResultTable, x: str, y: str, hue: str) -> ReportGrid:
-    """The numbers of the column `hue` over `x` and `y`. Raises InputError where rows share both."""
+    """The numbers of the column `hue` over `x` and `y`. Raises InputError if rows share both."""
     xs, ys, values = table.column(x, "--x"), table.column(y, "--y"), table.numbers(hue, "--hue")
     places = _places(table, (xs, ys), (x, y), hue)
     across, up = in_order(xs), in_order(ys)

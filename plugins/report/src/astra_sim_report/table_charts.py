@@ -37,7 +37,7 @@ def columns_of(table: ResultTable) -> tuple[list[str], list[str], list[str]]:
 
 
 def chart(table: ResultTable, name: str) -> Any | None:
-    """Choices of columns, points with lines and a Pareto front, and a heat map; None where nothing in the table varies.
+    """Choices of columns, points with lines and a Pareto front, and a heat map; None if nothing in the table varies.
 
     Everything that `table.js` fills has a name that begins with `name`; `name-x` is the choice whose change makes it draw.
     """
@@ -90,7 +90,7 @@ def chart(table: ResultTable, name: str) -> Any | None:
 
 
 def _options(names: Sequence[str], called: Mapping[str, ColumnName]) -> list[tuple[str, str]]:
-    """Columns with what they are called; with their own names, too, where they are parameters."""
+    """Columns with what they are called; with their own names, too, if they are parameters."""
     return [(name, called[name].label) for name in names]
 
 

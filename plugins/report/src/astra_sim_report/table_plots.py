@@ -27,7 +27,7 @@ _LIGHT = 0.6
 
 @attrs.frozen
 class PlotAxes:
-    """What a figure of a table is drawn of: columns, which of the three are logarithmic, and of which more is better."""
+    """The axes of a figure of a table: columns, which of the three are logarithmic, and of which more is better."""
 
     x: str | None = None
     y: str | None = None
@@ -36,7 +36,7 @@ class PlotAxes:
     maximize: Sequence[str] = ()
 
     def needed(self, name: str, kind: str) -> str:
-        """The column of an option. Raises InputError where it was not given."""
+        """The column of an option. Raises InputError if it was not given."""
         value: str | None = getattr(self, name)
         if value is None:
             raise InputError(f"--{name} is missing; expected a column of the table for {kind}")
@@ -44,7 +44,7 @@ class PlotAxes:
 
 
 def draw_table(kind: str, table: ResultTable, axes: PlotAxes) -> Figure:
-    """A figure of a table; `kind` is one of `kinds.TABLE_KINDS`. Raises InputError where columns are missing or hold no numbers."""
+    """A figure of a table; `kind` is one of `kinds.TABLE_KINDS`. Raises InputError if columns are missing or hold no numbers."""
     axes.needed("x", kind), axes.needed("y", kind)
     if axes.maximize and kind != "pareto":
         raise InputError(f"--maximize has no effect on {kind}; expected it with pareto alone")
@@ -82,7 +82,7 @@ class _Along:
         self.names: list[Cell] = [] if self.is_numeric else list(dict.fromkeys(cells))
 
     def at(self, cells: Sequence[Cell]) -> list[float]:
-        """Where cells lie."""
+        """The positions of cells."""
         if not self.is_numeric:
             return [float(self.names.index(cell)) for cell in cells]
         return [cell / self.unit.ns for cell in cells]  # type: ignore[operator]
@@ -167,7 +167,7 @@ def _heat(table: ResultTable, axes: PlotAxes) -> Figure:
 
 
 def _name_at(cells: Sequence[Cell]) -> Callable[[float, Any], str]:
-    """What stands at a place of an axis of cells."""
+    """The value at a place of an axis of cells."""
     return lambda at, _: shown(cells[round(at)]) if 0 <= at < len(cells) else ""
 
 

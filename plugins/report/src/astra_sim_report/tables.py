@@ -15,7 +15,7 @@ from astra_sim.files import check_cells, check_once, csv_rows, note_input, read_
 from astra_sim.limits import MAX_CELLS, MAX_FILE_BYTES, MAX_ROWS
 
 Cell = bool | int | float | str | None
-"""What a cell holds; None: nothing."""
+"""The value of a cell; None: empty."""
 
 TABLE = "results"
 """The table in a file of SQLite."""
@@ -43,13 +43,13 @@ class ResultTable:
             yield dict(zip(self.columns, cells, strict=True))
 
     def column(self, name: str, option: str) -> Sequence[Cell]:
-        """A column. Raises InputError, naming the option that asks for it, where there is none of that name."""
+        """A column. Raises InputError, naming the option that asks for it, if there is none of that name."""
         if name not in self.columns:
             raise InputError(f"{option} is {name!r}, which is no column of {self.name}; {suggestion(name, self.columns)}")
         return self.columns[name]
 
     def numbers(self, name: str, option: str) -> Sequence[float]:
-        """A column of numbers. Raises InputError where a cell is none."""
+        """A column of numbers. Raises InputError if a cell is none."""
         for cell in self.column(name, option):
             if isinstance(cell, bool) or not isinstance(cell, (int, float)):
                 raise InputError(f"{option} is {name!r}, a column of {self.name} with {_quoted(cell)}; expected a column of numbers")
@@ -75,7 +75,7 @@ class ResultTable:
         return self.select([place for place, error in enumerate(errors) if error in (None, "")])
 
     def where(self, conditions: Sequence[str]) -> ResultTable:
-        """The rows for which all of some conditions COLUMN=VALUE hold. Raises InputError where there is no such row."""
+        """The rows for which all of some conditions COLUMN=VALUE hold. Raises InputError if there is no such row."""
         table = self
         for condition in conditions:
             name, sign, text = condition.partition("=")
@@ -95,7 +95,7 @@ def _quoted(cell: Cell) -> str:
 
 
 def read_table(path: str) -> ResultTable:
-    """The table in a file. Raises InputError where there is none."""
+    """The table in a file. Raises InputError if there is none."""
     read = {".csv": _read_csv, ".parquet": _read_parquet, ".sqlite": _read_sqlite}[Path(path).suffix]
     if not Path(path).is_file():
         raise InputError(f"{path}: no such file")
@@ -118,7 +118,7 @@ def _read_csv(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
 
 
 def _cell(text: str) -> Cell:
-    """What a text stands for: nothing, a truth value, a number, or itself."""
+    """The value of a text: none, a truth value, a number, or the text."""
     if text in _WORDS:
         return _WORDS[text]
     for kind in (int, float):

@@ -1,9 +1,9 @@
 """The report `timeline`: what happened on the NPUs that were observed, as a trace for Perfetto or Chrome.
 
 Every NPU is a group of tracks: its computing, each stream in which it communicates, and what is on its way in each dimension, with the
-utilisation of the dimension as a counter. Intervals of one lane that overlap lie on several tracks of one name. Arrows (flows) lead from a
-send to its receive, and from a collective to the phases of each of its chunks, one after another. Where the run has kept its critical path,
-that is a group of its own, and what lies on it says so.
+utilisation of the dimension as a counter. Intervals of one lane that overlap are on several tracks of one name. Arrows (flows) lead from a
+send to its receive, and from a collective to the phases of each of its chunks, one after another. If the run has kept its critical path,
+that is a group of its own, and what is on it says so.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from astra_sim_report.merging import merged, shares
 from astra_sim_report.trace_writers import Arguments, ChromeWriter, PerfettoWriter, SliceLabel, TraceWriter
 
 MAX_SLICES = 200_000
-"""How many slices a file of a report has at most, where series are to be limited."""
+"""The largest number of slices in a file of a report, if series are limited."""
 
 WINDOWS = 1000
 """Windows of a run over which utilisation is a mean."""
 
 UTILISATION = "utilisation of"
-"""What the name of a counter begins with; the lane follows."""
+"""The prefix of a counter's name; the lane follows."""
 
 SUFFIX = "_timeline.pftrace.gz"
-"""How the name of a timeline in a folder of reports ends, behind that of the run."""
+"""The ending of a timeline's name in a folder of reports, behind that of the run."""
 
 PATH = "critical path"
-"""The name of the group and of the track of the critical path, and the category of what lies on it."""
+"""The name of the group and of the track of the critical path, and the category of what is on it."""
 
 MEMBERS, SPENT = "intervals", "time in them (ns)"
-"""Arguments of a slice that stands for several intervals: how many they are, and how long they take in all."""
+"""Arguments of a slice that represents several intervals: how many they are, and how long they take in all."""
 
 PASSES = {"forward": "forward", "input_gradient": "backward (input gradient)", "weight_gradient": "backward (weight gradient)"}
-"""What passes of training a layer are called in the names of slices."""
+"""The names of passes of training a layer in the names of slices."""
 
 _FIRST = ("compute", "CPU", "recorded communication", "memory", "waiting")
 _MOST_NAMED = 3
 
 
 def write(results: Sequence[Result], folder: ReportFolder) -> None:
-    """Write a trace of each run: Chrome's JSON where the name of the file says so (.json), and gzipped where it does (.gz)."""
+    """Write a trace of each run: Chrome's JSON where the name of the file says so (.json), and gzipped if it does (.gz)."""
     if folder.series == "none":
         return
     for result in results:
@@ -61,7 +61,7 @@ def write(results: Sequence[Result], folder: ReportFolder) -> None:
 
 
 def write_file(result: Result, path: str, files: FileSet) -> None:
-    """Write a trace of a run into a file, whole, in the format that its name says. Raises RunError where it cannot be written."""
+    """Write a trace of a run into a file, whole, in the format that its name says. Raises RunError if it cannot be written."""
     write([result], ReportFile(path, files, "the timeline"))
 
 
@@ -80,7 +80,7 @@ def _writer(file: IO[bytes], path: Path) -> TraceWriter:
 
 
 def group_name(npu: int, npus: int) -> str:
-    """The name of the group of tracks of an NPU that stands for so many with its program."""
+    """The name of the group of tracks of an NPU that represents so many with its program."""
     return f"NPU {npu}" + (f", as {npus} NPUs with its program" if npus > 1 else "")
 
 
@@ -93,7 +93,7 @@ def lane_order(lane: str) -> tuple[int, str]:
 
 
 def slice_name(each: Interval) -> str:
-    """What an interval is called: its layer or name, what it does unless it computes, and the pass of training."""
+    """The name of an interval: its layer or name, its action unless it computes, and the pass of training."""
     passes = PASSES.get(each.training_pass, "") if each.layer else PASSES.get(each.training_pass, "").partition(" (")[0]
     if each.chunk >= 0:
         base, _, chunk = each.name.rpartition(" chunk ")
@@ -159,7 +159,7 @@ class _IntervalTable:
                     if each.sent_ns is not None:
                         self._flights[message] = each.sent_ns, each.end_ns
                 self._add(lanes, each, message, each.begin_ns, each.end_ns)
-        # A receive is drawn while its message is on the way, where its sender is drawn, too, whenever it was posted.
+        # A receive is drawn while its message is on the way, if its sender is drawn, too, whenever it was posted.
         for lanes, each in receives:
             message = self._messages.setdefault(each.message, len(self._messages))
             begin, end = self._flights.get(message, (each.begin_ns, each.end_ns))
@@ -189,7 +189,7 @@ class _IntervalTable:
 
 
 def _arguments(each: Interval) -> Iterator[tuple[str, str | int]]:
-    """What is said of an interval beside its name."""
+    """The details of an interval besides its name."""
     texts = {"layer": each.layer, "pass": PASSES.get(each.training_pass, ""), "group": each.group}
     yield from ((name, text) for name, text in texts.items() if text)
     if each.bytes is not None:
@@ -208,7 +208,7 @@ class _Drawn(NamedTuple):
 
 
 class _Marks:
-    """How long the critical path goes through operations and phases of NPUs (ns)."""
+    """The time of the critical path in operations and phases of NPUs (ns)."""
 
     def __init__(self, path: Iterable[PathInterval]) -> None:
         self._spent: dict[tuple[int, int, int, int], float] = {}
@@ -222,13 +222,13 @@ class _Marks:
         self._spent[key] = self._spent.get(key, 0.0) + spent
 
     def of(self, drawn: _Drawn, places: Sequence[int]) -> float:
-        """How much of the path lies in intervals of a lane."""
+        """The time of the path in intervals of a lane."""
         lane, npu, known = drawn.lane, drawn.npu, self._spent
         return sum(known.get((npu, lane.operation[place], lane.chunk[place], lane.phase[place]), 0.0) for place in places) if known else 0.0
 
 
 def _write_trace(result: Result, writer: TraceWriter, limit: int | None) -> None:
-    """Write all tracks; slices that are shorter than a pixel become one where there are more than `limit`."""
+    """Write all tracks; slices that are shorter than a pixel become one if there are more than `limit`."""
     table = _IntervalTable(result.timelines())
     path = list(result.critical_path()) if result.has_critical_path else []
     lanes = [(npu, lanes[name]) for npu, _, lanes in table.npus for name in sorted(lanes, key=lane_order)]
@@ -352,7 +352,7 @@ def _write_slices(drawn: _Drawn, labels: Sequence[SliceLabel], writer: TraceWrit
 
 
 def _label_of(members: Sequence[tuple[SliceLabel, float]]) -> SliceLabel:
-    """What several intervals are called that are drawn as one: how many of each kind; its kind is that which takes the most time."""
+    """The name of several merged intervals: the count of each kind; its kind is that which takes the most time."""
     counts: dict[str, int] = {}
     spent: dict[str, float] = {}
     for label, ns in members:
@@ -389,7 +389,7 @@ def _write_path(path: Sequence[PathInterval], writer: TraceWriter, finish_ns: fl
 
 
 def _path_label(part: PathInterval) -> SliceLabel:
-    """What a part of the critical path is called."""
+    """The name of a part of the critical path."""
     passes = PASSES.get(part.training_pass, "") if part.layer else PASSES.get(part.training_pass, "").partition(" (")[0]
     what = part.collective or ("" if part.kind == "compute" and part.name else part.kind)
     spends = part.kind if part.collective else ""

@@ -34,7 +34,7 @@ _SAME = 1e-9
 def timeline(run: str, output: str, name: str | None, messages: bool, path: bool, as_json: bool, quiet: bool) -> None:
     """Write a timeline of a run that is over, for Perfetto or Chrome.
 
-    RUN is a result.json, or a folder that `--output` has written. Its experiment is simulated again, with what is installed now; where it
+    RUN is a result.json, or a folder that `--output` has written. Its experiment is simulated again, with what is installed now; if it
     takes another time than it took, that is a warning.
     """
     import astra_sim
@@ -65,7 +65,7 @@ def timeline(run: str, output: str, name: str | None, messages: bool, path: bool
 
 
 def _chosen(file: str, runs: Sequence[Mapping[str, Any]], name: str | None) -> Mapping[str, Any]:
-    """The run of a result that is meant. Raises InputError where there is none of that name, or several and no name."""
+    """The run of a result that is meant. Raises InputError if there is none of that name, or several and no name."""
     known = ", ".join(repr(run.get("run_name")) for run in runs[:10]) + (", ..." if len(runs) > 10 else "")
     if name is None:
         if len(runs) == 1:
@@ -78,7 +78,7 @@ def _chosen(file: str, runs: Sequence[Mapping[str, Any]], name: str | None) -> M
 
 
 def _changes(run: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
-    """What is installed in another version now, in words."""
+    """Describe the packages that are installed in another version now."""
     before = run.get("versions")
     if not isinstance(before, Mapping):
         return "the result does not say with which versions it was made"

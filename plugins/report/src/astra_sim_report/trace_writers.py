@@ -13,11 +13,11 @@ _BATCH = 4096
 
 
 Arguments = dict[str, int | float | str]
-"""What is said of a slice beside its name, by name."""
+"""The details of a slice besides its name, by name."""
 
 
 class SliceLabel(NamedTuple):
-    """What slices that are alike are called, of which kind they are (their category), and what else is said of them."""
+    """The name of similar slices, their kind (their category), and further details."""
 
     name: str
     kind: str
@@ -163,7 +163,7 @@ class PerfettoWriter:
         self._event(EventType.SLICE_END, track, end_ns)
 
     def _template(self, label: SliceLabel) -> Any:
-        """What the events of a label have in common."""
+        """The common fields of the events of a label."""
         event = TrackEvent(type=EventType.SLICE_BEGIN, name_iid=self._number(label.name, self._names, "event_names"))
         event.category_iids.append(self._number(label.kind, self._categories, "event_categories"))
         for name, value in label.arguments:

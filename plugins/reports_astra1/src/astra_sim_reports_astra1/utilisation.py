@@ -1,4 +1,4 @@
-"""How busy dimensions are in time: a file for each run, with a line for each window, written as it is made."""
+"""The utilisation of dimensions over time: a file for each run, with a line for each window, written as it is made."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _cells(intervals: Sequence[tuple[float, float]], windows: int, step_ns: int)
 
 def _stretches(intervals: Sequence[tuple[float, float]], windows: int, step_ns: int) -> Iterator[tuple[int, float]]:
     """Windows one after another, as a number of them and the nanoseconds that intervals take of each."""
-    window, busy = 0, 0.0  # the first that is not told yet, and what intervals so far take of it
+    window, busy = 0, 0.0  # the first window that is not written yet, and its busy time so far
     for begin, end in intervals:
         first, last = int(begin // step_ns), int(end // step_ns)
         if first >= windows:

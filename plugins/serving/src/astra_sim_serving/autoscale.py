@@ -22,7 +22,7 @@ TOLERANCE = 0.1
 
 
 class State(enum.Enum):
-    """What an instance does."""
+    """The state of an instance."""
 
     OFF = "off"
     STARTING = "starting"
@@ -83,7 +83,7 @@ class Autoscaler:
                 unit.become(State.OFF, 0.0)
 
     def step(self, now: float) -> list[ScaledUnit]:
-        """Decide for each pool, and stop instances where there are too many. Returns those that start now."""
+        """Decide for each pool, and stop instances if there are too many. Returns those that start now."""
         started = []
         for pool in self.pools:
             wanted = self._wanted(pool, now)
@@ -113,7 +113,7 @@ class Autoscaler:
                     unit.become(State.OFF, now)
 
     def _wanted(self, pool: Pool, now: float) -> int:
-        """How many instances of a pool are to run."""
+        """The number of instances of a pool that should run."""
         options = self.options
         running = pool.count(State.ON, State.STARTING)
         ratio = self._metric(pool) / options.target

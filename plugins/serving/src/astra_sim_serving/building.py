@@ -81,7 +81,7 @@ class FleetBuilder:
         return fleet, result
 
     def _scaler(self) -> Autoscaler | None:
-        """What starts and stops instances. Raises InputError where a pool is smaller than the least number of instances."""
+        """The policy that starts and stops instances. Raises InputError if a pool is smaller than the least number of instances."""
         autoscale = self.parts.options.autoscale
         if autoscale.policy == "none":
             if autoscale != AutoscaleOptions():
@@ -98,7 +98,7 @@ class FleetBuilder:
         return Autoscaler(autoscale, [Pool(units) for units in self.units])
 
     def _router_policy(self) -> str:
-        """The policy as given; else that of vLLM between ranks of data parallelism, where there are some."""
+        """The policy as given; else that of vLLM between ranks of data parallelism, if there are some."""
         if self.parts.options.router.policy is not None:
             return self.parts.options.router.policy
         return "least-waiting" if any(pool.data_parallel > 1 for pool in self.parts.options.pool) else "round-robin"
@@ -162,7 +162,7 @@ class FleetBuilder:
         return scheduler
 
     def _sharding(self, pool: PoolOptions, where: str) -> Sharding:
-        """How the instances of a pool share the model. Raises InputError where that cannot be."""
+        """The parallelism of a pool's instances. Raises InputError if it is impossible."""
         t, e, model = pool.tensor_parallel, pool.expert_parallel, self.parts.model
         shared = t * pool.data_parallel
         if model.heads % t:

@@ -1,4 +1,4 @@
-"""How many blocks of keys and values an instance has, in its memory and behind it."""
+"""The number of blocks of keys and values of an instance, in its memory and behind it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CacheMemory:
     parts: Parts
 
     def blocks(self, pool: PoolOptions, sharding: Sharding, where: str) -> int:
-        """Blocks of an instance: as told, or what fits beside the weights. Raises InputError where none does."""
+        """Blocks of an instance: as given, or what fits beside the weights. Raises InputError if none fits."""
         options = self.parts.options
         kv_blocks = pool.kv_blocks or options.kv_blocks
         if kv_blocks is not None:
@@ -78,7 +78,7 @@ class CacheMemory:
         return lora.places * adapter_bytes(self.parts.model, sharding, lora.rank) if lora is not None else 0
 
     def tiers(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[], Tiers | None]:
-        """What makes the memories behind the cache of each instance of a pool. Raises InputError where one holds no block."""
+        """The factory of the memories behind the cache of each instance of a pool. Raises InputError if one holds no block."""
         options = self.parts.options
         if options.tier and not options.prefix_caching:
             raise InputError(f"{self.parts.where}: serving.tier has no effect without prefix_caching")

@@ -93,7 +93,7 @@ def serve_command(
 
 
 def _kind_of_runs(axes: Sequence[str], npus: int | None, measured: str | None) -> str | None:
-    """Which option asks for something else than one run; None: none does. Raises InputError where several do."""
+    """Which option asks for something else than one run; None: none does. Raises InputError if several do."""
     wanted = [name for name, value in (("--sweep", axes or None), ("--search-pools", npus), ("--compare", measured)) if value is not None]
     if len(wanted) > 1:
         raise InputError(f"{' and '.join(wanted)} are given; expected one of them")

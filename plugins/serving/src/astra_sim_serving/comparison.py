@@ -34,7 +34,7 @@ def compare(
 
 
 def read_measured(path: str, run: str | None) -> list[dict[str, float]]:
-    """The measured times of the requests of a run, in seconds: `ttft_s`, and `tpot_s` and `e2e_s` (or `value`) where there are some."""
+    """The measured times of the requests of a run, in seconds: `ttft_s`, and `tpot_s` and `e2e_s` (or `value`) if there are some."""
     rows = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         document = parse_json(line, f"{path}, line {number}") if line.strip() else None

@@ -19,7 +19,7 @@ LOGIT_BYTES = 4
 
 
 def touched_experts(model: ModelDescription, tokens: int) -> float:
-    """Experts that get at least one of so many tokens, on average, where each token chooses by chance."""
+    """Experts that get at least one of so many tokens, on average, if each token chooses by chance."""
     return model.experts * (1 - (1 - model.top_k / model.experts) ** tokens)
 
 
@@ -103,7 +103,7 @@ class KernelFormulas:
         """The kernels of the routed experts of a layer, of which so many get tokens. Ranks of one expert share its width.
 
         The kernels of vLLM, `fused_moe`, work on a row for each expert that a token chose, wherever that expert is: of those of other ranks
-        they write zeros, and read them again. Only products leave them out. Where tokens are sent to their experts (not `gathered`), a rank
+        they write zeros, and read them again. Only products leave them out. If tokens are sent to their experts (not `gathered`), a rank
         has no such rows.
         """
         model, sharding = self.model, self.sharding

@@ -16,7 +16,7 @@ from astra_sim_serving.speculation import Speculation
 
 @attrs.define
 class InstanceTotals:
-    """What an instance has done. `kv_block_s` is the integral of blocks in use over time; batches and tokens count iterations."""
+    """Totals of an instance. `kv_block_s` is the integral of blocks in use over time; batches and tokens count iterations."""
 
     iterations: int = 0
     busy_s: float = 0.0
@@ -30,7 +30,7 @@ class InstanceTotals:
 
 @attrs.define
 class Iterations:
-    """What is under way: `count` iterations from `start` on that take `first_s` to `last_s` each, of a batch."""
+    """Iterations in progress: `count` iterations from `start` on that take `first_s` to `last_s` each, of a batch."""
 
     batch: Batch
     start: float
@@ -53,7 +53,7 @@ class Iterations:
         return tuple(iterations * a + (b - a) * slope for a, b in zip(self.first, self.last, strict=True))
 
     def until(self, now: float) -> int:
-        """How many iterations have begun by a moment: at least one."""
+        """The number of iterations that have begun by a moment: at least one."""
         low, high = 1, self.count
         while low < high:
             middle = (low + high) // 2
@@ -68,7 +68,7 @@ class Iterations:
 class ServingInstance:
     """One instance of a pool, or one rank of data parallelism in it. `under_way` are its iterations, the next to end first.
 
-    `npus` are its NPUs, where there is a platform. `coming` sequences are on their way from another instance, or wait for blocks to come.
+    `npus` are its NPUs, if there is a platform. `coming` sequences are on their way from another instance, or wait for blocks to come.
     """
 
     number: int
@@ -103,7 +103,7 @@ class ServingInstance:
         self.scheduler.add(sequence)
 
     def plan(self, now: float) -> Batch:
-        """Plan an iteration, and note what that does to requests. Returns nothing where there is nothing to do."""
+        """Plan an iteration, and note what that does to requests. Returns nothing if there is nothing to do."""
         self._account_until(now)
         scheduler = self.scheduler
         batch = scheduler.plan(now)
@@ -147,7 +147,7 @@ class ServingInstance:
         scheduler = self.scheduler
         if len(scheduler.running) >= scheduler.limits.sequences:
             return False
-        # Where others wait before it, they wait for blocks, which nothing frees before the jump ends.
+        # If others wait before it, they wait for blocks, which nothing frees before the jump ends.
         return scheduler.by_priority or scheduler.receives or not scheduler.in_order or len(scheduler.waiting) < 2
 
     def cut(self, count: int) -> None:

@@ -23,7 +23,7 @@ PRODUCTS = frozenset({"qkv_proj", "o_proj", "gate_up_proj", "down_proj"})
 
 @attrs.define
 class PricingCounts:
-    """How many kernels were timed by tables, by formulas, and how many of the first were outside of their table."""
+    """The number of kernels timed by tables, by formulas, and of the first those outside of their table."""
 
     tables: int = 0
     formulas: int = 0
@@ -37,7 +37,7 @@ class KernelTimes(Protocol):
         """All of an iteration but attention, routed experts, head and sampler."""
 
     def experts_us(self, tokens: int) -> float:
-        """The routed experts that a rank has, where so many tokens of all ranks choose among all of them."""
+        """The routed experts that a rank has, if so many tokens of all ranks choose among all of them."""
 
     def head_us(self, sequences: int) -> tuple[float, float]:
         """Head and sampler."""
@@ -48,7 +48,7 @@ class KernelTimes(Protocol):
 
 @attrs.define(eq=False)
 class TableTimes:
-    """Times by measured tables; what a table does not cover by formulas, where there are some, else by continuing the table.
+    """Times by measured tables; what a table does not cover by formulas, if there are some, else by continuing the table.
 
     `skew` is the share of the difference between the longest and the mean context that a batch takes longer.
     """
@@ -248,7 +248,7 @@ class IterationTime:
     def _together(self, shapes: Sequence[BatchShape]) -> IterationStep:
         """The same of ranks that meet in each layer with experts: all wait there for the slowest, and for the slowest at the end.
 
-        A rank without requests computes one token that nobody asks for. What a rank waits counts as communication.
+        A rank without requests computes a dummy token. The waiting time of a rank counts as communication.
         """
         kernels = self.kernels
         tokens = [max(1, shape.tokens) for shape in shapes]
@@ -311,7 +311,7 @@ class IterationTime:
         return self._reductions[tokens]
 
     def _host_us(self, sampled: int, device: float) -> float:
-        """Time of the host that shows, where the device takes so long."""
+        """Time of the host that shows, if the device takes so long."""
         host = self.host_us + self.host_us_per_sequence * sampled
         return max(0.0, host - device) if self.asynchronous else host
 

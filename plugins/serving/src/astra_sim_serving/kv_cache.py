@@ -1,7 +1,7 @@
 """The blocks of keys and values of an instance, with the contents that freed ones keep (prefix caching).
 
 A freed block keeps its content until it is used again. Free blocks are used in the order of freeing, the tail of a sequence first (vLLM).
-Blocks have a number only where their content can be found; others are alike, and are counted.
+Blocks have a number only if their content can be found; others are alike, and are counted.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class KvCache:
         sequence.capacity = len(sequence.blocks) * self.block_tokens
 
     def grow(self, sequence: Sequence, tokens: int) -> bool:
-        """Give a sequence the blocks that it needs for `tokens` tokens in all; False where there are too few."""
+        """Give a sequence the blocks that it needs for `tokens` tokens in all; False if there are too few."""
         if tokens > sequence.capacity:
             new = -(-(tokens - sequence.capacity) // self.block_tokens)
             if new > self.free_blocks:
@@ -158,7 +158,7 @@ class KvCache:
         self.free_blocks += count
 
     def _register(self, sequence: Sequence, full: int) -> None:
-        """Note the contents of the first `full` blocks. Where another block has the same content, that one is found."""
+        """Note the contents of the first `full` blocks. If another block has the same content, that one is found."""
         if not self.prefix_caching:
             return
         for position in range(len(sequence.blocks), full):

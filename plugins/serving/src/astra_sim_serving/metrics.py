@@ -20,12 +20,12 @@ class WeightedValues:
         self.counts[value] = self.counts.get(value, 0) + count
 
     def summary(self) -> dict[str, float] | None:
-        """Mean, percentiles and maximum; None where there are no values."""
+        """Mean, percentiles and maximum; None if there are no values."""
         return summary_of(sorted(self.counts.items()))
 
 
 def summary_of(values: Sequence[tuple[float, int]]) -> dict[str, float] | None:
-    """Mean, percentiles and maximum of sorted values with counts; None where there are none."""
+    """Mean, percentiles and maximum of sorted values with counts; None if there are none."""
     total = sum(count for _, count in values)
     if not total:
         return None

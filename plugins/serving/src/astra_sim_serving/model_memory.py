@@ -18,7 +18,7 @@ ACTIVATION_BYTES = 2
 
 @attrs.frozen
 class Sharding:
-    """How an instance shares a model.
+    """The parallelism of an instance.
 
     `tensor` ranks share each product, `data` times as many have requests of their own, and all of these share the experts: `expert` of them
     the experts as wholes, the others each expert. `pipeline` times as many share the layers.
@@ -45,7 +45,7 @@ class Sharding:
         return tuple(npu for start in starts for npu in npus[start : start + self.tensor])
 
     def stages(self, layers: int) -> list[range]:
-        """The layers of each stage of the pipeline; the first stages have one more where they are not alike."""
+        """The layers of each stage of the pipeline; the first stages have one more if they are not alike."""
         each, more = divmod(layers, self.pipeline)
         bounds = [number * each + min(number, more) for number in range(self.pipeline + 1)]
         return [range(begin, end) for begin, end in itertools.pairwise(bounds)]
@@ -115,7 +115,7 @@ class ServingMemoryUse:
     adapters: int = 0
 
     def blocks(self, block_bytes: int) -> int:
-        """Blocks of keys and values that fit. Raises CapacityError where none does, with the bytes that are missing."""
+        """Blocks of keys and values that fit. Raises CapacityError if none does, with the bytes that are missing."""
         left = self.usable - self.weights - self.adapters - self.activations - self.margin
         if left < block_bytes:
             needed = self.weights + self.adapters + self.activations + self.margin + block_bytes

@@ -29,7 +29,7 @@ def npus_of_pools(pools: Sequence[PoolOptions], platform: Platform, where: str) 
 
 
 def _named(pool: PoolOptions, npus: int, where: str) -> tuple[int, ...]:
-    """The NPUs that a pool names, in order; none where it names none."""
+    """The NPUs that a pool names, in order; none if it names none."""
     if pool.npus is None:
         return ()
     result: list[int] = []

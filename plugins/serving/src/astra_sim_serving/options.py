@@ -38,7 +38,7 @@ class PoolOptions:
 
     @property
     def sharding(self) -> Sharding:
-        """How an instance shares the model."""
+        """The parallelism of an instance."""
         return Sharding(self.tensor_parallel, self.expert_parallel, self.data_parallel, self.pipeline_parallel)
 
 
@@ -52,7 +52,7 @@ class PrefixGroups:
 
 @attrs.frozen
 class RequestOptions:
-    """What arrives."""
+    """The arrivals of requests."""
 
     arrival: str = option("poisson", choices=ARRIVALS, help="when requests arrive")
     rate: float | None = option(None, above=0, help="requests a second; of a trace: its times are scaled to this mean rate", unit="1/s")
@@ -65,7 +65,7 @@ class RequestOptions:
     max_output: int | None = option(
         None,
         minimum=1,
-        help="tokens that an answer may have, which policies that reserve memory are told; longer answers end there; none: its length",
+        help="longest answer in tokens, for which some policies reserve memory; longer answers end there; none: each request's own length",
         unit="tokens",
     )
     trace: str | None = option(None, help="a file of requests, whose format is recognised by its content", path="path")
@@ -87,7 +87,7 @@ class RouterOptions:
 
 @attrs.frozen
 class TransferOptions:
-    """How keys and values get from instances for prompts to those for answers."""
+    """The transfer of keys and values from instances for prompts to those for answers."""
 
     mode: str = option("after", choices=("after", "layerwise"), help="after the prompt, or layer by layer beside it")
     latency_us: float = option(400.0, minimum=0, help="start of a transfer", unit="us")
@@ -101,7 +101,7 @@ class TransferOptions:
 
 @attrs.frozen
 class AutoscaleOptions:
-    """How many instances of each pool run; `instances` of a pool are the most."""
+    """The number of running instances of each pool; `instances` of a pool are the most."""
 
     policy: str = option(
         "none",
@@ -117,7 +117,7 @@ class AutoscaleOptions:
 
 @attrs.frozen
 class SloOptions:
-    """What a request must meet to count for goodput."""
+    """The latency targets of a request that counts for goodput."""
 
     ttft_ms: float | None = option(None, above=0, help="time to the first token at most", unit="ms")
     tpot_ms: float | None = option(None, above=0, help="time for each further token at most", unit="ms")
@@ -224,7 +224,7 @@ class ServingOptions:
 
 @attrs.frozen
 class ServingCompute:
-    """What the section `compute` has for serving, beside the compute model."""
+    """The options of the section `compute` for serving, besides the compute model's."""
 
     tables: str | None = option(None, help="a file of measured kernels, which take precedence where they cover a shape", path="path")
     run: str | None = option(None, help="the run of that file whose tables are used")

@@ -1,4 +1,4 @@
-"""What the sections of an experiment name: options, models, compute model, tables and platform."""
+"""The objects that the sections of an experiment name: options, models, compute model, tables and platform."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Parts:
         return describe_model(model.name or model.dimensions, self.plugins, where)
 
     def _draft_model(self) -> ModelDescription | None:
-        """The model that drafts tokens, if one does. Raises InputError where ranks cannot share it."""
+        """The model that drafts tokens, if one does. Raises InputError if ranks cannot share it."""
         speculative = self.options.speculative
         if speculative is None or speculative.draft in ("ngram", "mtp"):
             return None
@@ -90,7 +90,7 @@ class Parts:
         return alone.for_workload("serving", self._traits())
 
     def _traits(self) -> list[str]:
-        """What the server does, from which kernels follow. Raises InputError where a scaling has nothing to scale."""
+        """The server's configuration, which determines its kernels. Raises InputError if a scaling has nothing to scale."""
         served, engine = self.options.model, self.options.engine.partition("?")[0]
         narrow = ELEMENT_BYTES[served.precision] == 1
         if served.scaling is not None and not narrow:

@@ -103,7 +103,7 @@ class PolicyScheduler(InstanceScheduler):
                 left -= batch[-1][1]
 
     def _checked(self, plan: object) -> list[tuple[Sequence, int]]:
-        """The plan by sequences. Raises PluginError where it breaks the contract."""
+        """The plan by sequences. Raises PluginError if it breaks the contract."""
         if not isinstance(plan, (list, tuple)):
             raise PluginError(f"{self._what} returned {plan!r:.80}; expected a list of (number, tokens)")
         known = {each.request.index: each for each in (*self.running, *self.waiting) if not each.in_flight}
@@ -125,7 +125,7 @@ class PolicyScheduler(InstanceScheduler):
         return list(result.values())
 
     def _allocate(self, sequence: Sequence, tokens: int, to_come: list[Sequence], batch: Batch) -> bool:
-        """Give the next of the planned sequences its blocks, and admit it if it waits; False where that cannot be.
+        """Give the next of the planned sequences its blocks, and admit it if it waits; False if that cannot be.
 
         `to_come` are the planned ones that are left, the next last; those that give way to it are taken out.
         """
@@ -153,7 +153,7 @@ class PolicyScheduler(InstanceScheduler):
         return True
 
     def _make_room(self, to_come: list[Sequence], batch: Batch) -> bool:
-        """Preempt the last running sequence that is not planned; False where there is none."""
+        """Preempt the last running sequence that is not planned; False if there is none."""
         planned = {id(each) for each in to_come} | {id(each) for each, _ in batch}
         places = [place for place, each in enumerate(self.running) if id(each) not in planned and not each.in_flight]
         if not places:
@@ -162,7 +162,7 @@ class PolicyScheduler(InstanceScheduler):
         return True
 
     def _give_way(self, to_come: list[Sequence]) -> bool:
-        """Preempt the last running sequence of those that are left of a plan; False where it is the next one.
+        """Preempt the last running sequence of those that are left of a plan; False if it is the next one.
 
         While others are in flight, none is: they may end, or give way after.
         """

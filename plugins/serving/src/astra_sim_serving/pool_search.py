@@ -42,7 +42,7 @@ class PoolCandidate:
 
 @attrs.frozen
 class PoolChoice:
-    """What came of a candidate: the highest rate that meets the SLO with its run, or why there is none."""
+    """The outcome of a candidate: the highest rate that meets the SLO with its run, or why there is none."""
 
     candidate: PoolCandidate
     rate: float | None
@@ -96,13 +96,13 @@ def search_pools(
 
 
 def _shared(parts: Parts) -> int:
-    """What ranks of tensor parallelism have to share evenly: query heads, and experts where these are shared as wholes."""
+    """The numbers that tensor parallelism must divide: query heads, and experts if these are shared as wholes."""
     shares_experts = any(pool.expert_parallel > 1 for pool in parts.options.pool)
     return math.gcd(parts.model.heads, parts.model.experts) if shares_experts else parts.model.heads
 
 
 def _check(parts: Parts, npus: int) -> None:
-    """Raise InputError where the experiment says what the search is to find, or nothing that it could look for."""
+    """Raise InputError if the experiment says what the search is to find, or nothing that it could look for."""
     options, where = parts.options, f"{parts.where}: serving"
     if options.slo == SloOptions():
         raise InputError(f"{where}.slo has no limit; expected one, such as ttft_ms, for a search of pools")

@@ -78,7 +78,7 @@ class Sarathi(_Keeping):
 
 @attrs.frozen
 class ShortestFirstOptions:
-    """What is shortest, and how fast that changes while a request waits."""
+    """The score of a waiting request, least first, and its rate of change while the request waits."""
 
     by: str = option("prompt", choices=("prompt", "output"), help="prompt: its length; output: the tokens that the answer may have")
     aging_tokens_per_s: float = option(0.0, minimum=0, help="tokens by which a request gets shorter for each second that it waits")
@@ -139,7 +139,7 @@ class Orca(_Reserving):
 
 @attrs.frozen
 class TrtllmOptions:
-    """How TensorRT-LLM admits requests."""
+    """The admission policy of TensorRT-LLM."""
 
     capacity: str = option(
         "guaranteed-no-evict",
@@ -182,7 +182,7 @@ def reserving(state: ServingState) -> Callable[[RequestState], bool]:
 
 
 def _with_whole_prompts(state: ServingState, fits: Callable[[RequestState], bool], chunked: bool = False) -> Plan:
-    """One token of each that decodes, then prompts under way, then those that fit; where nothing else is here, the first does."""
+    """One token of each that decodes, then prompts under way, then those that fit; if nothing else is here, the first does."""
     decodes = _decodes(state)
     filled = _Iteration(state.max_tokens - len(decodes), decodes)
     for request in state.running:
@@ -208,7 +208,7 @@ _RETRACTED_TOKENS = 20
 
 @attrs.frozen
 class SglangOptions:
-    """How SGLang chooses what waits."""
+    """The order in which SGLang admits waiting requests."""
 
     schedule: str = option("lpm", choices=("lpm", "fcfs"), help="lpm: the longest cached beginning first; fcfs: in order of arrival")
     conservativeness: float = option(1.0, above=0, help="factor on the memory that running requests are expected to need")
@@ -218,7 +218,7 @@ class SglangOptions:
 class Sglang(Policy):
     """SGLang: prompts go first, in iterations of their own, while memory is expected to last; the last chunk of tokens is cut.
 
-    What running requests are expected to need falls with every iteration that decodes. Where it was too little, the requests with the
+    What running requests are expected to need falls with every iteration that decodes. If it was too little, the requests with the
     fewest tokens of answers are retracted, and the expectation becomes what those that stay have shown.
     """
 

@@ -1,4 +1,4 @@
-"""What prices the iterations of instances: kernels by tables or formulas, communication on their NPUs, and what drafts."""
+"""The time of an instance's iterations: kernels by tables or formulas, communication on their NPUs, and drafts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pricing:
     parts: Parts
 
     def iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[tuple[int, ...]], IterationTime]:
-        """What prices iterations of the instances of a pool by their NPUs: tables, formulas and collectives."""
+        """The timing of a pool's instances by their NPUs: tables, formulas and collectives."""
         options = self.parts.compute_options
         compute = self.parts.compute_of(pool, where)
         formulas = self._formulas(self.parts.model, sharding, compute)
@@ -60,7 +60,7 @@ class Pricing:
         return KernelFormulas(model, sharding, compute, served.precision, served.kv or "bf16")
 
     def _adapters(self, sharding: Sharding, compute: Compute | None) -> AdapterTimes | None:
-        """The times of adapters; None where there are none. Raises InputError where nothing says them."""
+        """The times of adapters; None if there are none. Raises InputError if nothing says them."""
         lora, model = self.parts.options.lora, self.parts.model
         if lora is None:
             return None
@@ -101,7 +101,7 @@ class Pricing:
     def _communication(
         self, pool: PoolOptions, sharding: Sharding, npus: tuple[int, ...], compute: Compute | None, where: str
     ) -> tuple[OfBytes | None, OfTokens | None, OfBytes | None]:
-        """The times of an all-reduce, of an exchange with the experts, and of a message to the next stage; None where there are none."""
+        """The times of an all-reduce, of an exchange with the experts, and of a message to the next stage; None if there are none."""
         exchanges = sharding.data > 1 and self.parts.model.experts > 0
         if not (sharding.tensor > 1 or sharding.pipeline > 1 or exchanges):
             return None, None, None
@@ -119,7 +119,7 @@ class Pricing:
     def _all_reduce(self, times: CommunicationTimes, compute: Compute | None, where: str) -> OfBytes:
         """The time of an all-reduce of tensor parallelism: directly between the NPUs of a node, or over the network.
 
-        Raises InputError where it is to be direct and cannot be.
+        Raises InputError if it is to be direct and cannot be.
         """
         wanted, ranks = self.parts.options.all_reduce, times.sharding.tensor
         if wanted == "network":

@@ -4,8 +4,8 @@ Most replicas are one instance. Ranks of data parallelism that share experts are
 iteration whenever one of them has work. With a pipeline a replica has several batches under way, of different sequences: the next begins
 when the first stage is free.
 
-An iteration begins when there is work. Where all sequences decode and nothing can change the plan, several iterations are one *jump*, whose
-first and last iteration are timed; the others lie on a straight line between them.
+An iteration begins when there is work. If all sequences decode and nothing can change the plan, several iterations are one *jump*, whose
+first and last iteration are timed; the others are on a straight line between them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Replica:
         return max(now, self._stages_free[0])
 
     def begin(self, now: float) -> float | None:
-        """Plan and begin iterations. Returns when they end; None where there is nothing to do."""
+        """Plan and begin iterations. Returns when they end; None if there is nothing to do."""
         batches = [each.plan(now) for each in self.instances]
         if not any(batches):
             return None
@@ -95,14 +95,14 @@ class Replica:
     def interrupt(self, instance: ServingInstance, now: float) -> float | None:
         """Let a jump end with the iteration that is under way, for a request that an instance has just got.
 
-        Returns the new end; None where nothing changes.
+        Returns the new end; None if nothing changes.
         """
         return self.cut(now) if instance.may_take_more else None
 
     def cut(self, now: float) -> float | None:
         """Let a jump end with the iteration that is under way, and give it the blocks that it needs until then.
 
-        Returns the new end; None where nothing changes.
+        Returns the new end; None if nothing changes.
         """
         under_way = self.instances[0].under_way
         if not under_way or under_way[-1].count == 1:

@@ -1,4 +1,4 @@
-"""What a user asks of a server, and how far a request has come."""
+"""A request to a server, and its progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_PARTS = (0.0,) * len(PARTS)
 class ServingRequest:
     """A request. `arrival` is in seconds from the start of the run, `input` and `output` are in tokens.
 
-    `content` identifies the first tokens of the prompt: each id stands for `content_tokens` tokens and all before them, so that requests
+    `content` identifies the first tokens of the prompt: each id represents `content_tokens` tokens and all before them, so that requests
     with equal ids share a prefix. A smaller `priority` goes first. `adapter`: the number of a LoRA adapter (-1: none).
     """
 
@@ -32,7 +32,7 @@ class ServingRequest:
 
     @property
     def max_new_tokens(self) -> int:
-        """Tokens that the answer may have, as the server is told: those that it has, where there is no limit of its own."""
+        """The longest answer in tokens that the server assumes: the answer's length if there is no limit."""
         return self.limit or self.output
 
     @property
@@ -43,7 +43,7 @@ class ServingRequest:
 
 @attrs.define
 class Spent:
-    """Where the time of a request has gone, in seconds by the parts of iterations.
+    """The time of a request, in seconds by the parts of iterations.
 
     `mark` are the parts of the instance at the last moment that counts, `preempted_at` when the request was preempted (-1: it is not),
     `transfer_end` when its keys and values had come from another instance (-1: they have not), and `joined` when it then ran.
@@ -65,7 +65,7 @@ class Spent:
 class Sequence:
     """A request in an instance.
 
-    `total` counts the tokens of prompt and answer that exist, `computed` those whose keys and values are in the cache, where it has blocks
+    `total` counts the tokens of prompt and answer that exist, `computed` those whose keys and values are in the cache, if it has blocks
     for `capacity` tokens; the first of them, whose contents can be found by others, are `blocks`. `in_flight`: iterations of it are under
     way, so that no others may have it. `drafts` tokens were drafted, which its next iteration verifies. Times are seconds of the run, and
     -1 until they are known.

@@ -1,4 +1,4 @@
-"""What a simulated server has done: the JSON object and the rows of section 9 of the specification."""
+"""The result of a simulated server: the JSON object and the rows of section 9 of the specification."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ServingResult:
         return sequence.first_token - sequence.request.arrival
 
     def tpot(self, sequence: RequestSequence) -> float | None:
-        """Seconds for each token after the first; None where there is one token."""
+        """Seconds for each token after the first; None if there is one token."""
         if sequence.generated < 2:
             return None
         return (sequence.last_token - sequence.first_token) / (sequence.generated - 1)
@@ -116,7 +116,7 @@ class ServingResult:
         }
 
     def _requests(self) -> dict[str, Any]:
-        """How many requests arrived, finished, were shed and preempted."""
+        """The number of requests that arrived, finished, were shed and preempted."""
         reasons: dict[str, int] = {}
         for each in self.sequences:
             if each.shed:
@@ -159,7 +159,7 @@ class ServingResult:
         }
 
     def _lora(self) -> dict[str, Any]:
-        """How many requests had adapters, and how often one came from the host; nothing without adapters."""
+        """The number of requests with adapters, and of adapters loaded from the host; empty without adapters."""
         loads = [each.adapters.loads for each in self.instances if each.adapters is not None]
         return {"lora": {"requests": sum(each.request.adapter >= 0 for each in self.sequences), "loads": sum(loads)}} if loads else {}
 
@@ -187,7 +187,7 @@ class ServingResult:
         return {**parts, "idle": max(0.0, idle), "transfer": self.transfer_s}
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each request, by `COLUMNS`; None where there is nothing to say."""
+        """A row for each request, by `COLUMNS`; None if there is nothing to say."""
         return [self._row(each) for each in self.sequences]
 
     def _row(self, sequence: RequestSequence) -> dict[str, Any]:
@@ -201,12 +201,12 @@ class ServingResult:
         return dict(zip(COLUMNS, values, strict=True))
 
     def csv(self) -> str:
-        """The rows as a table with commas; cells are empty where there is nothing to say."""
+        """The rows as a table with commas; cells are empty if there is nothing to say."""
         return csv_of(self.rows(), COLUMNS)
 
 
 def csv_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
-    """Rows as a table with commas; `columns` are all that rows have, by default. Cells are empty where a row says nothing."""
+    """Rows as a table with commas; `columns` are all that rows have, by default. Cells are empty if a row says nothing."""
     names = columns or list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

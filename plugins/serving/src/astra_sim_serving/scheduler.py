@@ -1,7 +1,7 @@
 """Which tokens an iteration computes: the rules of vLLM's V1 scheduler.
 
 Running sequences come first, in order of admission, then waiting ones while tokens, places and blocks last. A prompt is cut where the
-budget of tokens ends. Where a running sequence finds no block, the last one is preempted: it gives back its blocks and waits at the head.
+budget of tokens ends. If a running sequence finds no block, the last one is preempted: it gives back its blocks and waits at the head.
 """
 
 from __future__ import annotations
@@ -124,13 +124,13 @@ class InstanceScheduler:
         return budget, steady
 
     def _draft(self, sequence: Sequence, budget: int) -> int:
-        """Tokens that are drafted for a sequence that decodes: as many as the budget has, and none where there are no blocks for them."""
+        """Tokens that are drafted for a sequence that decodes: as many as the budget has, and none if there are no blocks for them."""
         drafts = min(self.drafts, budget) if sequence.generated else 0
         sequence.drafts = drafts if drafts > 0 and self.cache.grow(sequence, sequence.total + drafts) else 0
         return sequence.drafts
 
     def _take_back(self) -> bool:
-        """Take the blocks of the last sequence that waits with some, which is to be computed anew; False where there is none.
+        """Take the blocks of the last sequence that waits with some, which is to be computed anew; False if there is none.
 
         It cannot run before one that runs has ended, and that one may need these blocks.
         """
@@ -146,7 +146,7 @@ class InstanceScheduler:
         return max(range(last + 1), key=lambda place: self.running[place].order) if self.by_priority else last
 
     def _admit(self, batch: Batch, budget: int) -> None:
-        """Admit waiting sequences, in order, up to the first that does not fit. Those whose adapter has no place are passed over.
+        """Admit waiting sequences, in order, up to the first that does not fit. Those whose adapter has no place are skipped.
 
         Behind that one, sequences whose keys and values have come from another instance are admitted: they have their blocks, and would
         otherwise wait for one that waits for these blocks.
@@ -181,7 +181,7 @@ class InstanceScheduler:
         self.admitted.append(sequence)
 
     def _fitting(self, sequence: Sequence, budget: int) -> int:
-        """The tokens that a waiting sequence begins with, for which it gets blocks; 0 where there are too few."""
+        """The tokens that a waiting sequence begins with, for which it gets blocks; 0 if there are too few."""
         if sequence.capacity:
             return self._cut(sequence.missing, budget)
         matching = self.cache.matching(sequence)

@@ -28,7 +28,7 @@ class Speculation:
     accepted: int = 0
 
     def accept(self, sequence: Sequence) -> int:
-        """How many tokens of a sequence's draft are accepted. The number depends on the request and its place alone."""
+        """The number of accepted tokens of a sequence's draft. It depends only on the request and its place."""
         chance = self.stream.uniform(sequence.request.index * _ANSWERS + sequence.generated)
         taken = sequence.drafts
         if self.acceptance < 1 and chance > 0:
@@ -38,5 +38,5 @@ class Speculation:
         return taken
 
     def document(self) -> dict[str, float]:
-        """What came of the drafts, before answers end."""
+        """The outcome of the drafts, before answers end."""
         return {"drafted": self.drafted, "accepted": self.accepted, "acceptance": self.accepted / self.drafted if self.drafted else 0.0}

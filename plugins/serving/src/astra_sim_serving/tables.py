@@ -39,7 +39,7 @@ class KernelGrid:
 
 
 def _at(level: Any, point: Sequence[float], depth: int) -> tuple[float, bool]:
-    """The time at a point from a level on, and whether it lies outside of the grid."""
+    """The time at a point from a level on, and whether it is outside of the grid."""
     if depth == len(point):
         return level, False
     keys, x = level.keys, point[depth]

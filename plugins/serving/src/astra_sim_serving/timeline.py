@@ -1,4 +1,4 @@
-"""What the instances do over time: a table with commas, or a trace in the JSON format of Chrome, which Perfetto opens."""
+"""The work of instances over time: a CSV table, or a trace in the JSON format of Chrome, which Perfetto opens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ServingTimeline(Protocol):
 
 
 def timeline_for(path: str) -> ServingTimeline:
-    """What writes a file: a trace for *.json, else a table."""
+    """The writer of a file: a trace for *.json, else a table."""
     return TraceTimeline() if path.endswith(".json") else TableTimeline()
 
 

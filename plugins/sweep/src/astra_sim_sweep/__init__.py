@@ -13,7 +13,7 @@ __all__ = ["Merge", "Search", "Sweep", "merge", "search", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    """What a name stands for, imported when it is first used: `astra --help` imports this package."""
+    """The object of a name, imported when it is first used: `astra --help` imports this package."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

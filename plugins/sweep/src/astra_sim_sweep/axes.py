@@ -15,7 +15,7 @@ from astra_sim.files import parse_toml
 
 MOST_VALUES = 10_000_000
 STEPS = 1 << 20
-"""Steps from one end of a span to the other, where a search counts its numbers."""
+"""Steps from one end of a span to the other, if a search counts its numbers."""
 _LISTED = ("values", "range", "logspace")
 _DRAWN = ("uniform", "loguniform")
 _FORMS = (*_LISTED, *_DRAWN)
@@ -24,7 +24,7 @@ _BESIDE = ("name", "labels", "zip", "whole")
 
 @attrs.frozen
 class AxisSpan:
-    """All numbers from `low` to `high`, of which a sweep draws some; by their logarithm, or as whole numbers, where it says so."""
+    """All numbers from `low` to `high`, of which a sweep draws some; by their logarithm, or as whole numbers, if it says so."""
 
     low: float
     high: float
@@ -38,11 +38,11 @@ class AxisSpan:
         value = _between(self.low, self.high, share) if self.logarithmic else self.low + (self.high - self.low) * share
         if self.whole:
             return min(max(round(value), int(self.low)), int(self.high))
-        return min(max(value, self.low), self.high)  # a power is rounded, and may lie outside
+        return min(max(value, self.low), self.high)  # a power is rounded, and may be outside
 
     @property
     def steps(self) -> int:
-        """How many numbers a search tells apart: all whole ones, or those at equal steps, by their logarithm if the span is one of that."""
+        """The number of values that a search distinguishes: all integers, or equal steps, by their logarithm if the span is logarithmic."""
         return int(self.high) - int(self.low) + 1 if self.whole else STEPS + 1
 
     def step(self, position: int) -> float:
@@ -63,9 +63,9 @@ class AxisSpan:
 
 @attrs.frozen
 class Axis:
-    """What varies: the option, section or name `key`, shown in the column `name`, with values, or a span to draw from.
+    """An axis: the option, section or name `key`, shown in the column `name`, with values, or a span to draw from.
 
-    `labels` stand in the column and in expressions in place of the values. `zip` is the name of the axis that it goes in step with.
+    `labels` are in the column and in expressions in place of the values. `zip` is the name of the axis that it goes in step with.
     """
 
     key: str
@@ -84,7 +84,7 @@ class Axis:
 
 
 def read_axes(table: Mapping[str, Any], where: str) -> list[Axis]:
-    """The axes of a table: a list of values or a table for each key, where `a.b = ...` is the key `a.b`. Raises InputError."""
+    """The axes of a table: a list of values or a table for each key, if `a.b = ...` is the key `a.b`. Raises InputError."""
     axes = [_axis(key, value, f"{where}: {key}") for key, value in flatten(table, _is_axis, where).items()]
     names: set[str] = set()
     for axis in axes:
@@ -127,7 +127,7 @@ def _table_of(table: Any, where: str) -> Mapping[str, Any]:
 
 
 def _parsed(text: str, where: str) -> Any:
-    """What is given for an axis: TOML, or else the text itself. Raises InputError for what begins like a list or table and is none."""
+    """The value of an axis: TOML, or else the text itself. Raises InputError for text that begins like a list or table but is none."""
     try:
         return parse_toml(f"values = {text}", where)["values"]
     except InputError:
@@ -152,7 +152,7 @@ def _overridden(spec: Any, value: Any) -> Any:
 
 
 def flatten(table: Mapping[str, Any], is_leaf: Callable[[Mapping[str, Any]], bool], where: str) -> dict[str, Any]:
-    """The values of nested tables by keys with dots. Raises InputError where two keys come to the same."""
+    """The values of nested tables by keys with dots. Raises InputError if two keys come to the same."""
     flat: dict[str, Any] = {}
     for key, value in _leaves(table, is_leaf, ""):
         if key in flat:
@@ -250,7 +250,7 @@ def _range(bounds: Sequence[Any], where: str) -> list[float]:
 
 
 def _logspace(bounds: Sequence[Any], whole: bool, where: str) -> list[float]:
-    """`count` numbers from first to last, each the same multiple of the one before; whole ones of whole ends where they are that."""
+    """`count` numbers from first to last, each the same multiple of the one before; whole ones of whole ends if they are that."""
     first, last, count = _numbers("logspace", bounds, "first, last, count", where)
     if first <= 0 or last <= 0:
         raise InputError(f"{where}: logspace is {bounds!r}; expected first and last above 0")

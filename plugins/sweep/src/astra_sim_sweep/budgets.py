@@ -29,7 +29,7 @@ State = Literal["passed", "failed", "error"]
 
 @attrs.frozen
 class Expectation:
-    """What is expected: that `condition` holds, or that `figure` is `value`, plus or minus `margin`."""
+    """An expectation: that `condition` holds, or that `figure` is `value`, plus or minus `margin`."""
 
     name: str
     experiment: Experiment
@@ -40,7 +40,7 @@ class Expectation:
     margin: float = 0.0
 
     def judge(self, figures: Mapping[str, Any]) -> tuple[bool, str]:
-        """Whether the figures of a result in JSON are as expected, and what they are. Raises InputError where there is no such figure."""
+        """Whether the figures of a result in JSON are as expected, and what they are. Raises InputError if there is no such figure."""
         if self.condition is not None:
             parts = self.condition.parts(figures)
             return self.condition.holds(figures), ", ".join(f"{name} = {shown(value)}" for name, value in parts.items())
@@ -53,9 +53,9 @@ class Expectation:
 
 @attrs.frozen
 class Verdict:
-    """What came of an expectation: `found` says what the figures are, or what went wrong.
+    """The outcome of an expectation: `found` describes the figures, or the error.
 
-    `wall_s` are the seconds of its run; 0 where another expectation had it run.
+    `wall_s` are the seconds of its run; 0 if another expectation had it run.
     """
 
     name: str
@@ -80,7 +80,7 @@ def read_budgets(path: str | os.PathLike[str], plugins: Plugins | None = None) -
 
 
 def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugins) -> Expectation:
-    """What an entry expects of its experiment: a condition, or a figure with its value and tolerance. Raises InputError."""
+    """The expectation of an entry: a condition, or a figure with its value and tolerance. Raises InputError."""
     own = {key: value for key, value in entry.items() if key in _OWN}
     rest = {key: value for key, value in entry.items() if key not in _OWN}
     experiment = read_base(rest, where, os.path.dirname(file), plugins, _OWN)
@@ -116,7 +116,7 @@ def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugi
 
 
 def _margin(value: float, tolerance: Any, where: str) -> float:
-    """How far from a value a figure may be: a number in its unit, or a share of it."""
+    """The tolerance of a figure: a number in its unit, or a share of it."""
     if isinstance(tolerance, str) and (match := _TOLERANCE.fullmatch(tolerance)):
         return abs(value) * float(match[1]) / 100
     if not _is_number(tolerance) or tolerance < 0:
@@ -160,7 +160,7 @@ def _verdict(expectation: Expectation, figures: dict[str, Any] | AstraError, sec
 def junit(verdicts: Sequence[Verdict], suite: str) -> str:
     """The verdicts as XML, as JUnit writes it and services of continuous integration read it.
 
-    These tell cases apart by name, so what is expected stands behind a name that several have.
+    These tell cases apart by name, so what is expected is behind a name that several have.
     """
     names = Counter(verdict.name for verdict in verdicts)
     states = [verdict.state for verdict in verdicts]

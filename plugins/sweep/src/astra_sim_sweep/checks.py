@@ -1,4 +1,4 @@
-"""What is wrong with a sweep as a whole, found before any point is run: axes that nothing reads, keys that no experiment has."""
+"""Errors of a sweep as a whole, found before any point is run: axes that nothing reads, keys that no experiment has."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from astra_sim_sweep.plan import Point, SweepPlan, is_setting
 from astra_sim_sweep.points import shuffled
 
 _LOOKED_AT = 32
-"""So many points stand for all, where these are many."""
+"""So many points represent all, if these are many."""
 
 
 def check_plan(plan: SweepPlan, read: Collection[str] = ()) -> None:
-    """Raise InputError where nothing reads an axis, or no point has an experiment whose options exist.
+    """Raise InputError if nothing reads an axis, or no point has an experiment whose options exist.
 
     `read` are names that others read beside the sweep itself: the objectives and constraints of a search.
     """
@@ -64,7 +64,7 @@ def _check_keys(plan: SweepPlan) -> None:
 
 
 def point_error(plan: SweepPlan, point: Point) -> str | None:
-    """What is wrong with a point that can be seen without a run: an expression, an unknown component or option, a value; or None."""
+    """The error of a point that is found without a run: an expression, an unknown component or option, a value; or None."""
     if point.error is not None or point.skipped_by is not None:
         return point.error
     plugins = shared_plugins()

@@ -133,7 +133,7 @@ def sweep(
 
 
 def _document(files: list[str], counts: SweepCounts, first_error: str) -> dict[str, Any]:
-    """What a sweep came to, as JSON has it."""
+    """The summary of a sweep, for JSON."""
     numbers = {name: getattr(counts, name) for name in ("points", "rows", "known", "run", "skipped", "skipped_by", "failed")}
     return {"files": files, **numbers, "first_error": first_error or None, "warnings": list(counts.warnings)}
 

@@ -1,6 +1,6 @@
-"""What options come to, as bytes: with the contents of the files that they name.
+"""Digests of options, including the contents of the files that they name.
 
-A text counts as the name of a file where one is called so, or begins so, whatever the option says of itself: a run too many is better
+A text counts as the name of a file if one is called so, or begins so, whatever the option says of itself: a run too many is better
 than figures of another file.
 """
 
@@ -46,7 +46,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _files(name: str) -> str:
-    """The names and contents, hashed, of a file and of those whose names begin so; "" where there is none."""
+    """The names and contents, hashed, of a file and of those whose names begin so; "" if there is none."""
     if not os.path.basename(name):
         return ""
     return " ".join(

@@ -1,7 +1,7 @@
 """Runs on the workers of a scheduler of Dask, on as many machines as it has.
 
 A task of Dask is a batch of points. The worker of Dask has them run by a worker process of its own for each thread, so that a plugin that
-crashes or hangs costs a point and not a worker of Dask. Where a worker of Dask ends, Dask gives its batches to others.
+crashes or hangs costs a point and not a worker of Dask. If a worker of Dask ends, Dask gives its batches to others.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Dask:
     """Runs points on the workers of a scheduler: that at an address, or in a scheduler file, or that of a client, which stays open.
 
     A point that takes longer than `timeout` seconds is an error, and so is a scheduler without workers for `worker_timeout` seconds. A
-    worker has at most `batch` points at a time. Raises InputError where there is no scheduler, or Dask is not installed.
+    worker has at most `batch` points at a time. Raises InputError if there is no scheduler, or Dask is not installed.
     """
 
     def __init__(
@@ -118,9 +118,9 @@ class Dask:
         self._probed: set[str] = set()
 
     def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
-        """What comes of points, as their batches are done; some of the lists are empty. `numbers` is read on when workers have room.
+        """The outcomes of points, as their batches end; some of the lists are empty. `numbers` is read on when workers have room.
 
-        Raises RunError where the scheduler has lost what it was given, or has had no workers for too long.
+        Raises RunError if the scheduler has lost what it was given, or has had no workers for too long.
         """
         try:
             while True:
@@ -140,7 +140,7 @@ class Dask:
                 self._client.close()
 
     def _threads(self) -> int:
-        """How many threads all workers have now. Raises RunError where there has been none for too long."""
+        """The number of threads of all workers. Raises RunError if there has been none for too long."""
         workers = self._client.nthreads()
         self._probe([address for address in workers if address not in self._probed])
         threads: int = sum(workers.values())
@@ -155,7 +155,7 @@ class Dask:
         return threads
 
     def _probe(self, workers: list[str]) -> None:
-        """Raise RunError where one of new workers has no such package as this."""
+        """Raise RunError if one of new workers has no such package as this."""
         if not workers:
             return
         self._probed.update(workers)
@@ -185,7 +185,7 @@ class Dask:
             self._pending[self._client.submit(run_batch, self._plan, batch, self._timeout, pure=False)] = batch
 
     def _collect(self) -> list[SweepOutcome]:
-        """What is done now, or soon."""
+        """The batches that have ended, or end soon."""
         import distributed
 
         try:
@@ -202,7 +202,7 @@ class Dask:
         return outcomes
 
     def _outcomes_of(self, future: Any, batch: list[int]) -> list[SweepOutcome]:
-        """What came of a batch. Where Dask has given it up because its workers end, its points are tried by themselves."""
+        """The outcome of a batch. If Dask has given it up because its workers end, its points are run one by one."""
         import distributed
 
         try:
@@ -231,7 +231,7 @@ def _is_file(address: str) -> bool:
 
 
 def _address_in(path: str, patience: float) -> str:
-    """The address of a scheduler, in the file that it writes when it has begun. Raises InputError where it does not come in time."""
+    """The address of a scheduler, in the file that it writes when it has begun. Raises InputError if it does not come in time."""
     end = time.monotonic() + patience
     while True:
         try:

@@ -51,14 +51,14 @@ class Expression:
         return set(self._names)
 
     def parts(self, scope: Scope) -> dict[str, Any]:
-        """The values of the names in it, by name as it is written there. Raises InputError where there is none."""
+        """The values of the names in it, by name as it is written there. Raises InputError if there is none."""
         try:
             return {written: look_up(scope) for written, look_up in self._names.values()}
         except LookupError as error:
             raise self._error(str(error.args[0])) from None
 
     def value(self, scope: Scope) -> Any:
-        """The value where names have those of `scope`. Raises InputError where there is none."""
+        """The value where names have those of `scope`. Raises InputError if there is none."""
         try:
             return self._code(scope)
         except ZeroDivisionError:
@@ -69,14 +69,14 @@ class Expression:
             raise self._error(str(error.args[0] if error.args else error)) from None
 
     def holds(self, scope: Scope) -> bool:
-        """Whether a condition is true. Raises InputError where its value is not true or false."""
+        """Whether a condition is true. Raises InputError if its value is not true or false."""
         value = self.value(scope)
         if not isinstance(value, bool):
             raise self._error(f"the value is {value!r}; expected true or false")
         return value
 
     def check_names(self, known: Sequence[str]) -> None:
-        """Raise InputError where a name is not known."""
+        """Raise InputError if a name is not known."""
         for name in sorted(self.names):
             if name not in known:
                 raise self._error(f"there is no {name!r}; {suggestion(name, known)}")
@@ -85,7 +85,7 @@ class Expression:
         return InputError(f"{self.where}: {self.text!r}: {reason}")
 
     def _read(self, node: ast.expr) -> _Code:
-        """What evaluates a node. Raises ValueError for one that has no place in an expression."""
+        """The evaluator of a node. Raises ValueError for one that is not allowed in an expression."""
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as value):
                 return lambda _: value
@@ -109,7 +109,7 @@ class Expression:
         raise ValueError(f"{ast.unparse(node)!r} has no place in an expression")
 
     def _read_condition(self, node: ast.expr) -> _Code:
-        """What evaluates a node of true and false. Raises ValueError for a comparison of another kind."""
+        """The evaluator of a node of true and false. Raises ValueError for a comparison of another kind."""
         match node:
             case ast.BoolOp(op=operation, values=parts):
                 codes = [self._read(part) for part in parts]
@@ -124,7 +124,7 @@ class Expression:
         raise ValueError(f"{ast.unparse(node)!r} has no place in an expression")
 
     def _name(self, node: ast.expr) -> _Code:
-        """What looks up a name: as a whole (`a.b.0` may be a column), else step by step through tables and lists."""
+        """The lookup of a name: as a whole (`a.b.0` may be a column), else step by step through tables and lists."""
         path: list[str | int] = []
         part = node
         while not isinstance(part, ast.Name):
@@ -162,7 +162,7 @@ def shown(value: Any) -> str:
 
 
 def _walk(scope: Scope, path: Sequence[str | int]) -> Any:
-    """What lies at the end of a path through tables and lists. Raises LookupError, naming the first step that leads nowhere."""
+    """The value at the end of a path through tables and lists. Raises LookupError, naming the first step that leads nowhere."""
     value: Any = scope
     for number, step in enumerate(path):
         so_far = ".".join(map(str, path[: number + 1]))
@@ -191,7 +191,7 @@ def _truth(value: Any) -> bool:
 
 
 def _binary(operation: Callable[[Any, Any], Any], left: _Code, right: _Code) -> _Code:
-    """What evaluates an operation on two numbers; its value must be real and not too large."""
+    """The evaluator of an operation on two numbers; its value must be real and not too large."""
 
     def evaluate(scope: Scope) -> Any:
         one, other = _number(left(scope)), _number(right(scope))
@@ -208,7 +208,7 @@ def _binary(operation: Callable[[Any, Any], Any], left: _Code, right: _Code) -> 
 
 
 def _divide(left: Any, right: Any) -> Any:
-    """A quotient: a whole number of whole numbers where there is one."""
+    """A quotient: a whole number of whole numbers if there is one."""
     if isinstance(left, int) and isinstance(right, int) and right and left % right == 0:
         return left // right
     return left / right
@@ -221,7 +221,7 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _comparison(codes: Sequence[_Code], operations: Sequence[Callable[[Any, Any], bool]]) -> _Code:
-    """What evaluates a chain such as a < b < c, from the left to the first comparison that does not hold."""
+    """The evaluator of a chain such as a < b < c, from the left to the first comparison that does not hold."""
 
     def evaluate(scope: Scope) -> bool:
         left = codes[0](scope)

@@ -1,4 +1,4 @@
-"""What a search wants: objectives and constraints over the columns of a row, and how a row does by them."""
+"""Goals of a search: objectives and constraints over the columns of a row, and the score of a row."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Objective:
         return self.expression.text
 
     def value(self, row: Mapping[str, Any]) -> float:
-        """Its value for a row. Raises InputError where that is no finite number."""
+        """Its value for a row. Raises InputError if that is no finite number."""
         value: float = self.expression.value(row)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise InputError(f"{self.expression.where}: {self.text!r} is {value!r}; expected a finite number")
@@ -52,9 +52,9 @@ class Constraint:
         self._sides = _sides(condition)
 
     def excess(self, row: Mapping[str, Any]) -> float:
-        """0 where it is kept. Where it is broken, by what share of the larger side of a comparison with < <= > >=; else 1.
+        """0 if it is kept. If it is broken, by what share of the larger side of a comparison with < <= > >=; else 1.
 
-        Raises InputError where the condition has no value.
+        Raises InputError if the condition has no value.
         """
         if self.condition.holds(row):
             return 0.0
@@ -66,7 +66,7 @@ class Constraint:
 
 
 def _sides(condition: Expression) -> tuple[Expression, Expression] | None:
-    """What a condition compares, if it is a single comparison by size."""
+    """The two sides of a condition, if it is a single comparison by size."""
     match ast.parse(condition.text.strip(), mode="eval").body:
         case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()], comparators=[right]):
             return Expression(ast.unparse(left), condition.where), Expression(ast.unparse(right), condition.where)
@@ -75,7 +75,7 @@ def _sides(condition: Expression) -> tuple[Expression, Expression] | None:
 
 @attrs.frozen
 class Judgement:
-    """How a row does: the values of objectives, None if it has none; by how much it breaks constraints, or 0; its error."""
+    """The score of a row: the values of objectives, None if it has none; its violation of constraints, or 0; its error."""
 
     values: tuple[float, ...] | None
     excess: Mapping[str, float]
@@ -105,7 +105,7 @@ class Goal:
         return [objective.text for objective in self.objectives]
 
     def judge(self, row: Mapping[str, Any]) -> Judgement:
-        """How a row of a run does. Raises InputError where an expression has a name that a row without an error has not."""
+        """The score of a run's row. Raises InputError if an expression has a name that a row without an error has not."""
         if row["error"] is not None:
             if row.get(NEEDED) is not None and row.get(CAPACITY):
                 return Judgement(None, {MEMORY: max(_LEAST_EXCESS, row[NEEDED] / row[CAPACITY] - 1)}, row["error"])

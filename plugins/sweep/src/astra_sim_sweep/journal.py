@@ -37,14 +37,14 @@ class JournalRun:
 
 
 SYNC_S = 1.0
-"""What was added is on the disk after so many seconds at the latest: a wait for the disk at each run would take longer than short runs."""
+"""The longest time (s) until added lines are on the disk: waiting for the disk at each run would take longer than short runs."""
 
 
 class Journal:
     """Runs by key, in a file that one sweep writes at a time. Everything that was added is kept, whatever ends the process.
 
-    A power cut takes at most what was added in the last SYNC_S seconds, as long as `settle` is called now and then. Raises RunError where
-    the file cannot be read or written, InputError where it is no journal, or another sweep writes it.
+    A power cut takes at most what was added in the last SYNC_S seconds, as long as `settle` is called repeatedly. Raises RunError if
+    the file cannot be read or written, InputError if it is no journal, or another sweep writes it.
     """
 
     def __init__(self, path: str) -> None:
@@ -120,12 +120,12 @@ class Journal:
         self.settle()
 
     def settle(self) -> None:
-        """Have what was added SYNC_S seconds ago on the disk, where a power cut does not take it."""
+        """Have what was added SYNC_S seconds ago on the disk, if a power cut does not take it."""
         if self._unsettled_since is not None and time.monotonic() - self._unsettled_since >= SYNC_S:
             self._sync()
 
     def _sync(self) -> None:
-        """Wait until the disk has the log of SQLite; what it has moved into the database is there already."""
+        """Wait until the disk has the log of SQLite; what it has moved into the database already exists."""
         self._unsettled_since = None
         with contextlib.suppress(OSError):
             descriptor = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)

@@ -22,9 +22,9 @@ _MOST_WARNINGS = 20
 
 @attrs.frozen
 class SweepOutcome:
-    """What came of a point: its figures, or an error in words; the seconds that it took, and warnings about parts without effect.
+    """The outcome of a point: its figures, or an error as text; the seconds that it took, and warnings about parts without effect.
 
-    A run that does not fit in memory has an error, and the figures NEEDED and CAPACITY. `document` is the whole result as JSON, where the
+    A run that does not fit in memory has an error, and the figures NEEDED and CAPACITY. `document` is the whole result as JSON, if the
     plan keeps results.
     """
 

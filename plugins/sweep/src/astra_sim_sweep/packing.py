@@ -21,7 +21,7 @@ def packed(plan: SweepPlan) -> bytes:
 def unpacked(data: bytes) -> SweepPlan:
     """The plan of `packed`, with its plugin files in use, and the plugins off that were switched off.
 
-    Raises InputError, naming host and packages, where this process runs others: its results would be others.
+    Raises InputError, naming host and packages, if this process runs others: its results would be others.
     """
     choices, made_by, pickled = pickle.loads(data)
     shared_plugins().choose(choices)

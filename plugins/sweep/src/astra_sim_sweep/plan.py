@@ -25,7 +25,7 @@ _GROUPS = "run.groups"
 RESERVED = ("error", "audit", "wall_s")
 """Columns that every table of results has."""
 RESULT = "result"
-"""The column with the files of whole results, where they are kept."""
+"""The column with the files of whole results, if they are kept."""
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class _Loaded:
 
 @attrs.define
 class SweepPlan:
-    """What a sweep file says, with the contents of all files that it names. It can be pickled, and needs no file then."""
+    """The plan of a sweep file, with the contents of all files that it names. It can be pickled, and needs no file then."""
 
     where: str
     folder: str
@@ -92,7 +92,7 @@ class SweepPlan:
         return Point(number, parameters, key=self._key(self._base_contents[base], [content for _, content in changes]))
 
     def experiment(self, number: int, plugins: Plugins) -> Experiment:
-        """The experiment of a point that is not left out. Raises InputError where its changes do not fit."""
+        """The experiment of a point that is not left out. Raises InputError if its changes do not fit."""
         choices = self.points.choices(number)
         parameters = self._columns_of_axes(choices)
         self._derive(parameters)
@@ -100,7 +100,7 @@ class SweepPlan:
         return changed(self.bases[base], [change for change, _ in changes], plugins)
 
     def content(self) -> bytes:
-        """What it comes to: the same for plans whose points and experiments are the same."""
+        """The digest: the same for plans whose points and experiments are the same."""
         hashed = hashlib.blake2b(digest_size=16)
         axes = [attrs.asdict(axis) for axis in self.axes]
         texts = [getattr(each, "text", each) for each in (*self.derived.values(), *self.conditions.values())]
@@ -186,7 +186,7 @@ def read_plan(
 class PlanReader:
     """Reads the tables of a sweep. `where` is the name of the file, to which paths in `folder` are relative.
 
-    No column may have one of the names `reserved`. `spans`: axes may be spans where no points are drawn.
+    No column may have one of the names `reserved`. `spans`: axes may be spans if no points are drawn.
     """
 
     where: str
@@ -224,7 +224,7 @@ class PlanReader:
         return SweepPlan(self.where, self.folder, bases, axes, points, derived, conditions, loaded, result, contents)
 
     def _check_key(self, key: str, table: str) -> None:
-        """Raise InputError where a key names nothing that a sweep can change."""
+        """Raise InputError if a key names nothing that a sweep can change."""
         if key == "run":
             raise InputError(
                 f"{self.where}: {table}: run is the section of all options of the run; expected one of them, such as run.passes"
@@ -272,7 +272,7 @@ class PlanReader:
         return Expression(text, where)
 
     def _bases(self, table: Mapping[str, Any], axis: Axis | None) -> list[Experiment]:
-        """What all points have: one experiment, or one for each value of the axis `experiment`."""
+        """The experiments of all points: one, or one for each value of the axis `experiment`."""
         where = f"{self.where}: base"
         if axis is None:
             return [read_base(table, where, self.folder, self.plugins)]

@@ -35,7 +35,7 @@ class AxisGroup:
 
     @property
     def count(self) -> int:
-        """How many values they have."""
+        """The number of values."""
         span = self.axes[0].span
         return len(self.axes[0].values) if span is None else span.steps
 
@@ -64,7 +64,7 @@ class Points:
 
     @property
     def count(self) -> int:
-        """How many points there are."""
+        """The number of points."""
         return self.grid.count * (1 if self.sample is None else self.sample.points)
 
     def choices(self, number: int) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Points:
         return chosen
 
     def _draw(self, group: AxisGroup, draw: int) -> dict[str, Any]:
-        """What is drawn for axes that go in step."""
+        """The values drawn for axes that go in step."""
         assert self.sample is not None
         first = group.axes[0]
         seed = f"{self.sample.seed} {first.name}".encode()
@@ -103,7 +103,7 @@ def _share(seed: bytes, draw: int) -> float:
 
 
 def shuffled(number: int, count: int, seed: bytes) -> int:
-    """Where `number` of 0 ... count - 1 goes in a shuffle, without a list of all: a Feistel network (Luby and Rackoff 1988).
+    """The place of `number` of 0 ... count - 1 in a shuffle, without a list of all: a Feistel network (Luby and Rackoff 1988).
 
     Its domain is the next power of 4; a number that leaves the range goes on until it is back (Black and Rogaway 2002).
     """
@@ -119,7 +119,7 @@ def shuffled(number: int, count: int, seed: bytes) -> int:
 
 
 def make_points(axes: Sequence[Axis], sample: Mapping[str, Any] | None, where: str, spans: bool = False) -> Points:
-    """The points of axes, some of which are drawn. `spans`: those are steps of a grid where they are not drawn. Raises InputError."""
+    """The points of axes, some of which are drawn. `spans`: those are steps of a grid if they are not drawn. Raises InputError."""
     groups = _groups(axes, where)
     options: SampleOptions | None = None if sample is None else structure(SampleOptions, sample, f"{where}: sample")
     names = [axis.name for axis in axes]

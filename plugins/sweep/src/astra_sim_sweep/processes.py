@@ -25,7 +25,7 @@ _TURN_S = 0.5
 
 
 class BatchSize:
-    """How many points make a batch of so many seconds, by how long those before have taken."""
+    """The number of points in a batch of so many seconds, from the times of those before."""
 
     def __init__(self, seconds: float, largest: int = LARGEST_BATCH) -> None:
         self._seconds, self._largest, self._mean = seconds, largest, 0.0
@@ -54,7 +54,7 @@ class _Place:
 class Processes:
     """Runs points in `jobs` worker processes.
 
-    Where a worker ends, another takes its place. The point that it was at is tried once more by itself; if that ends a worker again, the
+    If a worker ends, another takes its place. The point that it was at is tried once more by itself; if that ends a worker again, the
     error is the point's. A point that takes longer than `timeout` seconds ends with its worker, and is an error.
     """
 
@@ -83,9 +83,9 @@ class Processes:
         return [place.worker.process.pid for place in self._places]
 
     def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
-        """What comes of points, as it comes; some of the lists are empty. `numbers` is read on when a worker has room.
+        """The outcomes of points, as they arrive; some of the lists are empty. `numbers` is read on when a worker has room.
 
-        It gives None where it has passed many points that need not be run. Raises RunError where workers cannot be started.
+        It gives None if it has passed many points that need not be run. Raises RunError if workers cannot be started.
         """
         self._numbers = numbers
         try:
@@ -155,7 +155,7 @@ class Processes:
         place.has_plan = True
 
     def _collect(self) -> Iterator[SweepOutcome]:
-        """What workers have to say now, or soon."""
+        """The messages of workers that are there now, or soon."""
         places = {place.worker.connection: place for place in self._places}
         for connection in wait(list(places), self._patience()):
             yield from self._receive(places[connection])  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""How far a sweep is, on standard error: a bar with an estimate on a terminal, a line now and then in a log."""
+"""The progress of a sweep, on standard error: a bar with an estimate on a terminal, a line repeatedly in a log."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SweepProgress:
 
     @contextlib.contextmanager
     def _read_by_nobody(self) -> Iterator[None]:
-        """Within the block standard error may be full, closed, or read by nobody: then nothing more is shown, and the sweep goes on."""
+        """Within the block standard error may be full or closed: then nothing more is shown, and the sweep goes on."""
         try:
             yield
         except (OSError, ValueError):
@@ -92,7 +92,7 @@ class _Bar:
 
 
 def line(counts: SweepCounts, seconds: float, runs: int) -> str:
-    """How far a sweep is, in words, where so many runs took so many seconds."""
+    """Describe the progress of a sweep after so many runs in so many seconds."""
     parts = [f"{counts.done:,} of {counted(counts.points, 'point')}"]
     if counts.failed:
         parts.append(f"{counts.failed:,} failed")

@@ -1,4 +1,4 @@
-"""Points that a sampler of Optuna proposes, and what it is told of them. Its study is in a storage that several machines may share.
+"""Points that a sampler of Optuna proposes, and their results for it. Its study is in a storage that several machines may share.
 
 A trial of the study is a proposal. Several may be the same point, which is run once; all have the constraints of their point, and the
 first has what came of its run, so that each machine has the runs of all.
@@ -28,7 +28,7 @@ _MOST_REPEATS = 20
 
 _LONGEST_WALK = 200_000
 _POINT, _MACHINE, _RUN, _SKIPPED = "astra_point", "astra_machine", "astra_run", "astra_skipped"
-"""What a trial has beside its parameters."""
+"""Attributes of a trial besides its parameters."""
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ _SAMPLERS = {
 class Proposals:
     """The points of a search that are worth a run, as a study of Optuna has it.
 
-    `machine` is a name of this process that stays when it resumes. Raises InputError where Optuna, a sampler's needs, or the storage are
+    `machine` is a name of this process that stays when it resumes. Raises InputError if Optuna, a sampler's needs, or the storage are
     missing.
     """
 
@@ -82,7 +82,7 @@ class Proposals:
         self.skipped: dict[int, str] = {}
 
     def known(self) -> list[tuple[Point, JournalRun]]:
-        """What this process does not know yet of points that others have run, or that it has run before."""
+        """Results, new to this process, of points that others have run, or that it has run before."""
         result = []
         for trial in self._finished():
             number = trial.user_attrs.get(_POINT)
@@ -313,7 +313,7 @@ _LONGEST_ENTRY = 1 << 20
 
 
 def _check_study_file(path: str) -> None:
-    """Raise InputError where a file holds something else than a study, which Optuna would find out after it has appended to it.
+    """Raise InputError if a file holds something else than a study, which Optuna would find out after it has appended to it.
 
     A study is a journal of Optuna: each line is a JSON object with the number of an operation and the worker that has done it.
     """

@@ -32,15 +32,15 @@ PASSED_AT_A_TIME = 200
 
 
 class SweepScheduler(Protocol):
-    """Where points are run."""
+    """The machine that runs points."""
 
     def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
-        """What comes of points, as it comes; `numbers` is read on when there is room for more. None: look whether there is news."""
+        """The outcomes of points, as they arrive; `numbers` is read on when there is room for more. None: check for news."""
 
 
 @attrs.define
 class SweepCounts:
-    """How far a sweep is: points in all, those looked at, left out, known from the journal, run now, and rows with an error."""
+    """The progress of a sweep: points in all, those looked at, left out, known from the journal, run now, and rows with an error."""
 
     points: int = 0
     passed: int = 0
@@ -67,9 +67,9 @@ _MOST_WARNINGS = 1000
 
 @attrs.frozen
 class Files:
-    """Where a sweep writes: its table, if it has one, its journal, and `study`, the file in which a search keeps what it has proposed.
+    """The outputs of a sweep: its table, if it has one, its journal, and `study`, the file in which a search keeps its proposals.
 
-    `results` is the folder of whole results, where they are kept; shards of a sweep share it.
+    `results` is the folder of whole results, if they are kept; shards of a sweep share it.
     """
 
     table: str | None
@@ -118,7 +118,7 @@ class Files:
         return files
 
     def check(self, resume: bool, overwrite: bool) -> None:
-        """Raise InputError where something is there already, and nobody has said what becomes of it, or it is what the sweep reads."""
+        """Raise InputError if a file exists and neither --resume nor --overwrite was given, or if the sweep reads it."""
         assert self.table is not None
         if resume and overwrite:
             raise InputError("--resume and --overwrite are given; expected one of the two")
@@ -133,7 +133,7 @@ class Files:
             raise InputError(f"{self.table}: its journal {self.journal} is not there; expected it, or --overwrite to run all points again")
 
     def drop(self) -> None:
-        """Delete what is there. Raises InputError where the journal is something else, or another sweep writes it."""
+        """Delete what is there. Raises InputError if the journal is something else, or another sweep writes it."""
         if os.path.lexists(self.journal):
             with Journal(self.journal):
                 os.unlink(self.journal)
@@ -144,7 +144,7 @@ class Files:
 
 
 class ResultRows(ABC):
-    """Rows that are made while somebody asks for them: an iterator, in the order in which they are done."""
+    """Rows on demand: an iterator in the order in which points finish."""
 
     def __init__(self, files: Files, columns: Columns) -> None:
         self._files = files
@@ -162,7 +162,7 @@ class ResultRows(ABC):
         self._watch = turn
 
     def frame(self, library: str = "pandas") -> Any:
-        """All rows in the order of points, as a DataFrame of pandas or polars. Raises InputError where the library is missing."""
+        """All rows in the order of points, as a DataFrame of pandas or polars. Raises InputError if the library is missing."""
         for _ in self:
             pass
         with Journal(self._files.journal) as journal:
@@ -182,7 +182,7 @@ class Sweep(ResultRows):
     """A sweep that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
 
     A row has the parameters of a point and the figures of its run, or an `error`. When all are done, the table is written, in the order of
-    points. Raises AstraError where nothing can be run or written; errors of points are in their rows. `counts` says how far it is.
+    points. Raises AstraError if nothing can be run or written; errors of points are in their rows. `counts` says how far it is.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Sweep(ResultRows):
 
     @property
     def files(self) -> list[str]:
-        """What it writes: its table, and the folder of whole results."""
+        """Its outputs: its table, and the folder of whole results."""
         return [path for path in (self._files.table, self._files.results if self._results is not None else None) if path is not None]
 
     def finish(self) -> SweepCounts:
@@ -251,7 +251,7 @@ class Sweep(ResultRows):
 class Merge(Sweep):
     """A sweep whose points shards have run: their journals are merged, and nothing is run.
 
-    Raises InputError where there is no shard, RunError where points have not been run, and writes no table then; what was run is in the
+    Raises InputError if there is no shard, RunError if points have not been run, and writes no table then; what was run is in the
     journal.
     """
 
@@ -265,7 +265,7 @@ class Merge(Sweep):
             )
 
     def _run(self) -> Generator[Row]:
-        """Merge the journals of shards, and write the table. Raises RunError where points are missing."""
+        """Merge the journals of shards, and write the table. Raises RunError if points are missing."""
         with Journal(self._files.journal) as journal:
             journal.add_packages(self.plan.versions)
             merged = 0
@@ -305,7 +305,7 @@ class _Nothing:
 
 
 def cached_results(plan: SweepPlan, files: Files) -> CachedResults | None:
-    """Where whole results are kept, if they are. Raises InputError where there is no table beside which they could be."""
+    """The folder of whole results, if they are kept. Raises InputError if there is no table beside which they could be."""
     if not plan.keeps_results:
         return None
     if files.table is None or files.results is None:
@@ -314,7 +314,7 @@ def cached_results(plan: SweepPlan, files: Files) -> CachedResults | None:
 
 
 def warn_of_other_packages(plan: SweepPlan, journal: Journal, counts: SweepCounts) -> None:
-    """Say why runs are not known, where a journal has runs of other packages alone, and note those that run now."""
+    """Say why runs are not known, if a journal has runs of other packages alone, and note those that run now."""
     known = journal.packages()
     if known and plan.versions not in known:
         different = version_differences(known[-1], plan.versions, ("then", "now"))
@@ -345,7 +345,7 @@ class SweepFlow:
         self._done: list[tuple[Point, JournalRun]] = []
 
     def wanted(self) -> Iterator[int | None]:
-        """The numbers of points to run, and now and then None, where many were passed."""
+        """The numbers of points to run, and repeatedly None, if many were passed."""
         passed = 0
         for point in self._points:
             self._counts.passed += 1
@@ -422,7 +422,7 @@ def sweep(
 ) -> Sweep:
     """A sweep of the file `source`, or of tables as such a file has them; it runs while its rows are asked for.
 
-    `output` is the table that is written at the end (*.parquet, *.csv, *.sqlite); its journal lies beside it. Without it the journal is in
+    `output` is the table that is written at the end (*.parquet, *.csv, *.sqlite); its journal is beside it. Without it the journal is in
     a temporary folder. `resume` goes on with a journal, `overwrite` drops it and the table; `retry_errors` runs what failed again. Points
     are run in `jobs` processes of this machine (none: one for each processor), or by Dask: at the address `scheduler`, or that in its
     scheduler file, or by its `client`; no worker for `worker_timeout` seconds is an error. A point that takes more than `timeout` seconds
@@ -456,7 +456,7 @@ def merge(
     """The sweep of the file `source` whose shards have been run with this `output`: their rows in one table, as if it had been run whole.
 
     `resume` adds to a journal that is there, `overwrite` drops it and the table first. `axes` and `keep` are those of the shards. Raises
-    InputError where there are no shards.
+    InputError if there are no shards.
     """
     with guarded_inputs():
         plan = read_plan(source, axes=axes, keeps_results=keep)
@@ -486,7 +486,7 @@ def choose_scheduler(
     one_at_a_time: bool = False,
     worker_timeout: float | None = None,
 ) -> SweepScheduler:
-    """What runs points: processes of this machine, or Dask. A worker has several points, or `one_at_a_time`. Raises InputError."""
+    """The runner of points: processes of this machine, or Dask. A worker has several points, or `one_at_a_time`. Raises InputError."""
     if address is None and client is None:
         if worker_timeout is not None:
             raise InputError("worker_timeout is for the workers of Dask; expected scheduler or client, too")

@@ -127,7 +127,7 @@ def _print_best(search: SearchPlan, summary: Found) -> None:
 
 
 def _counted(summary: Found) -> str:
-    """How many points came to what."""
+    """The number of points by outcome."""
     parts = [f"{counted(summary.run, 'point')} run"]
     if summary.infeasible:
         by = ", ".join(f"{name} {number:,}" for name, number in summary.infeasible_by.items())
@@ -149,7 +149,7 @@ def _print_json(search: SearchPlan, summary: Found) -> None:
 
 
 def _print_plan_as_json(file: str, overrides: Sequence[str]) -> None:
-    """What would be searched, as an object."""
+    """The plan of a search, as an object."""
     import json
 
     from astra_sim_sweep.search_files import read_search
@@ -178,7 +178,7 @@ def _print_plan_as_json(file: str, overrides: Sequence[str]) -> None:
 
 
 def _print_plan(file: str, overrides: Sequence[str]) -> None:
-    """What would be searched."""
+    """The plan of a search."""
     from astra_sim_sweep.search_files import read_search
 
     search = read_search(file, overrides)
@@ -208,7 +208,7 @@ def _print_plan(file: str, overrides: Sequence[str]) -> None:
 
 
 def _check_points(search: SearchPlan) -> tuple[int, int, str]:
-    """How many points of an exhaustive search are not skipped, how many of these cannot be run, and why the first cannot."""
+    """The points of an exhaustive search that are not skipped, those of them that cannot be run, and why the first cannot."""
     from astra_sim_sweep.checks import point_error
 
     points = [point for point in search.plan if point.skipped_by is None]

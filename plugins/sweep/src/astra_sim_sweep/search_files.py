@@ -48,7 +48,7 @@ class SearchOptions:
 
 @attrs.frozen
 class SearchPlan:
-    """What a search file says: which points there are, what is wanted of them, and how they are chosen."""
+    """The content of a search file: the points, the goals, and the way to choose points."""
 
     plan: SweepPlan
     goal: Goal

@@ -35,7 +35,7 @@ from astra_sim_sweep.tables import Columns, write_table
 
 @attrs.define
 class Found:
-    """What a search has found: rows of the best design, or of the front of two objectives, and how many points came to what."""
+    """The result of a search: rows of the best design, or of the front of two objectives, and the number of points by outcome."""
 
     best: list[Row] = attrs.field(factory=list)
     run: int = 0
@@ -65,7 +65,7 @@ class Search(ResultRows):
     """A search that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
 
     A row is that of a sweep, with the objectives, whether it is `feasible`, and `infeasible_by` which constraints it is not. `found` is
-    what it has found when all are done. Raises AstraError where nothing can be run or written, or an objective has a name that no row has.
+    what it has found when all are done. Raises AstraError if nothing can be run or written, or an objective has a name that no row has.
     """
 
     def __init__(self, search: SearchPlan, scheduler: SweepScheduler, files: Files, proposals: Proposals | None) -> None:
@@ -93,7 +93,7 @@ class Search(ResultRows):
 
             absorb()
             points: Iterable[Point] = self.search.plan if self._proposals is None else self._proposals.points(absorb)
-            # What is known is told to the sampler before it proposes again.
+            # The sampler gets all known results before it proposes again.
             warn_of_other_packages(self.search.plan, journal, self.counts)
             flow = SweepFlow(points, journal, self.counts, 1 if self._proposals is not None else PASSED_AT_A_TIME, self._results)
             with contextlib.closing(self._scheduler.outcomes(flow.wanted())) as outcomes:  # type: ignore[type-var]
@@ -221,7 +221,7 @@ def _columns(search: SearchPlan) -> Columns:
 
 
 def _proposals(read: SearchPlan, files: Files, overwrite: bool) -> Proposals | None:
-    """What chooses the points, if not all are run; what was there before is dropped to `overwrite` it. Raises InputError."""
+    """The sampler of points, if not all are run; `overwrite` drops an earlier study. Raises InputError."""
     if read.is_exhaustive:
         if overwrite:
             files.drop()

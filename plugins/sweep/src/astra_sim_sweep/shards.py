@@ -46,11 +46,11 @@ class Shard:
         return (point for point in range(points) if self.has(point, points))
 
     def count(self, points: int) -> int:
-        """How many of so many points it has."""
+        """The number of its points among so many."""
         return max(0, (points - self.number) // self.of + 1)
 
     def path(self, table: str) -> str:
-        """The table of the shard, where that of the whole sweep is `table`."""
+        """The table of the shard, if that of the whole sweep is `table`."""
         stem, ending = os.path.splitext(table)
         return f"{stem}.shard-{self.number}-of-{self.of}{ending}"
 

@@ -60,7 +60,7 @@ class Columns:
         return [*self._parameters, *sorted(self._first, key=self._first.__getitem__), *self._last]
 
     def type_of(self, name: str) -> type:
-        """The type of a column: bool, int, float or, where they meet others, str. One without values holds text."""
+        """The type of a column: bool, int, float or, if they meet others, str. One without values holds text."""
         types = self._types[name]
         if types in ({bool}, {int}):
             return next(iter(types))
@@ -68,7 +68,7 @@ class Columns:
 
 
 def check_table(path: str) -> None:
-    """Raise InputError where a path has an unknown ending, or what it needs is not installed."""
+    """Raise InputError if a path has an unknown ending, or what it needs is not installed."""
     ending = os.path.splitext(path)[1]
     if ending not in ENDINGS:
         raise InputError(f"--output is {path!r}; expected a name that ends in {', '.join(ENDINGS)}")
@@ -77,7 +77,7 @@ def check_table(path: str) -> None:
 
 
 def write_table(path: str, columns: Columns, rows: Iterable[Row]) -> None:
-    """Write a table as the ending of its path says. Raises RunError where it cannot be written."""
+    """Write a table as the ending of its path says. Raises RunError if it cannot be written."""
     write = {".csv": _write_csv, ".parquet": _write_parquet, ".sqlite": _write_sqlite}[os.path.splitext(path)[1]]
     with FileSet() as files, files.temporary(path) as temporary:
         write(temporary, columns, rows, path)

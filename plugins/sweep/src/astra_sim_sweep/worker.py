@@ -52,7 +52,7 @@ class Worker:
         self.process.wait()
 
     def why(self) -> str:
-        """How it ended, in words."""
+        """Describe its end."""
         try:
             status = self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -70,7 +70,7 @@ def main(number: int) -> None:
     connection = Connection(number)
     os.set_inheritable(number, False)
     share_processors()
-    # What plugins print is not for the connection's parent, whose standard output may be a table.
+    # Output of plugins must not go to the connection's parent, whose standard output may be a table.
     os.dup2(2, 1)
     tasks: queue.SimpleQueue[tuple[bytes | None, list[int]]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()

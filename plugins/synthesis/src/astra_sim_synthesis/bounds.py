@@ -80,7 +80,7 @@ class _Graph:
             ends = link.source, link.target
             least[ends] = min(least.get(ends, np.inf), link.latency_ns + switch + nic)
         rows, columns = zip(*least, strict=True)
-        # dijkstra takes a stored 0 as an edge only where the matrix is sparse and explicit; a tiny weight keeps it there
+        # dijkstra takes a stored 0 as an edge only if the matrix is sparse and explicit; a tiny weight keeps it there
         weights = [max(weight, 1e-9) for weight in least.values()]
         matrix = csr_matrix((weights, (rows, columns)), shape=(fabric.nodes, fabric.nodes))
         sources = range(self.ranks) if self.ranks <= 512 else range(0, self.ranks, self.ranks // 256)
@@ -235,7 +235,7 @@ def _all_to_all(graph: _Graph, size: float) -> Bound:
 
 
 def _loads(graph: _Graph, distance: Floats, before: np.ndarray) -> Floats:
-    """How many pairs send over each link by cheapest routes; of parallel links all have their share."""
+    """The number of pairs that send over each link by cheapest routes; parallel links share them."""
     n, nodes = graph.ranks, graph.fabric.nodes
     joint = np.zeros((nodes, nodes)) if nodes <= 2048 else None
     counts: dict[tuple[int, int], float] = {}

@@ -33,7 +33,7 @@ _schedules: Cache[tuple[Platform, str, Request], Schedule] = Cache("synthesis: s
 def synthesized(request: Request, options: SynthesizedOptions, platform: Platform) -> Schedule:
     """The schedule of the plan for a platform, which is kept for requests like it.
 
-    Raises ScheduleError for a communicator group: plans are for all NPUs. Raises InputError where no plan can be made.
+    Raises ScheduleError for a communicator group: plans are for all NPUs. Raises InputError if no plan can be made.
     """
     if request.in_group or request.ranks != platform.npus:
         raise request.unsupported("synthesized", f"it is for all {platform.npus} NPUs of the platform")

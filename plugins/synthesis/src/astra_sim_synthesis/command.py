@@ -45,7 +45,7 @@ def parse_sizes(text: str) -> list[int]:
 
 
 def path_of(output: str, size: int, several: bool) -> str:
-    """Where the plan of a size goes: with several sizes the bytes stand before the ending."""
+    """The path of the plan for a size: with several sizes the bytes are before the ending."""
     path = Path(output)
     return str(path.with_name(f"{path.stem}.{size}{path.suffix}")) if several else output
 

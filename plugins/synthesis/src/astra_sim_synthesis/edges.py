@@ -1,7 +1,7 @@
 """The edges over which a rank can send to another one without passing a third: its neighbours as a schedule sees them.
 
 An edge is the route that a network takes between two NPUs: of one link, or of links that lead over switches alone. A schedule names only
-ends of messages, so each edge has the links of that one route. Where NPUs forward, longer ways are made of several edges.
+ends of messages, so each edge has the links of that one route. If NPUs forward, longer ways are made of several edges.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RankGraph:
         return {}
 
     def edge(self, source: int, target: int) -> RankEdge:
-        """The edge from a rank to another. Raises KeyError where there is none."""
+        """The edge from a rank to another. Raises KeyError if there is none."""
         return self.edges[self.number_of[source, target]]
 
     def reversed(self) -> RankGraph:

@@ -1,4 +1,4 @@
-"""How long a schedule takes on a network: one collective of all NPUs, simulated by itself."""
+"""The time of a schedule on a network: one collective of all NPUs, simulated by itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Judge:
 
     @classmethod
     def of(cls, platform: Any, network: Any, system: Any, plugins: Plugins, assignments: Sequence[str] = ()) -> Judge:
-        """Build them. Raises InputError where something does not fit."""
+        """Build them. Raises InputError if something does not fit."""
         experiment = Experiment()
         for kind, spec in (("platform", platform), ("network", network), ("system", system)):
             if spec is not None:
@@ -47,11 +47,11 @@ class Judge:
 
     @property
     def endpoint_ns(self) -> float:
-        """What an endpoint takes for each message."""
+        """The time of an endpoint for each message."""
         return self.components.system.endpoint_ps / 1000
 
     def time_ns(self, schedule: Schedule, collective: Collective, size: int) -> float:
-        """What a schedule takes."""
+        """The time of a schedule."""
         platform = self.components.platform
         fixed: System = copy.copy(self.components.system)
         queue = self.components.system.session(platform.logical_dimensions()).queues[0]
@@ -59,11 +59,11 @@ class Judge:
         return self._run(attrs.evolve(self.components, system=fixed), collective, size)
 
     def chosen_ns(self, collective: Collective, size: int) -> float:
-        """What the algorithms of the system layer take: those of `auto`, unless others were chosen."""
+        """The times of the algorithms of the system layer: those of `auto`, unless others were chosen."""
         return self._run(self.components, collective, size)
 
     def phases(self, request: Request) -> Sequence[PhasePlan]:
-        """The phases in which the system layer does a collective by itself, as one chunk; none where it makes several chunks."""
+        """The phases in which the system layer does a collective by itself, as one chunk; none if it makes several chunks."""
         dimensions = self.components.platform.logical_dimensions()
         session = self.components.system.session(dimensions)
         chunks = session.issue(_operation(request.collective, request.bytes, len(dimensions)), 0)

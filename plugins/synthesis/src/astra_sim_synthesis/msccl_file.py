@@ -1,7 +1,7 @@
 """Writes a plan in the XML format of MSCCL, as its runtime and the collective `msccl` read it.
 
 A rank has a thread block for each rank that it sends to, and one for each that it receives from. A step waits for the step of one other
-thread block; where it has to wait for more, steps without effect (nop) before it wait for the others.
+thread block; if it has to wait for more, steps without effect (nop) before it wait for the others.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _receive(into: _MscclBlock, step: Step, kind: Collective, first: int, count:
 
 
 def buffers_of(kind: Collective) -> tuple[str, str]:
-    """Where a sender reads and a receiver writes: in place that is the larger of the two buffers."""
+    """The buffers of sender and receiver: in place the larger of the two."""
     if kind is Collective.ALL_TO_ALL:
         return "i", "o"
     return ("o", "o") if kind is Collective.ALL_GATHER else ("i", "i")
@@ -138,7 +138,7 @@ def outputs_of(kind: Collective, ranks: int, pieces: int) -> int:
 
 
 def target_of(kind: Collective, first: int, rank: int, pieces: int) -> int:
-    """Where the receiver writes what is read from chunk `first`."""
+    """The position at which the receiver writes what is read from chunk `first`."""
     return rank * pieces + first % pieces if kind is Collective.ALL_TO_ALL else first
 
 

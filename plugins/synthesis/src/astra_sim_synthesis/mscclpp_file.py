@@ -51,7 +51,7 @@ class _PlanMessage:
         return sum(count for _, count in self.sources)
 
     def places(self, buffer: str) -> list[tuple[str, int, int]]:
-        """Where its runs are put."""
+        """The positions of its runs."""
         if self.scratch is None:
             return [(buffer, first, count) for first, count in self.targets]
         before = [sum(count for _, count in self.targets[:number]) for number in range(len(self.targets))]
@@ -97,7 +97,7 @@ class _MscclppBlock:
         self.ops.append({"name": "signal", "channel_ids": [number], **_CHANNEL})
 
     def take(self, step: Step, messages: dict[tuple[int, int], list[_PlanMessage]], ranks: int) -> None:
-        """Wait for the next message of a rank; add what it brought, where it lies in the scratch buffer."""
+        """Wait for the next message of a rank; add what it brought, where it is in the scratch buffer."""
         assert step.receive_from is not None
         source = step.receive_from.of(self.rank, ranks)
         message = messages[source, self.rank][self._received.get(source, 0)]

@@ -18,7 +18,7 @@ Held = dict[Hashable, int]
 
 
 def prove(schedule: Schedule, request: Request) -> str:
-    """Say what was proved of a schedule that has a program for each rank. Raises ScheduleError where it is not right."""
+    """Say what was proved of a schedule that has a program for each rank. Raises ScheduleError if it is not right."""
     check_bytes(schedule, request)
     pieces = cut_of(schedule)
     run = _ProofRun(schedule, request, pieces)
@@ -49,7 +49,7 @@ def named_by_owner(schedule: Schedule, request: Request) -> Schedule:
 
 
 def _check(held: list[Held], request: Request, pieces: int) -> None:
-    """Raise ScheduleError where a rank does not end with what the collective says."""
+    """Raise ScheduleError if a rank does not end with what the collective says."""
     n, kind = request.ranks, request.collective
     everyone = (1 << n) - 1
     for rank, has in enumerate(held):
@@ -81,7 +81,7 @@ class _ProofRun:
         self.held = [_at_start(r, request, pieces) for r in range(n)]
 
     def go(self) -> None:
-        """Let every rank go on until nothing is under way. Raises ScheduleError where one does not take all its steps."""
+        """Let every rank go on until nothing is under way. Raises ScheduleError if one does not take all its steps."""
         for rank in range(self._ranks):
             self._advance(rank)
         while self._wire:

@@ -1,6 +1,6 @@
 """Synthesizes a collective for a fabric: several plans are made and timed, the best of them are simulated, and the fastest is taken.
 
-The plan is never slower than what the system layer does by itself (`auto`), for that is one of those compared.
+The plan is never slower than what the system layer does by itself (`auto`), because that is one of those compared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_RANKS = 160
 """For which trees are packed."""
 _MOST_MESSAGES = 32_000
 _CLOSE = 1.01
-"""Of the lower bound: trees are not cut finer where they are as close."""
+"""Of the lower bound: trees are not cut finer if they are as close."""
 _SIMULATED = 3
 """Of the plans with the shortest times by themselves, that are simulated."""
 
@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def gap(self) -> float | None:
-        """How far the time is above the lower bound, as a share of it; None where it is below: the network lets messages share links."""
+        """The relative distance of the time from the lower bound; None if it is below: the network lets messages share links."""
         gap = self.time_ns / self.bound.time_ns - 1
         return max(gap, 0.0) if gap > -1e-6 else None
 
@@ -96,7 +96,7 @@ def synthesize(
     """A plan of a collective of all NPUs of a platform.
 
     `bytes` is what each rank holds at the start, but for an all-gather what it holds at the end, as nccl-tests counts. `platform`,
-    `network` and `system` are specs, paths or objects as `astra_sim.simulate` takes them. Raises InputError where they are wrong.
+    `network` and `system` are specs, paths or objects as `astra_sim.simulate` takes them. Raises InputError if they are wrong.
     """
     judge = Judge.of(platform, network, system, plugins or shared_plugins(), set)
     return Synthesizer(judge).plan(Collective(collective), bytes)
@@ -112,7 +112,7 @@ class Synthesizer:
         self._trees: dict[tuple[Any, ...], list[PackedTree]] = {}
 
     def plan(self, collective: Collective, size: int) -> Plan:
-        """The plan of a collective; for `size` see `synthesize`. Raises InputError where there are too few bytes or NPUs."""
+        """The plan of a collective; for `size` see `synthesize`. Raises InputError if there are too few bytes or NPUs."""
         n = self.platform.npus
         if n < 2:
             raise InputError("the platform has one NPU; expected at least two, which have something to send")
@@ -155,7 +155,7 @@ class Synthesizer:
         )
 
     def _own(self, request: Request, phases: Sequence[PhasePlan]) -> Iterator[_Candidate]:
-        """What the system layer does by itself, where that is one phase of all NPUs."""
+        """The algorithm of the system layer, if it is one phase of all NPUs."""
         if len(phases) == 1:
             yield _Candidate(f"as auto does it: {phases[0].algorithm}", 0.0, lambda: phases[0].schedule)
 

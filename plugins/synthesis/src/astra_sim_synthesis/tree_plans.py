@@ -98,7 +98,7 @@ def one_after_the_other(summed: Sequence[Transfer], spread: Sequence[Transfer]) 
     into: dict[object, list[Transfer]] = {}
     out = {id(needed) for transfer in summed for needed in transfer.needs}
     for transfer in summed:
-        if id(transfer) not in out:  # nobody needs it but the root
+        if id(transfer) not in out:  # only the root needs it
             into.setdefault(transfer.pieces[0], []).append(transfer)
     moved: dict[int, Transfer] = {}
     for transfer in spread:
@@ -108,7 +108,7 @@ def one_after_the_other(summed: Sequence[Transfer], spread: Sequence[Transfer]) 
 
 
 def _heights(tree: PackedTree) -> dict[int, int]:
-    """For each rank how many steps lie between it and the farthest leaf below."""
+    """For each rank how many steps are between it and the farthest leaf below."""
     height = dict.fromkeys(map(int, tree.order), 0)
     for child in map(int, tree.order[:0:-1]):
         above = int(tree.parent[child])

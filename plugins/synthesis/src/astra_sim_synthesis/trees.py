@@ -26,7 +26,7 @@ USUAL_DEPTH, FLAT = 0.2, 2.0
 class PackedTree:
     """A spanning tree. `parent[rank]` is the next rank towards the root (the root's own is -1), `order` ranks with parents first.
 
-    Data go from the root to the leaves, or, where `inwards`, from the leaves to the root. `piece` is the piece of the root's.
+    Data go from the root to the leaves, or, if `inwards`, from the leaves to the root. `piece` is the piece of the root's.
     """
 
     root: int
@@ -66,7 +66,7 @@ def congestion_of(graph: RankGraph, trees: Sequence[PackedTree]) -> float:
 
 
 class _Packing:
-    """What links carry by the trees so far."""
+    """The loads of links by the trees so far."""
 
     def __init__(self, graph: RankGraph, depth_price: float = USUAL_DEPTH) -> None:
         self._graph, n = graph, graph.ranks

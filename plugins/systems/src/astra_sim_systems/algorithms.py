@@ -18,7 +18,7 @@ class TooFewAlgorithms(InputError):
 def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: float, context: Context) -> list[Algorithm]:
     """The algorithm of each physical dimension, or fewer if the last runs over the whole platform, as `chosen` in the options.
 
-    `auto` chooses by how long messages take, their endpoint delay with them. Raises InputError where it does not fit the platform,
+    `auto` chooses by how long messages take, their endpoint delay with them. Raises InputError if it does not fit the platform,
     TooFewAlgorithms if there are fewer than dimensions.
     """
     platform = context.platform
@@ -63,7 +63,7 @@ def algorithm_across(
 
 
 def _check_needs(kind: Collective, name: str, index: int, dimension: Dimension, context: Context) -> None:
-    """Raise InputError where the topology of a dimension lacks what an algorithm needs."""
+    """Raise InputError if the topology of a dimension lacks what an algorithm needs."""
     provider, _ = context.component("collective", name, kind.value)
     for need in provider.missing(dimension.topology) if isinstance(provider, CollectiveProvider) else ():
         raise InputError(

@@ -71,7 +71,7 @@ class Astra2System(ChunkingSystem):
 
 
 def _group_algorithm(chosen: str, own: Sequence[Algorithm], context: Context) -> Algorithm:
-    """That of the only dimension; a default where there are several, for a group does not lie along them."""
+    """That of the only dimension; a default if there are several, for a group does not lie along them."""
     if chosen == "auto" and len(own) == 1:
         return own[0]
     return context.algorithm(DEFAULT_IN_GROUPS if chosen == "auto" else chosen, "group_algorithm")
@@ -122,7 +122,7 @@ class EndpointDelays:
     in_groups_ps: int
 
     def __call__(self, algorithm: Algorithm, in_group: bool) -> int | None:
-        """The endpoint delay of a phase, None where it is that of the system."""
+        """The endpoint delay of a phase, None if it is that of the system."""
         if algorithm.carries_delays:
             return 0
         return self.in_groups_ps if in_group else None

@@ -130,7 +130,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
 
 
 def _roofline(values: dict[str, Any]) -> dict[str, Any]:
-    """The compute model; where a rate is missing or 0, a node that computes is an error, and no other."""
+    """The compute model; if a rate is missing or 0, a node that computes is an error, and no other."""
     options = {"peak_tera_ops_per_s": values.get("peak-perf"), "memory_bandwidth_gb_per_s": values.get("local-mem-bw")}
     return {"plugin": "roofline", "rule": "astra2", **{name: rate for name, rate in options.items() if rate}}
 

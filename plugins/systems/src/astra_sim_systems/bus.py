@@ -8,7 +8,7 @@ from astra_sim_systems.options import ChunkingOptions
 
 
 def bus_of(options: ChunkingOptions) -> BusOptions | None:
-    """The bus that the options describe, or None where endpoints share none."""
+    """The bus that the options describe, or None if endpoints share none."""
     if not options.shared_bus:
         return None
     return BusOptions(

@@ -1,4 +1,4 @@
-"""What patterns of messages take of the links of any graph: the bottleneck that `auto` compares algorithms by.
+"""Link loads of message patterns on any graph: the bottleneck by which `auto` compares algorithms.
 
 Messages take the routes that the network says (`RouteRules`): of several links the first, that of the destination where the topology
 numbers destinations, or all in equal parts. NPUs that hang on the same switches are alike: what goes from such NPUs to others is one flow,
@@ -59,7 +59,7 @@ class Wiring:
     """The graph of a dimension, or of a physical one on which it lies, with a number for the class of each NPU.
 
     `graph` has all links (latencies with those of the switches that they leave). `members` are the NPUs of each class, of which the first
-    stands for all: `links` are the numbers of the links of these and of switches, and `routes` those over them. `out` and `into` are the
+    represents all: `links` are the numbers of the links of these and of switches, and `routes` those over them. `out` and `into` are the
     bandwidths of all links of an NPU. `tie` is which of several links a message takes; None: all, in equal parts.
     """
 
@@ -90,7 +90,7 @@ class Wiring:
         return Pattern(len(groups[0]) - 1, senders)
 
     def load(self, pattern: Pattern) -> RoundLoad:
-        """What a pattern takes of the links, and last of the NPUs' own."""
+        """The loads of a pattern on the links, and last on the NPUs' own."""
         carried: dict[int, _Carried] = {}
         paths = Counter[PathTime]()
         for number, members in enumerate(self.members):
@@ -112,7 +112,7 @@ class Wiring:
         return RoundLoad([*inner, own], max(paths), mean)
 
     def _flows(self, pattern: Pattern, number: int) -> Iterator[tuple[int, Mapping[int, int]]]:
-        """What goes to the NPUs of a class: to each of them where routes are by destination, else to the first for all."""
+        """The loads towards the NPUs of a class: to each of them if routes are by destination, else to the first for all."""
         own = [(npu, pattern.senders[npu]) for npu in self.members[number] if npu in pattern.senders]
         if self.tie not in (None, tie_first) or len(own) < 2:
             yield from own
@@ -141,7 +141,7 @@ class Wiring:
         return RoundLinkLoad(carried.messages / link.bandwidth, latency_ns + link.latency_ns, held_ns)
 
     def _is_of_class(self, link: FabricLink) -> bool:
-        """Whether a link is one of an NPU that stands for others; what these carry is counted for each NPU."""
+        """Whether a link is one of an NPU that represents others; what these carry is counted for each NPU."""
         npus = len(self.class_of)
         return any(end < npus and len(self.members[self.class_of[end]]) > 1 for end in (link.source, link.target))
 
@@ -150,7 +150,7 @@ class Wiring:
     ) -> Iterator[tuple[PathTime, int]]:
         """Add what goes to an NPU to the links. Gives the way from each class, and how many messages take it.
 
-        Raises InputError where there is no route.
+        Raises InputError if there is no route.
         """
         distance, links = self.routes.distances(self.members[self.class_of[target]][0], through_npus), self.graph.links
         flow: dict[int, float] = {}
@@ -218,7 +218,7 @@ class _Carried:
 
 
 def wiring_of(dimension: Dimension, rules: RouteRules = _USUAL) -> Wiring | None:
-    """The graph of a dimension; None where it is too large to look at. Raises InputError where its topology does not say its links."""
+    """The graph of a dimension; None if it is too large to look at. Raises InputError if its topology does not say its links."""
     if (dimension.topology.link_count() or 0) > MOST_LINKS:
         return None
     size, router_ns = dimension.size, dimension.router_latency_ns
@@ -227,7 +227,7 @@ def wiring_of(dimension: Dimension, rules: RouteRules = _USUAL) -> Wiring | None
 
 
 def _wiring_of_platform(platform: Platform, rules: RouteRules) -> Wiring | None:
-    """The graph of all dimensions; None where it is too large to look at. Raises InputError where a topology does not say its links."""
+    """The graph of all dimensions; None if it is too large to look at. Raises InputError if a topology does not say its links."""
     if platform.npus > MOST_NPUS:
         return None
     fabric = platform.fabric()
@@ -241,7 +241,7 @@ def _wiring_of_platform(platform: Platform, rules: RouteRules) -> Wiring | None:
 
 
 def _wiring(size: int, links: Sequence[FabricLink], destination_order: Sequence[int] | None, rules: RouteRules) -> Wiring | None:
-    """The graph of some links between so many NPUs, and switches; None where it is too large to look at."""
+    """The graph of some links between so many NPUs, and switches; None if it is too large to look at."""
     if len(links) > MOST_LINKS:
         return None
     hangs: list[list[tuple[int, float, bool]]] = [[] for _ in range(size)]
@@ -303,7 +303,7 @@ class GraphLoads:
         return min(len(self.wiring.graph.leaving[members[0]]) for members in self.wiring.members)
 
     def load(self, pattern: PeerRun | Pairs) -> RoundLoad | None:
-        """What messages of a byte each take in a pattern; None where it has too many messages to look at, or one without a route."""
+        """The loads of a pattern with messages of a byte each; None if it has too many messages to look at, or one without a route."""
         if pattern not in self._known:
             messages = self._pattern(pattern)
             try:
@@ -325,7 +325,7 @@ class GraphLoads:
 def loads_of(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules = _USUAL) -> Loads | None:
     """The links on which the groups of a dimension, or a group, meet, on a network with these rules of routes.
 
-    None where they are too many to look at, or not known.
+    None if they are too many to look at, or not known.
     """
     try:
         return _loads_of(platform, logical, rules)

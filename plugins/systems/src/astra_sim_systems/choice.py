@@ -1,8 +1,8 @@
-"""What `auto` stands for: an algorithm for each size of a collective, by how long the rounds of its schedule take on the links.
+"""The choice of `auto`: an algorithm for each size of a collective, from the time of the rounds of its schedule on the links.
 
 Each algorithm that can carry out a request is asked for its schedule. The time of a round of it (`rounds.py`) is the latency of its
 messages, and the bytes of its busiest link over the bandwidth of that (`uniform_loads.py`, `busiest_link.py`). The shortest time wins;
-where times are within a twentieth, the fewest messages do. Where links are not known, or too many to look at, there is a rule for switches
+if times are within a twentieth, the fewest messages do. If links are not known, or too many to look at, there is a rule for switches
 and one for the rest (`names.without_forecast`).
 
 Of more than 64 ranks, an algorithm that sends to all others at once is taken only if its busiest link has less to carry, or the others have
@@ -36,7 +36,7 @@ FEW_MESSAGES = 63
 
 @attrs.frozen
 class CostEstimate:
-    """What an algorithm takes for a request: its time, and what of it the busiest links need (ns); messages of a rank, and most at once."""
+    """The estimate of an algorithm: its time, and the part on the busiest links (ns); messages of a rank, and most at once."""
 
     spec: str
     time_ns: float
@@ -47,7 +47,7 @@ class CostEstimate:
 
 @attrs.frozen
 class Selection:
-    """An algorithm, and why: "" where it was asked for by name, else what was compared."""
+    """An algorithm, and why: "" if it was asked for by name, else what was compared."""
 
     algorithm: Algorithm
     reason: str
@@ -70,7 +70,7 @@ class AutoAlgorithm(Algorithm):
 
     @property
     def content(self) -> Hashable:
-        """What its choices follow from."""
+        """The key of its choices."""
         return self.platform, self.step_ns, self.messages_wait, self.held_bytes, self.route_rules, *self.candidates.items()
 
     def pick(self, request: Request, logical: LogicalDimension | Group) -> Selection:
@@ -119,7 +119,7 @@ class AutoAlgorithm(Algorithm):
 
 
 def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension: int | None = None) -> AutoAlgorithm:
-    """What `auto` stands for in a dimension of the platform, or across dimensions. Raises InputError where no plugin has the algorithms."""
+    """The choice of `auto` in a dimension of the platform, or across dimensions. Raises InputError if no plugin has the algorithms."""
     platform = context.platform
     own = platform.dimensions if dimension is None else platform.dimensions[dimension : dimension + 1]
     candidates = {spec: context.algorithm(spec, kind.value) for spec in names.CANDIDATES}
@@ -147,7 +147,7 @@ def _not_asked(request: Request) -> Schedule:
 
 
 def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_bytes: float) -> CostEstimate | None:
-    """What a schedule takes on some links; None where that is too much to look at.
+    """The cost of a schedule on some links; None if it is too large to look at.
 
     A message takes `step_ns` besides its latency, and nodes receive `held_bytes` of it before they pass it on.
     """
@@ -174,7 +174,7 @@ def at_once(sends: Round) -> int:
 def _round_ns(sends: Sequence[tuple[RoundLoad, int]], repeats: int, held_bytes: float) -> tuple[float, float]:
     """The time of a round that comes so often, and what of it the busiest link needs.
 
-    Where a rank waits for one neighbour each time, data either wait at the busiest link, or go around and take the mean way. Where it waits
+    If a rank waits for one neighbour each time, data either wait at the busiest link, or go around and take the mean way. If it waits
     for several, the longest way counts each time.
     """
 
@@ -216,5 +216,5 @@ def _reason(best: CostEstimate, forecasts: Sequence[CostEstimate]) -> str:
 
 @cached("systems: loads of links", 64)
 def _loads(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules) -> Loads | None:
-    """What `loads_of` says, for all collectives and runs on a platform."""
+    """The result of `loads_of`, for all collectives and runs on a platform."""
     return loads_of(platform, logical, rules)

@@ -52,7 +52,7 @@ class PhaseStage:
 
 
 def _check_whole_platform(stage: PhaseStage, dimensions: Sequence[int]) -> None:
-    """Raise InputError where a stage that runs over the whole platform would be left out, with dimensions that only it serves.
+    """Raise InputError if a stage that runs over the whole platform would be left out, with dimensions that only it serves.
 
     It counts as its first dimension.
     """
@@ -65,17 +65,17 @@ def _check_whole_platform(stage: PhaseStage, dimensions: Sequence[int]) -> None:
 
 
 def _content(algorithm: Algorithm) -> Hashable:
-    """What an algorithm stands for: itself, or what its choices follow from."""
+    """The key of an algorithm: itself, or the key of its choices."""
     return algorithm.content if isinstance(algorithm, AutoAlgorithm) else algorithm
 
 
 @attrs.frozen
 class ChunkingRules:
-    """What differs from one system layer to another.
+    """The differences between system layers.
 
-    `chunk_sizes` gives the bytes of a collective's chunks (collective, bytes, splits, NPUs that take part) and raises InputError where
+    `chunk_sizes` gives the bytes of a collective's chunks (collective, bytes, splits, NPUs that take part) and raises InputError if
     they cannot be cut; `lanes` the queues that a phase may use, with its direction; `group_algorithm` the algorithm of a collective in
-    a communicator group; `endpoint_ps` the endpoint delay of phases (algorithm, whether in a group) where it is not the system's;
+    a communicator group; `endpoint_ps` the endpoint delay of phases (algorithm, whether in a group) if it is not the system's;
     `check` raises InputError for a collective that the system refuses.
     """
 
@@ -87,7 +87,7 @@ class ChunkingRules:
 
 
 def _traffic_classes(options: ChunkingOptions, dimensions: int) -> Sequence[int]:
-    """The class of each dimension of a program, -1 where the network chooses. Raises InputError where the options have too many or few."""
+    """The class of each dimension of a program, -1 if the network chooses. Raises InputError if the options have too many or few."""
     classes = [each or -1 for each in options.traffic_classes or (0,)]
     if len(classes) == 1:
         return classes * dimensions
@@ -100,7 +100,7 @@ def _traffic_classes(options: ChunkingOptions, dimensions: int) -> Sequence[int]
 
 
 class ChunkingSystem(System):
-    """What system layers with chunks have in common: times, the algorithms of dimensions, and orders of queues and dimensions.
+    """The common base of system layers with chunks: times, the algorithms of dimensions, and orders of queues and dimensions.
 
     Computing times are cut to a clock of 1 ns. A subclass sets `rules`, and `may_lack_algorithms` where a kind of collective may have fewer
     algorithms than there are dimensions as long as no collective is of this kind. `lacking` holds the error of each such kind.
@@ -157,7 +157,7 @@ class ChunkingSystem(System):
         return order
 
     def _scheduler(self, key: str, orders: str, *arguments: Any) -> Any:
-        """What a scheduler plugin makes, which must order queues or dimensions."""
+        """The object of a scheduler plugin, which must order queues or dimensions."""
         spec = getattr(self.options, key)
         provider, _ = self.context.component("scheduler", spec, key)
         value = getattr(provider, "orders", None)
@@ -198,9 +198,9 @@ class Session(SystemSession):
 
     @property
     def content(self) -> Hashable | None:
-        """What its plans of collectives over dimensions follow from; None where an order looks at what was before.
+        """The key of its plans of collectives over dimensions; None if an order depends on earlier ones.
 
-        Algorithms and orders stand for themselves: those that may be kept are the same objects in all runs.
+        Algorithms and orders represent themselves: those that may be kept are the same objects in all runs.
         """
         if self._order.has_memory:
             return None
@@ -316,7 +316,7 @@ class Session(SystemSession):
         return self._queues.take_turns(stage.dimension) or stage.algorithm.variants > 1
 
     def _part_of_platform(self, operation: Communicate) -> Group | None:
-        """The members of a collective, None where they are all NPUs."""
+        """The members of a collective, None if they are all NPUs."""
         members = operation.group
         return Group(members) if members is not None and len(members) < self._platform.npus else None
 
@@ -342,7 +342,7 @@ class Session(SystemSession):
         return self._rules.chunk_sizes(operation.collective, operation.bytes, self._options.splits, npus)
 
     def _phases(self, collective: Collective, size: int, stages: Sequence[PhaseStage]) -> tuple[PhasePlan, ...]:
-        """The phases of a chunk. Where nothing takes turns, equal chunks have the same ones."""
+        """The phases of a chunk. If nothing takes turns, equal chunks have the same ones."""
         if any(map(self._is_round_robin, stages)):
             return self._make_phases(collective, size, stages)
         key = collective, size, tuple(stage.dimension for stage in stages)

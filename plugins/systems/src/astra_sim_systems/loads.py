@@ -1,4 +1,4 @@
-"""What a pattern of messages takes of the links of a dimension."""
+"""The loads of a pattern of messages on the links of a dimension."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from astra_sim_systems.rounds import Pairs
 
 
 class PathTime(NamedTuple):
-    """What a message takes on its way, besides the links: latencies (ns), and ns that each byte needs on all links, and on the slowest."""
+    """The time of a message besides the links: latencies (ns), and ns that each byte needs on all links, and on the slowest."""
 
     latency_ns: float
     ns_per_byte: float
@@ -25,7 +25,7 @@ class PathTime(NamedTuple):
 
 
 class RoundLinkLoad(NamedTuple):
-    """What messages of a byte each take of a link: the ns for which it is busy, and what the first and the last of them wait elsewhere.
+    """The load of a link by messages of a byte each: its busy ns, and the waits of the first and the last of them elsewhere.
 
     That is the way of the first until it is there, and of the last from there on: latencies, with that of the link, and ns for each byte
     that nodes hold before they pass it on.
@@ -38,7 +38,7 @@ class RoundLinkLoad(NamedTuple):
 
 @attrs.frozen(eq=False)
 class RoundLoad:
-    """What messages of a byte each take: of each link, and the longest and the mean way. Links that carry none are `None`."""
+    """The loads by messages of a byte each: of each link, and the longest and the mean path. Links without load are `None`."""
 
     links: Sequence[RoundLinkLoad | None]
     longest: PathTime
@@ -60,7 +60,7 @@ def busiest_ns(loads: Sequence[tuple[RoundLoad, int]]) -> float:
 
 
 class Loads(Protocol):
-    """The links that a collective has, as its ranks lie on them. Loads of one object are in the same order of links."""
+    """The links that a collective has, as its ranks are on them. Loads of one object are in the same order of links."""
 
     @property
     def links_of_npu(self) -> int:
@@ -68,5 +68,5 @@ class Loads(Protocol):
         ...
 
     def load(self, pattern: PeerRun | Pairs) -> RoundLoad | None:
-        """What messages of a byte each take in a pattern; None where it has too many messages to look at."""
+        """The loads of a pattern with messages of a byte each; None if it has too many messages to look at."""
         ...

@@ -1,4 +1,4 @@
-"""Names of other plugins' components: what ASTRA-sim calls them in its system files, and what `auto` stands for.
+"""Names of other plugins' components: what ASTRA-sim calls them in its system files, and what `auto` represents.
 
 They are specs, as a user would write them, and looked up as such: another distribution may offer what they name. All of them stand
 here, and not with the algorithms, so that what a file or `auto` means does not depend on which other plugins are installed.
@@ -65,14 +65,14 @@ def has_few_steps(spec: str, kind: Collective, ranks: int) -> bool:
 
 
 def without_forecast(kind: Collective, ranks: int, switched: bool) -> str:
-    """What is taken of the candidates where there is no forecast: that of a switch where switches join the NPUs, else that of a ring."""
+    """The default candidate if there is no estimate: that of a switch if switches join the NPUs, else that of a ring."""
     if kind is Collective.ALL_TO_ALL:
         return DIRECT
     return HALVING_DOUBLING if switched and is_power_of_two(ranks) else RING
 
 
 DEFAULT_IN_GROUPS = "ring"
-"""What `auto` stands for in a communicator group that does not lie along a dimension."""
+"""The choice of `auto` in a communicator group that is not along a dimension."""
 
 
 def chakra_algorithm(prefix: str, whole_platform: bool) -> str:

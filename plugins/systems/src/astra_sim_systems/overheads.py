@@ -1,4 +1,4 @@
-"""What a processor spends on a message that it sends or receives, by the options of a system layer: LogGP's overhead o."""
+"""The time of a processor for a message that it sends or receives, by the options of a system layer: LogGP's overhead o."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from astra_sim.units import PS_PER_NS
 
 
 def overhead_of(fixed_ns: int, per_byte_ns: float) -> Callable[[int], int] | None:
-    """Picoseconds spent on a message of so many bytes, rounded; None where none takes any."""
+    """Picoseconds spent on a message of so many bytes, rounded; None if none takes any."""
     if not fixed_ns and not per_byte_ns:
         return None
     return lambda size: fixed_ns * PS_PER_NS + round(size * per_byte_ns * PS_PER_NS)

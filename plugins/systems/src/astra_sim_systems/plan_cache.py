@@ -20,7 +20,7 @@ PlanKey = tuple[Collective, int, tuple[int, ...], bool]
 
 MOST_SESSIONS = 16
 MOST_PLANNED = 20_000
-"""How many chunks and steps of schedules the plans of sessions that are alike have together."""
+"""The number of chunks and schedule steps of the plans of equal sessions together."""
 
 
 class CachedPlan(NamedTuple):
@@ -47,5 +47,5 @@ _plans: ObjectCaches[PlanKey, CachedPlan] = ObjectCaches("systems: plans", MOST_
 
 
 def plan_cache(content: Hashable) -> PlanCache | None:
-    """The plans of all sessions with this content; None where it cannot be hashed."""
+    """The plans of all sessions with this content; None if it cannot be hashed."""
     return _plans.of(_contents.value(content, _Content)) if is_hashable(content) else None

@@ -32,5 +32,5 @@ def rg() -> RuleOrder:
 
 
 def _unless_fixed(rule: Rule) -> RuleOrder:
-    """By a rule, except where only priority counts."""
+    """By a rule, except if only priority counts."""
     return RuleOrder(by_kind=dict.fromkeys(_PAIR, rule))

@@ -27,7 +27,7 @@ def all_lanes(collective: Collective, kind: Collective, directions: Sequence[int
 
 
 class _RoundRobin:
-    """How many phases each NPU has put into some queues, which take turns."""
+    """The number of phases that each NPU has put into some queues, which take turns."""
 
     def __init__(self) -> None:
         self._of_all = 0

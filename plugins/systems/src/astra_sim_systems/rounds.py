@@ -26,7 +26,7 @@ Round = tuple[RoundSends, ...]
 
 
 def rounds_of(schedule: Schedule) -> Mapping[Round, int] | None:
-    """The different rounds, with how often each comes. None where there are too many messages to look at, or a rank waits for ever."""
+    """The different rounds, with how often each comes. None if there are too many messages to look at, or a rank waits for ever."""
     if schedule.exchanges is not None:
         return _shared_rounds(schedule.programs[0], schedule.ranks)
     return _pair_rounds(schedule) if schedule.total_messages() <= MOST_MESSAGES else None
@@ -41,7 +41,7 @@ class _Taken(NamedTuple):
 
 
 class _RoundRank:
-    """How far a rank has come in its program."""
+    """The progress of a rank in its program."""
 
     def __init__(self, program: RankProgram) -> None:
         self._steps = program.steps
@@ -77,7 +77,7 @@ class _RoundRank:
                 self._at, self._repetition = self._at + 1, 0
 
     def repeat(self, taken: _Taken) -> int:
-        """How often what was taken is taken again, alone and each time when it has arrived; it is taken then."""
+        """The number of times that received data are sent on: alone, and each time when they have arrived."""
         step = taken.step
         if step.stride or step.after is not None or not self._repetition or self.tokens - self._sent != taken.times:
             return 0

@@ -34,7 +34,7 @@ class _DimensionLoad:
 
 
 class Themis(DimensionOrder):
-    """What both variants share: loads, their order, and the gap between the least and the most loaded dimension."""
+    """The common part of both variants: loads, their order, and the gap between the least and the most loaded dimension."""
 
     all_reduces_last = False
 
@@ -73,7 +73,7 @@ class Themis(DimensionOrder):
         taken, booked, default = self._decide(rest, size, gap)
         if default:
             self._loads.sort(key=lambda load: load.dimension, reverse=plan.gathers)
-            # Loads are booked by place in the list, also where an all-gather has turned it round (ASTRA-sim 1.0).
+            # Loads are booked by place in the list, also if an all-gather has turned it round (ASTRA-sim 1.0).
             plan.book(booked, list(zip(range(count), self._loads, strict=True)))
             return taken, range(count)
         plan.book(booked, [(load.dimension, load) for load in self._loads])
@@ -110,7 +110,7 @@ class _Plan:
     relative_bandwidth: Sequence[float]
 
     def gap(self, loads: Sequence[_DimensionLoad]) -> int:
-        """How many bytes the first usable dimension of the list could take until it is as loaded as the last."""
+        """The number of bytes after which the first usable dimension of the list is as loaded as the last."""
         places = [place for place, load in enumerate(loads) if self.usable[load.dimension]]
         first, last = places[0], places[-1]
         if not self.gathers:
@@ -133,7 +133,7 @@ class _Plan:
         return int(time * self._bandwidth(dimension) / self._share(dimension) * MIB)
 
     def _share(self, dimension: int) -> float:
-        """How much of what it holds a rank sends in a dimension."""
+        """The share of its data that a rank sends in a dimension."""
         n = self.dimensions[dimension].size
         return n - 1 if self.gathers else (n - 1) / n
 

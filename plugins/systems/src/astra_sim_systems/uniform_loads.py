@@ -1,4 +1,4 @@
-"""What patterns take of links that look the same from every NPU: rings, switches and fully connected NPUs of any size."""
+"""Loads of patterns on links that look the same from every NPU: rings, switches and fully connected NPUs of any size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from astra_sim_systems.rounds import Pairs
 
 @attrs.define(eq=False)
 class UniformLoads:
-    """The links of a dimension, all of whose NPUs are one group, or any groups where it is no ring."""
+    """The links of a dimension, all of whose NPUs are one group, or any groups if it is no ring."""
 
     dimension: Dimension
     links: UniformLinks
@@ -32,7 +32,7 @@ class UniformLoads:
         return 1 if self.links.pattern == "switch" or stripes_over_directions(self.dimension) else 2
 
     def load(self, pattern: PeerRun | Pairs) -> RoundLoad:
-        """What messages of a byte each take in a pattern."""
+        """The loads of a pattern with messages of a byte each."""
         if pattern not in self._known:
             self._known[pattern] = self._load(pattern)
         return self._known[pattern]

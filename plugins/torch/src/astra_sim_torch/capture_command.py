@@ -28,7 +28,7 @@ _MOST_RANKS = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class CaptureSettings:
-    """How a script is recorded: see the options of the command."""
+    """The recording of a script: see the options of the command."""
 
     world: int
     step: int = 2
@@ -47,7 +47,7 @@ class CaptureSettings:
     "--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs of a node: LOCAL_RANK and device_count()."
 )
 @click.option("--memory-gib", type=float, default=80.0, show_default=True, help="Memory of a GPU that torch.cuda names, in GiB.")
-@click.option("--item", type=float, help="What .item() of a tensor gives, whose number nobody knows.  [default: an error]")
+@click.option("--item", type=float, help="Value that .item() of a fake tensor returns.  [default: an error]")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(1), default=600.0, show_default=True, help="Seconds until a rank is given up."
 )
@@ -64,7 +64,7 @@ def capture(ranks: str, output: str, as_json: bool, quiet: bool, script: tuple[s
 
         astra capture torch --world 64 -o capture -- train.py --its arguments
 
-    --ranks auto records rank 0 and, where it sends messages, the ranks that it sends to in the same groups, such as the stages of a
+    --ranks auto records rank 0 and, if it sends messages, the ranks that it sends to in the same groups, such as the stages of a
     pipeline: all others do the same as one of these. --ranks all records each.
     """
     captures = capture_ranks(list(script), _ranks(ranks, settings), CaptureSettings(**settings))  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def _ranks(text: str, settings: dict[str, object]) -> list[int] | None:
 def capture_ranks(script: list[str], ranks: list[int] | None, settings: CaptureSettings) -> dict[int, str]:
     """The capture of each rank, as the text of its file. `ranks`: None for rank 0 and those that differ from it.
 
-    Raises InputError where the script, the Python or torch is not there, and RunError where the script fails.
+    Raises InputError if the script, the Python or torch is not there, and RunError if the script fails.
     """
     if not os.path.isfile(script[0]):
         raise InputError(f"{script[0]}: no such file; expected a Python script")
@@ -144,7 +144,7 @@ def _capture_rank(script: list[str], rank: int, settings: CaptureSettings) -> st
 
 
 def _failure(script: str, rank: int, status: int, stderr: str) -> str:
-    """What went wrong in a script."""
+    """The error of a script."""
     if status < 0:
         name = signal.Signals(-status).name
         return f"{script}: rank {rank} was ended by {name}: an operator without a version for the CPU may do so{_last(stderr)}"
@@ -157,7 +157,7 @@ def _last(stderr: str) -> str:
 
 
 def _summary(recorded: RankCapture) -> dict[str, int]:
-    """How much a rank does."""
+    """The number of operations of a rank."""
     kinds = Counter(event["kind"] for event in recorded.events)
     flops = sum(event["flops"] for event in recorded.events if event["kind"] == "kernel")
     messages = kinds["send"] + kinds["receive"]

@@ -37,14 +37,14 @@ _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "mark": ("mark",),
     "wait_mark": ("mark",),
 }
-"""What each kind of event must have as a whole number that is not negative, beside `stream`."""
+"""The fields of each kind of event that must be non-negative integers, besides `stream`."""
 
 _SHAPES: Mapping[str, int] = {"gemm": 4, "attention": 6}
 
 
 @attrs.frozen
 class RankCapture:
-    """What one rank did: the file, the head, and the events."""
+    """The capture of one rank: the file, the head, and the events."""
 
     path: str
     world: int

@@ -3,7 +3,7 @@
 Kernels of a stream run one after another, and a device runs those of all streams one at a time. A collective begins when what its
 stream has waited for has ended, and when the collective before it in the same group has: NCCL has one stream for each group. Kernels of
 the default stream that wait for communication do so in a `Wait`, which is exposed time; kernels of other streams, such as FSDP's copies,
-wait where they are.
+wait if they are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLLECTIVES = {
     "reduce": Collective.REDUCE_SCATTER,
     "scatter": Collective.REDUCE_SCATTER,
 }
-"""What each call is. Those with a root are the collective in which every link carries as much."""
+"""The collective of each call. Those with a root become the collective in which every link carries as much."""
 
 _DIVIDED = ("broadcast",)
 """Calls whose operand is that of all ranks: each has its part of it."""
@@ -53,7 +53,7 @@ class TorchLayers:
 
 @attrs.define
 class _Stream:
-    """What the next operation of a stream waits for: kernels, and communication."""
+    """The dependencies of the next operation of a stream: kernels, and communication."""
 
     kernels: frozenset[int] = frozenset()
     pending: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""What ranks that were not recorded do: the same as one that was, in their own groups."""
+"""The programs of ranks that were not recorded: the same as a recorded one, in their own groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from astra_sim_torch.capture_file import RankCapture
 
 @attrs.frozen
 class Members:
-    """Where a collective is: over dimensions of the graph, or among the NPUs of one group; neither where the group is one rank."""
+    """The scope of a collective: dimensions of the graph, or the NPUs of one group; neither if the group is one rank."""
 
     dimensions: tuple[int, ...] = ()
     group: tuple[int, ...] | None = None
@@ -33,7 +33,7 @@ class Regular:
 
 
 def regular(ranks: Sequence[int], world: int) -> Regular | None:
-    """The regular groups of which some ranks are one; None where they are none."""
+    """The regular groups of which some ranks are one; None if they are none."""
     if len(ranks) == 1:
         return Regular(1, 1)
     stride = ranks[1] - ranks[0]
@@ -44,7 +44,7 @@ def regular(ranks: Sequence[int], world: int) -> Regular | None:
 
 
 class TorchRanks:
-    """The groups of a capture on a platform, and which recorded rank stands for which."""
+    """The groups of a capture on a platform, and which recorded rank represents which."""
 
     def __init__(self, captures: Sequence[RankCapture], platform: Platform) -> None:
         self._captures, self._platform = captures, platform
@@ -53,9 +53,9 @@ class TorchRanks:
         self.is_whole = len(captures) == self.world
 
     def classes(self) -> list[tuple[RankCapture, list[int]]]:
-        """Each capture with the ranks that it stands for: those with its place in all groups in which messages are sent.
+        """Each capture with the ranks that it represents: those with its place in all groups in which messages are sent.
 
-        Raises InputError where a place has no capture.
+        Raises InputError if a place has no capture.
         """
         if self.is_whole:
             return [(each, [each.rank]) for each in self._captures]
@@ -80,7 +80,7 @@ class TorchRanks:
         return regulars
 
     def members(self, capture: RankCapture, name: str, stands_for: Sequence[int]) -> Members:
-        """Where a collective in a group of a capture is. Raises InputError where it is not known for the ranks that it stands for."""
+        """The scope of a collective in a group of a capture. Raises InputError if it is not known for the ranks that it represents."""
         ranks = capture.groups[name]
         groups = regular(ranks, self.world)
         if groups is not None and groups.size == 1:
@@ -112,7 +112,7 @@ def _shown(ranks: Sequence[int]) -> str:
 
 
 def targets(capture: RankCapture, name: str, peer: int) -> int:
-    """The rank of the world that a peer in a group is. Raises InputError where there is none."""
+    """The rank of the world that a peer in a group is. Raises InputError if there is none."""
     ranks = capture.groups[name]
     if peer >= len(ranks):
         raise InputError(f"{capture.path}: peer {peer} of group {name}, which has {len(ranks)} ranks")

@@ -49,7 +49,7 @@ def torch_capture(options: CaptureOptions, context: Context) -> ExecutionGraph:
 
 
 class _TorchDurations:
-    """How long kernels take by the compute model, in picoseconds; each is asked for once."""
+    """The times of kernels from the compute model, in picoseconds; each is computed once."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -91,7 +91,7 @@ def _shape(event: Mapping[str, Any]) -> Gemm | Attention | None:
 
 
 class _TorchFigures:
-    """What a rank computes and communicates in one step."""
+    """The compute and communication of a rank in one step."""
 
     def __init__(self, program: TorchRankProgram, peak_bytes: Mapping[str, int], passes: int) -> None:
         self._program, self._peak_bytes, self._passes = program, peak_bytes, max(1, passes)

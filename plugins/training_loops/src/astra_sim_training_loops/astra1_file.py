@@ -177,7 +177,7 @@ def _layer(words: _Words, number: int, customized: bool, simai: bool) -> dict[st
     layer["update_ns"] = words.number(f"the update time of layer {name.text}")
     following = words.peek()
     if customized or (update and following and following.line == update.line and following.text in _POLICIES):
-        # The workload generator writes the policy behind every layer; it counts only where layers differ.
+        # The workload generator writes the policy behind every layer; it counts only if layers differ.
         own = words.next(f"the policy of layer {name.text}")
         if own.text not in _POLICIES:
             raise words.error(own, f"the policy of layer {name.text} is {own.text!r}; {suggestion(own.text, _POLICIES)}")

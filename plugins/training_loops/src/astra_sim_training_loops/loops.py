@@ -58,7 +58,7 @@ def data_reorder(program: LayeredProgram) -> None:
 
 
 def model(program: LayeredProgram) -> None:
-    """Activations and their gradients are exchanged, weights stay where they are."""
+    """Activations and their gradients are exchanged, weights stay if they are."""
     _model_and_data(program, lambda layer: program.all_dimensions(), lambda layer: (), weights=False)
 
 
@@ -230,7 +230,7 @@ def _model_and_data(
 
 
 def _forward(program: LayeredProgram, scope: Callable[[int], Scope] | None, weights: bool = True) -> None:
-    """A forward pass; activations are exchanged where there is a scope for it. It waits for `weights` that were exchanged."""
+    """A forward pass; activations are exchanged if there is a scope for it. It waits for `weights` that were exchanged."""
     for layer in range(len(program.layers)):
         _forward_layer(program, layer, None if scope is None else scope(layer), weights)
 

@@ -44,7 +44,7 @@ class CollectiveOptions:
 
 
 def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
-    """A layered workload. Raises InputError where loop and layers do not fit."""
+    """A layered workload. Raises InputError if loop and layers do not fit."""
     if not options.layers:
         raise InputError("layers is empty; expected at least one layer")
     provider = context.plugins.get("training_loop", options.loop)

@@ -58,7 +58,7 @@ def capture(devices: int, output: str, python: str, quiet: bool, script: tuple[s
 
 
 def captured(script: list[str], devices: int, python: str = sys.executable) -> list[Captured]:
-    """What a script compiles for so many devices. Raises InputError, or RunError where the script fails."""
+    """The modules that a script compiles for so many devices. Raises InputError, or RunError if the script fails."""
     if not os.path.isfile(script[0]):
         raise InputError(f"{script[0]}: no such file; expected a Python script")
     _check_jax(python)
@@ -74,7 +74,7 @@ def captured(script: list[str], devices: int, python: str = sys.executable) -> l
 
 
 def _modules(folder: Path, script: str, devices: int) -> list[Captured]:
-    """The modules of a dump that are for so many devices, each with a name of its own. Raises InputError where there is none."""
+    """The modules of a dump that are for so many devices, each with a name of its own. Raises InputError if there is none."""
     captureds: dict[str, Captured] = {}
     for path in sorted(folder.glob(f"*{_AFTER}*.txt")):
         text = read_text(str(path), is_input=False)
@@ -106,7 +106,7 @@ def _check_jax(python: str) -> None:
 
 
 def _failure(script: str, status: int, stderr: str) -> str:
-    """What went wrong in a script, with its last line in the traceback."""
+    """The error of a script, with its last line in the traceback."""
     places = [line for file, line in re.findall(r'File "([^"]+)", line (\d+)', stderr) if os.path.abspath(file) == os.path.abspath(script)]
     last = next((line for line in reversed(stderr.splitlines()) if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)), "")
     where = f"{script}:{places[-1]}" if places else script

@@ -36,7 +36,7 @@ _TYPES = {"bf16": "bf16", "f16": "fp16", "f32": "fp32", "f64": "fp64", "s8": "in
 
 @attrs.frozen
 class Cost:
-    """What a kernel does: arithmetic operations, bytes read and written, and the product of matrices that it is, if it is one."""
+    """The cost of a kernel: arithmetic operations, bytes read and written, and its product of matrices, if it is one."""
 
     flops: int = 0
     read_bytes: int = 0

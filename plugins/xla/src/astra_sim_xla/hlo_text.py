@@ -64,15 +64,15 @@ class Instruction:
     line: int
 
     def attribute(self, name: str) -> str | None:
-        """The text of an attribute, such as `{0,1}`; None where there is none."""
+        """The text of an attribute, such as `{0,1}`; None if there is none."""
         return _attribute(self.attributes, name)
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """The numbers of an attribute such as `{0,1}`; () where there is none."""
+        """The numbers of an attribute such as `{0,1}`; () if there is none."""
         return tuple(map(int, re.findall(r"-?\d+", self.attribute(name) or "")))
 
     def callee(self, name: str) -> str:
-        """The name of the computation that an attribute gives. Raises InputError where there is none."""
+        """The name of the computation that an attribute gives. Raises InputError if there is none."""
         text = self.attribute(name)
         if text is None:
             raise InputError(f"line {self.line}: {self.opcode} {self.name} has no {name}")
@@ -119,7 +119,7 @@ class Module:
         return self.replicas * self.partitions
 
     def computation(self, name: str, caller: Instruction) -> Computation:
-        """A computation by name. Raises InputError where the module has none."""
+        """A computation by name. Raises InputError if the module has none."""
         if name not in self.computations:
             raise InputError(f"line {caller.line}: {caller.opcode} {caller.name} calls {name!r}, which the module does not have")
         return self.computations[name]
@@ -238,7 +238,7 @@ def _top_level(text: str, wanted: str) -> Iterator[int]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the bracket at `start` is closed. Raises ValueError."""
+    """The position at which the bracket at `start` is closed. Raises ValueError."""
     for place, letter, depth in _unquoted(text, start):
         if letter in _CLOSING and not depth:
             return place

@@ -1,4 +1,4 @@
-"""How often a loop of XLA runs: as the optimiser noted it, or as its counter, step and bound say."""
+"""The number of iterations of a loop of XLA: from the optimiser's note, or from its counter, step and bound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _THROUGH = ("copy", "bitcast", "convert", "reshape", "opt-barrier")
 
 
 def trip_count(loop: Instruction, caller: Computation, module: Module) -> int | None:
-    """The iterations of a loop; None where they depend on data."""
+    """The iterations of a loop; None if they depend on data."""
     noted = re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.attributes)
     if noted:
         return int(noted[1])

@@ -27,7 +27,7 @@ MAX_OPERATIONS = 2_000_000
 
 @attrs.frozen
 class HloGroup:
-    """Where a device does a collective: over dimensions of the platform, or among the NPUs of a group."""
+    """The scope of a device's collective: dimensions of the platform, or the NPUs of a group."""
 
     dimensions: tuple[int, ...] = ()
     members: tuple[int, ...] | None = None
@@ -35,7 +35,7 @@ class HloGroup:
 
 @attrs.frozen
 class Peers:
-    """Whom a device sends to, and receives from; None: nobody."""
+    """The device that a device sends to, and the one it receives from, or None."""
 
     target: Peer | None = None
     source: Peer | None = None
@@ -46,7 +46,7 @@ Role = HloGroup | Peers | None
 
 @attrs.frozen
 class HloValue:
-    """What a value waits for: the last kernel it depends on, and communication that is under way; a tuple has its `parts`."""
+    """The dependencies of a value: the last kernel it depends on, and communication under way; a tuple has its `parts`."""
 
     kernel: int = -1
     pending: frozenset[int] = frozenset()
@@ -80,7 +80,7 @@ def is_communication(opcode: str) -> bool:
 
 @attrs.frozen(kw_only=True)
 class HloRules:
-    """What a module does not say itself: see `HloOptions`."""
+    """The facts that a module does not contain: see `HloOptions`."""
 
     overlap: bool
     fuse: bool

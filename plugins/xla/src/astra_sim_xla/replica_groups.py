@@ -26,7 +26,7 @@ _AXIS = re.compile(r"\s*'?([^'=:\s]+)'?\s*(?:=(\d+)|:\((\d+)\)(\d+))?\s*$")
 
 
 def parse_groups(text: str, members: int) -> Groups:
-    """The groups of `members` replicas, partitions or devices that a text says. Raises ValueError where it is in no notation."""
+    """The groups of `members` replicas, partitions or devices that a text says. Raises ValueError if it is in no notation."""
     text = text.strip()
     if text in ("", "{}"):
         return (tuple(range(members)),)
@@ -71,7 +71,7 @@ def groups_of(instruction: Instruction, replicas: int, partitions: int) -> Group
 
 
 def pairs_of(instruction: Instruction, replicas: int, partitions: int) -> tuple[tuple[int, int], ...]:
-    """Pairs (source, target) of devices of a collective-permute, send or recv. Raises InputError for a device that is none."""
+    """Pairs (source, target) of devices of a collective-permute, send or recv. Raises InputError for an invalid device."""
     text = instruction.attribute("source_target_pairs")
     if text is None:
         match = re.search(r'_xla_send_recv_source_target_pairs="?(\{(?:\{\d+,\d+\},?)*\})', instruction.attributes)
@@ -104,7 +104,7 @@ def _of_iota(shape: Sequence[int], reshaped: Sequence[int], transposed: Sequence
 
 
 def _of_mesh(mesh: str, axes: str) -> Groups:
-    """The groups along axes of a mesh. Raises ValueError where the text is none."""
+    """The groups along axes of a mesh. Raises ValueError if the text is none."""
     sizes: dict[str, int] = {}
     for part in mesh.split(","):
         axis = _AXIS.match(part)

@@ -64,7 +64,7 @@ def hlo(options: HloOptions, context: Context) -> ExecutionGraph:
 
 
 def _graph(module: Module, options: HloOptions, context: Context) -> ExecutionGraph:
-    """The graph of a module on the platform. Raises InputError where their sizes differ."""
+    """The graph of a module on the platform. Raises InputError if their sizes differ."""
     npus = context.platform.npus
     if module.devices != npus:
         raise InputError(f"the module is partitioned for {module.devices} devices, the platform has {npus} NPUs; expected as many")
@@ -102,7 +102,7 @@ def _role_of(roles: Mapping[Instruction, Sequence[Role]], npu: int) -> Callable[
 
 
 def _roles(module: Module, dimensions: tuple[LogicalDimension, ...]) -> dict[Instruction, list[Role]]:
-    """What each NPU does in each collective and message."""
+    """The bytes of each NPU in each collective and message."""
     result: dict[Instruction, list[Role]] = {}
     for computation in module.computations.values():
         for instruction in computation.instructions.values():
@@ -123,7 +123,7 @@ def _groups(instruction: Instruction, module: Module, dimensions: tuple[LogicalD
 
 
 def _spanned(groups: Sequence[Sequence[int]], dimensions: tuple[LogicalDimension, ...]) -> tuple[int, ...]:
-    """The dimensions in which the members of each group differ, where a group are all NPUs that differ in these alone; else ()."""
+    """The dimensions in which the members of each group differ, if a group are all NPUs that differ in these alone; else ()."""
     first = groups[0]
     spanned = tuple(n for n, one in enumerate(dimensions) if len({one.index(npu) for npu in first}) > 1)
 
@@ -150,7 +150,7 @@ def _peers(instruction: Instruction, module: Module, dimensions: tuple[LogicalDi
 
 
 class _HloDurations:
-    """How long kernels take by the compute model, in picoseconds; each is asked for once."""
+    """The times of kernels from the compute model, in picoseconds; each is computed once."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -170,7 +170,7 @@ class _HloDurations:
 
 
 class _HloFigures:
-    """What a device computes and communicates in one pass."""
+    """The compute and communication of a device in one pass."""
 
     def __init__(self, program: DeviceProgram, passes: int) -> None:
         self._program, self._passes = program, max(1, passes)

@@ -4,7 +4,7 @@ One file for each part, in the order in which they use each other. `plugins/engi
 
     events           what happens, and in which order
     transport        messages on their way through the network
-    shared_bus       the bus between an NPU and its memory, where endpoints share one
+    shared_bus       the bus between an NPU and its memory, if endpoints share one
     phases           the ranks of a collective's phase, which run its schedule
     waiting, queues  the queues of an NPU, and what waits in them
     chunks           the chunks of a collective on an NPU, and the queues through which they pass

@@ -1,8 +1,8 @@
 """Orders that NPUs have in common, so that no two of them wait for each other.
 
 A phase of a chunk ends when all ranks of its group have run it, and a rank that has begun keeps its slot of a queue, or its unit, until
-then. Where NPUs are out of step (messages wait for each other in the network), each for itself would begin what it has ready; then one
-holds its slots for chunks that another has not begun, for its slots hold others: neither goes on. So programs may **agree**: for each
+then. If NPUs are out of step (messages wait for each other in the network), each for itself would begin what it has ready; then one
+holds its slots for chunks that another has not begun, because its slots hold others: neither goes on. So programs may **agree**: for each
 queue, and each unit, there is one order of what their NPUs begin. The NPU that comes to a place of it first decides by its own order what
 is there, and all others follow; one that does not have it ready yet waits.
 
@@ -10,9 +10,9 @@ Why no NPUs that agree can wait for each other in a circle: of all that has begu
 first, by the time of its first NPU. All that began before has ended on every NPU. On each NPU of its group (1) what it waits for had
 ended on the first NPU, so it began earlier, and has ended here too: it is ready, or has begun; (2) what is in front of it in the order of
 the queue has ended, so it is next, and there is a slot. So it begins on all its ranks, and a schedule whose ranks have all begun ends.
-Where nothing has begun, an NPU that has something ready may begin it, since it is the first to come to its place.
+If nothing has begun, an NPU that has something ready may begin it, since it is the first to come to its place.
 
-The groups of phases must lie within the NPUs that agree, and these must run the same operations, which may take different times.
+The groups of phases must be within the NPUs that agree, and these must run the same operations, which may take different times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 
 Key = tuple[int, int]
-"""What begins, alike on all NPUs: a chunk in a queue, as (task, chunk), or a collective that takes a unit, as (task, 0)."""
+"""An item that begins in the same order on all NPUs: a chunk in a queue, as (task, chunk), or a collective with a unit, as (task, 0)."""
 
 
 class Agreement:
@@ -35,7 +35,7 @@ class Agreement:
         self._place: Counter[int] = Counter()  # of each NPU
 
     def next(self, npu: int) -> Key | None:
-        """What an NPU has to begin next; None where it is the first to come there, and decides."""
+        """The next item that an NPU has to begin; None if it is the first to arrive there, and decides."""
         place = self._place[npu] - self._first
         return self._keys[place] if place < len(self._keys) else None
 

@@ -1,4 +1,4 @@
-"""Causes: which event has brought about which, where a run is to be explained.
+"""Causes: which event has brought about which, if a run is to be explained.
 
 What happens was scheduled when something else happened. So from the last event a chain of links leads back to the start: each is the time
 from when an event was scheduled to when it happened, and all together are the time of the run. That is its critical path: where an event
@@ -13,7 +13,7 @@ from astra_sim.engine.interface import LinkKind, PathEdge
 
 
 class Label(NamedTuple):
-    """What an event is: its kind, the task and the number of the phase step that it belongs to (-1: none, or not yet)."""
+    """An event for the record of causes: its kind, task and number of phase step (-1: none, or not yet)."""
 
     kind: LinkKind
     task: int = -1
@@ -29,7 +29,7 @@ class EventKey(NamedTuple):
 
 
 class Entry:
-    """A link, and the one that leads to its begin: it begins when that ends, and at 0 where there is none."""
+    """A link, and the one that leads to its begin: it begins when that ends, and at 0 if there is none."""
 
     __slots__ = ("bytes", "end", "label", "npu", "parent", "to")
 
@@ -55,7 +55,7 @@ class Causes:
         self._delivered: Entry | None = None
 
     def schedule(self, key: EventKey, time: int) -> None:
-        """What happens now schedules an event."""
+        """The current event schedules another one."""
         entry, self._delivered = self._delivered or Entry(self._now), None
         entry.end = time
         entry.npu = key.npu
@@ -67,7 +67,7 @@ class Causes:
         self._last.to, self._last.bytes = to, size
 
     def send(self, message: int, to: int, size: int) -> None:
-        """What happens now hands a message to a network with events."""
+        """The current event hands a message to a network with events."""
         entry = self._under_way[message] = Entry(self._now)
         entry.to, entry.bytes = to, size
 

@@ -1,8 +1,8 @@
 """Chunks of collectives on an NPU, and the queues of its dimensions through which they pass.
 
-A chunk passes through its phase steps one after another. A step may lie in a queue of the NPU: it takes the place that the queue's order
+A chunk passes through its phase steps one after another. A step may be in a queue of the NPU: it takes the place that the queue's order
 gives it, and begins when it is among the first `slots`. It is a phase, which the ranks run message by message, or the time that the
-phase takes where that is known before the run.
+phase takes if that is known before the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StepRun:
     """A phase step of a chunk on an NPU: the collective (`task`) it belongs to, its places, and when what happened to it (-1: not yet).
 
     `number` counts through the steps of all plans, `chunk` through those of the collective, `place` through the steps of the chunk, of
-    which `following` is the next. `rank` runs it, where it is a phase.
+    which `following` is the next. `rank` runs it, if it is a phase.
 
     `key` is what its chunk is on all NPUs of the program; a chunk waits in one queue at a time.
     """
@@ -62,7 +62,7 @@ class StepRun:
 
 
 class Chunks:
-    """The chunks of all NPUs, and their queues. `chunk_ended` is told the collective of a chunk that has ended."""
+    """The chunks of all NPUs, and their queues. `chunk_ended` is called with the collective of a chunk that has ended."""
 
     def __init__(self, events: Events, phases: Phases, agreements: Agreements, npus: int, chunk_ended: Callable[[TaskRun], None]) -> None:
         self._events = events
@@ -118,7 +118,7 @@ class Chunks:
         ]
 
     def label(self, kind: LinkKind, step: StepRun | None) -> Label:
-        """What an event is of a chunk's step on its NPU; None: it has not begun."""
+        """The event of a chunk's step on its NPU; None: it has not begun."""
         return Label(kind) if step is None else Label(kind, step.task.number, step.number)
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Chunks:
             self._pump(step.task.npu, following.step.queue)
 
     def _pump(self, npu: int, number: int) -> None:
-        """Begin the steps that have a slot in a queue, in the order that NPUs have agreed on where they do."""
+        """Begin the steps that have a slot in a queue, in the order that NPUs have agreed on if they do."""
         queue, agreement = self._queues[npu][number], self._agreements.of_queue(npu, number)
         while (step := queue.start(agreement.next(npu) if agreement else None)) is not None:
             if agreement is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CollectivePlan:
-    """What collectives become: the steps of each chunk, the number of the first among those of all plans, and how many became this."""
+    """Plans of collectives: the steps of each chunk, the number of the first among those of all plans, and the number of uses."""
 
     __slots__ = ("chunks", "first_step", "uses")
 
@@ -33,7 +33,7 @@ class CollectivePlan:
         self.uses = 0
 
     def steps(self) -> int:
-        """How many steps the chunks have."""
+        """The number of steps of the chunks."""
         return sum(map(len, self.chunks))
 
 
@@ -80,7 +80,7 @@ class Collectives:
         self._programs_of.update({task.group for task in kinds_of(tasks) if task.kind == COLLECTIVE and task.group >= 0})
 
     def uses(self) -> list[int]:
-        """How many collectives became each plan."""
+        """The number of collectives that became each plan."""
         return [plan.uses for plan in self._plans]
 
     def issue(self, task: TaskRun) -> int:
@@ -107,7 +107,7 @@ class Collectives:
         return collective.phases[chunk, place]
 
     def _issued_as(self, task: TaskRun) -> CollectiveRun:
-        """What a collective became when the first NPU of its program issued it, which may be this one."""
+        """The plan of a collective from when the first NPU of its program issued it, which may be this one."""
         key = task.program.number, task.number
         if key not in self._issued:
             self._issued[key] = Issued(self._share(task), task.program.npus)
@@ -118,7 +118,7 @@ class Collectives:
         return issued.collective
 
     def _share(self, task: TaskRun) -> CollectiveRun:
-        """What a collective became when the first program issued it, which may be this one."""
+        """The plan of a collective from when the first program issued it, which may be this one."""
         program, group = task.program.number, task.task.group
         if group < 0:
             return self._make(task)

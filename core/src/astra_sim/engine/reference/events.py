@@ -1,11 +1,11 @@
-"""What happens, and when: the clock, the queue of events, and the order of what happens in one instant.
+"""Events: the clock, the queue of events, and their order within one instant.
 
 Time is an integer count of picoseconds. What happens in one instant is put in order by its **stage**: messages arrive and endpoints
 make tokens of them; what these bring about in the same instant follows, level by level; then tasks and phases end, and what that brings
 about in the same instant is another round. Within a stage things happen in the order of their **history**: the times, latest first, at
 which what leads to them was scheduled. For a timer that is its start; for the end of a phase, when its last token was scheduled, when
 the message that brought it was sent, when the token that sent it was scheduled, and so on. An earlier history goes first, then what its
-NPU scheduled earlier. Where NPUs wait for each other (on a network with contention, or at a port of memory), what any NPU scheduled
+NPU scheduled earlier. If NPUs wait for each other (on a network with contention, or at a port of memory), what any NPU scheduled
 earlier goes first, and the tokens of an NPU happen together. Messages that a network delivers at one instant keep the order in which it
 delivers them: none counts with an earlier history than those before it.
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Stage(NamedTuple):
-    """Where in its instant something happens: in a round, before or among its ends, and there at a level."""
+    """The position of an event within its instant: in a round, before or among its ends, and there at a level."""
 
     round: int
     ends: bool
@@ -90,7 +90,7 @@ class PointToPointRequest(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """A receive was posted whose message is there already."""
+    """A receive was posted whose message already exists."""
 
     rank: Rank
     receipt: int
@@ -141,7 +141,7 @@ EventPayload = (
     | TaskEnd
     | StepEnd
 )
-"""What an event does."""
+"""The action of an event."""
 
 _PRECEDENCE: dict[type, int] = {
     MessageArrival: 0,
@@ -190,7 +190,7 @@ class Events:
         self.causes: Causes | None = None
         # The history that was made last, of what is scheduled at a time after another one: most of what is scheduled shares it.
         self._recent: tuple[History, History | None, int] = (), None, -1
-        # What is to happen, by time and stage, and a heap of these.
+        # Pending events, by time and stage, and a heap of these.
         self._levels: dict[tuple[int, Stage], list[Event]] = {}
         self._heap: list[tuple[int, Stage]] = []
         self._orders: dict[int, int] = {}
@@ -240,11 +240,11 @@ class Events:
         return self._next_order(self._end_orders, npu)
 
     def next_time(self) -> int | None:
-        """When something happens next; None where nothing does."""
+        """When something happens next; None if nothing does."""
         return self._heap[0][0] if self._heap else None
 
     def next_level(self) -> list[Event]:
-        """Go on to the next stage: what happens in it; where NPUs wait for each other, the tokens of each where its first one is."""
+        """Go on to the next stage: what happens in it; if NPUs wait for each other, the tokens of each where its first one is."""
         level = self.now, self.stage = heapq.heappop(self._heap)
         events = sorted(self._levels.pop(level))
         return self._join_tokens(events) if self.contended and len(events) > 1 else events
@@ -255,7 +255,7 @@ class Events:
         self.happened += 1
 
     def label(self, event: Event, label: Label) -> None:
-        """What the event is that happens now, where causes are kept."""
+        """The current event, if causes are kept."""
         assert self.causes is not None
         self.causes.happens(EventKey(event.npu, event.order, self.stage.ends), label)
 
@@ -267,13 +267,13 @@ class Events:
         level.append(event)
 
     def _next_order(self, orders: dict[int, int], npu: int) -> int:
-        """Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first."""
+        """Which event of an NPU this is; if NPUs wait for each other, of all NPUs: there it matters who comes first."""
         whose = -1 if self.contended else npu
         order = orders[whose] = orders.get(whose, 0) + 1
         return order
 
     def _join_tokens(self, events: list[Event]) -> list[Event]:
-        """Let the tokens of an NPU happen together, where the first of them does."""
+        """Let the tokens of an NPU happen together, if the first of them does."""
         joined: list[list[Event]] = []
         tokens: dict[int, list[Event]] = {}
         for event in events:

@@ -54,13 +54,13 @@ _OF_RANK = {
     TokenReady: LinkKind.TOKEN,
     Meeting: LinkKind.MEETING,
 }
-"""What an event of a rank is."""
+"""The event of a rank."""
 
 
 class ReferenceEngine:
     """Runs programs on NPUs 0 to `npus` - 1.
 
-    `network` moves messages (None where all steps take a given time), `endpoint_ps` is the time an endpoint needs for a token,
+    `network` moves messages (None if all steps take a given time), `endpoint_ps` is the time an endpoint needs for a token,
     `memory_ps` the time it needs to reduce so many received bytes. With `rendezvous` a message waits for a request from its receiver.
     With a `bus`, endpoints share it instead of taking `endpoint_ps`.
     """
@@ -157,7 +157,7 @@ class ReferenceEngine:
         self._tasks.add_program(tasks, npus, issue, agreement)
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
-        """Groups that run phases together; with `loop_back` the first NPU stands for all. Returns their number."""
+        """Groups that run phases together; with `loop_back` the first NPU represents all. Returns their number."""
         return self._phases.add_groups(groups, self._npus, loop_back)
 
     def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
@@ -196,11 +196,11 @@ class ReferenceEngine:
         return self._chunks.records(npu)
 
     def uses(self) -> list[int]:
-        """How many collectives became each plan."""
+        """The number of collectives that became each plan."""
         return self._collectives.uses()
 
     def history(self, phase: int) -> History:
-        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
+        """The latest history of the ranks with which a phase ended last; empty if they end each by itself."""
         return self._phases.history(phase)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
@@ -216,11 +216,11 @@ class ReferenceEngine:
         return self._chunks.blocked_ranks()
 
     def critical_path(self) -> list[PathEdge]:
-        """The links that lead to what happened last; none where causes are not kept."""
+        """The links that lead to what happened last; none if causes are not kept."""
         return self._events.causes.path() if self._events.causes is not None else []
 
     def carried(self) -> list[PathEdge]:
-        """The messages that have arrived; none where they are not kept."""
+        """The messages that have arrived; none if they are not kept."""
         return self._events.causes.messages if self._events.causes is not None else []
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class ReferenceEngine:
             self._handle(arrival)
 
     def _label(self, what: EventPayload) -> Label:
-        """What an event is."""
+        """The identity of an event."""
         match what:
             case MessageArrival(rank) | RequestArrival(rank) | TokenReady(rank) | Meeting(rank):
                 return self._chunks.label(_OF_RANK[type(what)], rank.step)

@@ -30,7 +30,7 @@ _START = -1
 
 
 class Groups(NamedTuple):
-    """Groups of NPUs that run phases together; with `loop_back` the first NPU of the first group stands for all."""
+    """Groups of NPUs that run phases together; with `loop_back` the first NPU of the first group represents all."""
 
     groups: Sequence[Sequence[int]]
     loop_back: bool
@@ -188,7 +188,7 @@ class Phases:
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def history(self, phase: int) -> History:
-        """The latest history of the ranks with which a phase ended last; empty where they end each by itself."""
+        """The latest history of the ranks with which a phase ended last; empty if they end each by itself."""
         return self._kinds[phase].history
 
     # -- a phase begins ------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class Phases:
             return
         target.offers[action.receipt] = Offer(rank.npu, destination, action.bytes)
         if action.receipt in target.requests:
-            # A request that is there already counts when it is looked for.
+            # A request that already exists counts when it is looked for.
             self._events.push(self._events.now, rank.npu, RequestArrival(target, action.receipt))
 
     def _post(self, rank: Rank, action: Action) -> None:
@@ -282,7 +282,7 @@ class Phases:
         receipt = action.own_receipt
         rank.posted_at[receipt] = self._events.now
         if rank.receipts[receipt] == _ARRIVED:
-            # A message that is there already is met by an event of its own.
+            # A message that already exists is met by an event of its own.
             self._events.push(self._events.now, rank.npu, Meeting(rank, receipt))
             return
         rank.receipts[receipt] = POSTED
@@ -300,7 +300,7 @@ class Phases:
         self._handle(rank, receipt)
 
     def _handle(self, rank: Rank, receipt: int) -> None:
-        """The endpoint makes a token of a message; of a start, where `receipt` is `_START`."""
+        """The endpoint makes a token of a message; of a start, if `receipt` is `_START`."""
         place = rank.received - 1 if rank.program.in_turn else receipt
         charged, computing = (rank.program.memory_bytes[place], rank.program.compute_ps[place]) if receipt != _START else (0, 0)
         # The pass through memory, and computing, come when the endpoint is done.

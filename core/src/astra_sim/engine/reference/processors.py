@@ -1,4 +1,4 @@
-"""The processors of NPUs, where it takes their time to send a message and to receive one: the overhead o of LogGP.
+"""The processors of NPUs, if it takes their time to send a message and to receive one: the overhead o of LogGP.
 
 A processor does one thing after another, in the order in which they are asked of it, and does to its end what it has begun: so it sends
 and receives nothing while it computes, and computes nothing while it sends or receives (Alexandrov, Ionescu, Schauser and Scheiman, SPAA

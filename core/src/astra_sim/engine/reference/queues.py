@@ -26,7 +26,7 @@ class Queue(abc.ABC, Generic[Entry]):
         """Let something wait at the place that the order gives it. Raises PluginError."""
 
     def start(self, wanted: Key | None = None) -> Entry | None:
-        """Give the next one a slot, or the one with the key that is wanted; None where no slot is free, or it does not wait here."""
+        """Give the next one a slot, or the one with the key that is wanted; None if no slot is free, or it does not wait here."""
         if self.running == self.slots:
             return None
         entry = self._next() if wanted is None else self._take(wanted)
@@ -44,7 +44,7 @@ class Queue(abc.ABC, Generic[Entry]):
 
     @abc.abstractmethod
     def _take(self, key: Key) -> Entry | None:
-        """The one with a key, which is about to run; None where it does not wait here."""
+        """The one with a key, which is about to run; None if it does not wait here."""
 
 
 class AskedQueue(Queue[Entry]):
@@ -78,7 +78,7 @@ class AskedQueue(Queue[Entry]):
     def _take(self, key: Key) -> Entry | None:
         if key not in self._keys[self.running :]:
             return None
-        # What runs stays in front.
+        # A running job stays in front.
         place = self._keys.index(key, self.running)
         self._entries.insert(self.running, self._entries.pop(place))
         self._jobs.insert(self.running, self._jobs.pop(place))

@@ -135,7 +135,7 @@ class _Side:
         self._try()
 
     def _hand_on(self, transfer: _Transfer) -> None:
-        """What comes after reception and reduction: back to the other side, or done."""
+        """The step after reception and reduction: back to the other side, or done."""
         if transfer.returned:
             transfer.returned = False
             self._through_inner(transfer, True, self._sends.append)
@@ -179,7 +179,7 @@ class Carried(NamedTuple):
 
 
 class Buses:
-    """The shared buses of all NPUs, each made when it is first used; none where there are no `options`.
+    """The shared buses of all NPUs, each made when it is first used; none if there are no `options`.
 
     `on_token` hears of tokens that a bus has carried and that nothing follows.
     """

@@ -1,6 +1,6 @@
 """The tasks of NPUs: their programs, who waits for whom, and the units that they need.
 
-A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
+A task is ready when those it waits for have ended. If its program uses units, an NPU does one task of a unit at a time: of those that
 are ready the one with the lowest priority, which is its number unless the program has other priorities. What a task does when it begins
 depends on its kind: it takes its delay or a time that is asked for, on its NPU's processor where it computes, uses the port of its NPU's
 memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of them.
@@ -123,7 +123,7 @@ class Units:
         return [task for heap in self._ready for _, _, task in heap] + [task for ready in self._collectives for task in ready.values()]
 
     def _next_collective(self, unit: int) -> TaskRun | None:
-        """The collective that may take a unit next; None where it is not ready."""
+        """The collective that may take a unit next; None if it is not ready."""
         ready, agreement = self._collectives[unit], self._agreements.of_unit(self._npu, unit)
         wanted = agreement.next(self._npu) if agreement is not None else None
         if wanted is not None:

@@ -2,7 +2,7 @@
 
 On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
 that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens. Some networks
-tell of a message, too, when its sender knows that it has arrived. Where processors handle messages, that of the sender comes before the
+tell of a message, too, when its sender knows that it has arrived. If processors handle messages, that of the sender comes before the
 network, and that of the receiver after it.
 """
 
@@ -75,7 +75,7 @@ class Transport:
     ) -> None:
         """Send a message now; `arrival` happens when it is there. It bears its `flow`, and the `queue` of the system layer.
 
-        Where the network tells that, `sent` happens when the sender knows that it has arrived.
+        If the network tells that, `sent` happens when the sender knows that it has arrived.
         """
         if not self._processors.handle_messages:
             self._hand_over(source, destination, size, arrival, flow, queue)
@@ -132,7 +132,7 @@ class Transport:
                     raise not_under_way(network, number)
                 self._deliver_outcome(since, number, self._under_way.pop(number))
             for number in sent:
-                # Of a message that belongs to a collective nobody waits for this.
+                # No operation waits for this if the message belongs to a collective.
                 if number in self._unconfirmed:
                     self._deliver_outcome(since, -number, self._unconfirmed.pop(number))
 
@@ -158,7 +158,7 @@ class Transport:
         self._unconfirmed[self.messages] = source, sent, self._events.next_history()
 
     def _carry(self, destination: int, size: int) -> None:
-        """What was scheduled last is an overhead of such a message."""
+        """The event that was scheduled last is an overhead of such a message."""
         if self._events.causes is not None:
             self._events.causes.carry(destination, size)
 

@@ -71,7 +71,7 @@ def _size(node: WaitingNode[Entry] | None) -> int:
 
 
 class Waiting(Generic[Entry]):
-    """What waits, in order."""
+    """The waiting jobs, in order."""
 
     def __init__(self) -> None:
         self._root: WaitingNode[Entry] | None = None
@@ -127,7 +127,7 @@ class Waiting(Generic[Entry]):
 
 
 def _is_in(span: _Span, limit: int, before: int, closed: bool) -> bool:
-    """Whether a span behind a job of side `before` has a job that is looked for; not the first, where that is `closed`."""
+    """Whether a span behind a job of side `before` has a job that is looked for; not the first, if that is `closed`."""
     return span.others > limit or (span.first > limit and not closed and not _take_turns(before, span.first_side))
 
 
@@ -171,7 +171,7 @@ def _pop(node: WaitingNode[Entry]) -> tuple[Entry, WaitingNode[Entry] | None]:
 
 
 def _place_of(node: WaitingNode[Entry]) -> int:
-    """How many jobs are before a node."""
+    """The number of jobs before a node."""
     place = _size(node.left)
     while node.above is not None:
         if node.above.right is node:
@@ -181,7 +181,7 @@ def _place_of(node: WaitingNode[Entry]) -> int:
 
 
 def _erase(node: WaitingNode[Entry], place: int) -> WaitingNode[Entry] | None:
-    """What is left without the job at a place."""
+    """The tree without the job at a place."""
     before = _size(node.left)
     if place == before:
         return _merge(node.left, node.right)

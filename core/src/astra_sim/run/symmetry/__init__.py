@@ -2,7 +2,7 @@
 
 scope            how much is simulated, chosen before a run
 representatives  classes of NPUs, of which one is simulated for all
-schedules        whether one rank of a phase can stand for all
+schedules        whether one rank of a phase can represent all
 """
 
 from astra_sim.run.symmetry.representatives import NpuClass, is_closed

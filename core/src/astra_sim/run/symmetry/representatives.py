@@ -1,4 +1,4 @@
-"""Who is simulated for whom: classes of NPUs that do the same at the same time, the first of which stands for the others.
+"""Representatives: classes of NPUs that do the same at the same time, the first of which represents the others.
 
 On a network without contention, NPUs with one program stay in step if what they exchange is alike. All classes have as many members, in a
 fixed order, and member j of a class sends to and receives from members j of other classes only, with the same delay for every j; its
@@ -24,7 +24,7 @@ from astra_sim.rows import kinds_of
 
 @attrs.frozen
 class NpuClass:
-    """NPUs in order, the first of which stands for all, and the place of their program among the graph's."""
+    """NPUs in order, the first of which represents all, and the place of their program among the graph's."""
 
     members: Sequence[int]
     program: int
@@ -36,7 +36,7 @@ class NpuClass:
 
 
 def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork, rendezvous: bool) -> list[NpuClass] | None:
-    """The classes of a graph, by their first member; None where one NPU cannot stand for others.
+    """The classes of a graph, by their first member; None if one NPU cannot represent others.
 
     Of collectives only the members are looked at, not what they do: see `ScheduleSymmetry`.
     """
@@ -69,7 +69,7 @@ def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork, rendezvous: 
 def _blocks(
     programs: Sequence[NpuProgram], messages: Sequence[Sequence[Send | Receive]], network: RouteDelayNetwork, rendezvous: bool
 ) -> list[NpuClass] | None:
-    """The classes of programs run by blocks of one size that send to whole blocks further on; None where they are not so."""
+    """The classes of programs run by blocks of one size that send to whole blocks further on; None if they are not so."""
     size = len(programs[0].npus)
     if size == 1 or any(program.npus != range(start * size, (start + 1) * size) for start, program in enumerate(programs)):
         return None

@@ -1,4 +1,4 @@
-"""Symmetry of schedules: whether one rank of a phase can stand for all of them, or one group for all groups of a dimension."""
+"""Symmetry of schedules: whether one rank of a phase can represent all of them, or one group for all groups of a dimension."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from astra_sim.schedule import Peer, PeerRun, Schedule
 
 
 class ScheduleSymmetry:
-    """What holds for the schedules of a run on the routes of its network. Answers are remembered.
+    """Properties of the schedules of a run on the routes of its network. Results are cached.
 
     With `rendezvous` a rank also asks for what it receives, so the routes to those it receives from count as well.
     """
@@ -23,7 +23,7 @@ class ScheduleSymmetry:
         self._alike: dict[LogicalDimension, bool] = {}
 
     def is_symmetric(self, schedule: Schedule, logical: LogicalDimension | Group) -> bool:
-        """Whether all ranks do the same over the same routes, so that one can stand for all."""
+        """Whether all ranks do the same over the same routes, so that one can represent all."""
         key = schedule, logical
         if key not in self._symmetric:
             self._symmetric[key] = self._find_symmetric(schedule, logical)

@@ -1,4 +1,4 @@
-"""How much of a platform is simulated, chosen before a run."""
+"""Select the part of a platform to simulate, before a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from astra_sim.system import System
 
 
 class Scope(enum.Enum):
-    """How much of the platform is simulated."""
+    """The part of the platform that is simulated."""
 
     PHASES = "one NPU stands for all, and a phase is one event"
     ONE_NPU = "one NPU stands for all, message by message"
@@ -32,7 +32,7 @@ class Scope(enum.Enum):
 
 @attrs.frozen
 class ScopeSelection:
-    """A scope, with the classes of `CLASSES`, and the reason why no NPU can stand for others in `ALL_NPUS`."""
+    """A scope, with the classes of `CLASSES`, and the reason why no NPU can represent others in `ALL_NPUS`."""
 
     scope: Scope
     classes: tuple[NpuClass, ...] = ()
@@ -46,7 +46,7 @@ class ScopeSelection:
         return [program for program in graph.programs(self.npu_numbers(npus)) if program.npus]
 
     def npu_numbers(self, npus: int) -> int:
-        """How many NPU numbers the engine needs on a platform of `npus`: representatives keep theirs."""
+        """The number of NPU numbers that the engine needs on a platform of `npus`: representatives keep theirs."""
         return npus if self.scope in (Scope.ALL_NPUS, Scope.CLASSES) else 1
 
     def times_phases(self, system: System) -> bool:
@@ -54,11 +54,11 @@ class ScopeSelection:
         return self.scope in (Scope.PHASES, Scope.CLASSES) and system.bus is None
 
     def simulated(self, npus: int) -> int:
-        """How many of `npus` NPUs are simulated."""
+        """The number of simulated NPUs among `npus`."""
         return len(self.classes) if self.scope is Scope.CLASSES else self.npu_numbers(npus)
 
     def stands_for(self, npu: int) -> int:
-        """How many NPUs an NPU that is simulated stands for; 0: all of its program."""
+        """The number of NPUs that a simulated NPU represents; 0: all of its program."""
         if self.scope is Scope.CLASSES:
             return next(len(one.members) for one in self.classes if one.representative == npu)
         return 1 if self.scope is Scope.ALL_NPUS else 0
@@ -81,7 +81,7 @@ def every_npu(reason: str) -> ScopeSelection:
 def choose(inputs: RunInputs, schedules: ScheduleSymmetry) -> ScopeSelection:
     """The least that gives the same answer as all NPUs.
 
-    One NPU can stand for others on a network without contention, where nobody waits for memory, computing takes the same everywhere, and
+    One NPU can represent others on a network without contention, if no NPU waits for memory, compute takes the same everywhere, and
     processors spend no time on messages.
     The collectives are looked at, too: one of each kind is planned, in a session of its own.
     """
@@ -122,7 +122,7 @@ def _by_programs(inputs: RunInputs) -> ScopeSelection:
 
 
 def _against_symmetry(inputs: RunInputs, network: RouteDelayNetwork) -> str:
-    """Why the parts of a run let no NPU stand for others, whatever their programs; empty where they do."""
+    """Why the parts of a run let no NPU represent others, whatever their programs; empty if they do."""
     if inputs.has_overheads:  # which message a processor handles first may depend on the numbers of NPUs
         return "the system has an overhead of messages"
     if network.delays_by_pair:
@@ -154,7 +154,7 @@ def _stages(inputs: RunInputs) -> Iterator[tuple[Schedule, LogicalDimension | Gr
     """
     session = inputs.session()
     for operation in cached_for(inputs.graph, "kinds of collectives", partial(_kinds_of_collectives, inputs.graph)):
-        # What is wrong with a plan is said in the run, with the operation that is issued.
+        # An invalid plan is reported in the run, with the operation that is issued.
         with contextlib.suppress(AstraError):
             plans = (plan for chunk in inputs.plan(session, operation, 0) for plan in chunk.phases)
             for plan in {(plan.schedule, id(plan.logical)): plan for plan in plans}.values():

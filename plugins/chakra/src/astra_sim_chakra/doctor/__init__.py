@@ -1,1 +1,1 @@
-"""What is wrong with traces, what can be mended, what they hold, and the same for more ranks: `astra trace`."""
+"""`astra trace`: find errors in traces, repair them, describe their content, and extend them to more ranks."""

@@ -22,12 +22,12 @@ class Checked:
 
     @property
     def nodes(self) -> int:
-        """How many nodes all traces have."""
+        """The number of nodes of all traces."""
         return sum(len(each.trace.nodes) for each in self.examined.values())
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many findings there are of each severity."""
+        """The number of findings of each severity."""
         return {str(severity): sum(finding.severity == severity for finding in self.findings) for severity in Severity}
 
 

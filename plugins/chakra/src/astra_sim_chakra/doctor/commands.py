@@ -45,7 +45,7 @@ _every = click.option("--all", "every", is_flag=True, help="Print all findings."
 @json_option
 @quiet_option
 def check_command(trace: str, groups: str | None, platform: str | None, every: bool, as_json: bool, quiet: bool) -> None:
-    """Say what is wrong with the traces of all ranks, and what that breaks in a run; exit status 1 where a run would fail.
+    """Say what is wrong with the traces of all ranks, and what that breaks in a run; exit status 1 if a run would fail.
 
     \b
     astra trace check traces/gpt3
@@ -73,13 +73,13 @@ def check_command(trace: str, groups: str | None, platform: str | None, every: b
 def repair_command(
     trace: str, output: str, times: str, groups: str | None, platform: str | None, every: bool, as_json: bool, quiet: bool
 ) -> None:
-    """Mend in the traces of all ranks what can be mended without guessing, into another folder; exit status 1 where errors are left.
+    """Mend in the traces of all ranks what can be mended without guessing, into another folder; exit status 1 if errors are left.
 
     \b
     astra trace repair traces/gpt3 --output mended
     astra trace repair traces/vgg16 --times ns --output mended
 
-    What was done is said, and so is what is left. --times ns divides all durations of compute by 1000; where the text in a trace of
+    What was done is said, and so is what is left. --times ns divides all durations of compute by 1000; if the text in a trace of
     Chakra's text converter proves that they are nanoseconds, this is done without asking.
     """
     trace_set = open_traces(trace, groups, platform)
@@ -107,7 +107,7 @@ def repair_command(
 
 
 _LOSSY = ("unreadable", "damaged_node", "bad_value")
-"""Findings where something of the file could not be read: such a file is not written again, for that would lose it."""
+"""Findings where something of the file could not be read: such a file is not written again, because that would lose it."""
 
 
 @click.command("trace stats")
@@ -159,7 +159,7 @@ def scale_command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Make the traces of more ranks, where ranks are alike.
+    """Make the traces of more ranks, if ranks are alike.
 
     \b
     astra trace scale traces/ddp --npus 64 --output scaled
@@ -326,7 +326,7 @@ def _print_figures(stats: TraceFigures, screen: Screen) -> None:
 
 
 def _of_busiest(stats: TraceFigures, time: Callable[[float], str]) -> str:
-    """What the unit of a rank that computes longest says of a run."""
+    """The longest compute time of a unit of any rank, as a bound of a run."""
     busiest = f"The busiest unit of a rank computes for {time(stats.busiest_ns)}"
     if stats.chain_ns is None or stats.busiest_ns <= stats.chain_ns:
         return f"{busiest}."

@@ -1,4 +1,4 @@
-"""What can be seen only where the traces of all ranks are held against each other: messages, collectives, and who waits for whom."""
+"""Checks across the traces of all ranks: messages, collectives, and wait cycles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NodePlace:
 
 @attrs.define(eq=False)
 class Matched:
-    """What belongs together: the n-th collective of each group on all its ranks, and sends with their receives."""
+    """Matched operations: the n-th collective of each group on all its ranks, and sends with their receives."""
 
     collectives: dict[CheckedGroup, list[list[NodePlace]]] = attrs.field(factory=dict)
     messages: list[tuple[NodePlace, NodePlace]] = attrs.field(factory=list)
@@ -121,7 +121,7 @@ def _unmatched(
 
 
 def group_of(trace_set: TraceSet, rank: int, node: Node) -> CheckedGroup | None:
-    """The ranks of a collective; None where that cannot be told. A group that no file names is known by its name alone.
+    """The ranks of a collective, or None if they are unknown. A group that no file lists is known only by name.
 
     As in a run, process groups of the same ranks are one group, whatever their names are.
     """
@@ -224,7 +224,7 @@ def _by_kind(numbers: Sequence[int], examined: Examined) -> list[int]:
 
 
 def _differences(group: CheckedGroup, rows: Mapping[int, Sequence[int]], examined: Mapping[int, Examined]) -> list[TraceFinding]:
-    """Where ranks differ from the first one; ranks that differ in the same way are one finding."""
+    """Differences of ranks from the first one; ranks that differ in the same way are one finding."""
     first = min(rows)
     alike: dict[tuple[int, str, str], list[tuple[int, int]]] = {}
     for rank in rows:

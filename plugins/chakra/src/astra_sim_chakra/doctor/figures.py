@@ -1,4 +1,4 @@
-"""What traces hold: operations, bytes and times by kind, process group and rank, and what no run can be faster than."""
+"""The content of traces: operations, bytes and times by kind, process group and rank, and lower bounds of a run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RankFigures:
 class TraceFigures:
     """All figures of some traces. `chain_ns` is the longest chain of compute through all ranks (None: circles), with its nodes.
 
-    `keeps_order`: a run lets an NPU compute several nodes at a time unless it is told otherwise, for the traces say so.
+    `keeps_order`: a run lets an NPU compute several nodes at a time by default, as the traces request.
     """
 
     kinds: list[KindFigures]
@@ -73,16 +73,16 @@ class TraceFigures:
 
     @property
     def busiest_ns(self) -> int:
-        """How long the accelerator or the CPU of a rank computes that computes longest."""
+        """The longest compute time of the accelerator or the CPU of any rank."""
         return max((max(rank.compute_ns, rank.cpu_ns) for rank in self.ranks), default=0)
 
     @property
     def one_at_a_time_ns(self) -> int | None:
-        """What no run is shorter than in which a unit computes one node at a time (`system.one_at_a_time`): as much as it computes."""
+        """The lower bound of a run in which a unit computes one node at a time (`system.one_at_a_time`): the sum of its compute."""
         return None if self.chain_ns is None else max(self.chain_ns, self.busiest_ns)
 
     def table(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """The output of `--json`."""
         return {
             "ranks": [attrs.asdict(rank) for rank in self.ranks],
             "kinds": [kind.table() for kind in self.kinds],
@@ -120,7 +120,7 @@ def figures(checked: Checked) -> TraceFigures:
 
 
 def kind_of(node: Node) -> str:
-    """What a node does, in words: a collective by its type, compute by where it runs."""
+    """The label of a node's action: a collective by its type, compute by its unit."""
     if node.type == NodeType.COMM_COLL_NODE:
         return "collective" if node.comm_type is None else CollectiveType(node.comm_type).name.lower()
     if node.type == NodeType.COMP_NODE:
@@ -139,7 +139,7 @@ _WORDS = {
 
 
 def compute_ns(node: Node) -> int:
-    """The time that a node computes, in ns: nothing where it communicates; 0 counts as 1 ns, as in a run."""
+    """The time that a node computes, in ns: nothing if it communicates; 0 counts as 1 ns, as in a run."""
     return (node.duration_ns or 1) if node.type == NodeType.COMP_NODE else 0
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a trace, and what each breaks in a run."""
+"""The kinds of findings in traces, and the effect of each on a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NODES_LISTED = 20
 
 
 class Severity(enum.StrEnum):
-    """How bad a finding is: an error stops a run, a warning makes its figures wrong or another simulator fail, a note is neither."""
+    """The severity of a finding: an error stops a run, a warning makes its figures wrong or another simulator fail, a note is neither."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -45,7 +45,7 @@ KINDS: dict[str, Kind] = {
     "invalid_node": Kind(_E, "A run stops. In ASTRA-sim 2.x what waits for the node never begins."),
     "missing_field": Kind(_E, "A run stops: it cannot tell what the node does (system.replay_only=true takes its duration instead)."),
     "unsupported_collective": Kind(_E, "A run stops, as in ASTRA-sim 2.x (system.replay_only=true takes its duration instead)."),
-    "broadcast": Kind(_W, "A run takes the recorded duration on each rank by itself: nothing is sent, and nobody waits for the others."),
+    "broadcast": Kind(_W, "A run takes the recorded duration on each rank by itself: nothing is sent, and no rank waits for the others."),
     "empty_collective": Kind(
         _E, "A run stops: 0 bytes cannot be cut. With system astra2 only an all-gather stops it; in ASTRA-sim 2.x that never ends."
     ),
@@ -54,8 +54,8 @@ KINDS: dict[str, Kind] = {
     "no_work": Kind(_N, "A compute model such as roofline cannot time the nodes; their recorded durations hold otherwise."),
     "message_to_itself": Kind(_E, "A run stops: a rank does not send to itself."),
     "peer_out_of_range": Kind(_E, "A run stops: there is no such rank."),
-    "unmatched_send": Kind(_E, "A run reports the message that nobody receives as an error. ASTRA-sim 2.x ends without a word."),
-    "unmatched_receive": Kind(_E, "A run cannot finish: the receive waits for a message that nobody sends."),
+    "unmatched_send": Kind(_E, "A run reports the unmatched message as an error. ASTRA-sim 2.x ends silently."),
+    "unmatched_receive": Kind(_E, "A run cannot finish: the receive waits for a message that is never sent."),
     "collective_mismatch": Kind(_E, "A run stops: the n-th collective that a rank issues in a group is the n-th of all its members."),
     "not_compared": Kind(_N, "Whether these collectives agree between ranks was not checked."),
     "not_a_member": Kind(_E, "A run stops: only members of a group take part in its collectives."),
@@ -88,16 +88,16 @@ class TraceFinding:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """The severity."""
         return KINDS[self.kind].severity
 
     @property
     def breaks(self) -> str:
-        """What it breaks in a run."""
+        """The effect on a run."""
         return KINDS[self.kind].breaks
 
     def table(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """The output of `--json`."""
         own = {"kind": self.kind, "severity": str(self.severity), "text": self.text, "breaks": self.breaks}
         return {**own, "ranks": list(self.ranks), "nodes": list(self.nodes), "count": self.count}
 

@@ -25,7 +25,7 @@ from astra_sim_chakra.wire import Broken, read_varint
 class LenientTrace:
     """The nodes of a file in its order. Ids may be there twice, dependencies may lead nowhere; `findings` say what could not be read.
 
-    `refused`: what the strict reader says, "" where it reads the file.
+    `refused`: what the strict reader says, "" if it reads the file.
     """
 
     path: str
@@ -76,7 +76,7 @@ def _too_many(path: str) -> InputError:
 
 
 def label_of(node: Node) -> str:
-    """What to call a node in messages."""
+    """The name of a node in messages."""
     return node_label(node.id, node.name)
 
 
@@ -142,7 +142,7 @@ def _read(data: bytes, nodes: list[Node], findings: list[TraceFinding]) -> None:
 
 
 def _attributes(message: Any, wrong: Any) -> Iterator[tuple[str, Any]]:
-    """The attributes with a column, each once; what is wrong with one is told, and it counts as missing."""
+    """The attributes with a column, each once; an invalid one is reported and counts as missing."""
     result: set[str] = set()
     for attribute in message.attr:
         name, member = attribute.name, attribute.WhichOneof("value")

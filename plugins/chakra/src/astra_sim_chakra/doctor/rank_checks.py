@@ -1,4 +1,4 @@
-"""What can be seen in the trace of one rank by itself."""
+"""Checks of the trace of a single rank."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _selves(repaired: Repair) -> None:
 
 
 def _invalid(repaired: Repair) -> None:
-    """What waits for a node that does nothing waits for what that one waits for. Nodes without a type that do something are left.
+    """Redirect dependencies on an empty node to that node's dependencies. Nodes without a type that do something are left.
 
     The collectives that Chakra's text converter makes of NONE do nothing either, if they have no bytes.
     """
@@ -106,7 +106,7 @@ def _invalid(repaired: Repair) -> None:
 
 
 def _circles(repaired: Repair) -> None:
-    """Control dependencies between nodes that can never begin, where data dependencies alone have no circle."""
+    """Control dependencies between nodes that can never begin, if data dependencies alone have no circle."""
     nodes = repaired.nodes
     graph = graph_of(dependencies(nodes), range(len(nodes)))
     by_data = graph_of(dependencies(nodes, control=False), range(len(nodes)))
@@ -171,7 +171,7 @@ def _slipped(repaired: Repair, trace: LenientTrace, times_ns: bool) -> None:
 
 
 def _without(node: Node, lost: Collection[int], control_only: bool = False) -> Node:
-    """The node without its dependencies on some ids; itself where it has none on them."""
+    """The node without its dependencies on some ids; itself if it has none on them."""
     control = tuple(id_ for id_ in node.control if id_ not in lost)
     data_ids = node.data if control_only else tuple(id_ for id_ in node.data if id_ not in lost)
     if (control, data_ids) == (node.control, node.data):

@@ -21,7 +21,7 @@ from astra_sim_chakra.trace import Node
 
 @attrs.frozen
 class GroupRule:
-    """How a process group continues: its members are `first + stride * n` for n below `size`, and it grows or is copied."""
+    """The continuation of a process group: its members are `first + stride * n` for n below `size`, and it grows or is copied."""
 
     members: tuple[int, ...]
     grows: bool
@@ -60,7 +60,7 @@ class Scaling:
     ) -> None:
         """`copies`: copies of all ranks side by side, which the groups `grow` join. `keep_shards`: all-gathers keep the bytes of a rank.
 
-        Raises InputError, saying why, where the traces do not tell what further ranks would do.
+        Raises InputError, saying why, if the traces do not tell what further ranks would do.
         """
         self._traces = traces
         self._old, self._copies, self._grow, self._keep_shards = traces.ranks, copies, frozenset(grow), keep_shards
@@ -74,14 +74,14 @@ class Scaling:
         self._tell()
 
     def nodes(self, rank: int) -> list[Node]:
-        """The nodes of one of the scaled ranks. Raises InputError where a peer has no clear counterpart."""
+        """The nodes of one of the scaled ranks. Raises InputError if a peer has no clear counterpart."""
         source = rank % self._old
         return [self._node(node, rank) for node in self._traces.trace(source).nodes()]
 
     # -- What can be scaled --------------------------------------------------------------------------------------------
 
     def _check(self, npus: int) -> None:
-        """Raise InputError where traces cannot be continued on so many ranks."""
+        """Raise InputError if traces cannot be continued on so many ranks."""
         old, traces = self._old, self._traces
         if npus < old:
             raise InputError(f"--npus {npus}: there are {old} ranks already; expected more")
@@ -98,11 +98,11 @@ class Scaling:
             )
 
     def _rule(self, name: str) -> GroupRule:
-        """How a process group continues: it grows with the ranks, or there are more like it. Raises InputError."""
+        """The continuation of a process group: it grows with the ranks, or there are more like it. Raises InputError."""
         members = self._groups.get(name)
         if members is None:
             raise InputError(
-                f"{self._traces.prefix}: the process group {name!r} has collectives, and nobody says its ranks (--groups FILE)"
+                f"{self._traces.prefix}: the process group {name!r} has collectives, but its ranks are unknown; expected --groups FILE"
             )
         if len(members) == self._old:
             return GroupRule(members, grows=not self._copies or name in self._grow)
@@ -112,7 +112,7 @@ class Scaling:
         if len(strides) > 1:
             raise InputError(
                 f"{self._traces.prefix}: the ranks of process group {name!r} are {', '.join(map(str, members))}, with no regular distance; "
-                "how it continues on further ranks cannot be told (--copies copies it)"
+                "how it continues on further ranks is ambiguous (--copies copies it)"
             )
         stride = strides.pop() if strides else 0
         return GroupRule(members, grows=stride > 1 and stride * len(members) == self._old)
@@ -176,6 +176,6 @@ class Scaling:
         if 2 * distance == self._old:
             raise InputError(
                 f"{self._traces.path(rank % self._old)}: node {node.id}: {field} is {peer}, half way round {self._old} ranks; "
-                f"whether it stays at distance {distance} or half way round cannot be told (--copies keeps messages within copies)"
+                f"whether it stays at distance {distance} or half way round is ambiguous (--copies keeps messages within copies)"
             )
         return (rank + (distance if 2 * distance < self._old else distance - self._old)) % self.result.npus

@@ -1,4 +1,4 @@
-"""What Chakra's text converter leaves in a trace: the text of ASTRA-sim 1.0 that it was made from, and how times slip in it.
+"""Traces from Chakra's text converter: the text of ASTRA-sim 1.0 that they were made from, and errors of times in it.
 
 The converter writes the times of the text, which are nanoseconds (cycles of 1 GHz), into `duration_micros`. It names a node that computes
 `COMP_NODE_<layer>_<FWD | BWD_IG | BWD_WG>`, and keeps the text as `input_file` in the metadata: so a slip can be proved.
@@ -14,7 +14,7 @@ from astra_sim_chakra.trace import Node
 
 _COMPUTES = re.compile(r"COMP_NODE_(.*)_(FWD|BWD_IG|BWD_WG)", re.DOTALL)
 _COLUMN = {"FWD": 2, "BWD_IG": 5, "BWD_WG": 8}
-"""Where in a line of the text the compute time of a pass stands."""
+"""The column of the compute time of a pass in a line of the text."""
 
 
 def slipped(trace: LenientTrace) -> list[Node]:

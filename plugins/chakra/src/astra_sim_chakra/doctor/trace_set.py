@@ -1,4 +1,4 @@
-"""What a user calls TRACE: the traces of all ranks by their prefix, or one file."""
+"""The traces that TRACE names: those of all ranks by their prefix, or one file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ONE_FILE = re.compile(r"(.*)\.(0|[1-9][0-9]{0,8})(\.(?:et|json)(?:\.gz)?)")
 
 @attrs.frozen(eq=False)
 class TraceSet:
-    """The traces of ranks as their files have them. `ranks` is how many there should be; of a `single` file, nobody knows."""
+    """The traces of ranks as their files have them. `ranks` is the expected number, unknown for a `single` file."""
 
     name: str
     prefix: str
@@ -43,7 +43,7 @@ class TraceSet:
         return [TraceFinding("missing_rank", f"{rank_path(self.prefix, rank, self.extension)} is missing; {there}") for rank in missing]
 
     def members(self, group: str) -> tuple[int, ...] | None:
-        """The ranks of a process group; None where no file of groups names it."""
+        """The ranks of a process group; None if no file of groups names it."""
         return tuple(range(self.ranks)) if group in EVERYBODY else self.groups.get(group)
 
 
@@ -52,7 +52,7 @@ EVERYBODY = ("", "0")
 
 
 def open_traces(name: str, groups: str | None = None, platform: str | None = None) -> TraceSet:
-    """Open TRACE: a prefix with or without its extension, or one file. Raises InputError where there is no such trace.
+    """Open TRACE: a prefix with or without its extension, or one file. Raises InputError if there is no such trace.
 
     `groups`: the file of process groups (None: `PREFIX.groups.json`, if it is there); `platform`: what `involved_dim` is about.
     """
@@ -95,7 +95,7 @@ def _prefix_of(name: str) -> str:
 def _of_file(name: str) -> tuple[str, int]:
     """The prefix and the rank of one file.
 
-    A number before `.json` that follows a digit is the rank only where rank 0 lies beside: it ends a version in `et-1.0.4.json`.
+    A number before `.json` that follows a digit is the rank only if rank 0 is beside: it ends a version in `et-1.0.4.json`.
     """
     matched = _ONE_FILE.fullmatch(name)
     if matched is None:

@@ -90,7 +90,7 @@ def replay_lines(replayed: Replay, screen: Screen) -> list[str]:
 
 
 def _matched(counts: TraceCounts) -> list[str]:
-    """What was matched and how, in lines."""
+    """The summary of matches, in lines."""
     operators = counts.by_call + counts.by_external_id + counts.by_order
     how = _parts(
         (counts.by_call, "by the number of their call"), (counts.by_external_id, "by External id"), (counts.by_order, "by their order")

@@ -1,4 +1,4 @@
-"""What a kernel of NCCL or RCCL does: collective, bytes, process group and peers, from its arguments and from PyTorch's own record of it.
+"""The communication of NCCL or RCCL kernels: collective, bytes, process group and peers, from arguments and PyTorch's own record.
 
 PyTorch records each communication as `record_param_comms`: since 2.4 with the attributes `collective_name`, `dtype`, `in_msg_nelems`,
 `out_msg_nelems` and `pg_name`, before that among its inputs. Kineto copies the same to the kernel, under other names.
@@ -66,7 +66,7 @@ class Communication:
 
 
 def communication_of(kernel: str, args: Mapping[str, Any], record: HostNode | None) -> Communication | None:
-    """What a kernel communicates; None if it computes. `record`: the `record_param_comms` that launched it."""
+    """The communication of a kernel; None if it computes. `record`: the `record_param_comms` that launched it."""
     if not _KERNEL.match(kernel):
         return None
     attributes = _recorded(record)
@@ -130,7 +130,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _ranks(text: Any) -> tuple[int, ...]:
-    """The ranks of a process group as Kineto writes them: text, shortened with dots where there are many."""
+    """The ranks of a process group as Kineto writes them: text, shortened with dots if there are many."""
     try:
         listed = json.loads(text) if isinstance(text, str) else text
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """A linked trace as Chakra nodes: what ran, how long by itself, and what it waited for, so that a replay runs as the run did.
 
 The host: each thread is a chain of slices, for each moment the innermost operator or call. Between operators a thread runs what the
-profiler does not see (Python, mostly), which becomes a node of its own; where a thread was idle for longer than `IDLE_NS`, it is taken to
+profiler does not see (Python, mostly), which becomes a node of its own; if a thread was idle for longer than `IDLE_NS`, it is taken to
 have waited for the slice of another thread that ended last before it went on, and only the rest is such a node. A call that comes back
 when kernels have ended waits for them. The GPU: a kernel waits for the kernel before it on its stream, for kernels of other streams that
 the linked trace names, and for the slice of its host thread that ended last before it, up to the call that launched it; what is left
@@ -242,7 +242,7 @@ class _Converter:
         return Node(type=does.type, comm_size=does.size, pg_name=group, **common)
 
     def _communication(self, node: HostNode) -> Communication | None:
-        """What a kernel communicates: as it stands in the linked trace, else as its name and the record above it say."""
+        """The communication of a kernel: from the linked trace, else from its name and the record above it."""
         table = node.fields.get("communication")
         if isinstance(table, dict):
             return self._linked(table, f"{self._host.path}: node {node.id}: communication")

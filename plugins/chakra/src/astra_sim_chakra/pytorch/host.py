@@ -23,7 +23,7 @@ COMMS_NODE = "record_param_comms"
 
 @attrs.frozen(eq=False)
 class HostNode:
-    """A node of an execution trace. `rf_id` is None where it has none; `fields` is the node as it stands in the file."""
+    """A node of an execution trace. `rf_id` is None if it has none; `fields` is the node as it is in the file."""
 
     id: int
     name: str
@@ -48,8 +48,8 @@ class HostTrace:
         return {step: node.id for node in self.nodes.values() if (step := step_of(node.name)) is not None}
 
     def of_step(self, number: int) -> HostTrace:
-        """What began in a step of the profiler, by ids, which PyTorch counts up over all threads as operators begin; what stands for
-        processes, threads and process groups stays. A trace without steps is as it is. Raises InputError where there is no such step."""
+        """What began in a step of the profiler, by ids, which PyTorch counts up over all threads as operators begin; what represents
+        processes, threads and process groups stays. A trace without steps is as it is. Raises InputError if there is no such step."""
         steps = self.steps
         if not steps:
             return self
@@ -81,7 +81,7 @@ class HostTrace:
 
 
 def is_frame(node: HostNode) -> bool:
-    """Whether a node stands for a process, a thread, process groups or a step of the profiler, and is no operator."""
+    """Whether a node represents a process, a thread, process groups or a step of the profiler, and is no operator."""
     return node.name.startswith(("[pytorch|profiler|", "## process_group:init")) or step_of(node.name) is not None
 
 

@@ -39,7 +39,7 @@ class TraceEvent:
 
     @property
     def external_id(self) -> int | None:
-        """The id of the operator that it belongs to; None where it only repeats the correlation, as in 2023."""
+        """The id of the operator that it belongs to; None if it only repeats the correlation, as in 2023."""
         result = self.number("External id", "external id")
         return None if result == self.number("correlation") else result
 
@@ -68,7 +68,7 @@ class Kineto:
     steps: Mapping[int, tuple[int, int]] = attrs.field(factory=dict)
 
     def of_step(self, number: int) -> Kineto:
-        """What began in a step of the profiler, and what was launched then. Raises InputError where there is no such step."""
+        """The operators that began in a step of the profiler, and the kernels launched then. Raises InputError if there is no such step."""
         if number not in self.steps:
             known = ", ".join(map(str, sorted(self.steps))) or "none"
             raise InputError(f"{self.path}: there is no ProfilerStep#{number}; steps: {known}")

@@ -28,7 +28,7 @@ _VOTERS = 200
 
 @attrs.define
 class TraceCounts:
-    """How much was matched."""
+    """The number of matches."""
 
     host_nodes: int = 0
     operators: int = 0
@@ -59,8 +59,8 @@ class Linked:
 def link(host: HostTrace, kineto: Kineto, rank: int | None = None, force: bool = False) -> Linked:
     """Join two traces.
 
-    Raises InputError where they are of different processes, ranks or steps, or have less than `LEAST_SHARE` in common, unless it is
-    forced; and where they have nothing in common.
+    Raises InputError if they are of different processes, ranks or steps, or have less than `LEAST_SHARE` in common, unless it is
+    forced; and if they have nothing in common.
     """
     if not force:
         _check_of_one_run(host, kineto, rank)
@@ -80,7 +80,7 @@ _FORCE = "astra trace link --force links them all the same"
 def link_alone(kineto: Kineto, rank: int | None = None, force: bool = False) -> Linked:
     """A trace of Kineto as a linked one, without an execution trace: kernels that communicate say all themselves.
 
-    Raises InputError where one does not, unless it is forced.
+    Raises InputError if one does not, unless it is forced.
     """
     if not force:
         _check_rank(kineto, rank)
@@ -123,7 +123,7 @@ def _check_rank(kineto: Kineto, rank: int | None) -> None:
 
 
 def _check_of_one_run(host: HostTrace, kineto: Kineto, rank: int | None) -> None:
-    """Raise InputError where what both traces say of their run differs."""
+    """Raise InputError if what both traces say of their run differs."""
     _check_rank(kineto, rank)
     process = host.head.get("pid")
     if type(process) is int and kineto.processes and process not in kineto.processes:
@@ -228,7 +228,7 @@ class _Linker:
                 self._join(node, value)
 
     def _match_by_order(self) -> None:
-        """The k-th operator of a name on a thread is the k-th of that name that is not matched, where both have as many."""
+        """The k-th operator of a name on a thread is the k-th of that name that is not matched, if both have as many."""
         threads: dict[int, Counter[int | str]] = {}
         for number, event in self._event_of.items():
             threads.setdefault(self._host.nodes[number].tid, Counter())[event.tid] += 1

@@ -30,7 +30,7 @@ class Replay:
 
     @property
     def error(self) -> float:
-        """How much longer the replay is than the measured run, as a share of it."""
+        """The relative error of the replay: its time over that of the measured run, minus 1."""
         return self.replayed_ns / self.measured_ns - 1 if self.measured_ns else 0.0
 
     def table(self) -> dict[str, Any]:

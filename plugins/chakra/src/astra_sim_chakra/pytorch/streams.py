@@ -1,7 +1,7 @@
-"""What waits for what on the GPU: kernels of other streams, and calls of the host that come back only when kernels have ended.
+"""Dependencies on the GPU: kernels of other streams, and calls of the host that return only when kernels have ended.
 
 Kernels of a stream run in the order in which they are launched. A stream waits for another one by an event: the profiler says which where
-it recorded `cuda_sync` events (`enable_cuda_sync_events`). Where it did not, a `cudaStreamWaitEvent` is taken to let the next kernel that
+it recorded `cuda_sync` events (`enable_cuda_sync_events`). If it did not, a `cudaStreamWaitEvent` is taken to let the next kernel that
 its thread launches wait for that kernel of another stream, launched before the call, which ended last before it began.
 """
 

@@ -1,4 +1,4 @@
-"""How layers are spread over NPUs: the rules of ASTRA-sim 1.0's workload generator.
+"""The distribution of layers over NPUs: the rules of ASTRA-sim 1.0's workload generator.
 
 A layer multiplies its input (m x k) with weights (k x n). Data parallelism splits the batch m, model parallelism the outputs n. Of N
 NPUs in P packages, Q = N / P to a package, each holds a part of every layer; quotients are rounded down.
@@ -19,7 +19,7 @@ POLICIES = (*LAYER_POLICIES, CUSTOMIZED)
 
 @attrs.frozen
 class Machine:
-    """The number of NPUs, and of the packages they lie in."""
+    """The number of NPUs, and of the packages they are in."""
 
     npus: int
     packages: int

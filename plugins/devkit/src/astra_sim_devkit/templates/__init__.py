@@ -1,7 +1,7 @@
 """New plugin packages: `astra plugins new` writes one from the files of this folder.
 
 Every kind has a folder; `package/` is for all of them, `python/` for packages without compiled parts. A file `NAME.txt` becomes `NAME`
-where it stands, and in its path PACKAGE, TEST, TESTS and DOT are put in. In its text `@@{word}` stands for a word of `Package.words`.
+where it stands, and in its path PACKAGE, TEST, TESTS and DOT are put in. In its text `@@{word}` represents a word of `Package.words`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "command": Kind("command", "command", "the links of a platform", (f"astra @@{{name}} {_SWITCH}", f"astra @@{{name}} {_SWITCH} --json")),
 }
-"""What `astra plugins new` makes."""
+"""The files that `astra plugins new` writes."""
 
 
 class _Text(string.Template):
@@ -150,7 +150,7 @@ class Package:
         return f"astra_sim_{self.name}"
 
     def words(self) -> dict[str, str]:
-        """What stands for the words in its files."""
+        """The placeholders in its files."""
         kind = KINDS[self.kind]
         words = {
             "name": self.name,
@@ -182,12 +182,12 @@ class Package:
         return dict(sorted(texts.items()))
 
     def _place(self, path: Path) -> str:
-        """Where a file goes."""
+        """The destination of a file."""
         place = path.as_posix().removesuffix(".txt").replace("PACKAGE", self.package)
         return place.replace("TESTS", "tests").replace("TEST", f"test_{self.name}").replace("DOT", ".")
 
     def write(self, folder: Path) -> list[str]:
-        """Write its files into a new folder, all or none, and return their paths from there. Raises InputError where it exists."""
+        """Write its files into a new folder, all or none, and return their paths from there. Raises InputError if it exists."""
         if folder.exists() or folder.is_symlink():
             raise InputError(f"{folder} exists; expected the name of a new folder (--output DIR)")
         files = self.files()
@@ -200,7 +200,7 @@ class Package:
 
 
 def new_package(kind: str, name: str, plugins: Plugins) -> Package:
-    """The package of a kind and name. Raises InputError where there is no such kind, or the name cannot be that of a new component."""
+    """The package of a kind and name. Raises InputError if there is no such kind, or the name cannot be that of a new component."""
     if kind not in KINDS:
         raise InputError(f"KIND is {kind!r}; {suggestion(kind, KINDS)}")
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or len(name) > _LONGEST_NAME:
@@ -219,7 +219,7 @@ def new_package(kind: str, name: str, plugins: Plugins) -> Package:
 
 
 def kernel_range(version: str) -> str:
-    """What a package that is written for a kernel asks for: its series X.Y and the next (docs/plugins.md#what-stays-compatible)."""
+    """The requirement of a package written for a kernel: its series X.Y and the next (docs/plugins.md#what-stays-compatible)."""
     major, minor = (int(number) for number in version.split(".")[:2])
     first = f"{major}.{minor}.0.dev0" if re.search(r"(a|b|rc|\.dev)\d", version) else f"{major}.{minor}"
     return f"astra-sim-core>={first},<{major}.{minor + 2}"

@@ -19,7 +19,7 @@ from astra_sim_devkit.testing.components import check_component
 
 
 class CheckOutcome(NamedTuple):
-    """What is wrong with a component, and why its contract was not run; None where there is nothing to say."""
+    """Describe the error in a component, and why its contract was not run; None if it passed."""
 
     problem: str | None = None
     note: str | None = None
@@ -28,7 +28,7 @@ class CheckOutcome(NamedTuple):
 def check_apart(kind: str, component: Provider | FileFormat, timeout_s: float) -> CheckOutcome:
     """Check one component in a process of its own, which is ended after `timeout_s` seconds.
 
-    Where there is no fork, which takes along what was registered by hand, it is checked in this process, without a limit of time.
+    If there is no fork, which takes along what was registered by hand, it is checked in this process, without a limit of time.
     """
     if not hasattr(os, "fork"):
         return _outcome(kind, component)
@@ -81,5 +81,5 @@ def _tell(channel: Connection, kind: str, component: Provider | FileFormat, fold
 
 
 def _end_of(code: int | None) -> str:
-    """How a process ended."""
+    """The exit of a process."""
     return f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"

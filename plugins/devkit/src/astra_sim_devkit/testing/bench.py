@@ -132,7 +132,7 @@ def pairwise(request: Request) -> Schedule:
 
 
 def bench_context(platform: Platform = PLATFORM, plugins: Plugins | None = None, passes: int = 2) -> Context:
-    """What factories of workloads, training loops and systems get on the bench."""
+    """The test bench of factories of workloads, training loops and systems."""
     return Context(plugins or shared_plugins(), platform, RunOptions(passes=passes), BenchCompute())
 
 

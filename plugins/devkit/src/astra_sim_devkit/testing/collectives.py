@@ -33,7 +33,7 @@ def check_collective(
     """Check every schedule that an algorithm gives, by moving pieces along it and comparing them with the bytes of messages.
 
     It is asked for each again in another order, and must answer the same; and what it gave must stay as it is. Sizes that it refuses with
-    ScheduleError are passed over, but it must accept one. `scales` says that messages grow with the collective. Returns the schedules by
+    ScheduleError are skipped, but it must accept one. `scales` says that messages grow with the collective. Returns the schedules by
     collective and number of ranks.
     """
     requests = list(_requests(ranks))
@@ -73,7 +73,7 @@ def _words(request: Request) -> str:
 
 
 def _asked(algorithm: Callable[[Request], object], request: Request) -> Schedule | None:
-    """The schedule for a request, None where it is refused."""
+    """The schedule for a request, None if it is refused."""
     try:
         schedule = call(f"{request.collective} on {request.ranks} ranks", algorithm, request)
     except ScheduleError:
@@ -84,7 +84,7 @@ def _asked(algorithm: Callable[[Request], object], request: Request) -> Schedule
 
 
 def _check(schedule: Schedule, request: Request, scales: bool) -> None:
-    """Raise PluginError where the schedule for a request is wrong.
+    """Raise PluginError if the schedule for a request is wrong.
 
     On many ranks pieces are moved for one size alone; the bytes of the others are compared.
     """
@@ -100,7 +100,7 @@ def _check(schedule: Schedule, request: Request, scales: bool) -> None:
 
 
 def _outline(schedule: Schedule | None) -> Hashable:
-    """What two schedules for the same request must have alike; None where it is refused."""
+    """The properties that two schedules for the same request must share; None if it is refused."""
     if schedule is None:
         return None
     programs: dict[int, Hashable] = {}

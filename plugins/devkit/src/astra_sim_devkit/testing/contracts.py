@@ -53,7 +53,7 @@ class OptionsRefused(InputError):
 
 
 class ComponentContract:
-    """What every component promises: it is found, loads, and documents itself."""
+    """The contract of every component: it is found, loads, and documents itself."""
 
     kind: ClassVar[str]
     name: str
@@ -66,7 +66,7 @@ class ComponentContract:
 
     @cached_property
     def given(self) -> Any:
-        """The options of the test, as the factory gets them; None where it has none."""
+        """The options of the test, as the factory gets them; None if it has none."""
         return self._unless_refused(lambda: options_of(self.provider, self.options, self.name))
 
     def make(self, *context: Any) -> Any:
@@ -212,7 +212,7 @@ class NetworkContract(ComponentContract):
         return network  # type: ignore[no-any-return]
 
     def test_every_message_arrives_once(self) -> None:
-        """What is injected is delivered."""
+        """Every injected message is delivered."""
         if isinstance(self.network, EventNetwork):
             start = self.network.begin()
             require(type(start) is int and start >= 0, f"begin returned {start!r}; expected picoseconds of at least 0")
@@ -226,7 +226,7 @@ class NetworkContract(ComponentContract):
             check_lone_messages(self.network)
 
     def test_larger_collectives_take_no_less_time(self) -> None:
-        """Whole collectives that it prices take longer where they are larger."""
+        """Whole collectives that it prices take longer if they are larger."""
         check_prices(self.network)
 
     def test_runs_are_alike(self) -> None:
@@ -250,7 +250,7 @@ class ComputeContract(ComponentContract):
 
     kind = "compute"
     work: ClassVar[tuple[Work, ...]] = ()
-    """Growing work of your own, where the model knows the time of no other."""
+    """Growing work of your own, if the model knows the time of no other."""
 
     def test_more_work_takes_no_less_time(self) -> None:
         """Times grow with work."""
@@ -318,7 +318,7 @@ class EngineContract(ComponentContract):
         require(not seeds, f"it differs from the engine in Python on the graphs of seeds {seeds} (astra_sim_devkit.testing.engine_graphs)")
 
     def test_it_counts_columns(self) -> None:
-        """What needs no run: times of tasks, uses of phase steps, repeated columns."""
+        """Functions that need no run: times of tasks, uses of phase steps, repeated columns."""
         check_columns(self.engine)
 
 

@@ -45,12 +45,12 @@ class TableDeliveries(EventNetwork):
         return self._table.advance(until)
 
     def take_completed(self) -> list[int]:
-        """What the table has told of senders."""
+        """Messages whose senders the table has reported."""
         return self._table.take_completed()
 
 
 def pairs(platform: Platform) -> list[tuple[int, int]]:
-    """Pairs of different NPUs: all, or the first 64 where there are more."""
+    """Pairs of different NPUs: all, or the first 64 if there are more."""
 
     def every() -> Iterator[tuple[int, int]]:
         for distance in range(1, platform.npus):
@@ -72,7 +72,7 @@ def batches(platform: Platform) -> list[Batch]:
 
 
 def deliver(network: EventNetwork, sent: Sequence[Batch]) -> dict[int, int]:
-    """Put batches on a network that has begun a run. Returns when each message arrived. Raises AssertionError where one does not."""
+    """Put batches on a network that has begun a run. Returns when each message arrived. Raises AssertionError if one does not."""
     run = _DeliveryRun(network)
     for index, batch in enumerate(sent):
         run.inject(batch)
@@ -114,7 +114,7 @@ class _DeliveryRun:
         self.arrived[number] = time
 
     def check_all_arrived(self) -> None:
-        """Raise AssertionError where messages are missing."""
+        """Raise AssertionError if messages are missing."""
         missing = [number for number in self._sent if number not in self.arrived]
         if missing:
             name = _name(*self._sent[missing[0]])
@@ -127,13 +127,13 @@ def _name(when: int, message: Message) -> str:
 
 
 _ROUNDED_PS = 4 * PS_PER_NS
-"""What rounding to whole nanoseconds after each of four terms takes away."""
+"""The largest loss from rounding to whole nanoseconds after each of four terms."""
 
 
 def check_delays(network: RouteDelayNetwork) -> None:
     """Raise AssertionError unless delays are times that do not shrink with size, and are the same when asked for again.
 
-    Raises PluginError where one is no time.
+    Raises PluginError if one is no time.
     """
     table = network.function_table()
     functions = None if table is None else FunctionTable(table)
@@ -162,7 +162,7 @@ def check_delays(network: RouteDelayNetwork) -> None:
 
 
 def check_lone_messages(network: EventNetwork) -> None:
-    """Raise AssertionError unless a message alone on the network takes no less time where it is larger."""
+    """Raise AssertionError unless a message alone on the network takes no less time if it is larger."""
     for source, destination in pairs(network.platform)[:: max(1, len(pairs(network.platform)) // 4)]:
         before = size_before = 0
         for size in SIZES:

@@ -13,7 +13,7 @@ _CASES = 50
 
 
 def check_columns(engine: EngineType) -> None:
-    """Raise AssertionError where `computing`, `uses_of` or `repeated` of an engine differ from those in Python on random columns."""
+    """Raise AssertionError if `computing`, `uses_of` or `repeated` of an engine differ from those in Python on random columns."""
     for seed in range(_CASES):
         random = Random(seed)
         _check_computing(engine, random)

@@ -231,7 +231,7 @@ class RandomGraph:
         return fixed + per_byte * size
 
     def _programs(self) -> list[tuple[list[Task], list[int]]]:
-        """One or two random programs with the NPUs that run each; where it is two, NPUs take turns."""
+        """One or two random programs with the NPUs that run each; if it is two, NPUs take turns."""
         random = self.random
         units = random.choice([[-1], [-1], [-1, 0, 1], [0], [0, 7]])
         letters = random.random() < 0.4

@@ -30,9 +30,9 @@ SERIES = (RECORDED, COUNTED, SHAPED, CONVOLVED, COMPLETE)
 
 
 def check_compute(model: Compute, series: Sequence[Sequence[Work]] = SERIES) -> None:
-    """Raise AssertionError unless work takes no less time where there is more of it, and the same time when asked for again.
+    """Raise AssertionError unless work takes no less time if there is more of it, and the same time when asked for again.
 
-    Work that the model lacks figures for is passed over, but it must know the time of some. Raises PluginError where a time is none.
+    Work that the model lacks figures for is skipped, but it must know the time of some. Raises PluginError if a time is none.
     """
     reasons: list[str] = []
     known: list[tuple[Work, int]] = []
@@ -63,7 +63,7 @@ def _duration(model: Compute, work: Work) -> int:
 
 
 def check_memory(model: Memory) -> None:
-    """Raise AssertionError unless accesses and additions take no less time where they are larger, PluginError where a time is none."""
+    """Raise AssertionError unless accesses and additions take no less time if they are larger, PluginError if a time is none."""
     for write in (False, True):
         _check_growing(f"to {'write' if write else 'read'}", lambda size, write=write: model.checked_ps(size, write))  # type: ignore[misc]
         try:

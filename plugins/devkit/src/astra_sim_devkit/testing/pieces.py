@@ -25,7 +25,7 @@ from astra_sim.schedule_bytes import ALL, PARTS, UNNAMED, check_bytes, check_mes
 from astra_sim_devkit.testing.requirement import require
 
 Contents = dict[Hashable, Counter[int]]
-"""What a rank holds: for each piece, how often it holds which rank's contribution."""
+"""The data of a rank: for each piece, the count of each rank's contribution."""
 
 
 def check_schedule(schedule: Schedule, request: Request, scales: bool = True) -> list[Contents]:
@@ -74,7 +74,7 @@ def _checked(schedule: Schedule, request: Request) -> list[Contents]:
 
 
 def _joined(held: Contents) -> Contents:
-    """What a rank holds of whole pieces, of parts of pieces: contributions that are in both."""
+    """The data of a rank in whole pieces, of parts of pieces: contributions that are in both."""
     lower, upper = ({name[1]: held[name] for name in held if isinstance(name, tuple) and name[0] == part} for part in PARTS)
     return {piece: lower[piece] & upper[piece] for piece in lower.keys() & upper.keys()}
 
@@ -164,7 +164,7 @@ class _PieceDelivery:
             self._advance(target)
 
     def contents(self) -> list[Contents]:
-        """What each rank holds in the end. Raises AssertionError where one has not done all its steps."""
+        """The final data of each rank. Raises AssertionError if one has not done all its steps."""
         for index, state in enumerate(self._ranks):
             program = self._program(index)
             require(state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}")
@@ -192,7 +192,7 @@ class _PieceDelivery:
                     state.awaited.add(action.own_receipt)
 
     def _message(self, index: int, step: Step) -> Contents:
-        """What a message of a rank holds."""
+        """The data of a rank's message."""
         to, held = step.send_to or Peer("shift", 0), self._ranks[index].held
         names = [UNNAMED if is_unnamed(piece) else _absolute(piece, to, index, self._count) for piece in step.pieces_of(0)]
         data_bytes = step.data_bytes

@@ -120,7 +120,7 @@ def _issued(session: SystemSession, operation: Communicate, platform: Platform) 
 
 
 def _outline(chunks: Sequence[ChunkPlan]) -> list[object]:
-    """What two plans of the same collective must have alike."""
+    """The properties that two plans of the same collective must share."""
     return [
         (chunk.priority, [(p.dimension, p.logical, p.collective, p.bytes, p.queue, p.schedule.output_bytes) for p in chunk.phases])
         for chunk in chunks
@@ -169,7 +169,7 @@ class _Flow:
         return {name: Counter([npu]) for name in names}
 
     def check(self, phases: Sequence[PhasePlan]) -> None:
-        """Pass all pieces through the phases, and raise AssertionError where they do not end where they should."""
+        """Pass all pieces through the phases, and raise AssertionError if they do not end where they should."""
         for number, phase in enumerate(phases):
             what = f"{self._where}, phase {number} ({phase.collective})"
             for group in phase.logical.groups(self._npus):

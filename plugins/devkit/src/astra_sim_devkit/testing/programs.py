@@ -47,7 +47,7 @@ def check_workload(graph: object, platform: Platform) -> ExecutionGraph:
 
 
 def _check_messages(graph: ExecutionGraph, platform: Platform) -> None:
-    """Raise AssertionError where a send has no receive, or a receive no send."""
+    """Raise AssertionError if a send has no receive, or a receive no send."""
     sent: Counter[tuple[int, int, int, int]] = Counter()
     received: Counter[tuple[int, int, int, int]] = Counter()
     for program in graph.programs(platform.npus):
@@ -100,7 +100,7 @@ class _Watched(LayeredProgram):
         self.awaited.add((layer, training_pass))
 
     def check_waits(self) -> None:
-        """Raise AssertionError where it waits for what is never issued.
+        """Raise AssertionError if it waits for what is never issued.
 
         To wait for a pass of all layers that some of them issue is right, unless others are left over.
         """

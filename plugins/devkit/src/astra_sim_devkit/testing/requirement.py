@@ -1,4 +1,4 @@
-"""What a contract asks for."""
+"""A requirement of a contract."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 
 def require(condition: object, message: str) -> None:
-    """As assert, also where Python runs with -O: raise AssertionError with the message unless the condition holds."""
+    """As assert, also if Python runs with -O: raise AssertionError with the message unless the condition holds."""
     if not condition:
         raise AssertionError(message)
 

@@ -70,7 +70,7 @@ def _run(policy: Policy) -> list[list[tuple[int, int]]]:
 
 
 def _check(plan: list[tuple[int, int]], state: ServingState) -> None:
-    """Raise PluginError where a plan breaks a rule of `Policy.plan`."""
+    """Raise PluginError if a plan breaks a rule of `Policy.plan`."""
     here = {each.number: each for each in (*state.running, *state.waiting)}
     require(bool(plan), f"it planned nothing, and requests {sorted(here)} are here")
     require(len({number for number, _ in plan}) == len(plan), f"it planned a request twice: {plan}")

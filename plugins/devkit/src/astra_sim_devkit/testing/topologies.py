@@ -62,7 +62,7 @@ def check_hops(dimension: Dimension) -> None:
 
 
 def check_symmetry(dimension: Dimension) -> None:
-    """Raise AssertionError where a peer that is said to be symmetric is not as many hops away from everywhere."""
+    """Raise AssertionError if a peer that is said to be symmetric is not as many hops away from everywhere."""
     n, topology = dimension.size, dimension.topology
     distances = [distance for distance in range(1 - n, n) if distance]
     masks = [mask for mask in range(1, 1 << (n - 1).bit_length()) if all(rank ^ mask < n for rank in range(n))]

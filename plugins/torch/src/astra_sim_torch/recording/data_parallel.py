@@ -1,4 +1,4 @@
-"""What DistributedDataParallel communicates: its reducer is C++ that reads the data of buckets, and fake tensors have none.
+"""Communication of DistributedDataParallel: its reducer is C++ that reads the data of buckets, and fake tensors have none.
 
 The buckets are those of torch: gradients in the reverse order of the parameters, and from the second pass on in the order in which they
 became ready; the first bucket has at most 1 MiB, others `bucket_cap_mb` (25). A bucket is reduced when all of its gradients are ready, and
@@ -107,7 +107,7 @@ class RecordedDataParallel(torch.nn.Module):
             self._works.append((dist.all_reduce(flat, group=self.process_group, async_op=True), flat))
 
     def _finish(self) -> None:
-        """Wait for all buckets at the end of a backward pass. Raises RuntimeError where a parameter had no gradient."""
+        """Wait for all buckets at the end of a backward pass. Raises RuntimeError if a parameter had no gradient."""
         if len(self._ready) < len(self._parameters_in_order):
             missing = len(self._parameters_in_order) - len(self._ready)
             raise RuntimeError(f"{missing} parameters of DistributedDataParallel had no gradient, so that their buckets are not reduced")

@@ -1,4 +1,4 @@
-"""What stands for the accelerator: tensors of `cuda` are fake tensors of the CPU, and `torch.cuda` answers as a machine with GPUs would."""
+"""The simulated accelerator: tensors of `cuda` are fake tensors of the CPU, and `torch.cuda` answers as a machine with GPUs would."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def stub_accelerator(streams: Mapping[str, Any], gpus_per_node: int, memory_gib:
         setattr(torch.cpu, name, value)
     torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign]
     torch.nn.Module._apply = _apply  # type: ignore[method-assign, assignment]
-    supported = [*_foreach_utils._get_foreach_kernels_supported_devices(), "cpu"]  # what stands for the GPU
+    supported = [*_foreach_utils._get_foreach_kernels_supported_devices(), "cpu"]  # what represents the GPU
     replace(_foreach_utils._get_foreach_kernels_supported_devices, lambda: supported)
     optimizer._foreach_supported_types.append(FakeTensor)
     _redirect_autocast()
@@ -96,7 +96,7 @@ def stub_accelerator(streams: Mapping[str, Any], gpus_per_node: int, memory_gib:
 
 
 def _drop_devices() -> None:
-    """Let FSDP of version 1, which refuses the CPU, take the accelerator that `torch.cuda` stands for."""
+    """Let FSDP of version 1, which refuses the CPU, take the accelerator that `torch.cuda` represents."""
     from torch.distributed.fsdp import FullyShardedDataParallel, _init_utils, fully_sharded_data_parallel
 
     begin = FullyShardedDataParallel.__init__

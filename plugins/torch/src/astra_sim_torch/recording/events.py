@@ -63,7 +63,7 @@ class TorchEvents:
 
 @functools.cache
 def _short(file: str) -> str:
-    """A path from the folder of the process, where it lies in that."""
+    """A path from the folder of the process, where it is in that."""
     path = os.path.relpath(file)
     return file if path.startswith(os.pardir) else path
 

@@ -18,7 +18,7 @@ BACKEND = "astra_recording"
 
 
 class RecordedWork(dist._Work):  # type: ignore[name-defined, misc]
-    """What a call returns: waiting for it is recorded, once for each stream that waits."""
+    """The handle that a call returns: waiting for it is recorded, once for each stream that waits."""
 
     def __init__(self, events: TorchEvents, number: int, result: Any) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ class Modules:
 
     @property
     def phase(self) -> str:
-        """What is going on."""
+        """The current activity."""
         if torch._C._current_graph_task_id() != -1:
             return "backward"
         return "optimizer" if self._in_optimizer else "forward"

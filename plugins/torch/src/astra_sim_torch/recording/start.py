@@ -1,4 +1,4 @@
-"""Where the recording process starts: makes this folder a package, whatever else is on the path, and runs the script."""
+"""Entry point of the recording process: makes this folder a package, whatever else is on the path, and runs the script."""
 
 from __future__ import annotations
 

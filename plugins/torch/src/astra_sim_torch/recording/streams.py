@@ -1,4 +1,4 @@
-"""Streams and events of a device, which record who waits for whom. They stand in for those of `torch.cuda` and `torch.cpu`."""
+"""Streams and events of a device, which record who waits for whom. They are in for those of `torch.cuda` and `torch.cpu`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _numbers, _marks = itertools.count(1), itertools.count(1)
 
 
 class _Recording:
-    """What all streams and events write to."""
+    """The common log of all streams and events."""
 
     events: ClassVar[TorchEvents]
 
@@ -109,7 +109,7 @@ def _on(stream: Any) -> dict[str, int]:
 
 
 def names(events: TorchEvents) -> dict[str, Any]:
-    """What `torch.cuda` and `torch.cpu` call these."""
+    """The names that `torch.cuda` and `torch.cpu` use for these."""
     _Recording.events = events
     return {
         "Stream": TorchStream,
