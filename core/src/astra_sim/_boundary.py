@@ -1,4 +1,4 @@
-"""The boundary to plugins: what they raise, and what they answer, becomes an error that names them."""
+"""The boundary to plugins: their exceptions and invalid results become errors that name them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_PICOSECONDS = 2**63 - 1
 """Times are 64-bit numbers: a bit over 106 days."""
 
 LONGEST_TIME = "9223372.036854775807 s (106.75 days)"
-"""The same, as messages say it."""
+"""The condition, as messages phrase it."""
 
 
 class Lazily:
@@ -34,7 +34,7 @@ class Lazily:
 
 
 def call(what: str | Lazily, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a plugin's function. What it raises becomes a PluginError that begins with `what`.
+    """Call a plugin's function. Its exceptions become a PluginError that begins with `what`.
 
     That holds for SystemExit too, which would end the run silently. KeyboardInterrupt is the user's, and passes.
     """
@@ -50,8 +50,8 @@ def call(what: str | Lazily, function: Callable[..., Any], *arguments: Any) -> A
 def contain_exits() -> Iterator[None]:
     """Convert exceptions of plugin code to a PluginError that names its place, including those that end Python (SystemExit and others).
 
-    This is for what is called too often, or in too many places, to `call` each. KeyboardInterrupt passes, and what no plugin has part in.
-    In the command `astra` what plugins print meanwhile goes to standard error.
+    This is for functions that are called too often, or in too many places, to `call` each. KeyboardInterrupt passes, and errors of our own.
+    In the command `astra` meanwhile output of plugins goes to standard error.
     """
     try:
         with contextlib.redirect_stdout(sys.stderr) if _to_errors else contextlib.nullcontext():
@@ -70,7 +70,7 @@ _to_errors: list[bool] = []
 
 @contextlib.contextmanager
 def printing_to_errors() -> Iterator[None]:
-    """Let what plugins print go to standard error."""
+    """Redirect the output of plugins to standard error."""
     _to_errors.append(True)
     try:
         yield
@@ -84,7 +84,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def of_user(function: _Function) -> _Function:
-    """Mark a function that calls the user's own: no plugin is to blame for what that raises."""
+    """Mark a function that calls the user's own: its exceptions are not the fault of a plugin."""
     _OF_USERS.add(function.__code__)
     return function
 
@@ -208,8 +208,8 @@ def _json(value: Mapping[str, Any]) -> str:
 class Contract:
     """The base of the classes that a plugin derives its components from.
 
-    `_attributes` says what the attributes of a component must be: `checked` looks at them when it is made. `_answers` says what its methods
-    must return: whenever one is called that a plugin defines, what it returns is looked at, and what it raises becomes a PluginError that
+    `_attributes` describes the attributes of a component: `checked` tests them when it is made. `_answers` describes the values that its
+    methods must return: on every call of a method that a plugin defines, the result is checked, and an exception becomes a PluginError that
     names the class and the method. Methods whose callers do both need no place there.
     """
 

@@ -1,7 +1,7 @@
 """Files that one process leaves for the next, in the user's folder for caches.
 
 `ASTRA_CACHE_DIR` names another folder; if it is empty, nothing is kept. A folder that cannot be written, and a file that is not as it
-was written, are as if there were none. Files say which modules are imported: so they are read only if no other user can have
+was written, count as absent. Files name the modules to import: so they are read only if no other user can have
 written them, and folders and files are made for the user alone, whatever the umask is.
 """
 
@@ -18,7 +18,7 @@ _CHECK_BYTES = 4
 
 
 def cache_folder() -> str:
-    """The folder for caches of `astra`: that of `ASTRA_CACHE_DIR`, else where the system has them; empty: there is none."""
+    """The folder for caches of `astra`: that of `ASTRA_CACHE_DIR`, else the system's default; empty: none."""
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen is not None:
         return chosen
@@ -33,7 +33,7 @@ def cache_folder() -> str:
 
 
 class CacheFile:
-    """A file of this environment of Python, by the word for what it holds. Nobody but the user who reads it may have written it."""
+    """A file of this environment of Python, named after its content. Only the user who reads it may have written it."""
 
     def __init__(self, holds: str) -> None:
         folder = cache_folder()

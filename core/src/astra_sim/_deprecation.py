@@ -1,4 +1,4 @@
-"""Notices to authors of plugins: what they use will be gone (docs/plugins.md#what-stays-compatible)."""
+"""Warnings to authors of plugins about features that will be removed (docs/plugins.md#what-stays-compatible)."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import warnings
 
 
 def deprecated(old: str, new: str, ends: str) -> None:
-    """Warn whoever has called the caller that it uses something old, what takes its place, and in which series (X.Y) the old way ends."""
+    """Warn the caller's caller about an old feature, with its replacement, and the series (X.Y) in which it ends."""
     warnings.warn(f"{old} is deprecated, and gone in astra {ends}; use {new}", DeprecationWarning, stacklevel=3)

@@ -146,7 +146,7 @@ class _Document:
 
 
 def check_document(run: Mapping[str, Any], where: str) -> None:
-    """Raise InputError, naming the key, if a run of a result.json has not what commands expect in it."""
+    """Raise InputError, naming the key, if a run of a result.json does not match the schema of commands."""
     structure(_Document, run, where, others=True)
     for key, value in run.items():
         _check_numbers(value, f"{where}: {key:.80}", math.inf if key in _APART else MAX_FIGURE)

@@ -59,14 +59,14 @@ def simulate(
 ) -> Result:
     """Simulate one experiment.
 
-    `experiment` is an Experiment or the path of its file; the other arguments replace its parts, or stand alone. Each
+    `experiment` is an Experiment or the path of its file; the other arguments replace its parts, or are used alone. Each
     component is a spec string (`plugin:NAME?key=value`), the path of a file, a table of options, or an object of its kind.
     `run` is the options of a run in one record, which replaces all those of the experiment, or in a table, as the section `run` of an
     experiment, which replaces those that it names; those that are named beside it count more.
     `set` holds assignments `section.key=value`. `progress` is called with (simulated picoseconds, events) repeatedly.
 
     With `explain` the result has an `explanation`; on a network where messages wait for each other that takes several runs, but for "path",
-    which leaves out what only they tell; "ranges" makes more runs, which say how far what the path tells stays true; "plugin:NAME" is
+    which omits results that need them; "ranges" makes more runs, which find how far the path's results stay true; "plugin:NAME" is
     another explainer. If it is explained the result has the critical path, and timelines of all NPUs that were simulated (at most 64, or
     one of each program).
 
@@ -205,7 +205,7 @@ def run_components(
     timelines: TimelineKind = False,
     npu_times: bool = False,
 ) -> Result:
-    """Run what `build` made, and explain it with an `explainer`. The wall time counts from `started`, a `time.perf_counter()`."""
+    """Run the components of `build`, and explain the run with an `explainer`. The wall time counts from `started` (`time.perf_counter`)."""
     record = simulate_graph(
         graph=components.graph,
         system=components.system,

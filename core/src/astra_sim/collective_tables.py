@@ -1,6 +1,6 @@
-"""Tables of measured collectives: what nccl-tests prints, or CSV with a heading.
+"""Tables of measured collectives: output of nccl-tests, or CSV with a heading.
 
-Sizes are those of nccl-tests: of an all-gather what each rank holds at the end, of the others what it holds at the start.
+Sizes are those of nccl-tests: of an all-gather the bytes of each rank at the end, of the others those at the start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_US = 1e12
 _NCCL_HEADING = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
 """Columns of nccl-tests up to the errors found; older versions have no `root` for some operations, and `error` for `#wrong`."""
 _NCCL_NUMBERS = ("size", "count", "time", "algbw", "busbw")
-"""Those that hold numbers. A line with so many numbers is a row, even if one of them is damaged."""
+"""Columns that hold numbers. A line with as many numbers is a row, even if one of them is damaged."""
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ def bus_factor(operation: Collective, ranks: int) -> float:
 
 
 def read_collectives(text: str, path: str, operation: Collective | None = None, ranks: int | None = None) -> list[MeasuredCollective]:
-    """The rows of a table. `operation` and `ranks` are for output of nccl-tests that does not say them. Raises InputError with the line."""
+    """The rows of a table. `operation` and `ranks` are for output of nccl-tests that lacks them. Raises InputError with the line."""
     lines = text.splitlines()
     data = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("#")]
     is_csv = bool(data) and "," in data[0][1]

@@ -1,18 +1,18 @@
 """Helpers for commands of plugins: build what a user names, run it, and print the results.
 
 A command names the components of an experiment as `astra` does (`component_options`, `Experiment.use`, `load_experiment`), and makes them
-(`build`, or one of them with `build_platform`, `build_compute`, `network_of` or `component`). `candidates` are what shells complete. It
-prints each `Table`, of `Column`s, on a `Screen`, made of what the options of `table_options` say; `fold` finds layers that repeat. With
-`Progress` it says on standard error how far it is, but for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command
+(`build`, or one of them with `build_platform`, `build_compute`, `network_of` or `component`). `candidates` are for shell completion. It
+prints each `Table`, of `Column`s, on a `Screen`, made from the options of `table_options`; `fold` finds layers that repeat. With
+`Progress` it shows its progress on standard error, but for `quiet_option`. A whole experiment is run by `astra_sim.simulate`. A command
 that runs many numbers their combinations with `Grid`, makes each of `Change`s with `changed`, and its row with `row_of`; `check_options`
 refuses unknown options without a run, `versions` and `binaries` identify the code that runs, `version_differences` names the packages that
 differ, and `write_document` writes the result.json of a run (`Result.document`, with the `invocation`), `network_files` the files of a
-network. `run_options` and `output_options` are those of `astra run`, `Reports` the files that the latter ask for, `say_findings` what the
+network. `run_options` and `output_options` are those of `astra run`, `Reports` the files that the latter ask for, `say_findings` prints the
 audit finds, `comparison_table` the figures of workloads side by side; `SpooledResults` holds results outside of memory. `assigned` takes an
-assignment of `--set` apart, `changed_inputs` compares the input files of results. `run_components` runs what `build` made, and
-`contain_exits` keeps what a plugin raises from ending the process. A command writes its files before it prints (`write_then_show`), since
-whoever reads may stop. What reads a file otherwise than by `astra_sim.files.read_text` calls `note_input` there, so that no output replaces
-it. Communicator groups are read with `read_groups` and `check_groups`. What is wrong in an input is an InputError, which `astra` turns into
+assignment of `--set` apart, `changed_inputs` compares the input files of results. `run_components` runs the components of `build`, and
+`contain_exits` keeps exceptions of a plugin from ending the process. A command writes its files before it prints (`write_then_show`), since
+readers may stop. Code that reads a file without `astra_sim.files.read_text` calls `note_input`, so that no output replaces
+it. Communicator groups are read with `read_groups` and `check_groups`. An error in an input is an InputError, which `astra` turns into
 one message.
 
 Every name is imported at first use, so that a command costs nothing until it runs.

@@ -22,7 +22,7 @@ class Work:
     """The computation of one pass of a layer, as far as the workload knows it.
 
     `recorded_ns` is a measured time in nanoseconds, `operations` counts arithmetic operations (a multiply-add is two), `bytes` is the
-    memory traffic, `shape` is what is computed (`astra_sim.shapes`). None: not given.
+    memory traffic, `shape` is the computed operation (`astra_sim.shapes`). None: not given.
     """
 
     recorded_ns: float | None = None
@@ -59,7 +59,7 @@ class ExpectedError:
     """The error of a simulated workload against measurements, from published runs that are like it.
 
     The relative errors of a `share` of them, weighted by how near they are, are at most `within`. `runs` is how many there are, `near` how
-    many of them count (the sum of their weights), `nearest` names some. `extrapolates` says what is outside of all of them.
+    many of them count (the sum of their weights), `nearest` names some. `extrapolates` lists values outside of all of them.
     """
 
     within: float
@@ -75,7 +75,7 @@ NpuPs = Callable[[Started], int]
 
 
 class MissingWork(InputError):
-    """The workload does not give what a compute model needs; the message says what."""
+    """The workload lacks information that a compute model needs; the message names it."""
 
 
 def _are_tables(tables: Any, compute: Any) -> bool:
@@ -83,11 +83,11 @@ def _are_tables(tables: Any, compute: Any) -> bool:
 
 
 class Compute(Contract, abc.ABC):
-    """A compute model: work to time. `memory_bytes` is the memory of its device, if it knows it, `memory_margin_bytes` what of it the
-    driver, communicators and fragmentation take, which a workload does not count.
+    """A compute model: work to time. `memory_bytes` is the memory of its device, if it knows it, `memory_margin_bytes` the part that the
+    driver, driver, communicators and fragmentation take, which a workload does not count.
 
-    `collective_share` is what its software reaches of the bandwidth between nodes: the bandwidths of all dimensions of the platform but
-    the innermost are multiplied by it before a network is made.
+    `collective_share` is the share of the bandwidth between nodes that its software reaches: the bandwidths of all dimensions of the
+    platform but the innermost are multiplied by it before a network is made.
 
     `launch_us` is how long its host takes to launch a kernel, for workloads that know how many kernels a pass launches; 0: no time.
 
@@ -95,7 +95,7 @@ class Compute(Contract, abc.ABC):
     `workload_defaults` are options of workloads that its software implies, by the name of the workload's plugin, in tables as an
     experiment has them: a workload takes those that the experiment does not give.
 
-    `varies`: the same operation takes another time on another NPU, or at another moment, as `npu_duration_ps` says. Then every NPU is
+    `varies`: the same operation takes another time on another NPU, or at another moment (`npu_duration_ps`). Then every NPU is
     simulated.
     """
 
@@ -131,7 +131,7 @@ class Compute(Contract, abc.ABC):
         return self
 
     def for_workload(self, name: str, traits: Collection[str]) -> Compute:
-        """The model for a workload, by its plugin and what it is (`Provider.traits`), from which its software may follow.
+        """The model for a workload, by its plugin and properties (`Provider.traits`), from which its software may follow.
 
         Asked once, after `for_platform`. Raises InputError.
         """
@@ -142,7 +142,7 @@ class Compute(Contract, abc.ABC):
         return None
 
     def direct_all_reduce_us(self, ranks: int, size: int) -> float | None:
-        """Microseconds of an all-reduce of so many bytes in which the NPUs of a node read each other's memory, as inference servers do.
+        """Microseconds of an all-reduce of `size` bytes in which the NPUs of a node read each other's memory, as inference servers do.
 
         None: the model does not know, or such sizes go over the network.
         """

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from astra_sim.run.simulation import simulate_graph
     from astra_sim.setup.engines import engine_of, find_engine
 
-__getattr__ = lazy_names(  # what an engine in C++ need not import
+__getattr__ = lazy_names(  # an engine in C++ need not import these
     __name__,
     {
         "engine.reference": ("ReferenceEngine",),

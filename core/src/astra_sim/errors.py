@@ -83,7 +83,7 @@ class RunError(AstraError):
 
 
 class DeadlockError(RunError):
-    """A run cannot finish. The message names what waits for what; `waiting` holds the first `MOST_LINES` of these, a line each."""
+    """A run cannot finish. The message lists who waits for whom; `waiting` holds the first `MOST_LINES` of these, a line each."""
 
     MOST_LINES = 1000
 

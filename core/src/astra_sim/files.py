@@ -1,10 +1,10 @@
 """Input files, read with errors that name file and line; output files, written as a set.
 
 Each file of a set is written under a temporary name beside its own, and renamed when all are complete. So a full disk, a missing
-permission or Ctrl-C leaves what was there before.
+permission or Ctrl-C leaves earlier files as they were.
 
-Whatever reads an input file says so (`read_text` does, others call `note_input`), so that a command does not replace a file that it has
-read (`guarded_inputs`), and what is remembered of a file is read again where any file that it came from has changed (`ReadTexts`).
+Code that reads an input file notes it (`read_text` does, others call `note_input`), so that a command does not replace a file that it has
+read (`guarded_inputs`), and cached content is read again if any file that it came from has changed (`ReadTexts`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Table = dict[str, Any]
 def read_text(path: str, is_input: bool = True) -> str:
     """The text of a file: UTF-8, with or without byte order mark, any line ends. Raises InputError.
 
-    What a command reads in order to write it again, with more in it, is no input (`is_input`).
+    A file that a command reads in order to extend it is no input (`is_input`).
     """
     return decoded(_read(path, is_input), path)
 
@@ -70,7 +70,7 @@ def naming_gzip(path: str) -> Iterator[None]:
 
 
 def limited(file: IO[bytes], path: str, most: int = MAX_FILE_BYTES) -> IO[bytes]:
-    """A file that is unpacked while it is read: InputError where more than `most` bytes come."""
+    """A file that is unpacked while it is read: InputError if it has more than `most` bytes."""
     return _Limited(file, path, most)  # type: ignore[return-value]
 
 
@@ -115,7 +115,7 @@ def decoded(data: bytes, path: str) -> str:
 
 
 def is_there(path: str) -> bool:
-    """Whether there is such a file: as `os.path.exists`, for what is remembered of files (`ReadTexts`)."""
+    """Whether there is such a file: as `os.path.exists`, for cached content of files (`ReadTexts`)."""
     there = os.path.exists(path)
     if not there:
         _note_content(path, None)
@@ -143,7 +143,7 @@ def _whole(digits: str) -> int:
 def parse_json(text: str, path: str, line: int | None = None, once: bool = True) -> Any:
     """The value of a JSON file, or of one line of it. Raises InputError naming the file and line.
 
-    A key that stands twice in an object is an error, too, unless the program that wrote the file does that (not `once`).
+    A key that occurs twice in an object is an error, too, unless the program that wrote the file does that (not `once`).
     """
     import json
 
@@ -161,7 +161,7 @@ def parse_json(text: str, path: str, line: int | None = None, once: bool = True)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Table:
-    """An object in which no key stands twice."""
+    """An object in which no key occurs twice."""
     table = dict(pairs)
     if len(table) < len(pairs):
         seen: set[str] = set()
@@ -261,7 +261,7 @@ def check_cells(cells: Sequence[str], heading: Sequence[str], where: str) -> Non
         raise InputError(f"{where}: {len(cells)} cells under {len(heading)} headings; expected one for each, empty where there is nothing")
 
 
-# -- What was read -----------------------------------------------------------------------------------------------------
+# -- Noted inputs ------------------------------------------------------------------------------------------------------
 
 _inputs: list[set[tuple[int, int]]] = []
 """Device and inode of each file that the command has read; empty: there is no command."""
@@ -333,7 +333,7 @@ class ReadTexts:
         self._contents.setdefault((path, os.path.abspath(path)), content)
 
     def are_the_same(self) -> bool:
-        """Whether they all hold now what they held then."""
+        """Whether they all still have the noted content."""
         for (path, absolute), content in self._contents.items():
             if os.path.abspath(path) != absolute:
                 return False  # the working directory is another one
@@ -373,7 +373,7 @@ _INTERRUPTS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if h
 
 
 def interrupt_on_sigterm() -> None:
-    """Let SIGTERM, with which batch systems and containers end a process, do what Ctrl-C does, unless the caller has it ignored."""
+    """Let SIGTERM, with which batch systems and containers end a process, act like Ctrl-C, unless the caller has it ignored."""
     with contextlib.suppress(ValueError, AttributeError):  # not the main thread
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -416,7 +416,7 @@ class FileSet:
         self._folders: list[str] = []
         self.names: list[str] = []
         self._token = os.urandom(8).hex()
-        # An interrupt may come before the block has ended, or where its end begins: then this is called when the set goes.
+        # An interrupt may come before the block has ended, or at the begin of its end: then this is called when the set goes.
         self._discard = weakref.finalize(self, _discard, os.getpid(), self._written, self._folders)
 
     def __enter__(self) -> Self:
@@ -591,7 +591,7 @@ def move_output(descriptor: int) -> None:
 
 
 def _of_output(path: str) -> str:
-    """The path of standard output where a path leads to descriptor 1 and that has been moved; else the path."""
+    """The path of standard output if a path leads to descriptor 1 and that has been moved; else the path."""
     target = path
     for _ in range(_MOST_LINKS if _output and os.name == "posix" else 0):
         folder, name = os.path.split(target)
@@ -604,7 +604,7 @@ def _of_output(path: str) -> str:
 
 
 def _mode(path: FilePath) -> int | None:
-    """The mode of what is written to; None if nothing is there yet. Raises OSError for what cannot be written."""
+    """The mode of the file to write; None if it does not exist. Raises OSError if it cannot be written."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

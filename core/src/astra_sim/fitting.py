@@ -22,7 +22,7 @@ _OUTSIDE = (0.025, 0.975)
 
 @attrs.frozen
 class ErrorOf:
-    """The mean of |model / measured - 1| over rows, with a 95 % interval over what was measured."""
+    """The mean of |model / measured - 1| over rows, with a 95 % interval over measurements."""
 
     mean: float
     low: float
@@ -34,9 +34,9 @@ class ErrorOf:
 
 
 def error_of(errors: Iterable[tuple[Hashable, float]]) -> ErrorOf:
-    """The error over rows, each with what was measured and its |model / measured - 1|.
+    """The error over rows, each with its measurement and its |model / measured - 1|.
 
-    The interval is that of bootstrap samples of what was measured, which may have several rows.
+    The interval is that of bootstrap samples of measurements, which may have several rows.
     """
     by_shape: dict[Hashable, list[float]] = {}
     for shape, error in errors:
@@ -68,7 +68,7 @@ def minimise(function: Callable[[Sequence[float]], float], start: Sequence[float
 
 
 def _round(function: Callable[[Sequence[float]], float], start: Sequence[float]) -> tuple[Point, float]:
-    """One simplex, from a start to where its corners are equally good."""
+    """One simplex, from a start until its corners are equally good."""
     corners = [(function(start), list(start))]
     for axis in range(len(start)):
         point = list(start)

@@ -119,7 +119,7 @@ _NEEDED = {
 class FunctionTable:
     """A table in a capsule, of version 1 or 2. Errors in it, and those that its functions report, are raised as `failure` makes them.
 
-    Raises such an error if this is not a capsule of a table of the version that its name says. `reports_completion`: the network reports
+    Raises such an error if this is not a capsule of a table of the version in its name. `reports_completion`: the network reports
     when senders know that their messages have arrived. Deprecated: `needed`, names of functions that may not be NULL; use `require`.
     """
 
@@ -179,7 +179,7 @@ class FunctionTable:
     def _packed(
         self, number: int, source: int, destination: int, size: int, queue: int = -1, flow: int = 0, traffic_class: int = -1
     ) -> bytes:
-        """A message as the header lays it out. Raises what `failure` makes if a number does not fit."""
+        """A message as the header lays it out. Raises the error of `failure` if a number does not fit."""
         try:
             if self._version == VERSION_2:
                 return _PACKED_2.pack(number, size, flow, source, destination, queue, traffic_class)
@@ -256,7 +256,7 @@ class TableNetwork(EventNetwork):
         """A capsule with a new function table, for one run. Raises InputError if the network cannot be made."""
 
     def begin(self) -> int:
-        """Make the table of this run. Raises what `failure` makes if it is no table, or one of another version."""
+        """Make the table of this run. Raises the error of `failure` if it is no table, or one of another version."""
         self._open()
         return 0
 

@@ -1,4 +1,4 @@
-"""Execution graphs: what every NPU does, and in which order, complete before a run starts.
+"""Execution graphs: the operations of every NPU, and their order, complete before a run starts.
 
 A program is a list of operations; each waits for earlier ones (`after`) and refers to them by their place in the list.
 NPUs that do the same share one program.
@@ -66,7 +66,7 @@ class Communicate:
     the program waits for it; if it is `urgent`, it goes before all others. It needs the `unit` of its NPU, if a system layer does one
     such operation at a time. `algorithm` (`NAME` or `NAME?key=value`) runs it over all NPUs or all of the group, and overrides the
     system's algorithm. `parallelism` names the parallelism that it belongs to, for figures; "": none but that of its dimensions.
-    With `priced_ps` nothing of it is simulated: it ends so many picoseconds after the last of its NPUs has issued it.
+    With `priced_ps` it is not simulated: it ends `priced_ps` picoseconds after the last of its NPUs has issued it.
     """
 
     after: tuple[int, ...]
@@ -149,16 +149,16 @@ class MemoryAccess:
 
 @attrs.define(slots=True, eq=False)
 class Composite:
-    """Operations that are simulated as one, as long as they take where their collectives meet no others.
+    """Operations that are simulated as one, for the time they take if their collectives meet no others.
 
-    Each collective takes the time that it takes alone, when all NPUs issue it at once; a `Compute` begins when what it waits for has
+    Each collective takes the time that it takes alone, when all NPUs issue it at once; a `Compute` begins when its dependencies have
     ended. The run is approximate in time alone: each of the `operations` is in its record, with its bytes, messages, phases and place on
     the critical path. They wait for earlier ones by their number (`after`, `pending`). A composite ends when its operations `until` have
     ended (none: all). It needs its `unit`; those of its operations do not count. Its compute and collectives count for their layers; a
     `Wait` in it has none.
 
     One that continues a `previous` one, which it must be the first to follow, shares its clock: its operations are numbered on from those
-    of the previous one and may wait for them, and it takes what is left from the end of the previous one to its own.
+    of the previous one and may wait for them, and it takes the remaining time from the end of the previous one to its own.
     Operations may come as `Rows`.
     """
 
@@ -205,7 +205,7 @@ class NpuProgram:
 class ProgramTimes:
     """When the first NPU of a program did its operations: ready, begun if it is a message that is sent, ended (picoseconds).
 
-    `sends` are the numbers of the messages that it sent, `sends_begun` when each began. `within` says what a composite
+    `sends` are the numbers of the messages that it sent, `sends_begun` when each began. `within` is the place in a composite
     takes (it may have been ready earlier), and has its operations, each with its begin and end from that of the composite.
     """
 
@@ -219,9 +219,9 @@ class ProgramTimes:
 
 @attrs.frozen
 class Figure:
-    """A figure that people read: its value, what it is called, its unit, and what else is said of it.
+    """A figure that people read: its value, its title, its unit, and a remark.
 
-    Values of the units s, bytes, FLOP/s and share (of 1) are shown in what suits their size. A mapping has the parts of a whole by name.
+    Values of the units s, bytes, FLOP/s and share (of 1) are scaled to their size. A mapping has the parts of a whole by name.
     """
 
     value: Any
@@ -255,10 +255,10 @@ class ExecutionGraph:
     `footprint_bytes` is the memory that an NPU needs for it, if the workload says so. NPUs named in `others` run another program;
     NPU 0 is not among them. With `figures` a workload adds figures of its own to the result. `shared`: the same object is given to several
     runs, and neither it nor its operations change, so derived data holds for all of them (`cached_for`).
-    `exposed_first` are parallelisms: where several communicate while an NPU computes nothing, that time counts as exposed by the first of
+    `exposed_first` are parallelisms: if several communicate while an NPU computes nothing, that time counts as exposed by the first of
     them (`report.npu_shares`). `precision` is the type of the elements that its products multiply, if the workload has one.
-    `keeps_order` says that all orders in which an NPU does its operations are among what they wait for, as in a trace that was recorded: a
-    system that does one operation of each sort at a time does not so unless its options say it (`System.one_at_a_time`).
+    `keeps_order` means that all orders in which an NPU does its operations are among their dependencies, as in a recorded trace: a
+    system that does one operation of each sort at a time does not so unless its options request it (`System.one_at_a_time`).
     """
 
     operations: Sequence[Operation] = attrs.field(validator=_OPERATIONS)
@@ -273,7 +273,7 @@ class ExecutionGraph:
     keeps_order: bool = attrs.field(default=False, validator=FLAG)
 
     def layer_of(self, operation: Operation) -> str:
-        """The name of the layer of an operation, or its own where it belongs to none."""
+        """The name of the layer of an operation, or its own if it belongs to none."""
         layer = operation.layer
         return self.layers[layer] if 0 <= layer < len(self.layers) else getattr(operation, "name", "")
 
@@ -289,7 +289,7 @@ class ExecutionGraph:
             yield of_kinds[kind] if in_layers[kind] else rows.name(place)
 
     def programs(self, npus: int) -> list[NpuProgram]:
-        """The programs of a platform of so many NPUs, that of NPU 0 first."""
+        """The programs of a platform of `npus` NPUs, that of NPU 0 first."""
         return [NpuProgram(self.operations, _left(self.others, npus)), *self.others]
 
 
@@ -305,7 +305,7 @@ def cached_for(graph: ExecutionGraph, key: Hashable, compute: Callable[[], T]) -
 
 
 def _left(others: Sequence[NpuProgram], npus: int) -> Sequence[int]:
-    """The NPUs that run none of some programs: a range where the others run one after another to the last NPU."""
+    """The NPUs that run none of some programs: a range if the others run one after another to the last NPU."""
     if not others:
         return range(npus)
     end = npus
@@ -320,7 +320,7 @@ def _left(others: Sequence[NpuProgram], npus: int) -> Sequence[int]:
 
 
 class ProgramBuilder:
-    """Writes a program as a training loop says it: compute, issue, wait; one thing after another.
+    """Writes a program as a training loop does it: compute, issue, wait; one thing after another.
 
     It checks nothing: `check_graph` looks at the finished graph, before a run.
     """
@@ -411,10 +411,10 @@ def chooses_algorithms(graph: ExecutionGraph) -> bool:
 
 
 def accounting_dimensions(graph: ExecutionGraph, platform: Platform) -> tuple[LogicalDimension, ...]:
-    """The dimensions in which the communication of a graph counts: its own, or those of the platform where its own are parallelisms.
+    """The dimensions in which the communication of a graph counts: its own, or those of the platform if its own are parallelisms.
 
     Parallelisms (dimensions with a name) may be in the same dimension of the platform, over each other, or across several of them, and
-    messages between two NPUs may cross none. What each of them exposes and sends is in the table of groups.
+    messages between two NPUs may cross none. Exposed times and bytes of each are in the table of groups.
     """
     return platform.logical_dimensions() if counts_by_platform(graph) else graph.dimensions
 
@@ -443,7 +443,7 @@ def operation_rows(operations: Sequence[Operation]) -> Rows[Operation]:
 
 
 def check_graph(graph: ExecutionGraph, npus: int) -> None:
-    """Raise ValueError if an operation waits for what is not before it, moves less than nothing, or names what does not exist."""
+    """Raise ValueError if an operation waits for a later one, moves less than nothing, or names something that does not exist."""
     cached_for(graph, ("checked", npus), lambda: _check_graph(graph, npus))
 
 
@@ -575,7 +575,7 @@ def _wrong_type(operation: Operation) -> str | None:
 
 
 def _wrong_with(operation: Operation, graph: ExecutionGraph, npus: int) -> str | None:
-    """Describe what an operation needs that a graph on so many NPUs does not have; None: nothing."""
+    """Describe what an operation needs that a graph of `npus` NPUs does not have; None: nothing."""
     if isinstance(operation, Composite):
         return _wrong_in(operation, graph, npus)
     if not isinstance(operation, Communicate):
@@ -605,7 +605,7 @@ def _wrong_in(composite: Composite, graph: ExecutionGraph, npus: int) -> str | N
         if isinstance(operation, Communicate) and operation.group is not None:
             return f"is a composite whose operation {place} is a collective of the group {list(operation.group)}; expected dimensions"
         if isinstance(operation, Wait) and 0 <= operation.layer < len(graph.layers):
-            # The record of a run has no row for it, so what it waits would be missing from the layer's figures.
+            # The record of a run has no row for it, so its waits would be missing from the layer's figures.
             return f"is a composite whose operation {place} is a wait of layer {operation.layer}; expected one without a layer (-1)"
         wrong = _wrong_with(operation, graph, npus)
         if wrong:

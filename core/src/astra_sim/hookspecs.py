@@ -3,8 +3,8 @@
 A plugin is a module named by an entry point in the group `astra_sim`. It should import no more than `astra_sim`: providers name
 their implementation as "package.module:object", which is imported at first use.
 
-Below stands how the factory of each kind is called. `[options]` is an instance of the provider's options class; a provider without one
-has a factory without this argument. What a factory raises on purpose is an InputError that names the option or value; everything else
+The calls of each kind's factory are below. `[options]` is an instance of the provider's options class; a provider without one
+has a factory without this argument. A factory's own exception is an InputError that names the option or value; everything else
 becomes a PluginError.
 """
 
@@ -116,9 +116,9 @@ def astra_accounts() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 @hookspec
 def astra_engines() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Engines: the factory is a class as `astra_sim.engines.EngineType` says, the same object each time; it has no options.
+    """Engines: the factory is a class with the interface `astra_sim.engines.EngineType`, the same object each time; it has no options.
 
-    One runs where `--engine` names it. Public, but provisional: its package requires exactly the version of the kernel.
+    One runs if `--engine` names it. Public, but provisional: its package requires exactly the version of the kernel.
     """
 
 

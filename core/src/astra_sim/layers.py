@@ -21,12 +21,12 @@ from astra_sim.units import PS_PER_NS
 MAX_BYTES = 1 << 62
 
 Scale = Callable[[float, float], int]
-"""A rule for scaling: (what a workload says, factor of the run) -> a whole number."""
+"""A rule for scaling: (a workload's value, factor of the run) -> an integer."""
 
 
 @attrs.frozen(cache_hash=True)
 class PassOptions:
-    """One pass of a layer: what it computes, and the collective it needs. Raises InputError if two shapes are given."""
+    """One pass of a layer: its compute, and the collective it needs. Raises InputError if two shapes are given."""
 
     compute_ns: float | None = option(None, minimum=0, help="recorded compute time", unit="ns")
     operations: float | None = option(None, minimum=0, help="arithmetic operations; a multiply-add is two")
@@ -115,7 +115,7 @@ class LayeredProgram:
         return Collective(name) if name is not None else None
 
     def compute(self, layer: int, training_pass: Pass) -> None:
-        """Compute a pass of a layer, with what it reads from remote memory before and writes there after.
+        """Compute a pass of a layer, with its reads from remote memory before and its writes after.
 
         Raises InputError if the layer does not give what the compute model needs, or the time is too long.
         """

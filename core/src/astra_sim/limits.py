@@ -1,15 +1,15 @@
-"""Limits of what inputs may ask for, in one place: what is above one is refused at once, in a message that names it.
+"""Limits on inputs, in one place: larger values are refused at once, in a message that names the limit.
 
-They are far above what is of use, and low enough that a run below them needs the memory of a machine. What a topology or a network can
+They are far above useful values, and low enough that a run below them needs the memory of a machine. The limits of a topology or a network
 hold besides is in its own module, and in its options.
 """
 
 from __future__ import annotations
 
 MAX_FILE_BYTES = 1 << 28
-"""Of an input file that is read as a whole, and of what is in it if it is gzipped."""
+"""Bytes of an input file that is read as a whole, and of its content if it is gzipped."""
 MAX_TRACE_BYTES = 1 << 30
-"""Of what is in a gzipped trace, which is read piece by piece."""
+"""Bytes of a gzipped trace's content, which is read piece by piece."""
 MAX_VALUES = 1 << 24
 """Values of a file of JSON, as commas and brackets count them."""
 MAX_YAML_CHARACTERS = 1 << 20

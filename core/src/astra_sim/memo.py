@@ -1,11 +1,11 @@
-"""Caches of what follows from equal inputs: bounded, cleared and counted in one place.
+"""Caches of values that follow from equal inputs: bounded, cleared and counted in one place.
 
 Thousands of runs in a process are a normal use, and most of a short run is set-up. A cache is found by a key that holds every input of its
 values (`tests/test_cache_inputs.py` changes each input of each component). Whether a cache is worth its lines is measured:
 `python3 dev.py bench caches` switches off one at a time.
 
-What follows from a class alone (the names of its fields, its converter) stays in `functools.cache`: there are as many as classes. What one
-object computes for itself, within a run, stays in that object.
+Values that follow from a class alone (the names of its fields, its converter) stay in `functools.cache`: there are as many as classes. What
+one object computes for itself, within a run, stays in that object.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Cache(Generic[K, V]):
         return self._size
 
     def get(self, key: K) -> V | None:
-        """The value of a key; None if there is none, or where the key cannot be hashed, as what may change cannot."""
+        """The value of a key; None if there is none, or if the key cannot be hashed, such as a mutable object."""
         find: V | None = self._find(key, None)
         return find
 
@@ -83,7 +83,7 @@ class Cache(Generic[K, V]):
         self.add(key, value, size)
 
     def value(self, key: K, compute: Callable[[], V]) -> V:
-        """The value of a key, which `compute` makes if it is not kept. What `compute` raises is not kept."""
+        """The value of a key, which `compute` makes if it is not cached. Exceptions of `compute` are not cached."""
         find: V = self._find(key, _ABSENT)
         if find is _ABSENT:
             find = compute()

@@ -59,7 +59,7 @@ class MessageFigures(NamedTuple):
     """A network's report on a message that has ended. Times in picoseconds.
 
     `started` is when its first packet could be sent, `received` when its last byte arrived, `ended` when the sender knew. Of packets and of
-    what answered them: how many there were, refusals (NACK; None if the network knows none) and
+    their acknowledgements: how many there were, refusals (NACK; None if the network knows none) and
     acknowledgements of marked packets (ECN).
     """
 
@@ -75,7 +75,7 @@ class MessageFigures(NamedTuple):
 class DelayParts(NamedTuple):
     """The time of a message in picoseconds before rounding: the part independent of its bytes, and the part that scales with the bandwidth.
 
-    With a `memory_ps` above 0 the message takes that long instead, for memory is what it waits for.
+    With a `memory_ps` above 0 the message takes that long instead, because it waits for memory.
     """
 
     latency_ps: float
@@ -137,10 +137,10 @@ class _OnPlatform(Contract):
     """The common part of both classes: a platform, and the routes of messages on it.
 
     If the ends of a message differ in several dimensions, it is charged to the `highest` or the `lowest` of them: `accounting_dimension`.
-    `remedy` says, to a user, what would be right where messages are faster together than the wires of the platform allow, `price_remedy`
-    where a whole collective of `collective_ps` is; "": nothing is known. `has_traffic_classes`: whether it treats messages by the
+    `remedy` is advice, to a user, if messages are faster together than the wires of the platform allow, `price_remedy`
+    if a whole collective of `collective_ps` is; "": none. `has_traffic_classes`: whether it treats messages by the
     class that they ask for. `device`: the device on which its times were measured, as platforms name theirs; "": none.
-    `measured_dimensions`: those whose times were measured as they are, so that nothing follows from what the platform says of their links.
+    `measured_dimensions`: those with measured times, which do not follow from the platform's description of their links.
     """
 
     _kind = "network"
@@ -200,7 +200,7 @@ class _OnPlatform(Contract):
         return self.platform.route(source, destination, self.accounting_dimension == "lowest")
 
     def routes(self, source: int, destinations: Iterable[int]) -> RouteColumns:
-        """The routes from an NPU to others, as `route` says them."""
+        """The routes from an NPU to others, as `route` gives them."""
         return RouteColumns.of(self.route(source, destination) for destination in destinations)
 
     def collective_ps(self, collective: Collective, size: int, shape: GroupShape) -> int | None:
@@ -241,15 +241,15 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
     def pair_delay(self, source: int, destination: int, size: int) -> int:
         """Picoseconds of a message from one NPU to another, of a network that `delays_by_pair`; unless overridden, that of its route.
 
-        `route_delay` and `delay_parts` are not asked then. The route still says in which dimension the message counts.
+        `route_delay` and `delay_parts` are not called then. The route still gives the dimension in which the message counts.
         """
         return self.route_delay(*self.route(source, destination), size)
 
     def delay_parts(self, dimension: int, hops: int, size: int) -> DelayParts | None:
         """The latency and bandwidth parts of `route_delay`, for explanations; None if unknown.
 
-        The first is in proportion to the latencies of the dimension, the second to 1 / its bandwidth. If it is not known, what a message
-        of no bytes takes is shown as latency, and what a change of the network would bring is found by running again.
+        The first is in proportion to the latencies of the dimension, the second to 1 / its bandwidth. If it is unknown, the time of a
+        message of no bytes is shown as latency, and the effect of a change of the network is found by running again.
         """
         return None
 
@@ -265,7 +265,7 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
         return delay
 
     def delays(self, routes: RouteColumns, size: int) -> array[int]:
-        """The delays of messages of `size` bytes over some routes, in their order. Raises what `delay` raises."""
+        """The delays of messages of `size` bytes over some routes, in their order. Raises the errors of `delay`."""
         known: dict[tuple[int, int], int] = {}
         result = array("q")
         for route in zip(*routes, strict=True):
@@ -279,7 +279,7 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
         return f"network {type(self).__name__}: the delay of {size} bytes over {route.hops} hops of dimension {route.dimension}"
 
     def message_delay(self, source: int, destination: int, size: int) -> int:
-        """Picoseconds a message of `size` bytes takes from one NPU to another. Raises what `route` and `delay` raise."""
+        """Picoseconds a message of `size` bytes takes from one NPU to another. Raises the errors of `route` and `delay`."""
         if self.delays_by_pair:
             return self._pair_delay(source, destination, size)
         return self.delay(self.route(source, destination), size)
@@ -338,7 +338,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
     held_bytes: float = 0.0
     route_rules: RouteRules = RouteRules()
     symmetry: bool = True
-    """Whether the run that begins may simulate once what is the same: set by the kernel. Without, every part is simulated by itself."""
+    """Whether the run that begins may simulate equal parts once: set by the kernel. Otherwise every part is simulated by itself."""
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform)
@@ -379,7 +379,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
         """Advance to the next instant at which messages arrive, if that is not after `until`.
 
         Returns that time and the numbers of the messages that arrive then, at least one; or None if none arrives by `until`. If `until` is
-        None there is no limit, and the result None means that no message is under way. A network that `reports_completion` also stops where
+        None there is no limit, and the result None means that no message is under way. A network that `reports_completion` also stops when
         only a completion is reported: then there may be no number.
         """
 
@@ -429,14 +429,14 @@ class Simulations(Protocol):
         """The record of a graph on a network."""
 
     def final(self, graph: ExecutionGraph, network: Network) -> RunRecord:
-        """The record that answers the run: with timelines, critical path and times of NPUs where these were asked for."""
+        """The record that answers the run: with timelines, critical path and times of NPUs if these were requested."""
 
 
 class RefiningNetwork(EventNetwork):
     """A network that answers a run as a whole, by simulating its parts on other networks.
 
     The kernel calls `refine` instead of sending messages. As an `EventNetwork` it is the network that the whole run would be on.
-    `doubts` say, to a user, why its last answer is not as certain as was asked for: `--strict` refuses them.
+    `doubts` explain, to a user, why its last answer is not as certain as requested: `--strict` refuses them.
     """
 
     doubts: Sequence[str] = ()
@@ -482,6 +482,6 @@ def advance(network: EventNetwork, since: int, until: int | None) -> tuple[int, 
 
 
 def not_under_way(network: object, number: object) -> PluginError:
-    """The error where a network delivers what it does not have."""
+    """The error for a network that delivers a message it does not have."""
     why = "which is not under way: it was never sent, or has arrived before"
     return PluginError(f"network {type(network).__name__}: message {shown(number)} was delivered, {why}")

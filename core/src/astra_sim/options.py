@@ -44,7 +44,7 @@ def option(
     """A field of an options class.
 
     `help` describes it in one line, `unit` is its unit. Values below `minimum`, over `maximum`, not `above`, or not among `choices`
-    are errors; in a list, for every item. `path` says that the value is a path, relative to the working directory, or how names of files
+    are errors; in a list, for every item. `path` means that the value is a path, relative to the working directory, or how names of files
     begin, or that it is such a path if it has a slash or an ending. `specs` is the kind of component that it names, as
     `NAME?key=value`. A result keeps paths as absolute ones. `names` is a function, "module:function", that lists names which the value may
     be: shells ask it when they complete one.
@@ -310,7 +310,7 @@ def _choice(value: Any, kind: Any, structured: Any) -> Any:
 
 
 def _may_be(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind by its form. What was typed is text unless all of it is a number, or it is a list in brackets."""
+    """Whether a value is of a kind by its form. Typed input is text unless all of it is a number, or it is a list in brackets."""
     if isinstance(value, Typed):
         if _is_tuple(kind):
             return value.startswith("[")
@@ -370,7 +370,7 @@ _unhashable: set[type] = set()
 
 
 def _shared_options(table: Mapping[str, Any], kind: type) -> Any:
-    """The options in a table, which is structured unless one like it was. Raises what cattrs raises."""
+    """The options in a table, which is structured unless one like it was. Raises the errors of cattrs."""
     key = None if kind in _unhashable else _content_key(table, kind)
     value = None if key is None else _structured.get(key)
     if value is None:
@@ -384,10 +384,10 @@ def _shared_options(table: Mapping[str, Any], kind: type) -> Any:
 
 
 def _content_key(table: Mapping[str, Any], kind: type) -> tuple[type, bytes] | None:
-    """A key that tells 1, 1.0 and True apart, as structuring does; None for what has no content or a long one."""
+    """A key that separates 1, 1.0 and True, as structuring does; None for values without content or a long one."""
     try:
         content = marshal.dumps(typing.cast(Any, table), _WITHOUT_REFERENCES)
-    except ValueError:  # not all of it is what a file holds
+    except ValueError:  # some of it cannot be stored in a file
         import pickle
 
         try:
@@ -398,7 +398,7 @@ def _content_key(table: Mapping[str, Any], kind: type) -> tuple[type, bytes] | N
 
 
 def missing_keys(cls: Any, table: Any, prefix: str = "") -> list[str]:
-    """The keys that a table of an attrs class needs and does not have, with those of tables in it; none of what is no table."""
+    """The keys that a table of an attrs class needs and does not have, with those of tables in it; none of other values."""
     if not isinstance(table, Mapping):
         return []
     absent: list[str] = []
@@ -417,7 +417,7 @@ def missing_keys(cls: Any, table: Any, prefix: str = "") -> list[str]:
 def _explain(error: BaseException, where: str) -> str:
     """The first error, with the path of keys that leads to it.
 
-    A key in `removed_options` of a class, a table of what to use instead, had a meaning in an earlier version.
+    A key in `removed_options` of a class, a table of replacements, had a meaning in an earlier version.
     """
     from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 

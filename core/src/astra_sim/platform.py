@@ -53,8 +53,9 @@ _NAME = Expected("a topology, whose name is text", lambda topology, dimension: i
 class Dimension:
     """One dimension of a platform: `size` NPUs, each with `links` links.
 
-    Bandwidths are in bytes per nanosecond, `link_bandwidth` that of one link one way; latencies are in nanoseconds. `packaging` says what
-    the dimension joins (a name for people). A `topology` that does not derive from `Topology` gets the defaults for what it does not have.
+    Bandwidths are in bytes per nanosecond, `link_bandwidth` that of one link one way; latencies are in nanoseconds. `packaging` names the
+    parts that the dimension joins (a name for people). A `topology` that does not derive from `Topology` gets the defaults for absent
+    attributes.
     """
 
     topology: Topology = attrs.field(converter=completed, validator=_NAME)
@@ -70,7 +71,7 @@ class Dimension:
     packaging: str = attrs.field(default="node", validator=TEXT)
 
     def hops(self, source: int, destination: int) -> int:
-        """Links that a message crosses between two positions, as the topology says. Raises PluginError if that is no such number."""
+        """Links that a message crosses between two positions, according to the topology. Raises PluginError if that is no such number."""
         hops = self.topology.hops(source, destination)
         if type(hops) is not int or not 0 <= hops < MOST_NPUS:
             what = f"topology {self.topology.name!r}: hops from {source} to {destination}"
@@ -117,7 +118,7 @@ class LogicalDimension:
 
 @attrs.frozen(cache_hash=True)
 class LogicalProduct(LogicalDimension):
-    """Several logical dimensions as one, whose ranks do not lie a stride apart: of those of its `parts` the first varies fastest."""
+    """Several logical dimensions as one, whose ranks are not a stride apart: of those of its `parts` the first varies fastest."""
 
     parts: tuple[LogicalDimension, ...] = ()
 
@@ -180,8 +181,9 @@ class Group:
 class GroupShape(NamedTuple):
     """The placement of a group's ranks on a platform.
 
-    `blocks[d]` says in how many blocks of the d innermost dimensions they lie: `blocks[0]` are the ranks, `blocks[1]` the nodes (units
-    of the innermost dimension), and the last, the platform, is 1. `per_node` are the ranks in that node of the group that has the fewest.
+    `blocks[d]` is the number of blocks of the d innermost dimensions that they occupy: `blocks[0]` are the ranks, `blocks[1]` the nodes
+    (units of the innermost dimension), and the last, the platform, is 1. `per_node` are the ranks in that node of the group that has the
+    fewest.
     """
 
     blocks: tuple[int, ...]
@@ -194,7 +196,7 @@ class GroupShape(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """In how many nodes they lie."""
+        """The number of nodes that they occupy."""
         return self.blocks[1]
 
 
@@ -202,12 +204,12 @@ class GroupShape(NamedTuple):
 class Platform:
     """Dimensions of NPUs, first dimension varying fastest. `npus` is their number, from `dimensions` alone.
 
-    Going on by one in dimension d adds `strides[d]` to the number of an NPU. `name` is for people. `device` is what the NPUs are, by a name
+    A step in dimension d adds `strides[d]` to the number of an NPU. `name` is for people. `device` is the type of the NPUs, by a name
     as `h100` for models whose parameters depend on the generation of the machine; "" if unknown.
 
     If `physical` is given, all NPUs are in that one dimension, and `dimensions` are only how collectives see them (logical dimensions):
     networks that simulate links use `wired()` and `fabric()`, the others `dimensions`. NPUs of `physical` beyond `npus` are idle: they run
-    nothing, and only forward where NPUs do. Raises InputError if there is no dimension, or more NPUs than there are.
+    nothing, and only forward if NPUs do. Raises InputError if there is no dimension, or more NPUs than there are.
     """
 
     dimensions: tuple[Dimension, ...] = attrs.field(validator=each("a tuple of Dimension", of_type("a Dimension", Dimension), tuple))
@@ -235,9 +237,9 @@ class Platform:
         object.__setattr__(self, "_as_made", tuple(_as_made(self)))
 
     def check_unchanged(self) -> None:
-        """Raise PluginError if a plugin has changed the platform since it was made: what a result is held against would change, too.
+        """Raise PluginError if a plugin has changed the platform since it was made: the basis of a result's audit would change, too.
 
-        What was changed is put back, for other runs may share its dimensions.
+        Changes are undone, because other runs may share its dimensions.
         """
         changes = []
         for part, where, name, value, before in self._as_made:
@@ -250,11 +252,11 @@ class Platform:
             raise PluginError(f"a plugin has changed the platform, which is not allowed: {'; '.join(changes)}")
 
     def wired(self) -> Platform:
-        """The platform as it is wired: of one dimension where dimensions are logical, with its idle NPUs; else itself."""
+        """The platform as it is wired: of one dimension if dimensions are logical, with its idle NPUs; else itself."""
         return self if self.physical is None else Platform((self.physical,), self.name, self.device)
 
     def fabric(self) -> Fabric:
-        """The graph of NPUs, switches and links, made anew. Raises InputError if a topology does not say its links."""
+        """The graph of NPUs, switches and links, made anew. Raises InputError if a topology does not list its links."""
         return fabric_of(self.wired())
 
     def slowed_between_nodes(self, share: float) -> Platform:
@@ -295,7 +297,7 @@ class Platform:
         return LogicalDimension(self.npus, 1, 0 if len(self.dimensions) == 1 else None)
 
     def parts_of_group(self, size: int, stride: int, name: str = "") -> list[LogicalDimension]:
-        """Groups of `size` NPUs, `stride` apart, as logical dimensions: split where a dimension of the platform ends.
+        """Groups of `size` NPUs, `stride` apart, as logical dimensions: split at the end of a dimension of the platform.
 
         One that no dimension of the platform holds, and none divides, is one dimension that spans several.
         """
@@ -340,7 +342,7 @@ class Platform:
     def shape(self, logical: LogicalDimension | Group) -> GroupShape:
         """The placement of the groups of a logical dimension, or of one group.
 
-        It is one for all groups of a dimension. Where they lie differently it is that of a group in the most nodes, and of these of one
+        It is one for all groups of a dimension. If their placements differ it is that of a group in the most nodes, and of these of one
         with the fewest ranks in a node.
         """
         blocks = (*self.strides, self.npus)
@@ -364,7 +366,7 @@ class Platform:
 
 
 class _AsMade(NamedTuple):
-    """An attribute of a part of a platform: the part, if that is, its name, its value, and what that held at first.
+    """An attribute of a part of a platform: the part, if any, its name, its value, and its first value.
 
     The part is None for the platform itself, which keeps these and would else wait for Python's collector.
     """
@@ -386,7 +388,7 @@ def _fields(cls: Any) -> tuple[str, ...] | None:
 
 
 def _as_made(platform: Platform) -> Iterator[_AsMade]:
-    """The public attributes of a platform, its dimensions and their topologies. What has a private name may be remembered answers."""
+    """The public attributes of a platform, its dimensions and their topologies. Private attributes may be caches."""
     owners: list[tuple[object, str]] = [(platform, "")]
     for number, dimension in enumerate((*platform.dimensions, *filter(None, [platform.physical]))):
         where = f"dimension {number}: " if number < len(platform.dimensions) else "the physical dimension: "
@@ -404,7 +406,7 @@ def _as_made(platform: Platform) -> Iterator[_AsMade]:
 
 @attrs.frozen
 class LogicalTopology(Topology):
-    """The NPUs of a logical dimension, `stride` apart on a physical dimension in which all NPUs lie: hops are those between them there."""
+    """The NPUs of a logical dimension, `stride` apart on a physical dimension that contains all NPUs: hops are those between them there."""
 
     physical: Dimension
     size: int
@@ -460,8 +462,8 @@ class Preset:
     """A machine that is put together of topologies by name: tables as `[[platform.dimensions]]` of an experiment has them.
 
     A factory of `astra_platforms` gives it instead of dimensions, for the topologies may be of other plugins. `name` and `device` are those
-    of the platform, unless the experiment gives its own. If the NPUs are wired otherwise than the dimensions say, `physical` is the one
-    dimension in which all of them lie: see `Platform`. It is left out where the preset is only one of several dimensions of a platform.
+    of the platform, unless the experiment gives its own. If the NPUs are wired otherwise than the dimensions, `physical` is the one
+    dimension that contains all of them: see `Platform`. It is left out if the preset is only one of several dimensions of a platform.
     """
 
     dimensions: tuple[Mapping[str, Any], ...] = attrs.field(validator=each("a tuple of tables", of_type("a table", Mapping)))
@@ -473,14 +475,14 @@ class Preset:
 def scaled_in(physical: Dimension | None, number: int, bandwidth: float, latency: float) -> Dimension | None:
     """A physical dimension whose links of one logical dimension have `bandwidth` and `latency` times their own.
 
-    None if its topology does not say which these are.
+    None if its topology does not name them.
     """
     topology = None if physical is None else physical.topology.scaled_in(number, bandwidth, latency)
     return None if topology is None or physical is None else attrs.evolve(physical, topology=topology)
 
 
 def _blocks_along(dimension: LogicalDimension, block: int) -> int | None:
-    """In how many blocks of so many NPUs each group of a dimension lies; None if that is not the same for all of them."""
+    """The number of blocks of NPUs that each group of a dimension occupies; None if it differs among them."""
     span = dimension.size * dimension.stride
     if block % span == 0:
         return 1

@@ -12,7 +12,7 @@ class _Process:
 
 
 def processors() -> int:
-    """The number of processors that this process may use for one simulation: all that the system gives it, or one where it shares them."""
+    """The number of processors that this process may use for one simulation: all that the system gives it, or one if it shares them."""
     pools = sys.modules.get("multiprocessing")  # a process of a pool has it
     if _Process.shares or (pools is not None and pools.parent_process() is not None):
         return 1

@@ -1,6 +1,6 @@
 """A component that a plugin offers through a hook: a name, a summary, its options, and the place of its implementation.
 
-A plugin that uses what others offer asks them through `call`, and `Lazily` names in its errors what is costly to name.
+A plugin that uses other plugins' components calls them through `call`, and `Lazily` names in its errors values that are costly to name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FUNCTION_GROUP = "astra_sim.functions"
 """The entry-point group of functions that an input file may name."""
 
 Reference = str | Callable[..., Any]
-"""An object, or where to import it from when it is first used: "package.module:object"."""
+"""An object, or the reference to import it from at first use: "package.module:object"."""
 
 Examples = Sequence[Mapping[str, Any]] | Reference
 """Options to try a component with, each as it could be in an experiment file; or a function of an empty folder that gives them."""
@@ -54,13 +54,13 @@ class Provider:
     With each of the `examples` the contract of its kind is run by `astra plugins check`, without any with the defaults. Examples that
     need files are a function that writes them into the folder it is given, which is deleted afterwards.
 
-    `pure`: what the factory makes follows from what it is given alone, not from a file or from what was before, and never changes, so
+    `pure`: the factory's result depends only on its arguments, not on a file or on earlier calls, and never changes, so
     that it may be kept from run to run: `made` does so, with the schedules of collectives it is done, too. The program that a pure
     training loop writes follows from its options, the layers, and the sizes of the platform's dimensions.
 
     `takes`, of a workload: a function of its table as the experiment has it, of the defaults that the compute model offers
     (`Compute.workload_defaults`), and of the `Context`. It returns those defaults that have an effect, in a table; None: all are taken.
-    `traits`, of a workload: a function of its table, which returns words for what it is, such as "training", "experts" and "fp8", by
+    `traits`, of a workload: a function of its table, which returns words for its properties, such as "training", "experts" and "fp8", by
     which a compute model chooses its software (`Compute.for_workload`).
     `takes_networks`, of a network: the factory gets as its last argument a function of a spec, such as "packet", that makes the network
     on the same platform.
@@ -118,7 +118,7 @@ class Provider:
         return frozenset(result)
 
     def load_examples(self, folder: Path) -> list[Mapping[str, Any]]:
-        """The examples, whose files are written into an empty folder. Raises PluginError for what is not a list of tables."""
+        """The examples, whose files are written into an empty folder. Raises PluginError for anything but a list of tables."""
         what = f"examples of plugin {self.name!r}"
         examples: Any = self.examples
         if isinstance(examples, str) or callable(examples):
@@ -139,11 +139,11 @@ class CollectiveProvider(Provider):
 
     `whole_platform`: it runs over all NPUs at once, whatever the dimensions are. `variants`: how many schedules it uses
     in turn for the phases of one dimension (`Request.instance` counts modulo this). `scales`: its messages grow with the collective; if
-    not, they are as large as the algorithm says, and a collective is one chunk. `carries_delays`: its schedules hold all delays, as a
+    not, they have the sizes of the algorithm, and a collective is one chunk. `carries_delays`: its schedules hold all delays, as a
     recorded run does; a system layer may leave out its own endpoint delay. `needs`: attributes that the topology of a dimension must
     have, and be true, for the algorithm to run there; system layers see to that. Schedules of a `pure` one are kept from run to run, others
     during a run. `automatic`: `auto` may take it, with its default options, if it estimates a shorter time than that of others.
-    `takes_platform`: its factory gets the platform of the run besides, as its last argument; what is kept of a pure one is kept for it.
+    `takes_platform`: its factory gets the platform of the run besides, as its last argument; the cache of a pure one is per platform.
     """
 
     whole_platform: bool = attrs.field(default=False, kw_only=True, validator=FLAG)
@@ -181,10 +181,10 @@ class FileFormat:
 
     `recognises(text)` answers whether a file is of this format; `read(text, path)` returns the tables of those sections, as
     they could be in an experiment file. `read` raises InputError naming the path, line or key, and value. It reads other files that
-    the file names with `astra_sim.files.read_text` (and looks for them with `is_there`), for what it returns is remembered until one of
+    the file names with `astra_sim.files.read_text` (and looks for them with `is_there`), because its result is cached until one of
     the files that it has read so changes.
 
-    A format of many files that share a prefix names the end of the first of them, `first_file`: then a path is of this format where
+    A format of many files that share a prefix names the end of the first of them, `first_file`: then a path is of this format if
     that file exists, and `read` gets no text.
     """
 
@@ -210,7 +210,7 @@ class FileFormat:
 
 
 def load(reference: Reference, what: str) -> Callable[..., Any]:
-    """Import what a reference names. Raises PluginError with the import's own error."""
+    """Import the object of a reference. Raises PluginError with the import's own error."""
     result: Any = reference
     if isinstance(reference, str):
         module, _, attribute = reference.partition(":")
@@ -241,7 +241,7 @@ def options_of(provider: Provider, table: Mapping[str, Any], where: str) -> Any:
 
 
 def named_function(name: str, where: str) -> Callable[..., Any]:
-    """The function that the entry-point group `astra_sim.functions` has as `NAME`, or as `NAME@DISTRIBUTION` where several offer one.
+    """The function that the entry-point group `astra_sim.functions` has as `NAME`, or as `NAME@DISTRIBUTION` if several offer one.
 
     So an input file can call only functions that were installed for this purpose. `where` is
     the option that names it. Raises InputError if there is none, PluginError if several are or it cannot be loaded.

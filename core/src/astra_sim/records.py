@@ -1,6 +1,6 @@
 """Records of runs, for packages that explain them (hook `astra_explainers`). Public, but provisional.
 
-An explainer gets an `ExplainedRun`: what was simulated, the `RunRecord` of what happened with its `CriticalPath`, and a way to simulate it
+An explainer gets an `ExplainedRun`: the components, the `RunRecord` of the run with its `CriticalPath`, and a way to simulate it
 again with something changed. It returns an `Explanation`. These names follow the kernel's own records, so they may change with each series
 of versions.
 """
@@ -58,7 +58,7 @@ class Explanation(Protocol):
 
 @attrs.frozen(eq=False, repr=False)
 class ExplainedRun:
-    """A run to explain: its components, and the record of what happened, which has a critical path.
+    """A run to explain: its components, and the record of the run, which has a critical path.
 
     `again` simulates it once more with something changed.
     """
@@ -99,7 +99,7 @@ class ExplainedRun:
         return link_bytes(self.components, self.record)
 
     def stage(self, name: str) -> None:
-        """Say in the progress of the run what the next simulations are for."""
+        """Name the purpose of the next simulations in the progress of the run."""
         if self._progress is not None and hasattr(self._progress, "stage"):
             self._progress.stage(name)
 

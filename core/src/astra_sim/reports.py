@@ -47,12 +47,12 @@ Series = Literal["limited", "all", "none"]
 
 
 def file_name(name: str) -> str:
-    """The name under which a report's file is written: what may have a meaning in paths or shells becomes `_`."""
+    """The name under which a report's file is written: characters with a meaning in paths or shells become `_`."""
     return re.sub(r"[^\w.=-]+", "_", name)
 
 
 class ReportFolder:
-    """The folder into which reports write. `series` is how much of what grows with simulated time is asked for.
+    """The folder into which reports write. `series` is how much of the time series is requested.
 
     `written` holds the files so far, by path, with the author of each: whose turn it is to write (`author`).
     """

@@ -56,8 +56,8 @@ class Rows(Sequence[T], Generic[T]):
     `kind_of` has 32 bits (code I), `times` 64 (code q): picoseconds that member r takes instead of the time of its kind, or -1. `make`
     builds member r of (its kind, r, the rows it waits for). `name` is that of member r alone; without it members have the names of their
     kinds. `priorities` has 32 bits (code I): of members that are ready at once, the one with the lowest priority starts first, of equal
-    ones the first. Without it members start in the order of rows. `source` gives for an NPU what the file of its program says of each
-    member beyond what runs, one table for each row: of the node of a trace its id, its type, its attributes.
+    ones the first. Without it members start in the order of rows. `source` gives for an NPU the record of each
+    member in its file, one table for each row: of the node of a trace its id, its type, its attributes.
     """
 
     kinds: Sequence[T]

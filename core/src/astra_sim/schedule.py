@@ -1,4 +1,4 @@
-"""Schedules: what a collective algorithm does, written as data.
+"""Schedules: collective algorithms, written as data.
 
 An algorithm is a function from a `Request` (which collective, how many ranks, how many bytes) to a `Schedule`: for every
 rank the messages it sends and receives, in order. Two rules give a schedule its meaning in time:
@@ -119,12 +119,12 @@ class Step:
     """One step of a rank's program; use `exchange`, `send` or `receive` to write one.
 
     `bytes` is the size of each message. `times` repeats the step. `after` is the number of tokens needed (None: one more than
-    the sends before it), `after_arrivals` the number of messages that must have met their receives. `reduce` says that
-    received data is added to what is there, `memory_bytes` how many bytes the endpoint charges for it (in local memory),
+    the sends before it), `after_arrivals` the number of messages that must have met their receives. `reduce`:
+    received data is added to local data, `memory_bytes` how many bytes the endpoint charges for it (in local memory),
     `compute_ps` how many picoseconds the rank computes on it besides.
     With a `stride` each repetition has another peer: the value of `send_to` grows by it each time, and `receive_from` moves as the rank to
     which we are that peer does. So `exchange(shift(1), bytes, times=n - 1, stride=1)` is an exchange with each of the others, and costs the
-    kernel what one step costs.
+    kernel the cost of one step.
     `pieces` names the parts of the buffer that the message carries, see `astra_sim.testing.check_schedule`. `overhead_bytes` of it carry no
     data (flags, signals, requests): a message of nothing else names no pieces. For `returned` see `RankProgram`.
     """
@@ -260,7 +260,7 @@ class RankProgram:
 
     The rest matters on a shared bus only (`engine.shared_bus`). Of the tokens in each `cycle`, the first ones are carried from the NPU
     to memory, the others from memory to the NPU and, but for the last, back. Without a cycle, the tokens at the start go to memory and all
-    others to the NPU, and the steps say which are `returned`. A token carries the bytes of the send that it allows;
+    others to the NPU, and the steps mark those that are `returned`. A token carries the bytes of the send that it allows;
     those after the last send carry `last_bytes` (None: as many as the last send).
     """
 
@@ -270,7 +270,7 @@ class RankProgram:
     last_bytes: int | None = None
 
     def check(self) -> None:
-        """Raise ScheduleError unless its steps are steps with peers, and what a shared bus needs is there."""
+        """Raise ScheduleError unless its steps are steps with peers, with the fields that a shared bus needs."""
         if not isinstance(self.steps, tuple):
             raise ScheduleError(f"a program has the steps {shown(self.steps)}; expected a tuple of steps")
         for step in self.steps:
@@ -296,9 +296,9 @@ class RankProgram:
 class Schedule:
     """The programs of all ranks of a group: one that all share (with relative peers), or one per rank.
 
-    Ranks that do the same, each relative to itself, may have one and the same program: what is looked at by program then costs what
-    the different ones cost. Each rank holds `output_bytes` at the end. `collective` is what the schedule does, if that differs from the
-    request.
+    Ranks that do the same, each relative to itself, may share one program: work by program then costs as much as
+    the different ones. Each rank holds `output_bytes` at the end. `collective` is the one that the schedule performs, if that differs from
+    the request.
     """
 
     ranks: int
@@ -476,7 +476,7 @@ class Carriage(NamedTuple):
 
 
 class ActionRun(NamedTuple):
-    """Actions one after another: `times` of them, of which the first is said. For each, both receipts are one higher.
+    """Actions one after another: `times` of them, of which the first is given. For each, both receipts are one higher.
 
     `after` grows by `after_grows` with each, the value of a peer by its stride. `memory_bytes`, `compute_ps` and `returned` are those of
     the step.
@@ -510,8 +510,8 @@ class ActionRun(NamedTuple):
 class LoweredProgram:
     """A rank's program, ready to run: messages matched with the receives that meet them, as runs of actions.
 
-    `tokens` is the number of tokens at which the rank has finished. For `cycle` and `last_bytes` see `RankProgram`. What follows from the
-    runs for each action, receive or token is listed when it is asked for.
+    `tokens` is the number of tokens at which the rank has finished. For `cycle` and `last_bytes` see `RankProgram`. Values that follow from
+    the runs for each action, receive or token is listed when it is asked for.
     """
 
     starts: int
@@ -623,7 +623,7 @@ def _lower_exchanges(program: RankProgram) -> LoweredProgram:
 
 
 def _run(step: Step, sends: int, receipt: int, own_receipt: int) -> ActionRun:
-    """The actions of a step after so many sends, the first with these receipts."""
+    """The actions of a step after `sends` sends, the first with these receipts."""
     to, source = step.targets, step.sources
     grows = step.after is None and to is not None
     return ActionRun(
@@ -645,7 +645,7 @@ def _run(step: Step, sends: int, receipt: int, own_receipt: int) -> ActionRun:
 
 
 def _lower_relative(schedule: Schedule) -> tuple[LoweredProgram, ...]:
-    """The same where all peers are distances: ranks with the same program whose peers have the same ones share what it becomes."""
+    """The same if all peers are distances: ranks with the same program and equal distances share the result."""
     ranks, programs = schedule.ranks, schedule.programs
     receives: dict[int, _Receives] = {}
     distances: dict[int, tuple[int, ...]] = {}

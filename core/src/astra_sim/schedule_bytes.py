@@ -6,8 +6,8 @@ Algorithms that halve or divide cut off fractions, so a message may differ from 
 Three names of pieces have a meaning of their own:
 
 * `(PARTS[i], p)`: a part of piece p. A schedule that all ranks share may cut every piece in two such parts.
-* `(ALL, p)`: the network joins piece p of all ranks; the message represents what the rank gives and for what it gets.
-* `UNNAMED`: data of which only the bytes are known, or `(UNNAMED, share)`: they are that share of the bytes for which they stand, as those
+* `(ALL, p)`: the network joins piece p of all ranks; the message represents the rank's contribution and its result.
+* `UNNAMED`: data of which only the bytes are known, or `(UNNAMED, share)`: they are that share of the bytes that they represent, as those
   of compressed data. Messages of that kind are not compared, but counted with all that a rank sends and receives.
 """
 
@@ -36,7 +36,7 @@ def performed(schedule: Schedule, request: Request) -> Request:
 def check_bytes(schedule: Schedule, request: Request, scales: bool = True) -> None:
     """Raise ScheduleError if messages are larger or smaller than their pieces, or too few bytes are sent or left at the end.
 
-    If messages do not grow with the collective (not `scales`), those of unnamed data have the bytes that the algorithm says.
+    If messages do not grow with the collective (not `scales`), those of unnamed data have the bytes of the algorithm.
     Of a repeated step only the first and the last message are checked, so that the time grows with the steps, not with the messages.
     """
     if schedule.ranks < 2:
@@ -115,7 +115,7 @@ def _expected(names: Sequence[Hashable], request: Request, cut: int) -> tuple[in
     least = count
     most = count * (ceiling + _ROUNDING)
     if not isinstance(names, range) and any(isinstance(name, tuple) and name[0] == ALL for name in names):
-        # A rank gives what it has and gets those pieces, but for its own; one message represents the larger of the two.
+        # A rank gives its pieces and gets those of the others; one message represents the larger of the two.
         least, most = max(count - cut, 1), max(most, request.bytes)
     return max(0, least * (floor - _ROUNDING)), most, count
 
@@ -126,7 +126,7 @@ def is_unnamed(name: Hashable) -> bool:
 
 
 def unnamed_share(names: Iterable[Hashable]) -> float | None:
-    """The share that the bytes of unnamed data are of those for which they stand; None if all pieces have names.
+    """The share that the bytes of unnamed data are of those that they represent; None if all pieces have names.
 
     Raises ScheduleError for a share that cannot be.
     """
@@ -168,9 +168,9 @@ def _compare_messages(program: RankProgram, request: Request, cut: int, who: str
 
 
 def _check_totals(program: RankProgram, request: Request, cut: int, who: str, smallest: float | None) -> None:
-    """Compare what a rank sends and receives with the least that the collective needs.
+    """Compare a rank's sends and receives with the least that the collective needs.
 
-    Unnamed data counts for what it represents: sent, by the share that its message names; received, by the smallest of the schedule.
+    Unnamed data counts as the bytes it represents: sent, by the share that its message names; received, by the smallest of the schedule.
     """
     sent = received = 0.0
     for step in program.steps:

@@ -1,8 +1,8 @@
-"""Programs that a warm process runs: what `astra` and the drop-in programs do where `ASTRA_SERVER` names its socket.
+"""Programs that a warm process runs: `astra` and the drop-in programs, if `ASTRA_SERVER` names its socket.
 
 `astra server COMMAND` (astra-sim-devkit) is that process. It has imported all of astra and forks for each program, which then needs no
 start. A program sends its arguments, folder, environment and standard streams, passes on signals, and ends as its fork has ended. It runs
-by itself, with the same output, if no server listens or where its Python, path or locale is not the server's.
+by itself, with the same output, if no server listens or its Python, path or locale is not the server's.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from astra_sim._boundary import Contract
 
 @attrs.frozen
 class RequestState:
-    """A request as a policy sees it. Tokens of the answer to come are not among what it knows, as in a real server.
+    """A request as a policy sees it. The length of the answer is unknown to it, as in a real server.
 
     `computed` tokens have keys and values in the cache; `missing` are those to compute before the next token of the answer. `is_running`:
     it has been admitted, and holds blocks. A smaller `priority` goes first. `waited_s` is the time since it arrived. `max_new_tokens` are

@@ -1,4 +1,4 @@
-"""The shapes of what is computed.
+"""The shapes of operations.
 
 Every shape has a `kind` (its key in a layer's pass), an `element_type` (None: that of the compute model), and counts its `operations`
 (a multiply-add is two) and the bytes it moves to and from memory: `count_bytes(element_bytes)`, each operand once.
@@ -158,7 +158,7 @@ class GroupedGemm:
 class Attention:
     """The core of attention: queries times keys, softmax, times values.
 
-    `flash`: one kernel that keeps the scores on chip; its backward pass calculates them again. Causal, it leaves out what is masked: half
+    `flash`: one kernel that keeps the scores on chip; its backward pass calculates them again. Causal, it leaves out masked scores: half
     of a square, q k - q^2 / 2 of q queries that end with the last of k keys. Unfused kernels calculate and store all scores.
     Raises InputError if `key_heads` does not divide `heads`, or values do not fit in the keys that they are part of.
     """

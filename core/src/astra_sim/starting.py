@@ -18,5 +18,5 @@ def started_quickly() -> Iterator[None]:
 
 
 def end_quickly() -> None:
-    """End without a search for garbage. After an error there is one: it leaves circles, with objects that say so if they stay."""
+    """End without a garbage collection. After an error there is one: it leaves circles, with objects that warn if they stay."""
     gc.freeze()

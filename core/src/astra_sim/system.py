@@ -42,13 +42,13 @@ class PhasePlan:
     """One phase of a chunk: `collective` on the ranks of `logical`, carried out by `schedule`, in queue `queue`.
 
     `dimension` is the index under which the phase counts in reports; that of a group counts in the dimensions that its messages take.
-    `queue` counts over all queues of an NPU. `bytes` is what each rank holds before the phase. `endpoint_ps` is the endpoint delay
+    `queue` counts over all queues of an NPU. `bytes` are those of each rank before the phase. `endpoint_ps` is the endpoint delay
     (picoseconds) if it is not the system's.
 
     A collective that the network prices has a schedule without steps, and its time is `endpoint_ps`: it ends for all of a group so long
     after the last of them has begun it. Then `counted` has the messages whose bytes count.
 
-    `algorithm` names what made the schedule, and `reason` says why if it was not asked for by name: "auto: ..." with what was
+    `algorithm` names the algorithm of the schedule, and `reason` why if it was not chosen by name: "auto: ..." with the
     compared. Both are for people.
     """
 
@@ -100,8 +100,8 @@ class DimensionOrder(Contract, abc.ABC):
     """In which order chunks pass through the dimensions, and how large they are: a scheduler plugin, made anew for every run.
 
     `all_reduces_last`: an all-reduce of several dimensions does the last of them in one phase, not as reduce-scatter and all-gather.
-    `has_memory`: what `chunk` answers depends on what was before, not on its arguments alone. `cuts_by_bandwidth`: chunks have other sizes
-    where the bandwidths of the platform are a little other ones.
+    `has_memory`: the result of `chunk` depends on earlier calls, not on its arguments alone. `cuts_by_bandwidth`: chunks have other sizes
+    if the bandwidths of the platform are a little other ones.
     """
 
     _kind = "order of dimensions"
@@ -158,7 +158,7 @@ def _check_phase(phase: object, number: int) -> None:
 
 
 def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
-    """Raise PluginError unless chunks hold the `size` bytes of a collective, and phases begin with what those before them leave.
+    """Raise PluginError unless chunks hold the `size` bytes of a collective, and phases begin with the bytes that those before them leave.
 
     No chunk at all is right if there is nothing to do. The last of several chunks may be filled up, and every one to a byte for each of
     the platform's `npus`.
@@ -218,8 +218,8 @@ class SystemSession(Contract, abc.ABC):
     def issue(self, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
         """Plan a collective that is issued now, at `now_ps` picoseconds. An empty list: there is nothing to do.
 
-        Called once per collective, in order of issue; of collectives that repeat, once for all. Who answers with a tuple says that nobody
-        changes it or what is in it: then what follows from it is kept, for other runs, too, whose sessions answer with the same object.
+        Called once per collective, in order of issue; of collectives that repeat, once for all. Return a tuple to promise that it and
+        its items never change: then data derived from it is cached, for other runs, too, whose sessions return the same object.
         """
 
     def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:
@@ -231,7 +231,7 @@ class SystemSession(Contract, abc.ABC):
         return Place(-1, None)
 
     def repeats(self, operation: Communicate) -> bool:
-        """Whether collectives like this one (in all but name and what they wait for) get the same chunks, whenever they are issued."""
+        """Whether collectives like this one (in all but name and dependencies) get the same chunks, whenever they are issued."""
         return False
 
 
@@ -243,8 +243,8 @@ class System(Contract, abc.ABC):
     """A system layer.
 
     `endpoint_ps` is the time an endpoint needs for every message it handles; with a `bus`, endpoints share it instead. `tick_ps` is the
-    clock to which compute times are truncated; both are picoseconds. `phases_end_together` says that a phase ends on all NPUs of the
-    machine when the last has finished it. `one_at_a_time` says that an NPU has one operation of each sort under way: computing, computing
+    clock to which compute times are truncated; both are picoseconds. `phases_end_together`: a phase ends on all NPUs of the
+    machine when the last has finished it. `one_at_a_time`: an NPU has one operation of each sort under way: computing, computing
     on the CPU, and communication and memory together; of those that are ready the first of the program begins. Receives may always begin.
     If `one_at_a_time_unless_ordered`, that is only the default, and programs that keep their orders themselves go without
     (`ExecutionGraph.keeps_order`).
@@ -288,9 +288,9 @@ class System(Contract, abc.ABC):
     send_class: int = -1
     """The traffic class that messages in no queue ask for, which are those between two NPUs (-1: the network chooses)."""
     reduce_ps: Callable[[int], int] | None = None
-    """Picoseconds to add so many received bytes to a buffer, if the memory model is not asked."""
+    """Picoseconds to add received bytes to a buffer, if the memory model is not asked."""
     send_overhead_ps: Callable[[int], int] | None = None
-    """Picoseconds that the processor of an NPU spends on sending a message of so many bytes, before the network has it: `o` of LogGP. It
+    """Picoseconds that the processor of an NPU spends on sending a message, before the network has it: `o` of LogGP. It
     does one message after another. The function is pure, and is called once for each size; None: no time is spent."""
     receive_overhead_ps: Callable[[int], int] | None = None
     """The same for receiving one, when the network has delivered it. Requests (`rendezvous`) are messages, too."""
@@ -301,6 +301,6 @@ class System(Contract, abc.ABC):
     def session(self, dimensions: Sequence[LogicalDimension]) -> SystemSession:
         """A new session for a program whose collectives speak of `dimensions`.
 
-        A run may have several: it has one collective of each kind planned in one that it throws away, to find what is symmetric.
+        A run may have several: it has one collective of each kind planned in one that it discards, to detect symmetry.
         Raises InputError if the system's options do not fit the dimensions.
         """

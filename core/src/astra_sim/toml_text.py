@@ -1,4 +1,4 @@
-"""Tables as TOML text for people: keys and values as tomli-w writes them, and what stands inside another value in one line with it."""
+"""Tables as TOML text for people: keys and values as tomli-w writes them, and nested values in one line with their parent."""
 
 from __future__ import annotations
 

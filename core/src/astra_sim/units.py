@@ -31,7 +31,7 @@ def parse_size(text: str, where: str) -> int:
 
 
 def scaled_float32(value: float, factor: float) -> int:
-    """trunc(float32(float32(value) * float32(factor))), as ASTRA-sim 1.0 scales what its files say, whatever its unit.
+    """trunc(float32(float32(value) * float32(factor))), as ASTRA-sim 1.0 scales numbers of its files, whatever their unit.
 
     24 bits of the value survive, also with a factor of 1. Raises InputError if the product is too large for 32 bits.
     """

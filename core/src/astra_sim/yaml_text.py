@@ -1,4 +1,4 @@
-"""YAML from a file, for the packages that have formats in it, which need PyYAML: what is too large is refused before it is constructed."""
+"""YAML from a file, for the packages that have formats in it, which need PyYAML: too large a file is refused before it is constructed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from astra_sim.limits import MAX_YAML_CHARACTERS, MAX_YAML_SCALAR, MAX_YAML_VALU
 
 
 def parse_yaml(text: str, path: str, what: str, most: int = MAX_YAML_VALUES) -> dict[Any, Any]:
-    """The mapping in a YAML text, of at most so many values.
+    """The mapping in a YAML text, of at most `most` values.
 
-    Raises InputError naming file and line if a key stands twice in any mapping, and if the text holds something else than a mapping,
+    Raises InputError naming file and line if a key occurs twice in any mapping, and if the text holds something else than a mapping,
     which is to be `what`.
     """
     with yaml_root(text, path, what, yaml.SafeLoader) as (loader, node):

@@ -40,7 +40,7 @@ class Commands(click.Group):
     """The commands of astra: `run`, which may be left out, its own others, and those of plugins."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Choose the plugins of `-p`, which may bring commands, and put `run` in front of what names no command."""
+        """Choose the plugins of `-p`, which may bring commands, and put `run` in front of words that name no command."""
         chosen, args = _chosen_plugins(args)
         if chosen:
             from astra_sim.setup.plugins import use_plugins
@@ -71,7 +71,7 @@ class Commands(click.Group):
             formatter.write_dl(self._summaries())
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Commands and experiment files, other files where no command begins so, and the options of `run`."""
+        """Commands and experiment files, other files if no command begins so, and the options of `run`."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
@@ -154,7 +154,7 @@ class PluginGroup(click.Group):
         return super().get_command(ctx, cmd_name) or _command_of_plugins(f"{self.name} {cmd_name}")
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the words name. Raises InputError, which says what to install, if its package is absent."""
+        """The command that the words name. Raises InputError with an installation hint if its package is absent."""
         if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             from astra_sim.setup.plugins import shared_plugins
 
@@ -312,7 +312,7 @@ def _say_if_slow(engine: str | None, quiet: bool) -> None:
 def show_(run: str, table: str | None, as_json: bool, as_csv: bool, output: str | None) -> None:
     """Print a table of a result; without TABLE the names of its tables.
 
-    RUN is a result.json, or the folder that --output has written. If it holds several runs, a column says which one a row is of.
+    RUN is a result.json, or the folder that --output has written. If it holds several runs, a column names the run of each row.
     """
     from astra_sim.command.show import show_table
 
@@ -324,7 +324,7 @@ def show_(run: str, table: str | None, as_json: bool, as_csv: bool, output: str 
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def plugins(ctx: click.Context, every: bool, as_json: bool) -> None:
-    """List plugins, show what one offers, or check them."""
+    """List plugins, show the components of one, or check them."""
     ctx.obj = as_json, every
     if ctx.invoked_subcommand is None:
         _list(as_json, every)
@@ -353,7 +353,7 @@ def _list(as_json: bool, every: bool) -> None:
 @_json_option
 @click.pass_obj
 def show(outer: tuple[bool, bool], names: tuple[str, ...], as_json: bool) -> None:
-    """Show components and their options. NAME may be KIND:NAME where several kinds have one of that name."""
+    """Show components and their options. NAME may be KIND:NAME if several kinds have one of that name."""
     from astra_sim.command import plugin_commands
 
     plugin_commands.show_components(names, as_json or outer[0])
@@ -371,7 +371,7 @@ def main() -> None:
         warnings.showwarning = _show_warning  # type: ignore[assignment]
         if _COMPLETE in os.environ:
             with astra.make_context("astra", ["completion", os.environ[_COMPLETE].partition("_")[0]]) as context:
-                astra.invoke(context)  # not `main`, where click would answer itself
+                astra.invoke(context)  # not `main`, in which click would answer itself
         with printing_to_errors(), only_json() if "--json" in sys.argv[1:] else contextlib.nullcontext():
             astra.main(standalone_mode=False)
         sys.stdout.flush()
@@ -387,7 +387,7 @@ def main() -> None:
 
 
 def _written(status: Any) -> Any:
-    """The exit status of a command that has ended by itself, when what it printed has been written.
+    """The exit status of a command that has ended by itself, after its output has been written.
 
     click ends a command whose output is not read, and puts another stream in its place, which drops that silently.
     """
@@ -404,7 +404,7 @@ def _written(status: Any) -> Any:
 
 
 def _outcome(error: BaseException) -> tuple[int, str]:
-    """The exit status and the message of what ended a command. Raises the error itself if ASTRA_TRACEBACK is set."""
+    """The exit status and the message of an exception that ended a command. Raises it if ASTRA_TRACEBACK is set."""
     match error:
         case click.Abort() | KeyboardInterrupt():
             return STATUS_INTERRUPTED, "interrupted"
@@ -422,10 +422,10 @@ def _outcome(error: BaseException) -> tuple[int, str]:
 
 
 def _tell(error: BaseException, message: str) -> None:
-    """Say what ended a command: a line on standard error, and under --json an object on standard output. Streams may be full or gone."""
+    """Report the end of a command: a line on standard error, and under --json an object on standard output. Streams may be full or gone."""
     try:
         if isinstance(error, OSError) and error.filename is None:
-            _forget(sys.stdout)  # standard output is what could not be written
+            _forget(sys.stdout)  # standard output could not be written
         elif "--json" in sys.argv[1:]:
             say_json({"error": printable(message)})
         sys.stdout.flush()
@@ -458,7 +458,7 @@ def _open_closed_streams() -> None:
 
 
 def _keep_output() -> None:
-    """Keep standard output for what commands print: what libraries in C print goes to standard error."""
+    """Keep standard output for commands: output of libraries in C goes to standard error."""
     try:
         if sys.stdout.fileno() != 1:
             return
@@ -472,10 +472,10 @@ def _keep_output() -> None:
 
 
 class _UnreadErrors(io.FileIO):
-    """Standard error that may be full or closed: what cannot be written is dropped, and the command goes on."""
+    """Standard error that may be full or closed: lines that cannot be written are dropped, and the command goes on."""
 
     def write(self, data: Any) -> int:
-        """Write what can be."""
+        """Write as much as possible."""
         with contextlib.suppress(OSError):
             return super().write(data) or len(data)
         return len(data)
@@ -494,5 +494,5 @@ def _let_nobody_read_errors() -> None:
 
 
 def _forget(stream: Any) -> None:
-    """Drop what could not be written to a stream, so that Python does not try again when it ends."""
+    """Drop unwritten output of a stream, so that Python does not try again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

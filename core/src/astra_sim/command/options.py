@@ -50,9 +50,9 @@ def component_options(multiple: bool, kinds: Sequence[str] = tuple(COMPONENTS)) 
 
 
 def candidates(what: str, *arguments: str) -> Callable[..., Any]:
-    """`shell_complete` of an option or argument: a function of the object of the root context, which is what answers a shell.
+    """`shell_complete` of an option or argument: a function of the object of the root context, which answers a shell.
 
-    That is the module `astra_sim_devkit.candidates`. `candidates("component", KIND)` is for what `component_options` takes.
+    That is the module `astra_sim_devkit.candidates`. `candidates("component", KIND)` matches `component_options`.
     """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
@@ -106,7 +106,7 @@ def json_option(command: _Command) -> _Command:
 def write_then_show(write: Callable[[], object], show: Callable[[], object]) -> None:
     """Write the files of a command, then print, so that nothing is lost if standard output is closed early.
 
-    If writing fails, the figures of what may have been a long run are printed all the same.
+    If writing fails, the figures of a possibly long run are printed all the same.
     """
     try:
         write()
@@ -118,7 +118,7 @@ def write_then_show(write: Callable[[], object], show: Callable[[], object]) -> 
 
 
 def say_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Print what `--json` asks for. Raises ValueError for numbers that JSON has no word for.
+    """Print the output of `--json`. Raises ValueError for numbers that JSON cannot express.
 
     Under `--json` nothing else gets to standard output.
     """
@@ -138,7 +138,7 @@ def json_output() -> TextIO:
 
 @contextlib.contextmanager
 def only_json() -> Iterator[None]:
-    """Let nothing but JSON get to standard output: what `say_json` prints, or all that is printed, if it is JSON.
+    """Allow nothing but JSON on standard output: the output of `say_json`, or all output, if it is JSON.
 
     Anything else goes to standard error in the end.
     """

@@ -1,4 +1,4 @@
-"""A line on standard error that says how far a long run is."""
+"""A progress line of a long run on standard error."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Use:
 def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int]) -> tuple[int, int]:
     """The total time of tasks, and the time they cover. Tasks of a kind whose duration is negative are left out.
 
-    `ended` says when each task ended, `durations` how long those of each kind take, but for rows with a time of their own.
+    `ended` is the time at which each task ended, `durations` the time of each kind, but for rows with a time of their own.
     """
     kind_of, times = rows.kind_of, rows.times
     own = repeat(-1) if times is None else times
@@ -63,7 +63,7 @@ def uses_of(records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], group
 
 
 def repeated(parts: Sequence[bytes], numbers: Column, offsets: Column) -> bytes:
-    """Columns of 64 bits one after another, as `numbers` say, each with an offset added to its members."""
+    """Columns of 64 bits one after another, in the order of `numbers`, each with an offset added to its members."""
     columns = [view(part, "q") for part in parts]
     joined = array("q")
     for number, offset in zip(numbers, offsets, strict=True):

@@ -2,7 +2,7 @@
 
 A **program** is a list of tasks that some NPUs run; each task waits for earlier ones. It is of one of these kinds: `JOIN` ends at once,
 `TIMER` after its delay, `COMPUTE` after its delay, too, or a time that is asked for when it begins (`Engine.set_compute_times`), on the
-processor of its NPU where that handles messages as well (`Engine.set_overheads`), `ACCESS` is a timer that uses
+processor of its NPU if that handles messages as well (`Engine.set_overheads`), `ACCESS` is a timer that uses
 its NPU's port (NPUs that have the same port use it one after another), `SEND` sends a message to another NPU and ends when it has arrived,
 `RECEIVE` ends when its message has arrived, `COLLECTIVE` issues chunks and ends its delay after the last of them. A task may need a
 **unit** of its NPU, which does one task at a time: of those that are ready the one with the lowest priority (`Rows.priorities`; without
@@ -35,7 +35,7 @@ CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
 History = tuple[int, ...]
-"""Times at which what leads to an event was scheduled, latest first; as many as HISTORY_LENGTH."""
+"""The schedule times of an event's predecessors, latest first; as many as HISTORY_LENGTH."""
 
 HISTORY_LENGTH = 8
 
@@ -49,7 +49,7 @@ OverheadPs = Callable[[int, bool], int]
 class Task(NamedTuple):
     """An operation of a program: its kind, its delay in picoseconds, the tasks it waits for, and the unit it needs (-1: none).
 
-    A SEND goes to a `peer`, a RECEIVE comes from one, among all NPUs. The k-th send of so many `bytes` with a `tag` from one NPU to
+    A SEND goes to a `peer`, a RECEIVE comes from one, among all NPUs. The k-th send of equal `bytes` and `tag` from one NPU to
     another meets the k-th receive of that kind.
 
     A COLLECTIVE with a `group` (from 0 on) is shared by the programs that have that number: the n-th that one issues in the group is the
@@ -209,7 +209,7 @@ class PathEdge(NamedTuple):
     """The time from when `npu` scheduled an event to when it happened (picoseconds), with the task and the phase step it belongs to.
 
     The number of a step is that of `PhaseStepRecord`; -1: none. A message goes `to` an NPU (-1: it is none), with its bytes; that of an
-    overhead is received where `npu` is the one that it goes to, else sent.
+    overhead is received if `npu` is its destination, else sent.
     """
 
     kind: LinkKind
@@ -265,22 +265,22 @@ class Engine(Protocol):
 
         A message is handed to the network when the processor of its sender has spent its overhead, and has arrived when that of its
         receiver has, too. The processors `compute`, too: COMPUTE tasks and messages take turns in the order in which they come; or there
-        is one beside them, and COMPUTE tasks wait for nothing. `overhead_ps` is asked at any time, and always says the same.
+        is one beside them, and COMPUTE tasks wait for nothing. `overhead_ps` is a pure function, which may be called at any time.
         """
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program, which counts from 0. `issue` is called for each collective when the first of them has come to it.
 
-        It is not where another program has issued the collective, or a collective that repeats is planned already. The NPUs of programs
+        It is not if another program has issued the collective, or a collective that repeats is planned already. The NPUs of programs
         with the same `agreement` (from 0 on; their tasks may differ in their times alone) begin chunks in each queue, and collectives in
-        each unit, in one order: what the first of them begins, the others begin next. With -1 each NPU goes by its own order.
+        each unit, in one order: that of the first of them to begin. With -1 each NPU goes by its own order.
         """
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
-        """Groups of one size that run phases together, each NPU in at most one; `dimension` is what they are of. Returns their number.
+        """Groups of one size that run phases together, each NPU in at most one, of a `dimension`. Returns their number.
 
-        With `loop_back` only the first NPU of the first group is simulated: what it sends to a peer comes back to it, because it is what
-        another sends to it.
+        With `loop_back` only the first NPU of the first group is simulated: its messages to a peer come back to it, because they equal
+        those another sends to it.
         """
 
     def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
@@ -293,7 +293,7 @@ class Engine(Protocol):
 
         As a `barrier` it ends for each group when the last of its ranks has, and a shared bus carries none of its tokens.
 
-        `queue` is what its messages bear, `endpoint_ps` the time an endpoint needs for a token if it is not the engine's. Returns its
+        `queue` is that of its messages, `endpoint_ps` the time an endpoint needs for a token if it is not the engine's. Returns its
         number. It happens anew, on all its NPUs, for every phase step of a collective's chunks that has this number.
         """
 
@@ -301,7 +301,7 @@ class Engine(Protocol):
         """Keep which event brings about which, before the run; with `messages` all of these, too."""
 
     def critical_path(self) -> list[PathEdge]:
-        """The links that lead from the start to what happened last, each from where the one before it ends."""
+        """The links from the start to the last event, each from the end of the one before it."""
 
     def carried(self) -> list[PathEdge]:
         """The messages that have arrived, in that order, if they are kept: of phases, and of SEND tasks."""
@@ -344,7 +344,7 @@ class Engine(Protocol):
 
 
 class EngineType(Protocol):
-    """A class of engines, which the hook `astra_engines` offers: how one is created, and what it counts over the columns of a run.
+    """A class of engines, which the hook `astra_engines` offers: its constructor, and sums over the columns of a run.
 
     It is the same object each time that it is asked for: phase costs are cached by it. `astra_sim.engine.columns` has the three functions
     in Python.
@@ -359,7 +359,7 @@ class EngineType(Protocol):
         rendezvous: bool = False,
         bus: BusOptions | None = None,
     ) -> Engine:
-        """An engine for so many NPUs; for the arguments see `reference.ReferenceEngine`."""
+        """An engine for `npus` NPUs; for the arguments see `reference.ReferenceEngine`."""
 
     def computing(self, rows: Rows[Any], durations: Sequence[int], ended: Sequence[int], /) -> tuple[int, int]:
         """The total time of tasks, and the time they cover (`columns.computing`)."""
@@ -372,7 +372,7 @@ class EngineType(Protocol):
 
 
 def too_long(now: int) -> RunError:
-    """The error where time does not fit its 64 bits."""
+    """The error for a time that does not fit in 64 bits."""
     return RunError(f"the run takes longer than can be simulated, {LONGEST_TIME} (it is at {now / 1000:.6g} ns)")
 
 

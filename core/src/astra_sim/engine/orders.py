@@ -1,4 +1,4 @@
-"""Orders of queues: where a job that enters a queue goes.
+"""Orders of queues: the place of a job that enters a queue.
 
 An order is a function that is asked about the jobs in the queue, or rules (`RuleOrder`), by which an engine finds the place itself,
 in a time that hardly grows with the queue.
@@ -34,7 +34,8 @@ Order = Callable[[Sequence[Job], int, Job], int]
 """The index of a new job in a queue: (jobs in the queue, how many of them have started, the new one) -> index.
 
 The answer depends on nothing else, and on priorities only by which are higher: an engine may remember it. A function is called for every
-job that enters a queue, and costs what it looks at. A `RuleOrder` is an order, too, and is not called: engines follow its rules.
+job that enters a queue, and costs as many steps as jobs it inspects. A `RuleOrder` is an order, too, and is not called: engines follow its
+rules.
 """
 
 Key = Callable[[str, int, int], int]
@@ -54,7 +55,7 @@ class Rule:
     """A new job goes before the first waiting one whose key is higher than its own, or behind all.
 
     Without a `key` priorities are compared: the job goes before the first waiting one of a lower priority. With `before_equal` it goes
-    before one of the same key or priority, too. Jobs of the two kinds `in_turn` take turns: where two neighbours are of one kind each,
+    before one of the same key or priority, too. Jobs of the two kinds `in_turn` take turns: if two neighbours are of one kind each,
     no job goes between them; and while jobs run, the next one to start stays the next.
     """
 
@@ -85,7 +86,7 @@ class Rule:
 class Standing(NamedTuple):
     """A job as the rules of an order see it: the number of the rule that places it, and its key and side by each rule.
 
-    Where a rule goes by priority the key is 0 and the job's priority counts.
+    If a rule goes by priority the key is 0 and the job's priority counts.
     """
 
     rule: int

@@ -1,6 +1,6 @@
 """The fabric of a platform: its graph of NPUs, switches and links, which network backends simulate.
 
-`Platform.fabric()` makes it, and is the only source of it. A topology says which links a dimension has, in one of two ways:
+`Platform.fabric()` makes it, and is the only source of it. A topology describes the links of a dimension in one of two ways:
 
 * `wires()`: a sequence of `Wire`s, in units of the bandwidth and latency of the dimension (`link_bandwidth`, `link_latency_ns`).
   Ring, switch, fully connected, mesh, fat tree and dragonfly do.

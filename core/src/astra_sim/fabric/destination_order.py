@@ -6,9 +6,9 @@ those above by the next one, and so on. Two messages from one leaf to two destin
 nor do two to one leaf on links down: on k-ary n-trees this is d-mod-k (Zahavi, *Fat-tree routing and node ordering providing contention
 free traffic for MPI global collectives*, JPDC 2012).
 
-If destinations have several links, to planes, these go by the sum of what the digits leave, the digits, and the number of the sender's
-leaf (at one leaf the sender's own number). So what goes from one leaf to another still never meets, and what a destination gets from all
-leaves comes over all of its links. `include/astra_sim/fabric/destination_order.hpp` is the same in C++.
+If destinations have several links, to planes, these go by the sum of the quotient's digits, the digits, and the number of the sender's
+leaf (at one leaf the sender's own number). So messages from one leaf to another still never meet, and those that a destination gets from
+all leaves comes over all of its links. `include/astra_sim/fabric/destination_order.hpp` is the same in C++.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DestinationOrder:
         return (number % max(1, len(self._up[first])) if down_to_one else number) % links
 
     def _strides(self) -> list[int]:
-        """By height, what a number is divided by: digits from switches next to destinations upwards, and that of destinations last."""
+        """The divisor of a number by height: digits from switches next to destinations upwards, and that of destinations last."""
         most = [1] * (max(self._height) + 1)
         for height, up in zip(self._height, self._up, strict=True):
             most[height] = max(most[height], len(up))

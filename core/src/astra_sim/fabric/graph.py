@@ -1,4 +1,4 @@
-"""The graph of a platform: NPUs, switches and links, made of what the topologies of its dimensions say."""
+"""The graph of a platform: NPUs, switches and links, built from the topologies of its dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LARGEST_FABRIC = 1 << 22
 
 EnteringLinks = list[list[tuple[int, int, int]]]
-"""For each node the links that lead to it: where they begin, their cost, and their number."""
+"""For each node the links that lead to it: their sources, costs, and numbers."""
 
 
 def uniform_links_of(dimension: Dimension) -> UniformLinks | None:
@@ -29,7 +29,7 @@ def uniform_links_of(dimension: Dimension) -> UniformLinks | None:
 def pattern_of(dimension: Dimension) -> Pattern | None:
     """The pattern in which the NPUs of a dimension are joined: that of `uniform_links()`, or `pattern` of a topology with other links.
 
-    None if the topology has neither. Its name says nothing.
+    None if the topology has neither. Its name does not matter.
     """
     uniform = uniform_links_of(dimension)
     return dimension.topology.pattern if uniform is None else uniform.pattern
@@ -45,10 +45,10 @@ def stripes_over_directions(dimension: Dimension) -> bool:
 
 @attrs.frozen(eq=False)
 class DimensionGraph:
-    """The graph of one group of a dimension: positions 0 to `size` - 1, then switches; links one way; what the topology says of routes.
+    """The graph of one group of a dimension: positions 0 to `size` - 1, then switches; links one way; the topology's routes, if any.
 
-    `named` are the links by node * `size` + destination where the topology names its routes. `destination_order` are the numbers of its
-    positions where destinations spread by them over paths of equal cost.
+    `named` are the links by node * `size` + destination if the topology names its routes. `destination_order` are the numbers of its
+    positions if destinations spread by them over paths of equal cost.
     """
 
     size: int
@@ -72,7 +72,7 @@ class DimensionGraph:
 
     @functools.cached_property
     def entering(self) -> EnteringLinks:
-        """For each node, the links that lead to it: where they begin, their cost, and their number."""
+        """For each node, the links that lead to it: their sources, costs, and numbers."""
         entering: EnteringLinks = [[] for _ in range(self.nodes)]
         for number, link in enumerate(self.links):
             entering[link.target].append((link.source, link.cost, number))
@@ -99,8 +99,8 @@ class DimensionGraph:
 class Fabric:
     """NPUs 0 to `npus` - 1, switches from `npus` on, and links between them, each one way.
 
-    The ports of a node are the links that leave it, in the order of `links`: on an NPU these are its NICs. `switch_latency_ns` is what each
-    switch takes to forward, `ids` the number that each node has in the file it comes from (else its own).
+    The ports of a node are the links that leave it, in the order of `links`: on an NPU these are its NICs. `switch_latency_ns` is the time
+    that each switch takes to forward, `ids` the number that each node has in the file it comes from (else its own).
     """
 
     npus: int
@@ -168,7 +168,7 @@ class Fabric:
 
 
 def node_number(name: str, npus: int) -> int:
-    """The number of a node of a fabric of so many NPUs, by the name that `Fabric.name` gives it. Raises ValueError for another name."""
+    """The number of a node of a fabric of `npus` NPUs, by the name that `Fabric.name` gives it. Raises ValueError for another name."""
     kind, _, number = name.rpartition(" ")
     if kind not in ("NPU", "switch"):
         raise ValueError(f"{name!r} is no node; expected 'NPU N' or 'switch N'")
@@ -178,7 +178,7 @@ def node_number(name: str, npus: int) -> int:
 def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
     """The links of one group of a dimension, by positions and switches of the topology. Raises InputError, naming `where`.
 
-    A topology that says nothing of its links, and a link that cannot be, are errors.
+    A topology without links, and an impossible link, are errors.
     """
     topology = dimension.topology
     wires = topology.wires()
@@ -259,7 +259,7 @@ def next_links_of(dimension: Dimension, where: str) -> list[tuple[int, ...]] | N
 
 
 def fabric_of(platform: Platform) -> Fabric:
-    """The fabric of a platform's dimensions. Raises InputError if one does not say its links, or there are too many."""
+    """The fabric of a platform's dimensions. Raises InputError if one has no links, or there are too many."""
     if platform.npus > LARGEST_FABRIC:
         raise InputError(f"the platform has {platform.npus} NPUs; expected at most {LARGEST_FABRIC}, the most whose links can be listed")
     links: list[FabricLink] = []

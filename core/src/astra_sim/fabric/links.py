@@ -1,4 +1,4 @@
-"""Links as topologies say them, and as networks take them."""
+"""Links as topologies list them, and as networks use them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ UNREACHABLE = -1
 LARGEST_TABLE = 1 << 24
 
 Entering = Callable[[int], Iterable[tuple[int, int, int]]]
-"""Of a node, the links into it that may be used: where they begin, their cost, and their number."""
+"""Of a node, the usable incoming links: their sources, costs, and numbers."""
 
 
 def paths_to(destination: int, entering: Entering) -> dict[int, tuple[int, int]]:
@@ -45,8 +45,8 @@ def shortest_paths(
 ) -> tuple[list[int], list[int]]:
     """For every node and destination, at node * destinations + destination: the link on which to leave, and the distance.
 
-    Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link, and `costs` what each adds to the
-    distance (default: 1, so that distances count links). The path is a shortest one; of several, the one whose next node has the lowest
+    Destinations are the nodes 0 to `destinations` - 1, `ends` the source and target of every link, and `costs` the amount that each adds to
+    the distance (default: 1, so that distances count links). The path is a shortest one; of several, the one whose next node has the lowest
     number.
     Raises InputError, beginning with `where`, if there is no path from a destination to another, or there are too many nodes.
     """

@@ -2,7 +2,7 @@
 
 The first is a set for each node and destination, and the same for all networks. It follows from the costs of links, from the links that
 are up, and from whether NPUs forward; or from the topology, if it names its routes. The second is a rule that breaks ties, a small
-function on top of the set. Networks differ in the rule; what else they add (virtual channels, adaptive routing) is their own.
+function on top of the set. Networks differ in the rule; their additions (virtual channels, adaptive routing) are their own.
 
 Rows are computed on demand by destination: a graph of many thousand NPUs costs only the rows in use.
 """
@@ -48,7 +48,7 @@ class RouteRules:
 
 
 def dimension_graph(dimension: Dimension, where: str) -> DimensionGraph:
-    """The graph of a dimension. Raises InputError, which begins with `where`, if its topology says no links, or impossible ones."""
+    """The graph of a dimension. Raises InputError, which begins with `where`, if its topology lists no links, or impossible ones."""
     links = wires_of(dimension, where)
     nodes = max([dimension.size, *(max(link.source, link.target) + 1 for link in links)])
     return DimensionGraph(dimension.size, nodes, tuple(links), next_links_of(dimension, where), destination_order_of(dimension.topology))
@@ -123,7 +123,7 @@ class Routes:
             through_npus = self._may_pass_npus()
         key = destination, through_npus
         if key not in self._distances:
-            if len(self._distances) * self.graph.nodes > _MOST_DISTANCES:  # what is cached of a large graph is bounded
+            if len(self._distances) * self.graph.nodes > _MOST_DISTANCES:  # the cache of a large graph is bounded
                 self._distances.clear()
             paths = self.graph.paths_to(destination, through_npus, self._entering)
             self._distances[key] = {node: cost for node, (cost, _) in paths.items()}
@@ -132,7 +132,7 @@ class Routes:
     def next_links(self, node: int, destination: int, source: int | None = None) -> list[int]:
         """The links on which routes to a destination leave a node, in order; none at the destination, and if it cannot be reached.
 
-        `source` is where the message comes from, by which it is decided whether it passes NPUs (default: from the node).
+        `source` is the node of origin, which decides whether the message passes NPUs (default: the node).
         """
         if node == destination:
             return []

@@ -1,7 +1,7 @@
 """The base class of topologies, with the default of each attribute.
 
-Networks, system layers and reports ask a topology only for what is declared here. So what a topology can say is one list, and what it means
-to say nothing is decided in one place.
+Networks, system layers and reports ask a topology only for the attributes declared here. So all properties of a topology are in one list,
+and the meaning of an absent one is decided in one place.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Topology(ABC):
     """The links among the NPUs of one dimension. Positions count from 0; nodes from the size of the dimension on are switches.
 
     A topology has a name and the four abstract methods; everything else has a default. Networks that simulate links need `wires()` or
-    `links()` besides. What is special about rings, switches and fully connected NPUs follows from `uniform_links()` or `pattern`, never
+    `links()` besides. Special cases of rings, switches and fully connected NPUs follow from `uniform_links()` or `pattern`, never
     from the name. Answers never change: they are cached with the platform. A class that does not derive from this one may be the topology
     of a `Dimension`, too, if it has the name and the four methods: `completed` gives it the defaults.
     """
 
     __slots__ = ()
 
-    # -- What every topology says --------------------------------------------------------------------------------------
+    # -- Declared by every topology ------------------------------------------------------------------------------------
 
     @attribute
     def name(self) -> str:
@@ -134,7 +134,7 @@ class Topology(ABC):
         """Numbers, as in `node_ids`, of switches within a server. Of paths of equal cost those over them go first."""
         return frozenset()
 
-    # -- What it offers beyond routes ----------------------------------------------------------------------------------
+    # -- Offered beyond routes -----------------------------------------------------------------------------------------
 
     @attribute
     def queue_directions(self) -> Sequence[int]:
@@ -163,12 +163,12 @@ class Topology(ABC):
         return self if self.links() is None else None
 
     def scaled_in(self, number: int, bandwidth: float, latency: float) -> Topology | None:
-        """The same for the links of one logical dimension of the platform. None: it does not say which these are."""
+        """The same for the links of one logical dimension of the platform. None: unknown."""
         return None
 
 
 def completed(topology: Any) -> Topology:
-    """The topology itself, or one that was not written on the base class, with the defaults for what it does not have."""
+    """The topology itself, or one that was not written on the base class, with the defaults for absent attributes."""
     return topology if isinstance(topology, Topology) else _Completed(topology)
 
 
@@ -224,17 +224,17 @@ class _Completed(Topology):
         return _Completed, (self._own,)
 
     def hops(self, source: int, destination: int) -> int:
-        """As the object says."""
+        """The object's value."""
         return int(self._own.hops(source, destination))
 
     def is_symmetric(self, peer: Peer) -> bool:
-        """As the object says."""
+        """The object's value."""
         return bool(self._own.is_symmetric(peer))
 
     def links_per_message(self) -> int:
-        """As the object says."""
+        """The object's value."""
         return int(self._own.links_per_message())
 
     def links_per_npu(self) -> int:
-        """As the object says."""
+        """The object's value."""
         return int(self._own.links_per_npu())

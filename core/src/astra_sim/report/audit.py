@@ -1,14 +1,14 @@
-"""Physics audit: where a result is faster than the links of its platform allow.
+"""Physics audit: find results that are faster than the links of their platform allow.
 
-Two times are bounds that no network can go below. One is what NPU 0 sends in a dimension, divided by the bandwidth of all its links there.
-The other is what all NPUs of the dimension send, times the links that each message crosses, divided by the bandwidth of all links of its
-fabric. Three times are held against them: that of a phase (its mean, over all like it), that in which a dimension has something to do,
-and that of the run. On a network without contention messages do not wait for each other, so an algorithm that sends many at once may need
-less; and so may one whose messages cross many links. An event network moves every message itself: there the run as a whole and its links
-are looked at.
+Two times are bounds that no network can beat. One is the bytes that NPU 0 sends in a dimension, divided by the bandwidth of all its links
+there. The other is the bytes of all NPUs of the dimension, times the links that each message crosses, divided by the bandwidth of all links
+of its fabric. Three times are held against them: that of a phase (its mean, over all like it), that in which a dimension has something to
+do, and that of the run. On a network without contention messages do not wait for each other, so an algorithm that sends many at once may
+need less; and so may one whose messages cross many links. An event network moves every message itself: there the run as a whole and its
+links are looked at.
 
 Links are as wide as the topology lists them. If a message has the bandwidth of both directions (`both_ways`), no link is any wider, so
-traffic in both directions at once is too fast, and the remedy of a finding says so.
+traffic in both directions at once is too fast, and the remedy of a finding explains it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TOLERANCE = 0.01
 """Wires count as this much faster than they are: clocks of links are whole picoseconds, and measured figures have an error."""
 
 MOST_LISTED = 1 << 18
-"""Links of a dimension that are listed to find the best connected NPU. If there are more, each NPU counts as the topology says of all:
+"""Links of a dimension that are listed to find the best connected NPU. If there are more, each NPU counts by the topology's summary:
 a list of those between 65 536 fully connected NPUs would have 4 billion.
 """
 
@@ -59,7 +59,7 @@ class Finding:
     `scope` is "phase", "dimension", "run" or "link". The `bytes` that NPU 0 puts on links of a dimension need `wire_ns` at the bandwidth of
     all its links there, and take `time_ns`, which is `ratio` times less. If all links of the fabric are the bound (`of_fabric`), the
     bytes of a message count on every link that it crosses, and both figures are means over the NPUs. Of a link only the `ratio` is known,
-    its utilisation. `remedy` is what would be right.
+    its utilisation. `remedy` is the advice.
     """
 
     scope: str
@@ -93,7 +93,7 @@ def audit(
 ) -> list[Finding]:
     """The findings of a run, for each dimension the worst.
 
-    `busy` says when each dimension of the program has something to do, `counted` the bytes that NPU 0 sends then; `figures` are those of
+    `busy` is when each dimension of the program has something to do, `counted` the bytes that NPU 0 sends then; `figures` are those of
     the network.
     """
     network = components.network
@@ -115,8 +115,8 @@ def audit(
 class _Load(NamedTuple):
     """The bytes sent in a phase in a dimension.
 
-    `bytes` and `messages` are those of NPU 0, `slowest_ps` what the slowest of these takes (0 on event networks), `link_bytes` the bytes of
-    all NPUs on all links that they cross, divided by the number of NPUs; 0 if only some NPUs of the dimension run the phase.
+    `bytes` and `messages` are those of NPU 0, `slowest_ps` the time of the slowest of these (0 on event networks), `link_bytes` the bytes
+    of all NPUs on all links that they cross, divided by the number of NPUs; 0 if only some NPUs of the dimension run the phase.
     """
 
     bytes: int = 0
@@ -126,7 +126,7 @@ class _Load(NamedTuple):
 
 
 class _Loads:
-    """Adds up what is sent in phases."""
+    """Adds up the bytes that are sent in phases."""
 
     def __init__(self, components: Components, network: Network) -> None:
         self._network = network
@@ -247,7 +247,7 @@ class _Loads:
 
 
 def _is_one_hop(dimension: Dimension) -> bool:
-    """Whether a message crosses one link of an NPU, as far as its topology says so of all: between NPUs, or by one switch."""
+    """Whether a message crosses one link of an NPU, as far as its topology gives it for all: between NPUs, or by one switch."""
     uniform = uniform_links_of(dimension)
     return uniform is not None and uniform.pattern != "ring"
 
@@ -288,7 +288,7 @@ def _of_phases(components: Components, run: RunRecord, loads: _Loads) -> Iterato
 
 
 def _times(run: RunRecord) -> Iterator[tuple[PlannedPhase, int]]:
-    """One of the phases of each kind, and what those like it take in the mean (picoseconds)."""
+    """One of the phases of each kind, and the mean time of its kind (picoseconds)."""
     timed: dict[int, PlannedPhase] = {}
     kinds: dict[tuple[int, int], tuple[int, PlannedPhase]] = {}
     kind_of: list[tuple[int, ...]] = []
@@ -318,7 +318,7 @@ def _of_dimensions(
 ) -> Iterator[Finding]:
     """Dimensions in which NPU 0 sends more than fits into the time in which they have something to do.
 
-    Prices of whole collectives say what they take, not what they send in which dimension: runs with some are left out.
+    Prices of whole collectives give their time, not their bytes by dimension: runs with some are left out.
     """
     planned, run_ps = run.phases.planned, run.finish_ps - run.start_ps
     if any(phase.plan.counted is not None for phase in planned):
@@ -349,8 +349,8 @@ def _of_dimensions(
 def _spans_of(components: Components, run: RunRecord, busy: Sequence[Spans], counted: Sequence[int], number: int) -> Sequence[Spans]:
     """When NPU 0 sends in a dimension of the platform; empty if that is not known.
 
-    An algorithm over several dimensions counts in one of them, and messages between dimensions of the program in none: when what is
-    counted is not what is sent, others may be busy with it.
+    An algorithm over several dimensions counts in one of them, and messages between dimensions of the program in none: when the counted
+    bytes are not those that are sent, others may be busy with them.
     """
     dimensions = accounting_dimensions(components.graph, components.platform)
     own = [place for place, logical in enumerate(dimensions) if logical.physical == number]
@@ -407,7 +407,7 @@ def _link_bytes(run: RunRecord, loads: _Loads) -> list[float]:
 
 
 def _of_links(figures: Mapping[str, Any], remedy: str) -> Iterator[Finding]:
-    """Links that a network says are used more than all the time."""
+    """Links that a network reports as used more than all the time."""
     dimensions = figures.get("dimensions")
     utilisations = {name: value for name, value in figures.items() if name.endswith("utilisation")}
     if isinstance(dimensions, list):
@@ -422,7 +422,7 @@ def _of_links(figures: Mapping[str, Any], remedy: str) -> Iterator[Finding]:
 def _finding(
     components: Components, number: int, size: int, time_ps: int, longest_ps: int, scope: str, collective: str | None, remedy: str
 ) -> Iterator[Finding]:
-    """A finding where bytes in a dimension that have taken `time_ps` need more than `longest_ps`, which leaves room for roundings."""
+    """A finding if bytes in a dimension that have taken `time_ps` need more than `longest_ps`, which leaves room for roundings."""
     dimension = components.platform.dimensions[number]
     bandwidth = _bandwidth(dimension)
     if _exceeds(size, bandwidth, longest_ps):

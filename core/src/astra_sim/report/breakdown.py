@@ -1,7 +1,7 @@
 """Tables of the time of all NPUs: by operation, by NPU, and by the group over which they communicate; and the load of links.
 
 Rows are plain Python with units in the names of their columns. The tables have all rows, or few enough to print and to write always: names
-that differ in numbers alone share a row, as NPUs do that spend their time alike, and what has the least exposed time is summed up.
+that differ in numbers alone share a row, as NPUs do that spend their time alike, and rows with the least exposed time are summed up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Key = tuple[str, ...]
 MOST_ROWS = 100
 """Rows of a table that does not have all."""
 RECORDED = "recorded"
-"""The group of communication that takes the time its trace says, and names none."""
+"""The group of communication whose time comes from its trace, without a name."""
 _OTHERS = "others"
 _LISTED = 8
 _DIGITS = re.compile(r"\d+")
@@ -39,7 +39,7 @@ _DIGITS = re.compile(r"\d+")
 
 @attrs.frozen(eq=False, slots=False)
 class Breakdown:
-    """The tables of a run, of what the NPUs spent their time on and what the links of its network carried."""
+    """The tables of a run: the time of the NPUs by use, and the loads of the links of its network."""
 
     times: Sequence[NpuTimes]
     platform_npus: int
@@ -72,12 +72,12 @@ class Breakdown:
         return _table(self._executions, ("operation", "kind", "group"), every)
 
     def groups(self, every: bool = True) -> list[Row]:
-        """The same of what communicates, by the group over which it does, with the bytes of collectives and of what is sent."""
+        """The same for communication, by its group, with the bytes of collectives and those that are sent."""
         rows = ((keys[2:], share, used) for keys, share, used in self._executions if keys[2])
         return _table(rows, ("group",), every, with_bytes=True)
 
     def npu_times(self, every: bool = True) -> list[Row]:
-        """When NPUs had finished and what they spent their time on; of those that spent it alike one row, the last to finish first."""
+        """When NPUs had finished and how they spent their time; of those that spent it alike one row, the last to finish first."""
         alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for share in self.shares:
             spent = share.finish_ps, share.compute_ps, share.communication_ps, share.exposed_ps, share.memory_ps, share.idle_ps
@@ -89,7 +89,7 @@ class Breakdown:
         return rows if every or len(rows) <= MOST_ROWS else [*rows[: MOST_ROWS - 1], _mean(rows[MOST_ROWS - 1 :])]
 
     def link_loads(self, every: bool = True) -> list[Row]:
-        """The links of the network that carried something, the busiest first, with what it knows of them."""
+        """The links of the network with a load, the busiest first, with the network's figures of them."""
         links = sorted(self.links, key=lambda link: -link.utilisation)
         rows = [LinkLoad(*link)._asdict() for link in (links if every else links[:MOST_ROWS])]
         known = [name for name in LinkLoad._fields if any(row[name] is not None for row in rows)]

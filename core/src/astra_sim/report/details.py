@@ -49,11 +49,11 @@ class Interval:
     """Something on an NPU that began and ended (nanoseconds): an operation, a phase of a chunk, or a message that an operation sends.
 
     `lane` is the stream in which it runs: `compute`, `CPU`, `memory`, `waiting`, `recorded communication`, or `collectives`, `send` and
-    `receive`, behind the name of the group that communicates, as in `tp collectives`. What is under way is in the lane of its dimension,
+    `receive`, behind the name of the group that communicates, as in `tp collectives`. Intervals are in the lane of their dimension,
     `dimension 0`; single messages of collectives are in `messages sent` and `messages received`. `name` is that of the layer, or of the
-    operation where it belongs to none. `layer`, `training_pass` (forward, input_gradient, weight_gradient) and `group` are "" if there
-    is none. `bytes` is the size of a collective, a message or an access, and what each rank holds before a phase. `operation` is the place
-    in the program of the NPU; `chunk` and `phase` count from 0 (-1: none).
+    operation if it belongs to none. `layer`, `training_pass` (forward, input_gradient, weight_gradient) and `group` are "" if there
+    is none. `bytes` is the size of a collective, a message or an access, and the bytes of each rank before a phase. `operation` is the
+    place in the program of the NPU; `chunk` and `phase` count from 0 (-1: none).
     `peer` is the NPU to which a message goes, or from which it comes; `message` is the same for a send, its message and its receive.
     `sent_ns` is when the message of a send was on its way. A receive begins when it is posted, and takes no time if its message is there.
     """
@@ -77,9 +77,9 @@ class Interval:
 
 @attrs.define
 class PathInterval:
-    """A part of the critical path: what takes the time from `begin_ns` to `end_ns`, on which NPU, and what it belongs to.
+    """A part of the critical path: the cause of the time from `begin_ns` to `end_ns`, on which NPU, and its origin.
 
-    `kind` is that of `PathRow`; `operation`, `chunk` and `phase` are those of the `Interval` in which it lies (-1: in none).
+    `kind` is that of `PathRow`; `operation`, `chunk` and `phase` are those of the `Interval` that contains it (-1: in none).
     """
 
     kind: str
@@ -111,12 +111,12 @@ class Timeline:
     _begin_ns: Sequence[float]
     _end_ns: Sequence[float]
     _operation: Sequence[int]
-    _phases: Mapping[int, tuple[int, int]]  # chunk and phase, of what is one
+    _phases: Mapping[int, tuple[int, int]]  # chunk and phase, of intervals with one
     _messages: Mapping[int, tuple[MessageKey | None, float | None]]
 
     @classmethod
     def of(cls, npu: int, npus: int, intervals: Iterable[Interval]) -> Timeline:
-        """The intervals in columns; what they have in common is kept once."""
+        """The intervals in columns; their common values are stored once."""
         known: dict[tuple[Any, ...], int] = {}
         label, operation = array("I"), array("i")
         begins: list[float] = []
@@ -178,7 +178,7 @@ class RunTimeline:
         for index, operation in enumerate(operations):
             begin, end = record.begin_ps[index], record.end_ps[index]
             if isinstance(operation, Compute):
-                begin = max(begin, end - operation.duration_ps)  # it was ready earlier where it had to wait for its unit
+                begin = max(begin, end - operation.duration_ps)  # it was ready earlier if it had to wait for its unit
             if isinstance(operation, Composite) or getattr(operation, "idle", False):  # its parts are rows of their own
                 continue
             if end > begin or isinstance(operation, Receive):
@@ -277,7 +277,7 @@ class RunTimeline:
 
 
 def lane_of_dimensions(dimensions: Sequence[int]) -> str:
-    """The lane of what is under way in some dimensions of a program."""
+    """The lane of intervals in some dimensions of a program."""
     return "dimension " + " and ".join(map(str, dimensions))
 
 
@@ -306,7 +306,7 @@ def path_intervals(path: CriticalPath, graph: ExecutionGraph, group_names: Mappi
 
 
 def _words_of(origin: SegmentOrigin, graph: ExecutionGraph, group_names: Mapping[tuple[int, ...], str]) -> tuple[str, str, str, str, str]:
-    """The name, layer, training pass, collective and group of what a part of the path belongs to; "" if there is none."""
+    """The name, layer, training pass, collective and group of the origin of a part of the path; "" if there is none."""
     operation = origin.operation
     if operation is None:
         return "", "", "", "", ""
@@ -349,7 +349,7 @@ class Details:
 class RunDetails:
     """The same, computed from the run on request. A pickled or deep copy is `Details`, without the graph and the network.
 
-    `audit` finds what is faster than the wires allow.
+    `audit` finds parts that are faster than the wires allow.
     """
 
     _graph: ExecutionGraph

@@ -20,7 +20,7 @@ def scalar_figures(shown: Mapping[str, Figure]) -> dict[str, Figure]:
 
 
 def figures_table(figures: Sequence[Figure], units: str | None = None) -> Table:
-    """A line for each figure: what it is, how much, and what else is said of it. Times are in `units`."""
+    """A line for each figure: its title, its value, and a remark. Times are in `units`."""
     rows = []
     for figure in figures:
         text, unit = amount(figure.value, figure.unit, units=units)

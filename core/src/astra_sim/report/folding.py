@@ -17,7 +17,7 @@ _TRIED = 64
 
 @attrs.frozen
 class Folded:
-    """A layer that repeats: its places among all layers, in order, and what it is called."""
+    """A layer that repeats: its places among all layers, in order, and its title."""
 
     label: str
     places: Sequence[int]
@@ -26,7 +26,7 @@ class Folded:
 def fold(names: Sequence[str], alike: Callable[[int, int], bool]) -> list[Folded]:
     """Fold blocks of layers that follow each other at least `FEWEST` times: layer n of each block becomes one. A few lines must be saved.
 
-    Layers repeat where their names differ in nothing but numbers, and they are `alike` (of two places). Numbers that differ become `*`.
+    Layers repeat if their names differ in nothing but numbers, and they are `alike` (of two places). Numbers that differ become `*`.
     Of several ways to fold, the one that covers most layers is taken, with the shortest block.
     """
     patterns = [re.sub(r"\d+", "0", name) for name in names]

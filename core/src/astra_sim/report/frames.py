@@ -33,7 +33,7 @@ def frame_of(rows: Rows, library: str = "pandas") -> Any:
 
 
 def check_ending(path: FilePath) -> str:
-    """The ending of a table's file. Raises InputError if it is unknown, or what it needs is not installed."""
+    """The ending of a table's file. Raises InputError if it is unknown, or a library it needs is not installed."""
     ending = os.path.splitext(os.fspath(path))[1].lower()
     if ending not in FILE_ENDINGS:
         raise InputError(f"{os.fspath(path)}: expected a name that ends in {', '.join(FILE_ENDINGS)}")
@@ -43,7 +43,7 @@ def check_ending(path: FilePath) -> str:
 
 
 def write_rows(rows: Rows, path: FilePath) -> None:
-    """Write a table as its name's ending says: *.csv, *.json or *.parquet, which needs pyarrow.
+    """Write a table in the format of its name's ending: *.csv, *.json or *.parquet, which needs pyarrow.
 
     Raises InputError for another ending, or without pyarrow, and RunError if the file cannot be written.
     """

@@ -9,7 +9,7 @@ from astra_sim.platform import Group, LogicalDimension
 from astra_sim.setup.components import Components
 
 POINT_TO_POINT = "point-to-point"
-"""The group of messages between two NPUs of which the workload says no other."""
+"""The group of messages between two NPUs for which the workload names no other."""
 
 
 def computes(operation: Compute) -> bool:

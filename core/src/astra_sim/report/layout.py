@@ -31,7 +31,7 @@ _GAP = 2
 class Column:
     """A column of a table. Units belong into its heading, which may have several lines, so that its cells are plain numbers.
 
-    If the screen is narrow, columns of the highest `rank` are left out first, and those of rank 0 stay. A `number` stands to the right
+    If the screen is narrow, columns of the highest `rank` are left out first, and those of rank 0 stay. A `number` is aligned to the right
     and a `word` to the left, both whole; a `name` may be shortened in its middle, but for its digits; a `text` may take several lines.
     """
 
@@ -56,7 +56,7 @@ class Table:
 class Page:
     """The layout of a table: characters of a line (None: no limit), whether all columns are wanted, and signs to draw with.
 
-    `rule` underlines headings; with an empty one they stand alone.
+    `rule` underlines headings; with an empty one they have no line.
     """
 
     width: int | None = None
@@ -120,7 +120,7 @@ def wrapped(text: str, width: int | None, indent: str = "", further: str | None 
 
 
 def shortened(name: str, width: int, ellipsis: str = "...") -> str:
-    """A name with at most `width` characters: an ellipsis represents what is near its middle. A number in it stays whole, or goes.
+    """A name with at most `width` characters: an ellipsis replaces text near its middle. A number in it stays whole, or goes.
 
     Numbers stay if there are enough other characters to leave out, and none is beside the ellipsis, if it would look cut.
     """
@@ -142,7 +142,7 @@ def _can_go(name: str, start: int, end: int) -> bool:
 
 @attrs.frozen(eq=False, repr=False)
 class _Band:
-    """Columns that stand side by side: their places in the table, their widths, lines of their headings, and the gap between them."""
+    """Columns shown side by side: their places in the table, their widths, lines of their headings, and the gap between them."""
 
     places: tuple[int, ...]
     widths: tuple[int, ...]
@@ -248,7 +248,7 @@ class _Grid:
 
 
 def _bands(grid: _Grid) -> list[_Band | None]:
-    """The bands of columns that a table is shown in: one where they fit, or some of them do; None if its rows become records."""
+    """The bands of columns that a table is shown in: one if they fit, or some of them do; None if its rows become records."""
     first, *fewer = grid.least_places()
     whole = grid.fit(first)
     if whole is not None:

@@ -11,7 +11,7 @@ LINKS_FILE = "links.csv"
 
 
 def network_files(network: Network) -> dict[str, str]:
-    """The text of each file of a network, by name: `links.csv` where it knows the loads of its links, and those that it makes itself.
+    """The text of each file of a network, by name: `links.csv` if it knows the loads of its links, and those that it makes itself.
 
     A network that has a `links.csv` of its own keeps it.
     """
@@ -27,7 +27,7 @@ def link_loads(network: Network) -> Sequence[LinkLoad]:
 
 
 def links_csv(loads: Sequence[LinkLoad]) -> str:
-    """A table of loads, with the fields of `LinkLoad` as its header. What is not known is empty."""
+    """A table of loads, with the fields of `LinkLoad` as its header. Unknown values are empty."""
     from astra_sim.files import csv_lines
 
     return "".join(csv_lines([LinkLoad._fields, *loads]))

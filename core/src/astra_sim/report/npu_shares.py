@@ -4,7 +4,7 @@ These are the definitions that all tables, `docs/using.md` and the breakdown of 
 from its issue to its end, and a message from when it is sent to when it arrives, at both its ends: a receiver that waits for a message
 which is not on its way is idle. At each instant an NPU computes, or else communicates (exposed), or else accesses memory, or else is idle;
 so these four add up to when it finished. An instant of exposed communication belongs to one of the operations under way: to one of the
-first parallelism that the workload names (`ExecutionGraph.exposed_first`), of these to the one that ends next. So where collectives are
+first parallelism that the workload names (`ExecutionGraph.exposed_first`), of these to the one that ends next. So if collectives are
 served one after another, in whatever order, it is the one that is being served.
 """
 
@@ -42,7 +42,7 @@ class NpuSpans:
 class NpuShares:
     """The time by use of an NPU that represents `members`, until it has finished (picoseconds).
 
-    `communication_ps` is hidden or exposed. `exposed_by` says to which operation exposed time belongs.
+    `communication_ps` is hidden or exposed. `exposed_by` names the operation of exposed time.
     """
 
     members: Sequence[int]
@@ -122,7 +122,7 @@ def _shares(own: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], int])
     exposed_by: dict[int, int] = defaultdict(int)
     compute = communication = memory = before = 0
     computing = communicating = accessing = 0
-    under_way: list[tuple[int, int, int]] = []  # rank, end and number of what communicates
+    under_way: list[tuple[int, int, int]] = []  # rank, end and number of communication
     edges = [(at, kind, span) for kind, each in enumerate((spans.compute, spans.communication, spans.memory)) for span in each
              for at in span[:2]]  # fmt: skip
     edges.sort(key=itemgetter(0))

@@ -1,4 +1,4 @@
-"""Tables of where the time of all NPUs goes: operations, NPUs, groups and links. `breakdown` makes their rows."""
+"""Tables of the time of all NPUs: operations, NPUs, groups and links. `breakdown` makes their rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def print_npu_tables(tables: Mapping[str, Rows], screen: Screen) -> None:
-    """Print where the time of all NPUs goes. Links come where all tables are wanted, and so does what takes long to make."""
+    """Print tables of the time of all NPUs. Links come if all tables are wanted, and so do tables that take long to make."""
     if "npu_times" not in tables:
         screen.text(f"More than {MOST_OPERATIONS:,} operations: --all makes tables of them, of NPUs and of groups.")
     for name, make in _TABLES.items():

@@ -83,11 +83,11 @@ class LayerFigures:
 
 @attrs.define
 class DimensionFigures:
-    """A dimension of the platform, or one as collectives see it where the workload's are not parallelisms (`graph.accounting_dimensions`).
+    """A dimension of the platform, or one as collectives see it if the workload's are not parallelisms (`graph.accounting_dimensions`).
 
-    `utilisation` is the share of the run in which at least one chunk is queued or running, `bytes` what NPU 0 sends in its phases.
-    A message between two NPUs counts as a chunk of one phase. What is not among the ranks of a dimension, that is a chunk of a group or
-    such a message, counts in the dimensions that its messages take from NPU 0, or to it.
+    `utilisation` is the share of the run in which at least one chunk is queued or running, `bytes` the bytes that NPU 0 sends in its
+    phases. A message between two NPUs counts as a chunk of one phase. Traffic outside the ranks of a dimension, that is a chunk of a group
+    or such a message, counts in the dimensions that its messages take from NPU 0, or to it.
     """
 
     topology: str
@@ -101,7 +101,7 @@ class DimensionFigures:
 class ChosenAlgorithm:
     """The algorithm of a collective in a dimension, as NPU 0 saw it first with `bytes`.
 
-    `reason` is "" if the algorithm was asked for by name, else "auto: " and what was compared.
+    `reason` is "" if the algorithm was chosen by name, else "auto: " and the comparison.
     """
 
     dimension: int
@@ -116,14 +116,14 @@ class Result:
     """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
 
     `exposed_comm_ns` is all the time in which NPU 0 does not compute, as ASTRA-sim counts it: also that in which it accesses memory or is
-    idle. `attribution` says what of it is which.
+    idle. `attribution` divides it further.
 
     `messages` counts those of all NPUs of the platform, whether each was simulated or represented by another. `earliest_finish_ns` is when
     the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
-    `shown` has those that tables show, with what they are called and their units. `explanation` says what the run spends its time on, if
-    it was asked for (`astra_sim.records.Explanation`), else it is None; `algorithms` by which ones collectives went. `compute` says of the
-    compute model what it knows of itself (a device, a stack), and in `workload_options` the options that the workload took from it;
-    `mismatches` what of the experiment was not made for each other.
+    `shown` has those that tables show, with their titles and units. `explanation` names the causes of the run's time, if
+    it was requested (`astra_sim.records.Explanation`), else it is None; `algorithms` are those of collectives. `compute` has the
+    compute model's facts about itself (a device, a stack), and in `workload_options` the options that the workload took from it;
+    `mismatches` are parts of the experiment that were not made for each other.
     """
 
     run_name: str
@@ -155,9 +155,9 @@ class Result:
 
         Tables of all NPUs, if the run has kept them, have few rows, or `every` one (`npu_tables`).
 
-        `experiment` is what was run, which `astra run` and `load_experiment` read again, `versions` with what, `inputs` the files that its
-        options name, with digests; `units` those of figures. What differs each time stands apart: `wall_s`, and `invocation`, which is not
-        in it.
+        `experiment` is the experiment that ran, which `astra run` and `load_experiment` read again, `versions` of the software, `inputs`
+        the files that its options name, with digests; `units` those of figures. Values that differ each time are apart: `wall_s`, and
+        `invocation`, which is not in it.
         """
         table = self.document(every)
         del table["invocation"]
@@ -166,7 +166,7 @@ class Result:
     def document(self, every: bool = False, folder: str | None = None) -> dict[str, Any]:
         """The same with `invocation`, to be written, with the paths of inputs relative to `folder`, if one is given.
 
-        What it says of the experiment may be part of other results, too, and must not be changed.
+        Its experiment may be shared with other results, and must not be changed.
         """
         table = self._figures(every)
         apart = {"units": units_of(table), "experiment": self._experiment, "versions": self._versions, **self._read_and_run()}
@@ -181,7 +181,7 @@ class Result:
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
-        """The files that options of the experiment name: `option`, `path`, number of `files`, `bytes`, and `sha256` of what they hold."""
+        """The files that options of the experiment name: `option`, `path`, number of `files`, `bytes`, and `sha256` of their content."""
         deepcopy: list[dict[str, Any]] = copy.deepcopy(self._read_and_run()["inputs"])
         return deepcopy
 
@@ -254,7 +254,7 @@ class Result:
     def npu_tables(self, every: bool = True) -> dict[str, list[dict[str, Any]]]:
         """Tables of the time of all NPUs: `operations`, `npu_times`, `groups`, and `links` if the network knows them.
 
-        Not `every`: what has names that differ in numbers alone in one row, and at most 100 rows. Raises InputError if the run was not
+        Not `every`: rows whose names differ only in numbers become one row, and at most 100 rows. Raises InputError if the run was not
         asked for them (`simulate(..., npu_times=True)`).
         """
         tables = self._details.npu_tables(every)
@@ -281,7 +281,7 @@ class Result:
         return times
 
     def operation_times(self) -> list[OperationTimes]:
-        """When all NPUs did each operation, and what the file of the program says of it; NPUs that do the same share an entry.
+        """When all NPUs did each operation, with the source of each row in the file of the program; NPUs that do the same share an entry.
 
         Raises InputError if the run was not asked for the times of all NPUs (`simulate(..., npu_times=True)`), or this is a copy of
         its result: copies do not have them.
@@ -314,14 +314,14 @@ class Result:
         return frame_of(choose(self.tables(), table), library)
 
     def write_table(self, table: str, path: str | os.PathLike[str]) -> None:
-        """Write one of `tables` as the ending of the path says: *.csv, *.json or *.parquet.
+        """Write one of `tables` in the format of the path's ending: *.csv, *.json or *.parquet.
 
         Raises InputError if there is no such table, for another ending, and for Parquet without pyarrow; RunError if it cannot be written.
         """
         write_rows(choose(self.tables(), table), path)
 
     def copied(self) -> Result:
-        """The same result with figures of its own, which a report may change; what is computed on request is shared."""
+        """The same result with figures of its own, which a report may change; values computed on request are shared."""
         import pickle
 
         names = [name for name in _names(Result) if not name.startswith("_")]
@@ -375,7 +375,7 @@ _SINGLE = frozenset((int, float, str, bool))
 
 
 def _plain(value: Any) -> Any:
-    """A copy of figures as tables and lists: what `attrs.asdict` gives, in a fifth of its time."""
+    """A copy of figures as tables and lists: the result of `attrs.asdict`, in a fifth of its time."""
     kind = type(value)
     if kind in _SINGLE:
         return value
@@ -500,9 +500,9 @@ def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], li
     """Per layer, the mean queueing and network delay of each phase: first over a collective's chunks, then over all collectives.
 
     A phase that a collective does not have counts as one without delay. So the means of a layer's phases add up to the mean over its
-    collectives of what they wait in all.
+    collectives of their total waits.
     """
-    by_operation: dict[int, list[tuple[list[int], list[float]]]] = {}  # what chunks wait in a phase, and the mean delay of their messages
+    by_operation: dict[int, list[tuple[list[int], list[float]]]] = {}  # waits of chunks in a phase, and the mean delay of their messages
     places = [phase.phase for phase in run.phases.planned]
     costs = [phase.cost for phase in run.phases.planned]
     known = [cost.delay_sum / cost.received if cost is not None and cost.received else 0.0 for cost in costs]

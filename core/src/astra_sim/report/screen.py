@@ -12,7 +12,7 @@ from astra_sim.report.amounts import NO_BREAK, DisplayUnit, byte_unit, time_unit
 from astra_sim.report.layout import Line, Page, Table, lay_out, shortened, wrapped
 
 PROSE = 80
-"""Characters of a line of prose where the output has no width."""
+"""Characters of a line of prose if the output has no width."""
 
 
 class Screen:
@@ -43,7 +43,7 @@ class Screen:
             self._print(line)
 
     def text(self, text: str, indent: str = "", further: str | None = None, prose: bool = False) -> None:
-        """Print a line, or several where the screen is narrow, behind an indent (`further`: that of all but the first).
+        """Print a line, or several if the screen is narrow, behind an indent (`further`: that of all but the first).
 
         `prose` is for people to read: it has lines of `PROSE` characters in a pipe, too.
         """
@@ -65,20 +65,20 @@ class Screen:
 
 
 def _has_styles(is_terminal: bool) -> bool:
-    """Whether headings are bold: on a terminal that can, or where FORCE_COLOR is set, but not where NO_COLOR is."""
+    """Whether headings are bold: on a terminal that can, or if FORCE_COLOR is set, but not if NO_COLOR is."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (is_terminal and os.environ.get("TERM", "").lower() not in ("dumb", "unknown"))
 
 
 def _columns() -> int | None:
-    """The width that the variable COLUMNS says, if it is one."""
+    """The width in the variable COLUMNS, if it is one."""
     text = os.environ.get("COLUMNS", "")
     return int(text) if text.isdecimal() and int(text) else None
 
 
 def _terminal_columns() -> int:
-    """The width of the terminal, or 80 if it does not say."""
+    """The width of the terminal, or 80 if unknown."""
     with contextlib.suppress(OSError, ValueError):
         return os.get_terminal_size(sys.stdout.fileno()).columns or PROSE
     return PROSE

@@ -1,4 +1,4 @@
-"""Results in files: what is large in one, or all of those that are over, so that memory does not grow with runs."""
+"""Results in files: the large parts of one, or all of those that are over, so that memory does not grow with runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False, repr=False)
 class Spool:
-    """The file of a result: its figures, where it comes from, its busy times and its details, one pickle after another."""
+    """The file of a result: its figures, its provenance, its busy times and its details, one pickle after another."""
 
     _path: str
 

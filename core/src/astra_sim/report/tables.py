@@ -27,7 +27,7 @@ _LEGEND = "comm: issue to end; fwd, ig, wg: passes"
 def print_result(result: Result, screen: Screen | None = None) -> None:
     """Print the figures of the run, those of its workload, and those of its layers and dimensions; times in the units of the screen.
 
-    Of a run without layers, or where all tables are wanted, those of all NPUs, too, if the run has kept their times.
+    Of a run without layers, or if all tables are wanted, those of all NPUs, too, if the run has kept their times.
     """
     out = Screen() if screen is None else screen
     out.table(_summary(result, out))
@@ -111,7 +111,7 @@ def _shown(value: object) -> str:
 def layers_table(layers: Sequence[LayerFigures], screen: Screen, attribution: Attribution | None = None) -> Table:
     """A row for each layer, or for layers that repeat, with the sum of their times. Unless all are wanted, the `SHOWN` that expose most.
 
-    Exposed times are those of the attribution, if there is one; what belongs to no layer has a row of its own.
+    Exposed times are those of the attribution, if there is one; work without a layer has a row of its own.
     """
     lines = [Folded(layer.name, [place]) for place, layer in enumerate(layers)]
     exposed = {} if attribution is None else attribution.exposed_by
@@ -151,7 +151,7 @@ def _times(layer: LayerFigures) -> list[float]:
 
 
 def _attributed(times: Sequence[float], layer: int, exposed: Mapping[LayerPass, int]) -> list[float]:
-    """The times of a layer (-1: of what belongs to none) with what it exposes by an attribution."""
+    """The times of a layer (-1: of work without one) with its exposed time by an attribution."""
     result = list(times)
     for place, training_pass in enumerate(_PASSES):
         result[5 + 3 * place] = to_ns(exposed.get((layer, training_pass.value), 0))

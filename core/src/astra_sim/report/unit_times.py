@@ -1,7 +1,7 @@
 """The busy time of each unit of each NPU: its accelerator, its CPU, communication and memory.
 
-A unit is busy from when an operation begins to its end, and what overlaps on a unit counts once. Other than in `npu_shares`, a receive
-counts from when it is posted, and nothing is said of what hides what.
+A unit is busy from when an operation begins to its end, and overlaps on a unit count once. Unlike in `npu_shares`, a receive
+counts from when it is posted, and hiding is not considered.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OperationTimes:
     """When NPUs that do the same at the same times do each operation of their program, in nanoseconds.
 
     `operations` holds the places of the operations in the program, without those that do nothing; `begin_ns` is when each was issued.
-    `source` gives for one of `npus` what the file of its program says of each place (`Rows.source`); None if there is no such file.
+    `source` gives for one of `npus` the record of each place in the file of its program (`Rows.source`); None if there is no such file.
     """
 
     npus: tuple[int, ...]

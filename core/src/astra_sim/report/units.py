@@ -1,4 +1,4 @@
-"""The units of figures, which their names say."""
+"""The units of figures, from their names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COUNTS = ("npus", "simulated_npus", "messages", "events")
 
 
 def units_of(table: Mapping[str, Any]) -> dict[str, str]:
-    """The unit of each number in a result, by its name. Those whose name says none are left out."""
+    """The unit of each number in a result, by its name. Those whose name has none are left out."""
     units: dict[str, str] = {}
     _collect(table, units)
     return dict(sorted(units.items()))
@@ -46,5 +46,5 @@ _NUMBERS = frozenset((int, float, bool))
 
 @functools.cache
 def _unit(name: str) -> str | None:
-    """The unit that a name says."""
+    """The unit in a name."""
     return "1" if name in _COUNTS else next((unit for ending, unit in _ENDINGS if name.endswith(ending)), None)

@@ -179,7 +179,7 @@ def _in_lines(value: Any, margin: str = "") -> str:
             lines = f",\n{inner}".join([f"{_compact(key)}: {_in_lines(each, inner)}" for key, each in value.items()])
         return f"{{\n{inner}{lines}\n{margin}}}"
     if isinstance(value, list) and isinstance(value[0], dict):
-        # Zero bytes are escaped in texts, so that they tell what is between members.
+        # Zero bytes are escaped in texts, because they separate members.
         text = _encoder(",\0")(value)[1:-1].replace("},\0{", f"}},\n{inner}{{").replace("\0", " ")
         return f"[\n{inner}{text}\n{margin}]"
     return repr(value) if type(value) is int else _compact(value)
@@ -203,8 +203,8 @@ def write_reports(
     """Write result.json and reports of one run or several into a directory, made if it does not exist: all files, or none.
 
     Several runs share the files; runs must have different names. result.json is then a list. `reports` are names of report plugins, each
-    perhaps with options (`NAME?key=value`). `series` says how much they write of what grows with simulated time: "limited" (a small file,
-    in wider steps where need be), "all", or "none". Returns the paths, that of result.json first.
+    perhaps with options (`NAME?key=value`). `series` is how much of the time series they write: "limited" (a small file,
+    in wider steps if needed), "all", or "none". Returns the paths, that of result.json first.
 
     Raises InputError for an unknown report or another `series`, PluginError if a report fails, RunError if a file cannot be written.
     """

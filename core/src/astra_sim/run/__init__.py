@@ -1,1 +1,1 @@
-"""One run: what is simulated, how it is lowered to the engine, and its record."""
+"""One run: its inputs, how it is lowered to the engine, and its record."""

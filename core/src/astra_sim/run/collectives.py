@@ -1,7 +1,7 @@
-"""From collectives to phase steps of the engine, and what they move.
+"""From collectives to phase steps of the engine, and their traffic.
 
 This is the one way back: the engine calls `CollectiveLowering.issue` when the first NPU has come to a collective, and only then is it
-planned. A system layer may plan by what was issued before and by the clock (queues that take turns, the loads of Themis), and the order
+planned. A system layer may plan by earlier collectives and by the clock (queues that take turns, the loads of Themis), and the order
 in which NPUs issue collectives is known in the run alone.
 """
 
@@ -33,7 +33,7 @@ class NotSymmetricError(Exception):
 
 
 class CollectiveLowering:
-    """Plans collectives as the engine asks for them. `planned` and `traffic` keep what became of each, in order of the answers."""
+    """Plans collectives as the engine asks for them. `planned` and `traffic` keep the result of each, in order of the answers."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class CollectiveLowering:
             if described is None:
                 described = self._describe(chunks, communicator)
                 self._cache.add(chunks, described)
-        except ScheduleError as error:  # what a network or a memory model raises is not located: engines ask them at different times
+        except ScheduleError as error:  # errors of a network or a memory model are not located: engines ask them at different times
             raise located(error, self._names(index, program)) from None
         except DeadlockError as error:
             raise DeadlockError(f"{self._names(index, program)}: {error}", error.waiting) from None
@@ -144,7 +144,7 @@ class CollectiveLowering:
         return self._timer.links(plan.schedule, plan.logical, plan.endpoint_ps)
 
     def _planned(self, chunks: Sequence[ChunkPlan], communicator: Communicator) -> list[list[PlannedPhase]]:
-        """The phases of chunks, described. Many are alike: what has been said of one in this collective is not worked out again."""
+        """The phases of chunks, described. Many are equal: the description of one in this collective is used again."""
         known: dict[Hashable, tuple[PhaseCost | None, Mapping[int, int]]] = {}
         described: dict[int, list[tuple[PhasePlan, PhaseCost | None, Mapping[int, int]]]] = {}
         for chunk in chunks:
@@ -167,7 +167,7 @@ class CollectiveLowering:
         return known[key]
 
     def _check_members(self, plan: PhasePlan, communicator: Communicator) -> None:
-        """Raise if a phase runs on NPUs that do not issue its collective: NotSymmetricError, or InputError where all are simulated."""
+        """Raise if a phase runs on NPUs that do not issue its collective: NotSymmetricError, or InputError if all are simulated."""
         if not self._communicators.several or isinstance(plan.logical, Group):
             return
         if not is_closed([plan.logical], communicator.npus):
@@ -201,7 +201,7 @@ class CollectiveLowering:
     def _steps(
         self, chunk: ChunkPlan, phases: Sequence[PlannedPhase], communicator: Communicator
     ) -> tuple[list[PhaseStep], Traffic]:  # fmt: skip
-        """The phase steps of a chunk, and what they move."""
+        """The phase steps of a chunk, and their traffic."""
         steps = []
         traffic = Traffic([0] * len(self._inputs.platform.dimensions))
         age = (1 if self._session.later_first else -1) if chunk.priority is None else 0

@@ -1,4 +1,4 @@
-"""Composites of a run: how long each takes, and what each represents in the record of the run.
+"""Composites of a run: the time of each, and the operations it represents in the record of the run.
 
 A composite is one task of the engine. In the record its operations are rows after those of the program, at the times at which they
 began and ended within it, and its collectives have the phases, bytes and messages that they have when they run alone.
@@ -63,12 +63,12 @@ class ChainTimes:
 
 
 class CompositeTimes:
-    """The times of composites, if collectives take what a function says; each composite is looked at once."""
+    """The times of composites, if collectives take the time that a function returns; each composite is computed once."""
 
     def __init__(self, collective_ps: Callable[[Communicate], int]) -> None:
         self._collective_ps = collective_ps
         self._computed: dict[int, tuple[Composite, ChainTimes]] = {}
-        self._alike: dict[Hashable, tuple[Rows[Operation], ChainTimes]] = {}  # of equal rows: what has their times, but for the kinds
+        self._alike: dict[Hashable, tuple[Rows[Operation], ChainTimes]] = {}  # of equal rows: those with their times, but for the kinds
 
     def of(self, composite: Composite) -> ChainTimes:
         """The times of a composite."""
@@ -245,7 +245,7 @@ class _CompositePart:
     def phases(self, runs: _Collectives, first: dict[int, int], planned: list[PlannedPhase]) -> PhaseStepRecords:
         """The phases of its collectives, by the number of the row and from the begin of the composite.
 
-        `first` says where the planned phases of a collective begin among all `planned` ones; new ones are added.
+        `first` is where the planned phases of a collective begin among all `planned` ones; new ones are added.
         """
         columns: tuple[list[int], ...] = tuple([] for _ in PhaseStepRecord._fields)
         task, step, queued, started, finished, delay_sum, received = columns
@@ -282,7 +282,7 @@ def _part(ps: int, operations: Sequence[tuple[Operation, int, int]], kinds: list
 
 
 class ExpandedProgram:
-    """A program and after it, row by row, the operations of its composites; what waits for what is left out of these."""
+    """A program and after it, row by row, the operations of its composites; their dependencies are left out."""
 
     def __init__(self, program: Rows[Operation], within: Within | None, runs: _Collectives) -> None:
         """`within` gives the operations of a composite (`Composites.within`; None: there are no composites)."""
@@ -303,7 +303,7 @@ class ExpandedProgram:
         self.rows = self._rows(kinds) if self._composite_rows else program
 
     def _begins(self, ended: Sequence[int]) -> Column:
-        """When the composites of a program began, of which `ended` says when its rows ended."""
+        """When the composites of a program began; `ended` is when its rows ended."""
         durations = [part.ps for part in self._parts]
         return column((ended[row] - durations[part] for row, part in zip(self._composite_rows, self._numbers, strict=True)), "q")
 
@@ -340,7 +340,7 @@ class ExpandedProgram:
     def phases(
         self, records: PhaseStepRecords, planned: Sequence[PlannedPhase], ended: Sequence[int]
     ) -> tuple[PhaseStepRecords, Sequence[PlannedPhase]]:
-        """The phases of the program's collectives with those of the collectives of its composites, and what was planned for all."""
+        """The phases of the program's collectives with those of the collectives of its composites, and the plans of all."""
         if not self._composite_rows:
             return records, planned
         everything, first = list(planned), dict[int, int]()
@@ -357,5 +357,5 @@ class ExpandedProgram:
 
 
 def _continued(engine: EngineType, own: Sequence[int], parts: Sequence[Sequence[int]], numbers: Column, offsets: Column) -> Column:
-    """A column, and after it parts of others as `numbers` say, each with an offset added to its members."""
+    """A column, and after it parts of others in the order of `numbers`, each with an offset added to its members."""
     return view(packed(own, "q") + engine.repeated([packed(part, "q") for part in parts], numbers, offsets), "q")

@@ -1,8 +1,8 @@
-"""The critical path of a run in words of its workload: from the links that an engine keeps to parts that say what takes the time.
+"""The critical path of a run in terms of its workload: from the links that an engine keeps to parts with the causes of the time.
 
 Parts follow one another from the start of the run to its end, and their picoseconds add up to its makespan. A phase that was timed before
-the run is taken apart by running it once more by itself. What a message takes is split into latency and bandwidth as its network says; on
-a network where messages wait for each other what it takes beyond an empty network is queueing.
+the run is taken apart by running it once more by itself. The time of a message is split into latency and bandwidth by its network; on
+a network where messages wait for each other any time beyond an empty network is queueing.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from astra_sim.system import SystemSession
 class SegmentKind(enum.StrEnum):
     """The causes of the time of a part of the path.
 
-    `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time that its trace says. `QUEUEING`: a
-    message waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, if it is not known what
-    it takes on an empty network. `COLLECTIVE`: one that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its message.
-    `OVERHEAD`: a processor sends or receives a message, `PROCESSOR`: a message or an operation waits for a processor. `START`: the network
-    begins before the workload.
+    `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time in its trace. `QUEUEING`: a
+    message waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, if its time on an empty
+    network it takes on an empty network. `COLLECTIVE`: one that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its
+    message. `OVERHEAD`: a processor sends or receives a message, `PROCESSOR`: a message or an operation waits for a processor. `START`: the
+    network begins before the workload.
     """
 
     COMPUTE = "compute"
@@ -58,7 +58,7 @@ class SegmentKind(enum.StrEnum):
 class SegmentOrigin:
     """The origin of a part of the path: an operation of a program, and of a collective the chunk (-1: none), phase and ranks.
 
-    The operation is one of a composite where that of the program at `index` is one.
+    The operation is one of a composite if that of the program at `index` is one.
 
     `own_endpoint`: the endpoint delay of the phase is not the system's.
     """
@@ -73,14 +73,14 @@ class SegmentOrigin:
 
 
 NOWHERE = SegmentOrigin()
-"""The place of what belongs to no operation."""
+"""The place of parts that belong to no operation."""
 
 
 class PathSegment(NamedTuple):
-    """A part of the critical path: what takes its `ps` picoseconds, from `begin` on, on which NPU, and what it belongs to.
+    """A part of the critical path: the cause of its `ps` picoseconds, from `begin` on, on which NPU, and its origin.
 
     `dimension` is the platform's (None: in none of them), of a collective that is priced as a whole the outermost that its ranks cross.
-    `latency_ps` and `bandwidth_ps` are what the links of that dimension are responsible for, without rounding; of what is not known they
+    `latency_ps` and `bandwidth_ps` are the parts due to the links of that dimension, without rounding; if unknown they
     are 0.
     """
 
@@ -98,8 +98,8 @@ class PathSegment(NamedTuple):
 class CriticalPath:
     """The parts of a path.
 
-    `exact`: a small change makes each as much longer as it says, for messages tell how they follow from bandwidths and latencies, and
-    nothing has waited for what the path does not lead through. `rounded`: but for whole nanoseconds of messages. `cut_by_bandwidth`: with
+    `exact`: a small change makes each as much longer as it states, because messages follow from known bandwidths and latencies, and
+    nothing has waited for events outside the path. `rounded`: but for whole nanoseconds of messages. `cut_by_bandwidth`: with
     other bandwidths chunks would have other sizes.
     """
 
@@ -163,7 +163,7 @@ class _PathMessages:
         ]
 
     def _split(self, source: int, destination: int, size: int) -> tuple[int, DelayParts | None]:
-        """The dimension of a message, and what it takes if nothing else is on the way."""
+        """The dimension of a message, and its time if nothing else is on the way."""
         network = self._network
         route = network.route(source, destination)
         if isinstance(network, RouteDelayNetwork) and network.delays_by_pair:
@@ -247,7 +247,7 @@ def make_path(
 
 
 class _Parts:
-    """Finds what links belong to, and takes them apart."""
+    """Finds the origins of links, and takes them apart."""
 
     def __init__(
         self,
@@ -269,18 +269,18 @@ class _Parts:
         self._tokens: dict[tuple[int, int], Sequence[_PathPiece]] = {}
         self._in_collectives: dict[tuple[int, int, int], Sequence[tuple[SegmentOrigin, _PathPiece]]] = {}
         self.waited = False
-        """Whether something on the path waited for what the path does not lead through."""
+        """Whether something on the path waited for an event outside the path."""
         self.in_composites: dict[int, Communicate] = {}
         """The collectives of composites on the path."""
 
     def placed(self, links: Sequence[PathEdge]) -> list[tuple[PathEdge, SegmentOrigin, PlannedPhase | None]]:
-        """Links with what they belong to. What says nothing of itself leads to what comes after it: that is where it belongs."""
+        """Links with their origins. A link without one leads to the next link: it has that one's origin."""
         result: list[tuple[PathEdge, SegmentOrigin, PlannedPhase | None]] = []
         place, phase = NOWHERE, None
         for link in reversed(links):
             # A request that was there before its message was offered leads to that.
             if link.task >= 0 and not (link.kind == LinkKind.REQUEST and link.to < 0):
-                # A message belongs to what its receiver does with it, one between two tasks to the sender.
+                # A message belongs to the operation of its receiver, one between two tasks to the sender.
                 npu = link.to if link.kind == LinkKind.MESSAGE and link.to in self._program_of else link.npu
                 phase = self._collectives.planned[link.step] if link.step >= 0 else None
                 place = self._place(self._program_of.get(npu, 0), link.task, link.step, phase)
@@ -304,7 +304,7 @@ class _Parts:
         return result
 
     def parts_of_composite(self, composite: Composite | None, link: PathEdge, place: SegmentOrigin, start_ps: int) -> Iterator[PathSegment]:
-        """The parts of a composite, with what it continues: the operations of which the last ends it, one after another."""
+        """The parts of a composite, with its continuation: the operations of which the last ends it, one after another."""
         if composite is None:
             return
         times = self._inputs.composites.times(composite)
@@ -433,13 +433,13 @@ class _Parts:
 
 
 def _sum(one: _PathPiece, other: _PathPiece, times: int) -> _PathPiece:
-    """A piece with so many of another added."""
+    """An edge share with a multiple of another added."""
     latency, bandwidth = one.latency_ps + times * other.latency_ps, one.bandwidth_ps + times * other.bandwidth_ps
     return _PathPiece(one.kind, one.ps + times * other.ps, one.dimension, latency, bandwidth)
 
 
 def _dimension_of(phase: PlannedPhase | None) -> int | None:
-    """The platform's dimension in which the ranks of a phase lie."""
+    """The platform's dimension of the ranks of a phase."""
     return phase.plan.logical.physical if phase is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Describe runs that cannot finish: what waits for what, and which messages were not received or lost by the network."""
+"""Describe runs that cannot finish: who waits for whom, and which messages were not received or lost by the network."""
 
 from __future__ import annotations
 

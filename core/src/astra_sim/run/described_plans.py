@@ -16,7 +16,7 @@ from astra_sim.system import ChunkPlan, PhasePlan
 
 
 class PlannedPhase(NamedTuple):
-    """A phase of a chunk as it was planned, with what it takes if that is known beforehand.
+    """A phase of a chunk as it was planned, with its time if that is known beforehand.
 
     `sent` holds the dimensions in which it counts (`graph.accounting_dimensions`), with the bytes that NPU 0 sends there.
     """
@@ -36,14 +36,14 @@ class Traffic:
     messages: int = 0
 
     def add(self, other: Traffic) -> None:
-        """Count what something else moves, too."""
+        """Count further traffic, too."""
         self.messages += other.messages
         for dimension, size in enumerate(other.payload):
             self.payload[dimension] += size
 
 
 class DescribedPlan(NamedTuple):
-    """The phases of all chunks of a collective, the phase steps of each chunk, and what they move. Nobody changes it."""
+    """The phases of all chunks of a collective, the phase steps of each chunk, and their traffic. It never changes."""
 
     planned: tuple[PlannedPhase, ...]
     steps: list[list[PhaseStep]]
@@ -69,7 +69,7 @@ class DescribedPlanCache:
     """The descriptions of plans on a network object, if one NPU represents all and phases are timed beforehand.
 
     They are found again by the plan, which a system layer answers with the same tuple if nothing in it has changed
-    (`SystemSession.issue`). `how` is what else a description follows from, beside the inputs; None: nothing is kept.
+    (`SystemSession.issue`). `how` are the other inputs of a description; None: nothing is cached.
     """
 
     def __init__(self, inputs: RunInputs, how: tuple[Any, ...] | None) -> None:
@@ -90,7 +90,7 @@ class DescribedPlanCache:
         return cached.described
 
     def add(self, chunks: Sequence[ChunkPlan], described: DescribedPlan) -> None:
-        """Keep the description of a plan, unless it is long or says phases of this engine alone."""
+        """Keep the description of a plan, unless it is long or has phases of this engine alone."""
         if self._how is None or type(chunks) is not tuple or len(described.planned) > _LONGEST:
             return
         key = id(chunks), self._how  # the plan is kept, too, so that its number stays its own

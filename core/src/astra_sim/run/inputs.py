@@ -25,7 +25,7 @@ from astra_sim.system import ChunkPlan, PhasePlan, System, SystemSession, check_
 class RunInputs:
     """The simulated inputs. The platform is the network's: a run has no other.
 
-    `npu_ps` says what computing takes on each NPU; None: the same on all.
+    `npu_ps` is the compute time of each NPU; None: the same on all.
     """
 
     graph: ExecutionGraph
@@ -50,7 +50,7 @@ class RunInputs:
         return self.network.platform
 
     def reduce_ps(self, size: int) -> int:
-        """Picoseconds to add so many received bytes to a buffer: as the system says, else the memory model. It is remembered."""
+        """Picoseconds to add received bytes to a buffer: from the system layer, else the memory model. It is cached."""
         time = self._reduced.get(size)
         if time is None:
             owner = self.system if self.system.reduce_ps is not None else self.memory
@@ -69,7 +69,7 @@ class RunInputs:
         return self.has_overheads and self.system.overhead_on_compute
 
     def overhead_ps(self, size: int, receives: bool) -> int:
-        """Picoseconds that a processor spends on receiving a message of so many bytes, or on sending it. It is remembered."""
+        """Picoseconds that a processor spends on receiving or sending a message. It is cached."""
         time = self._overheads.get((size, receives))
         if time is None:
             name = "receive_overhead_ps" if receives else "send_overhead_ps"
@@ -102,7 +102,7 @@ class RunInputs:
         return checked(session)  # type: ignore[no-any-return]
 
     def plan(self, session: SystemSession, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
-        """The chunks of a collective that is issued now, checked; one where the network prices it as a whole. Raises AstraError."""
+        """The chunks of a collective that is issued now, checked; one if the network prices it as a whole. Raises AstraError."""
         priced = self.prices.plan(session, operation)
         if priced is not None:
             self._warn_of_price()
@@ -118,7 +118,7 @@ class RunInputs:
         return chunks
 
     def _warn_of_price(self) -> None:
-        """Say once that a collective has no overhead of messages where the network prices it."""
+        """Warn once that a collective has no overhead of messages because the network prices it."""
         if self.has_overheads and not self._warned:
             self._warned.append(
                 "the system has an overhead of messages, and this network prices collectives as a whole: those have no messages, and so no"

@@ -1,4 +1,4 @@
-"""From operations of a graph to tasks of the engine. What a collective becomes is in `collectives.py`."""
+"""From operations of a graph to tasks of the engine. The plans of collectives are in `collectives.py`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unit_of(operation: Operation, system: System) -> int:
 
 
 class TaskLowering:
-    """Makes tasks of operations. `communicators` says which programs share a collective."""
+    """Makes tasks of operations. `communicators` lists the programs that share a collective."""
 
     def __init__(self, inputs: RunInputs, session: SystemSession, communicators: Communicators) -> None:
         self._inputs = inputs
@@ -42,7 +42,7 @@ class TaskLowering:
         self._computes = inputs.npu_ps is not None or inputs.shares_processors
         self._groups: dict[Communicator, int] = {}
         self._alike: dict[_CollectiveKey, int] = {}
-        self._forms: list[Hashable] = []  # by number: what is equal for collectives of several groups with the same chunks; None: nothing
+        self._forms: list[Hashable] = []  # by number: the key of equal collectives of several groups with the same chunks; None: none
         self._agreements: dict[Hashable, int] = {}
 
     def agreement(self, tasks: Rows[Task]) -> int:
@@ -61,7 +61,7 @@ class TaskLowering:
         collectives = cached_for(graph, "places of collectives", lambda: _places(rows.kinds, Communicate))
         if cached_for(graph, "accesses memory", lambda: bool(_places(rows.kinds, MemoryAccess))):
             return _with_tasks(rows, [self._task(program, kind) for kind in rows.kinds])
-        # What becomes of a collective goes by the session; tasks of other operations by the units of the system alone.
+        # The plan of a collective depends on the session; tasks of other operations on the units of the system alone.
         issued = tuple(self._task(program, rows.kinds[place]) for place in collectives)
         cached: Rows[Task] = cached_for(
             graph, ("tasks", self._system.one_at_a_time, self._computes, issued), partial(self._lowered, program, rows, issued)
@@ -74,7 +74,7 @@ class TaskLowering:
         return _with_tasks(rows, [next(collectives) if isinstance(kind, Communicate) else self._task(program, kind) for kind in rows.kinds])
 
     def _task(self, program: int, operation: Operation) -> Task:
-        """An operation as the engine takes it, but for what it waits for."""
+        """An operation as the engine takes it, without its dependencies."""
         unit = unit_of(operation, self._system)
         match operation:
             case Communicate():

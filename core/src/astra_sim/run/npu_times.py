@@ -53,7 +53,7 @@ def times_of_npus(
 ) -> list[NpuTimes]:
     """The moments of all NPUs that an engine has simulated, by number; `later` adds when the workload starts.
 
-    The operations of composites stand after those of the program.
+    The operations of composites are after those of the program.
     """
     npus = inputs.platform.npus
     if choice.scope is Scope.CLASSES:

@@ -1,7 +1,7 @@
 """The time of a phase, computed once and in isolation.
 
 On a network without contention, and when a phase ends everywhere at once, its duration depends on nothing but its schedule,
-its dimension and its bytes. Three ways, each used where the next simpler one does not apply:
+its dimension and its bytes. Three methods, each used if the simpler ones before it do not apply:
 
 1. a chain: one message in flight per rank, the same for every rank: the sum of its steps;
 2. one rank, whose sends come back as its own receives: the same for every rank, several messages in flight;

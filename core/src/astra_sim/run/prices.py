@@ -2,7 +2,7 @@
 
 Such a collective is one chunk with one phase. The phase has no messages: it begins on each NPU when its queue lets it, and ends for all
 of a group so long after the last of them has begun it. Bytes count as if the ranks of the group were rings, of which each has another
-begin: each rank sends all that it sends to the next of each ring, so in every dimension it sends what ranks send there in the mean.
+begin: each rank sends all its bytes to the next of each ring, so in every dimension it sends the mean over the ranks there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Prices:
         self._phases: dict[tuple[Collective, int, _Members], tuple[Schedule, Schedule]] = {}
 
     def plan(self, session: SystemSession, operation: Communicate) -> ChunkPlan | None:
-        """The only chunk of a collective that has a price; None where it goes by schedule. Raises AstraError.
+        """The only chunk of a collective that has a price; None if it goes by schedule. Raises AstraError.
 
         One that the graph prices waits in no queue: its price has the time that it waits for others.
         """
@@ -108,7 +108,7 @@ class Prices:
 
 
 def ring_bytes(request: Request) -> int:
-    """The bytes that each rank sends where the ranks are a ring."""
+    """The bytes that each rank sends if the ranks are a ring."""
     size, ranks = request.bytes, request.ranks
     match request.collective:
         case Collective.ALL_REDUCE:
@@ -121,7 +121,8 @@ def ring_bytes(request: Request) -> int:
 def _hops(size: int, shape: GroupShape) -> list[tuple[int, int]]:
     """The rank distance and the share of its bytes of each send, the innermost dimension last.
 
-    Of the hops of a ring as many leave a block of some dimensions as there are such blocks. Groups whose ranks lie unevenly are one ring.
+    Of the hops of a ring as many leave a block of some dimensions as there are such blocks. Groups whose ranks are spread unevenly are one
+    ring.
     """
     hops, left = [], size
     for here, further in zip(shape.blocks[-2:0:-1], shape.blocks[:1:-1], strict=False):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PhaseRecord(NamedTuple):
-    """A phase of a chunk on NPU 0: where it belongs, when it was queued, started and ended (picoseconds), and its messages.
+    """A phase of a chunk on NPU 0: its chunk, when it was queued, started and ended (picoseconds), and its messages.
 
     `dimensions` are those in which it counts (`graph.accounting_dimensions`).
     """
@@ -48,7 +48,7 @@ class PhaseRecord(NamedTuple):
 
 @attrs.frozen(eq=False, repr=False)
 class PhaseRecords:
-    """The phases of all chunks on NPU 0, in the order in which they were issued. `records` say which of the planned ones each is."""
+    """The phases of all chunks on NPU 0, in the order in which they were issued. `records` are their numbers among the planned ones."""
 
     records: PhaseStepRecords
     planned: Sequence[PlannedPhase]
@@ -66,7 +66,7 @@ class PhaseRecords:
 class Sends:
     """The messages that operations of an NPU send: number of the operation and when it began (picoseconds).
 
-    `sent` says for each kind of operation the dimensions in which a message counts (`graph.accounting_dimensions`), with its bytes.
+    `sent` has for each kind of operation the dimensions in which a message counts (`graph.accounting_dimensions`), with its bytes.
     """
 
     operation: Sequence[int]
@@ -91,7 +91,7 @@ class NpuRecord:
 
 
 class CarriedMessage(NamedTuple):
-    """A message of a collective that has arrived: its ends, its bytes, when it was sent and arrived (picoseconds), and where it belongs.
+    """A message of a collective that has arrived: its ends, its bytes, when it was sent and arrived (picoseconds), and its phase.
 
     `chunk` and `phase` are those of the collective `operation`, which has this `number` in the receiver's program, and `sent_by` in
     the sender's; -1 if that is another program.
@@ -116,11 +116,11 @@ class RunRecord:
     `rows` are its operations in columns, after those of its program those of its composites (`composites`).
 
     An operation that is a collective begins when it is issued. `npu_end_ps` is when each simulated NPU had done its last operation. All
-    these moments include `start_ps`, when the workload starts: what the network answers to `begin`. `observed` is that of the NPUs that
+    these moments include `start_ps`, when the workload starts: the network's answer to `begin`. `observed` is that of the NPUs that
     have a timeline (`timeline_npus`), that of NPU 0 first; of NPU 0 alone if no timelines were asked for. `planned` are the phases
     that any NPU has planned; those of collectives in composites come last. `npu_times` are those of every simulated NPU, `path` is the
     critical path, and `carried` are the messages of collectives that observed NPUs send or receive, if they were asked for.
-    `durations` are the times of computing, if they differ between NPUs; the operations of all that is here have them. `engine` is what
+    `durations` are the compute times, if they differ between NPUs; all operations in this record have them. `engine` is what
     ran.
     """
 
@@ -169,7 +169,7 @@ def carried_by(
         if link.kind is LinkKind.MESSAGE and link.step >= 0 and (link.npu in npus or link.to in npus):
             phase = planned[link.step]
             times = start_ps + link.begin, start_ps + link.end
-            operations = program_of.get(link.to, program_of[link.npu])  # where one NPU represents all, also for this one
+            operations = program_of.get(link.to, program_of[link.npu])  # if one NPU represents all, also for this one
             sent_by = link.task if program_of[link.npu] is operations else -1
             operation = operations[link.task]
             carried_messages.append(
@@ -225,7 +225,7 @@ def make_record(
 ) -> RunRecord:
     """The record of an engine that has finished, in which NPU 0 has run `operations`, and which has `observed` the first NPU of programs.
 
-    It holds what happened on NPU 0, and on those that are `shown` (`timeline_npus`). `every_npu` are the programs of which it has observed
+    It holds the record of NPU 0, and of those that are `shown` (`timeline_npus`). `every_npu` are the programs of which it has observed
     all NPUs.
     """
     npus = inputs.platform.npus
@@ -326,7 +326,7 @@ def _value(figure: Any) -> Any:
 def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: CollectiveLowering, engine: Engine) -> tuple[list[int], int]:
     """Bytes that NPU 0 sends in each physical dimension, and the messages of all NPUs that collectives have planned.
 
-    With the rendezvous protocol NPU 0 also sends the requests for what it receives.
+    With the rendezvous protocol NPU 0 also sends the requests for its received messages.
     """
     payload, messages = [0] * len(inputs.platform.dimensions), 0
     for traffic, uses in zip(collectives.traffic, engine.uses(), strict=True):

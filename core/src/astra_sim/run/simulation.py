@@ -62,9 +62,9 @@ def simulate_graph(
 ) -> RunRecord:
     """Simulate a graph on the platform of the network, as little of it as gives the same answer (`docs/architecture.md`).
 
-    Without `symmetry` every NPU and every message is simulated. With `timelines` the record has what happened on the first NPU of each
-    program ("path": and the critical path; "messages": and every message of theirs), with `explain` the critical path and what happened on
-    all that were simulated, with `npu_times` the moments of these. `npu_ps` says what computing takes on each NPU; None: the same on all,
+    Without `symmetry` every NPU and every message is simulated. With `timelines` the record has the timeline of the first NPU of each
+    program ("path": and the critical path; "messages": and every message of theirs), with `explain` the critical path and the timelines of
+    all that were simulated, with `npu_times` the moments of these. `npu_ps` is the compute time of each NPU; None: the same on all,
     at all times. Raises DeadlockError if the run cannot finish.
     """
     if isinstance(network, RefiningNetwork):
@@ -123,7 +123,7 @@ def _run(
     timelines: TimelineKind,
     npu_times: bool,
 ) -> RunRecord:
-    """Lower the graph, run the engine to its end, and keep what happened."""
+    """Lower the graph, run the engine to its end, and record the run."""
     system, network = inputs.system, inputs.network
     session = inputs.session()
     start_ps = _begin(network)

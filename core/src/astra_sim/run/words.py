@@ -37,7 +37,7 @@ class OperationNames:
 
 
 def rank_in_words(state: RankState) -> list[str]:
-    """Describe what an unfinished rank of a phase waits for."""
+    """Describe the wait of a rank that has not finished in a phase."""
     program, ranks = state.program, len(state.members)
     if state.tokens >= program.tokens and state.next_action == len(program.actions):
         return []

@@ -37,7 +37,7 @@ from astra_sim.system import System
 
 @attrs.frozen
 class PluginSection:
-    """A section of an experiment that is of a plugin: the kind of its component, the options, and what to call it in errors."""
+    """A section of an experiment for a plugin: the kind of its component, the options, and its name in errors."""
 
     kind: str
     provider: Provider
@@ -61,12 +61,12 @@ class PluginSection:
 
 @attrs.frozen(eq=False, repr=False)
 class Components:
-    """The components of a run, ready to be simulated. `provenance` says which experiment they were built from, if from one.
+    """The components of a run, ready to be simulated. `provenance` is the experiment they were built from, if any.
 
-    `stated` is the platform as the experiment has it, before the compute model's `collective_share` slows what is between nodes.
-    `engine` is what runs. `npu_ps` says what computing takes on each NPU; None: the same on all.
-    `taken` are the options of the workload that come from the compute model's software, by name; `mismatches` what contradicts each other.
-    `accounts` say what the run costs.
+    `stated` is the platform in the experiment, before the compute model's `collective_share` slows links between nodes.
+    `engine` simulates it. `npu_ps` is the compute time of each NPU; None: the same on all.
+    `taken` are the options of the workload that come from the compute model's software, by name; `mismatches` are contradictions.
+    `accounts` compute the cost of the run.
     """
 
     graph: ExecutionGraph
@@ -346,7 +346,7 @@ class _Maker:
         return taken_defaults(self.provider("workload"), self.table("workload"), compute, context)
 
     def make(self, kind: str, classes: Any, *context: Any, defaults: Mapping[str, Any] | None = None) -> Any:
-        """The component that a section's table describes, with `defaults` where it gives nothing."""
+        """The component that a section's table describes, with `defaults` for absent options."""
         provider = self.provider(kind)
         where = self.experiment.where(kind)
         table = with_defaults(self.table(kind), defaults or {})
@@ -472,7 +472,7 @@ def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Ass
 
 
 def _check_topology(topology: Topology, what: str) -> None:
-    """Raise PluginError unless a topology has the methods of one, and says how many links there are."""
+    """Raise PluginError unless a topology has the methods of one, and a number of links."""
     counts: dict[str, Callable[[], Callable[..., Any]]] = {
         "links_per_message": lambda: topology.links_per_message,
         "links_per_npu": lambda: topology.links_per_npu,

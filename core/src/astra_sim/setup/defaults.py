@@ -1,4 +1,4 @@
-"""Defaults of a workload that the compute model's software implies: what the experiment does not say, a stack may."""
+"""Defaults of a workload that the compute model's software implies: options that the experiment leaves out come from the stack."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _FUNCTIONS = "computing", "uses_of", "repeated"
 
 
 def find_engine(name: str = AUTO, plugins: Plugins | None = None, where: str = "engine") -> EngineType:
-    """The engine of a name: `auto` is the compiled one where its package goes with this kernel, else the one in Python.
+    """The engine of a name: `auto` is the compiled one if its package matches this kernel, else the one in Python.
 
     Engines of other packages run only if they are named. Raises InputError for a name that no package offers, PluginError if the
     engine of that name cannot be used.

@@ -1,7 +1,7 @@
 """Which plugins the installed packages announce: their entry points, remembered from one process to the next.
 
 Python reads the metadata of every installed package to list entry points, which takes longer than all else that `astra --help` does. So
-the list is kept in a file of the user's cache folder, with what it was read from: the metadata folders on `sys.path`, and the time and
+the list is kept in a file of the user's cache folder, with its inputs: the metadata folders on `sys.path`, and the time and
 size of the file with the entry points in each. If one has come, gone or changed, the list is read again.
 """
 
@@ -85,7 +85,7 @@ def _state(folder: str, package: str) -> str:
 
 
 def _remembered(file: CacheFile, state: str) -> list[EntryPoint] | None:
-    """The list in a file, if it was read from what is installed now."""
+    """The list in a file, if it matches the packages installed now."""
     text = (file.read() or b"").decode("utf-8", "surrogateescape")
     beginning = f"{_FIRST_LINE}\n{state}\n\n"
     if not text.startswith(beginning):

@@ -33,7 +33,7 @@ DEFAULTS = {
 }
 """Names of the plugins that a section without `plugin` means. A platform without one is a list of dimensions."""
 _MODULES_OF_VALUES = "builtins", "datetime"
-"""Modules of the types of all values of a file. What is of another type is a component, given in Python."""
+"""Modules of the types of all values of a file. A value of another type is a component, given in Python."""
 
 
 @attrs.define
@@ -80,7 +80,7 @@ class Experiment:
             self.left_out = other.left_out
 
     def use(self, kind: str, value: Any, plugins: Plugins, base: str = "", where: str | None = None) -> None:
-        """Set a section to what a spec string, path or table means, or to an object.
+        """Set a section to the meaning of a spec string, path or table, or to an object.
 
         A network file that also describes a platform sets both. Raises InputError for any other value of a file.
         """
@@ -218,7 +218,7 @@ _OTHER_FILES = {
     "jobs": "this is a file of several jobs: astra jobs FILE",
     "goodput": "this is a file of months of training: astra goodput FILE",
 }
-"""Keys of files that are no experiments, and what reads them."""
+"""Keys of files that are no experiments, and the commands that read them."""
 
 
 def _plugin_section(table: Table, key: str, file: str, plugins: Plugins) -> Table:

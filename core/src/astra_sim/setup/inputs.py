@@ -1,4 +1,4 @@
-"""The files that options of an experiment name: which they are, what they hold, and if they are relative to a result."""
+"""The files that options of an experiment name: their paths, their content, and whether they are relative to a result."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _relative(path: str, folder: str) -> str:
 
 
 def _with_paths(document: Table, convert: Any) -> Table:
-    """A copy of a result in which the paths of its inputs are converted, where the options stand and in the list of inputs."""
+    """A copy of a result in which the paths of its inputs are converted, in the options and in the list of inputs."""
     inputs, experiment = document.get("inputs"), document.get("experiment")
     if not isinstance(inputs, list) or not isinstance(experiment, Mapping):
         return document

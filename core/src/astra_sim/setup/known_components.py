@@ -1,4 +1,4 @@
-"""Which distribution of astra brings which component: what to install if one is missing (`shipped.py` has the list).
+"""The distribution of astra that brings each component: what to install if one is missing (`shipped.py` has the list).
 
 File formats are not here: they are found by content, not by name.
 """

@@ -16,14 +16,14 @@ from astra_sim.platform import Platform, device_family
 
 @attrs.frozen
 class Mismatch:
-    """Two sections of an experiment that contradict each other, and what is wrong with them, in words."""
+    """Two sections of an experiment that contradict each other, and a description of the contradiction."""
 
     sections: tuple[str, str]
     message: str
 
 
 def mismatches(platform: Platform, compute: Compute, network: Network, graph: ExecutionGraph) -> list[Mismatch]:
-    """All mismatches of a run. Devices are compared where both sides name one."""
+    """All mismatches of a run. Devices are compared if both sides name one."""
     return [*_of_devices(platform, compute, network), *_of_compute(compute, graph)]
 
 

@@ -72,7 +72,7 @@ class PluginInfo:
 
 @attrs.frozen(eq=False, repr=False)
 class _Offer:
-    """A component and the plugin that offers it, with what to call it behind the @ of `NAME@DISTRIBUTION`."""
+    """A component and the plugin that offers it, with the name behind the @ of `NAME@DISTRIBUTION`."""
 
     component: Any
     plugin: str
@@ -94,7 +94,7 @@ def _normal(distribution: str) -> str:
 class Plugins:
     """The plugins of this process. Modules are imported when a component is first asked for, implementations when used.
 
-    `OWN_DISTRIBUTIONS` are those of astra, whose components go before others of the same name; `remedy` says how to get one.
+    `OWN_DISTRIBUTIONS` are those of astra, whose components go before others of the same name; `remedy` tells how to get one.
     """
 
     OWN_DISTRIBUTIONS = BUILT_IN
@@ -140,7 +140,7 @@ class Plugins:
             self._remove(info.name)
 
     def _add_file(self, choice: PluginChoice) -> None:
-        """Register the module of a plugin file in place of what the same file gave before. Raises PluginError without a hook."""
+        """Register the module of a plugin file in place of the same file's earlier one. Raises PluginError without a hook."""
         self._discover()
         module = choice.module()
         for info in [each for each in self._infos if each.file and each.distribution == choice.name]:
@@ -187,7 +187,7 @@ class Plugins:
                 self._offers_of(kind)
 
     def tell(self) -> None:
-        """Warn, once in a process, about what is ignored of plugins: unknown hooks, and components with the name of a built-in one."""
+        """Warn, once in a process, about ignored parts of plugins: unknown hooks, and components with the name of a built-in one."""
         self._ask_all()
         for problem, untold in self._untold.items():
             if untold:
@@ -195,7 +195,7 @@ class Plugins:
                 warn(problem)
 
     def components(self, kind: str) -> dict[str, Any]:
-        """All components of a kind by name, one of each name. A plugin that fails is left out; `infos` says why."""
+        """All components of a kind by name, one of each name. A plugin that fails is left out; `infos` has the reason."""
         return {name: offers[0].component for name, offers in self._offers_of(kind).items()}
 
     def every_component(self) -> Iterator[tuple[str, Any]]:
@@ -222,7 +222,7 @@ class Plugins:
     def get(self, kind: str, name: str) -> Any:
         """The component of that kind and name, which may be `NAME@DISTRIBUTION`.
 
-        Raises PluginError: unknown (with what is known), a broken plugin's own error, or a name that several plugins offer.
+        Raises PluginError: unknown (with known names), a broken plugin's own error, or a name that several plugins offer.
         """
         known = self._offers_of(kind)
         plain, at, distribution = name.rpartition("@")
@@ -357,7 +357,7 @@ class Plugins:
         return not is_built_in, plugin
 
     def _report(self, name: str, error: str, details: str, tell: bool = False) -> None:
-        """Remember what is wrong with a plugin, for lists and checks; `tell`: and for a warning when something is run."""
+        """Record an error of a plugin, for lists and checks; `tell`: and for a warning when something is run."""
         index = next((index for index, info in enumerate(self._infos) if info.name == name), len(self._infos))
         if index == len(self._infos):
             self._infos.append(PluginInfo(name, "", "registered by hand", ""))
@@ -378,7 +378,7 @@ def _imported(entry: EntryPoint) -> Any:
 
 
 def _frames(problem: BaseException) -> str:
-    """The traceback of what a plugin raised, but for the frames of this module, pluggy and the import system. Empty if none is left."""
+    """The traceback of a plugin's error, but for the frames of this module, pluggy and the import system. Empty if none is left."""
     import traceback
 
     from_exception = traceback.TracebackException.from_exception(problem)

@@ -1,4 +1,4 @@
-"""Points of a study: combinations of values of its axes by number, what each changes in an experiment, and its row.
+"""Points of a study: combinations of values of its axes by number, the changes of each to an experiment, and its row.
 
 `astra compare` is on this, and so do sweeps and searches: they have more kinds of axes, and run points elsewhere.
 """
@@ -17,7 +17,7 @@ from astra_sim.setup.plugins import Plugins
 
 @attrs.frozen
 class Grid:
-    """Every combination of axes with so many values each, by number from 0 on; the last axis varies fastest."""
+    """Every combination of axes with these numbers of values, by number from 0 on; the last axis varies fastest."""
 
     sizes: Sequence[int]
 

@@ -28,9 +28,9 @@ from astra_sim.setup.specs import PREFIX, parse_spec, sizes_of
 
 
 class Origin(NamedTuple):
-    """The experiment of a result, ready for JSON, the versions of what ran it, and the files that options name, with digests.
+    """The experiment of a result, ready for JSON, the versions of the software, and the files that options name, with digests.
 
-    Parts of them may be those of other results, too. `invocation` has what differs each time: command line, folder, host and date.
+    Parts of them may be shared with other results. `invocation` has the values that differ each time: command line, folder, host and date.
     """
 
     experiment: Table
@@ -41,11 +41,11 @@ class Origin(NamedTuple):
 
 @attrs.frozen(eq=False, repr=False)
 class Provenance:
-    """Says where the result of a run comes from. It is worked out when it is asked for; a pickled one is worked out before.
+    """Computes the provenance of a run's result. It is computed on request; before pickling it is computed.
 
     `options` are those of components, by section; `folder` is the working directory of the run, to which paths in them are relative.
     `taken` are the options of the workload that come from the compute model, of those that were `offered`: the compute model will offer
-    them again, so the experiment does not have them, but it has what was given in place of one, even if that is a default.
+    them again, so the experiment does not have them, but it has values given in place of one, even if that is a default.
     """
 
     _experiment: Experiment
@@ -112,7 +112,7 @@ def provenance(
 
 
 def _as_given(table: Mapping[str, Any], overrides: Mapping[str, Any], taken: Mapping[str, Any], offered: Mapping[str, Any]) -> Table:
-    """The table of a workload without what it took from the compute model, and with all that was given in place of what was offered."""
+    """The table of a workload without the options from the compute model, and with all options given in place of offered ones."""
     result = {key: value for key, value in table.items() if key not in taken or isinstance(taken[key], Mapping)}
     for key, value in offered.items():
         own = overrides.get(key)
@@ -141,11 +141,11 @@ def invocation(folder: str, seconds: float) -> Table:
 
 
 def versions(plugins: Plugins, engine: str, edited: bool = False) -> Table:
-    """The versions of astra, of Python and of every distribution with plugins, and the engine that runs where `engine` is chosen.
+    """The versions of astra, of Python and of every distribution with plugins, and the engine that runs if `engine` is chosen.
 
     `sources` has digests of the source of distributions that may change without a new version: editable installations, folders, and of
-    plugin files, which stand among distributions by their names. They are
-    those of the code when this process asked first; `edited`: as it is now, for what other processes run.
+    plugin files, which are listed among distributions by their names. They are
+    those of the code when this process asked first; `edited`: as it is now, as other processes run it.
     """
     import platform
 
@@ -191,7 +191,7 @@ def _version(distribution: str) -> str:
 
 
 def version_differences(recorded: Mapping[str, Any], now: Mapping[str, Any], names: Sequence[str] = ("recorded", "now")) -> list[str]:
-    """In which packages, Python or engine two tables of `versions` differ, a line for each; `names` are what to call the two."""
+    """The packages, Python or engine in which two tables of `versions` differ, a line for each; `names` are the names of the two."""
     first, second = names
     lines = [
         f"{key}: {recorded[key]} ({first}), {now.get(key)} ({second})"
@@ -222,7 +222,7 @@ def _source(sources: Mapping[str, Any], name: str) -> str:
 def resolved(experiment: Experiment, plugins: Plugins, options: Mapping[str, Any], folder: str) -> Table:
     """All sections of an experiment with all options as a run uses them; paths of options are absolute.
 
-    What a file of a component held is in the tables. A component that was given as an object is `{"object": its class}`, and is all that
+    The content of a component's file is in the tables. A component that was given as an object is `{"object": its class}`, and is all that
     cannot be run again.
     """
     resolver = _Resolver(plugins, folder)
@@ -260,7 +260,7 @@ _tables: Cache[tuple[int, bool], tuple[Any, Table]] = Cache("option tables", mos
 """The tables of options that name no file, which therefore do not depend on the run.
 
 They are found by the options object, which is kept with its table so that its id stays its own: equal options may have been typed in
-different ways (1 and 1.0), and a table says how.
+different ways (1 and 1.0), and a table records which.
 """
 
 
@@ -273,7 +273,7 @@ def _cells(value: Any) -> int:
 
 @attrs.define(eq=False, repr=False)
 class _Resolver:
-    """Makes plain tables of options. `named` counts what may be the name of a file."""
+    """Makes plain tables of options. `named` counts values that may be names of files."""
 
     plugins: Plugins
     folder: str
@@ -291,11 +291,11 @@ class _Resolver:
         return result | {"dimensions": [self._part(each, "topology") for each in rest["dimensions"]]}
 
     def _part(self, table: Mapping[str, Any], key: str) -> Table:
-        """The table of dimensions, whose plugin stands under `key`."""
+        """The table of dimensions, whose plugin is under `key`."""
         return {key: str(table[key]), **self.options(self.part_options(table, key))}
 
     def part_options(self, table: Mapping[str, Any], key: str) -> Any:
-        """The options of dimensions, whose plugin stands under `key`."""
+        """The options of dimensions, whose plugin is under `key`."""
         provider = self.plugins.get("platform", str(table[key]))
         return options_of(provider, {option: value for option, value in table.items() if option != key}, "platform")
 
@@ -341,7 +341,7 @@ class _Resolver:
         return table
 
     def plain(self, value: Any) -> Any:
-        """A value of an option as JSON has it. Tables within options leave out what is the default."""
+        """A value of an option as JSON has it. Tables within options leave out defaults."""
         kind: Any = type(value)
         if _has_fields(kind):
             return self.options(value, brief=True)
@@ -356,7 +356,7 @@ class _Resolver:
         return value
 
     def _named(self, value: Any, metadata: Mapping[str, Any]) -> Any:
-        """A value with absolute paths, by what the field says of it."""
+        """A value with absolute paths, according to the field's metadata."""
         self.named += 1
         if metadata.get("specs"):
             return _each_text(value, lambda spec: self._spec(metadata["specs"], spec))
@@ -385,7 +385,7 @@ class _Resolver:
         return [self._absolute(table[key], paths[key]) for key in table if key in paths and self._is_path(table[key], paths[key])]
 
     def _parsed_spec(self, kind: str, spec: str) -> tuple[str, Table, dict[str, str]]:
-        """The name in `NAME?key=value`, its options, and those of them that name files; no options of what is no such spec."""
+        """The name in `NAME?key=value`, its options, and those of them that name files; no options of other text."""
         if "?" not in spec:
             return spec, {}, {}
         try:
@@ -403,7 +403,7 @@ _has_fields = functools.cache(attrs.has)
 
 @functools.cache
 def _fields(cls: Any) -> list[tuple[str, Any, Mapping[str, Any] | None]]:
-    """The names of the fields of an options class, with defaults, and with what is said of those that name files."""
+    """The names of the fields of an options class, with defaults, and with the metadata of those that name files."""
     result = []
     for field in attrs.fields(cls):
         default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]

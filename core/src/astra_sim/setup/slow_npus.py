@@ -1,4 +1,4 @@
-"""NPUs that compute slower than others: `slow_npus` of a run, and what a compute model says of single NPUs, as one function of time."""
+"""NPUs that compute slower than others: `slow_npus` of a run, and the compute model's factors of single NPUs, as one function of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a user names (a spec string, a file, a table) to the table of options of a component."""
+"""From a user's input (a spec string, a file, a table) to the table of options of a component."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def component_of(plugins: Plugins, kind: str, spec: str, where: str) -> tuple[Pr
 
 
 def set_value(table: Table, key: str, value: Any, where: str) -> None:
-    """Set `a.b.0.c` in nested tables and lists, copying what is on the way so that shared tables stay as they are."""
+    """Set `a.b.0.c` in nested tables and lists, copying tables on the path so that shared ones stay as they are."""
     *path, last = key.split(".")
     current: Any = table
     for step in path:
@@ -87,8 +87,8 @@ def sizes_of(value: Any, where: str) -> list[int]:
 def load_file(kind: str, path: str, plugins: Plugins, name: str = "", where: str = "") -> dict[str, Table]:
     """The sections that a component's file fills: at least `kind`, perhaps more (a network file may hold a platform).
 
-    A file called *.toml is ours; others are recognised by their content. If there is no such file and `name`, what the user
-    wrote, is that of a component, it represents `plugin:NAME`. Raises InputError, which says `where` a file that is missing was named,
+    A file called *.toml is ours; others are recognised by their content. If there is no such file and `name`, the user's
+    text, is that of a component, it represents `plugin:NAME`. Raises InputError, which states `where` a file that is missing was named,
     if not by an option of the command line.
     """
     try:

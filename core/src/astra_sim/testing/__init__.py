@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
 
 
 def kit(module: str) -> Any:
-    """A module of the kit. Raises ImportError, which says what to install, if its package is absent."""
+    """A module of the kit. Raises ImportError with an installation hint if its package is absent."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Test classes for plugin authors: what each kind of component promises. They are in `astra_sim_devkit.testing.contracts`.
+"""Test classes for plugin authors: the contract of each kind of component. They are in `astra_sim_devkit.testing.contracts`.
 
 class TestMine(CollectiveContract):
     name = "mine"                     # as offered through the hook; the package must be installed

@@ -252,7 +252,7 @@ def _from_toml(request: TraceRequest, files: FileSet) -> Iterable[str]:
 
 
 def _from_json(request: TraceRequest, files: FileSet) -> Iterable[str]:
-    """Write the trace or the workload that a file of JSON holds; what was left out, in lines. Raises InputError."""
+    """Write the trace or the workload in a JSON file; returns notes on dropped parts. Raises InputError."""
     document = parse_document(read_text(request.source), request.source)
     if is_trace(document):
         trace = from_json(document, request.source)
@@ -270,7 +270,7 @@ def _from_json(request: TraceRequest, files: FileSet) -> Iterable[str]:
 
 
 def _workload(experiment: Experiment, request: TraceRequest, files: FileSet) -> Iterable[str]:
-    """Write a workload in any format. Returns lines for standard error: what was dropped, which files were written."""
+    """Write a workload in any format. Returns lines for standard error: dropped parts, and the files that were written."""
     for kind in ("platform", "system", "compute"):
         if kind in request.run:
             experiment.use(kind, request.run[kind], shared_plugins())
@@ -284,7 +284,7 @@ def _workload(experiment: Experiment, request: TraceRequest, files: FileSet) -> 
 
 
 def _write_workload(table: dict[str, Any], request: TraceRequest, files: FileSet) -> Iterable[str]:
-    """Write a workload as text of ASTRA-sim 1.0, TOML or JSON; what was left out, in lines. Raises InputError."""
+    """Write a workload as text of ASTRA-sim 1.0, TOML or JSON; returns notes on dropped parts. Raises InputError."""
     notes: list[str] = []
     if request.target_format == "text":
         text, notes = to_text(table, request.source)
@@ -367,7 +367,7 @@ def _from_flexflow(request: TraceRequest, files: FileSet) -> Iterable[str]:
 
 
 def _from_pytorch(request: TraceRequest, files: FileSet) -> Iterable[str]:
-    """Write the trace of a rank from files of PyTorch, which are linked first where two are given; notes, in lines. Raises InputError."""
+    """Write the trace of a rank from files of PyTorch, which are linked first if two are given; notes, in lines. Raises InputError."""
     if request.target_format != "chakra":
         raise _impossible(request, "a trace of PyTorch")
     table = read_json(request.source)

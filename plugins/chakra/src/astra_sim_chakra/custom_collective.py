@@ -17,7 +17,7 @@ from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Trace
 
 PIECES = ("unnamed",)
-"""Traces do not say which data a message carries, see `astra_sim_devkit.testing.pieces`."""
+"""Traces do not record the data of a message, see `astra_sim_devkit.testing.pieces`."""
 
 _INSTANT = (NodeType.METADATA_NODE, NodeType.COMP_NODE)
 
@@ -204,7 +204,7 @@ def _match(ranks: Sequence[_TraceRank]) -> None:
 def _resolve_waits_for_sends(ranks: Sequence[_TraceRank], alike: bool) -> None:
     """A node that waits for a send waits for its arrival, which the sender does not know.
 
-    If all ranks do the same (`alike`), what a rank sends arrives when what it receives in the same step does. Otherwise the node must
+    If all ranks do the same (`alike`), a rank's message arrives when the one it receives in the same step does. Otherwise the node must
     also wait for something that can only happen after the arrival.
     """
     for one in ranks:

@@ -57,7 +57,7 @@ class ProcessGroups:
 
 @attrs.define(eq=False)
 class GraphNodes:
-    """The nodes of the ranks `npus`, which run one program. What differs from rank to rank `nodes_of` writes into them.
+    """The nodes of the ranks `npus`, which run one program. `nodes_of` writes the differences between ranks into them.
 
     That are the peers of messages, and the groups of collectives that do not run along whole dimensions of a platform.
     """

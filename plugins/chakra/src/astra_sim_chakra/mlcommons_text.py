@@ -1,6 +1,6 @@
 """Text of ASTRA-sim 1.0 as the traces that MLCommons' text converter makes of it: its nodes, ids, order and sizes.
 
-They are not what ASTRA-sim 1.0 runs: nanoseconds are written as microseconds, NONE is an all-reduce, both sides of a hybrid parallelism
+They are not run by ASTRA-sim 1.0: nanoseconds are written as microseconds, NONE is an all-reduce, both sides of a hybrid parallelism
 join all ranks, and time to use a result is left out. Ids go on from rank to rank. Rules: `text_converter.py` of Chakra 1.0.0.
 """
 
@@ -163,7 +163,7 @@ class MlcommonsText:
         self._hybrid("_IG_COMM_")
 
     def _backward(self, waits: tuple[int | None, ...], has_weights: bool, after_name: str) -> None:
-        """The backward pass where activations are exchanged. The number of layers on the second line tells which layer sends nothing."""
+        """The backward pass in which activations are exchanged. The number of layers on the second line tells which layer sends nothing."""
         for place, layer in enumerate(reversed(self._layers)):
             if place:
                 above = self._layers[-place]

@@ -1,9 +1,9 @@
-"""The nodes of a trace as a program: in an order in which each comes after what it waits for, grouped into kinds of nodes that are alike.
+"""The nodes of a trace as a program: in an order in which each comes after its dependencies, grouped into kinds of equal nodes.
 
-Of nodes that are ready at once the one with the lowest id is issued first, as in ASTRA-sim 2.x; `priorities` say so where a node waits for
+Of nodes that are ready at once the one with the lowest id is issued first, as in ASTRA-sim 2.x; `priorities` are needed if a node waits for
 one of a later id. The order of the file has no effect.
 
-Nodes that compute are alike if they do it on the same device; what they compute is their work. Others are alike if nothing but their names,
+Nodes that compute are equal if they do it on the same device; their compute is their work. Others are equal if nothing but their names,
 ids, dependencies and durations differ. `native/program.cpp` does the same.
 """
 
@@ -74,7 +74,7 @@ def _alike(trace: Trace, apart: Sequence[Column]) -> list[list[Column]]:
 
 
 def _in_python(trace: Trace, computing: bytes, apart: Sequence[Column]) -> ProgramColumns:
-    """The columns of a program, if nodes that are alike share a kind. Ids count as priorities where the order is not theirs."""
+    """The columns of a program, if equal nodes share a kind. Ids count as priorities if the order is not theirs."""
     waits = trace.all_dependencies()
     rows, ids = trace.order, trace.id
     place = _places(rows)

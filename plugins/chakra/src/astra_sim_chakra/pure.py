@@ -1,7 +1,7 @@
-"""Reads the nodes of a trace into columns, with protobuf's runtime: used where the package was installed without its compiled part.
+"""Reads the nodes of a trace into columns, with protobuf's runtime: used if the package was installed without its compiled part.
 
 `native/reader.cpp` does the same, some thirty times faster and without protobuf. For damage inside a message it names the
-field, if protobuf says only that the message is damaged; and it skips damage in fields that have no column.
+field, if protobuf reports only that the message is damaged; and it skips damage in fields that have no column.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class Reader:
             yield from self._columns[name][ends[row - 1] if row else 0 : ends[row]]
 
     def _order(self) -> array[int]:
-        """The order in which nodes come after what they depend on and the lowest ids come first; empty if the file has it."""
+        """The order in which nodes come after their dependencies and the lowest ids come first; empty if the file has it."""
         ids = self._columns["id"]
         if all(map(lt, ids, ids[1:])) and all(other < row for row in range(len(ids)) for other in self._dependencies_of(row)):
             return array("I")

@@ -68,7 +68,7 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
     """The traces of all ranks: files `<prefix>.<rank>.et`, from rank 0 on; if there are none, `.json`, `.et.gz`
     or `.json.gz`.
 
-    `ranks`: how many there must be (None: as many as there are); files of further ranks are not read, and a warning says so. `keep` and
+    `ranks`: how many there must be (None: as many as there are); files of further ranks are not read, with a warning. `keep` and
     `dependencies` as for `load_trace`. Raises InputError like `load_trace`, and if a file is missing or a peer is not a rank.
     """
     prefix = os.fspath(prefix)

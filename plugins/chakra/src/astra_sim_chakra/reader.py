@@ -28,7 +28,7 @@ _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,2}")
 
 
 def read_trace(path: str, *, keep: bool = False, dependencies: str = "both", compiled: bool | None = None) -> Trace:
-    """The trace in a file of protobuf, with the options of `load_trace`. Raises InputError, naming file, node and what was expected."""
+    """The trace in a file of protobuf, with the options of `load_trace`. Raises InputError, naming file, node and the expected value."""
     with open_trace(path) as stream:
         return _read(stream, path, keep, dependencies, compiled)
 
@@ -48,7 +48,7 @@ def open_trace(path: str) -> Iterator[IO[bytes]]:
 
 
 def read_metadata(stream: IO[bytes]) -> tuple[Metadata, int]:
-    """The GlobalMetadata at the beginning of a trace, and where the nodes begin. Raises Broken."""
+    """The GlobalMetadata at the beginning of a trace, and the offset of the nodes. Raises Broken."""
     size, offset = _read_length(stream)
     if size > MAX_MESSAGE_BYTES:
         raise Broken(f"byte 0: a message of {size} bytes; expected at most {MAX_MESSAGE_BYTES}")

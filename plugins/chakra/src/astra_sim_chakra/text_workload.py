@@ -33,7 +33,7 @@ _LONGEST = 10**18 - 1
 
 
 def to_text(workload: dict[str, Any], where: str) -> tuple[str, list[str]]:
-    """The text of a layered workload, and a line about each field that it drops. Raises InputError, naming what the text cannot express."""
+    """The text of a layered workload, and a line about each field that it drops. Raises InputError, naming features that the text lacks."""
     if workload.get("plugin", "layers") != "layers":
         raise InputError(f"{where}: the workload {workload['plugin']!r} cannot be written as text of ASTRA-sim 1.0; layers with a loop can")
     loop = workload.get("loop")
@@ -49,7 +49,7 @@ def to_text(workload: dict[str, Any], where: str) -> tuple[str, list[str]]:
 
 
 def _head(loop: str, options: Any, grouped: bool, where: str) -> str:
-    """The first line: the loop, and what it has besides. Raises InputError for a loop that the text cannot name."""
+    """The first line: the loop, and its parameters. Raises InputError for a loop that the text cannot name."""
     if not isinstance(options, dict):
         raise InputError(f"{where}: loop_options is {options!r}; expected a table")
     words = [loop.upper()]
@@ -70,7 +70,7 @@ def _head(loop: str, options: Any, grouped: bool, where: str) -> str:
 
 
 def _layer(layer: dict[str, Any], loop: str, where: str) -> str:
-    """The line of a layer. Raises InputError for what the text cannot say."""
+    """The line of a layer. Raises InputError for features that the text lacks."""
     name = str(layer.get("name", ""))
     if not name or name.split() != [name]:
         raise InputError(f"{where}: the layer name {name!r} cannot be written as text of ASTRA-sim 1.0; a word without spaces can")

@@ -33,12 +33,12 @@ class Metadata:
 
 
 ONE_AT_A_TIME = "astra_one_at_a_time"
-"""The attribute of the metadata that says whether an NPU does one operation of each sort at a time."""
+"""The attribute of the metadata by which an NPU does one operation of each sort at a time."""
 
 
 @attrs.define(kw_only=True)
 class Node:
-    """One node. None: the trace does not say. Sizes in bytes; `control` and `data` are ids of nodes it depends on.
+    """One node. None: not in the trace. Sizes in bytes; `control` and `data` are ids of nodes it depends on.
 
     `others` are further fields in protobuf's wire format, as they are in the file.
     """
@@ -72,7 +72,7 @@ class Trace:
     (index into `groups`, the names of process groups), `involved` (index into `involved_dims`); -1 if the trace has no value.
     `comm_priority` and `comm_tag` are 0 there.
 
-    `order` lists the rows so that each comes after what it depends on; of all such orders it is the one in which the lowest ids come
+    `order` lists the rows so that each comes after its dependencies; of all such orders it is the one in which the lowest ids come
     first, whatever the order of the file. `left_out` counts control dependencies on nodes that are not in
     the file; these are allowed only in traces converted from PyTorch. With `relative_peers`, `comm_src` and `comm_dst` are distances:
     (peer - rank) modulo the number of ranks.

@@ -32,7 +32,7 @@ def load_trace(path: str | os.PathLike[str], *, keep: bool = False, dependencies
 
     `keep`: keep fields and attributes without a column, so that they can be written again. `dependencies`: "both", or
     "data" to ignore control dependencies. `compiled`: use the compiled reader (None: if it is installed).
-    Raises InputError, naming the file, the node and what was expected.
+    Raises InputError, naming the file, the node and the expected value.
     """
     name = os.fspath(path)
     if not is_json(name):

@@ -6,7 +6,7 @@
   ...
 ]}
 
-Two forms of MLCommons are read as well: what `chakra_jsonizer` prints (the metadata and then each node as an object of its own, one after
+Two forms of MLCommons are read as well: the output of `chakra_jsonizer` (the metadata and then each node as an object of its own, one after
 the other), and the JSON that Chakra's feeder takes (a table with `workload_graph`, a list of nodes with `Id`, `NodeType` and `runtime`).
 """
 
@@ -134,7 +134,7 @@ _IS_ATTRIBUTE = ATTRIBUTES.keys() - {"astra_duration_rest_ns", "pg_name", "invol
 
 
 def _of_feeder(node: Any, where: str) -> dict[str, Any]:
-    """A node of the feeder's JSON under protobuf's names. Raises InputError for what it does not have."""
+    """A node of the feeder's JSON under protobuf's names. Raises InputError for fields that it lacks."""
     if not isinstance(node, dict):
         raise InputError(f"{where} is {node!r}; expected a table")
     for key in node:

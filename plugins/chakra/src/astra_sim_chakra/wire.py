@@ -28,7 +28,7 @@ def delimited(message: bytes) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int] | None:
-    """The varint that begins at `at`, and where it ends; None if the data end before it does. Raises Broken if it is too long.
+    """The varint that begins at `at`, and its end; None if the data end before it does. Raises Broken if it is too long.
 
     Like protobuf it ignores bits beyond the 64th.
     """

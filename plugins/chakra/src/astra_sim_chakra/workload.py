@@ -145,7 +145,7 @@ class _TraceBuilder:
         return Rows(kinds, columns.kind_of, columns.after, make, times, name, columns.priorities, source)
 
     def _computing(self) -> bytes:
-        """For each row, whether its node computes or takes its recorded time. All nodes do where the trace is replayed."""
+        """For each row, whether its node computes or takes its recorded time. All nodes do if the trace is replayed."""
         trace, replay = self._trace, self._context.replay_only
         kinds = {kind for kind in NodeType if kind == NodeType.COMP_NODE or (replay and kind > NodeType.METADATA_NODE)}
         computes = bytearray(_among(trace.type, kinds))

@@ -15,7 +15,7 @@ _BASE = 1 << 32
 
 @attrs.frozen
 class BufferValue:
-    """The contents of a chunk of a buffer: the sum of ranks' data in `chunk`, each as often as its digit of `times` (in base `_BASE`) says.
+    """The contents of a chunk of a buffer: the sum of ranks' data in `chunk`, each as often as its digit of `times` (in base `_BASE`).
 
     `received` is the receive that brought it as it is.
     """

@@ -88,7 +88,7 @@ class MscclAlgorithm:
 
 
 def read_algorithm(path: str) -> MscclAlgorithm:
-    """The algorithm in a file. Raises InputError naming line, element, attribute and value, and what was expected.
+    """The algorithm in a file. Raises InputError naming line, element, attribute and value, and the expected one.
 
     Document type declarations, and so entities, are refused.
     """
@@ -127,7 +127,7 @@ class _MscclReader:
         for blocks in algorithm.gpus.values():
             for block in blocks.values():
                 self._check_dependencies(algorithm, blocks, block)
-        # If a file does not say so, an algorithm that never uses the output buffer works in place.
+        # If a file does not state it, an algorithm that never uses the output buffer works in place.
         algorithm.in_place = self._says_in_place or not self._uses_output
         return algorithm
 

@@ -1,4 +1,4 @@
-"""The messages of a plan of MSCCL++, what they wait for, and what becomes of data.
+"""The messages of a plan of MSCCL++, their dependencies, and their data.
 
 A put is a message with data, and a signal a small one that comes behind it: a wait needs both. A get is a request, and a message back that
 leaves when the request is there. Packets are messages of twice the bytes, for the flags in them; who reads them waits for them.
@@ -31,8 +31,9 @@ from astra_sim_collectives.mscclpp_plan import (
 
 @attrs.define(eq=False, slots=True)
 class PlanEvent(MscclEvent):
-    """An event of an operation (`step`). A send takes the data of `source`: chunks of its rank, or what another event has; None: it is a
-    signal or a request. Others write to `targets`. `sums` are what a local event adds up, or copies if it is one. `packets`: with flags.
+    """An event of an operation (`step`). A send takes the data of `source`: chunks of its rank, or the data of another event; None: it is a
+    signal or a request. Others write to `targets`. `sums` are the terms of a local event, or its source if it is a copy. `packets`: with
+    flags.
     """
 
     source: BufferSpan | PlanEvent | None = None
@@ -145,7 +146,7 @@ class _EventBuilder:
                 self._signals[rank, end.peer, end.type, end.number].append(list(self._arrived[end.peer]))
 
     def _get(self, rank: int, op: Operation) -> None:
-        """Data from other ranks: a request, and what comes back. All requests of an operation leave at once."""
+        """Data from other ranks: a request, and its reply. All requests of an operation leave at once."""
         before, arrivals = self._previous, []
         local = [source for source in op.sources if source.rank == rank]
         others = [source for source in op.sources if source.rank != rank]
@@ -163,7 +164,7 @@ class _EventBuilder:
             self._reduce(rank, op, [*local, *arrivals], arrivals)
 
     def _reduce(self, rank: int, op: Operation, sums: Sequence[BufferSpan | PlanEvent], arrivals: Sequence[PlanEvent] = ()) -> None:
-        """A sum, which is written here when some data have arrived, and sent to others where the operation does so."""
+        """A sum, which is written here when some data have arrived, and sent to others if the operation does so."""
         here = [target for target in op.targets if target.rank == rank]
         total = self._add("l", rank, op, -1, sums=sums, targets=here, packets=op.name in ("recpkt", "recspkt"))
         total.after += arrivals
@@ -173,7 +174,7 @@ class _EventBuilder:
                 self._arrived[target.rank].append(arrival)
 
     def finished(self) -> list[PlanEvent]:
-        """All events, with what waits, barriers, semaphores and readers of packets wait for."""
+        """All events, with the dependencies of waits, barriers, semaphores and readers of packets."""
         for key, waits in self._waits.items():
             signals = self._signals[key]
             for wait in waits:
@@ -256,7 +257,7 @@ def follow_data(plan: ExecutionPlan, events: Sequence[PlanEvent]) -> DataFlow:
 
 
 def _added(plan: ExecutionPlan, flow: DataFlow, event: PlanEvent, parts: Sequence[list[BufferValue]]) -> list[BufferValue]:
-    """The sums of chunks; what receives brought is reduced then."""
+    """The sums of chunks; received data are reduced then."""
     if len(parts) == 1:
         return parts[0]
     result = []

@@ -79,7 +79,7 @@ class ExecutionPlan:
 
 
 def read_plan(path: str) -> ExecutionPlan:
-    """The plan in a file. Raises InputError naming the place in the file, the value, and what was expected."""
+    """The plan in a file. Raises InputError naming the place in the file, the value, and the expected one."""
     try:
         table = json.loads(read_text(path))
     except (json.JSONDecodeError, RecursionError) as error:
@@ -278,7 +278,7 @@ class _GpuReader:
         return BufferSpan(rank, kind, first + part * own, own)
 
     def _check(self, op: Operation) -> None:
-        """Raise InputError if an operation lacks what it needs."""
+        """Raise InputError if an operation lacks a field it needs."""
         there = [span.rank != self._rank for span in (*op.sources, *op.targets)]
         sources, targets = there[: len(op.sources)], there[len(op.sources) :]
         name = op.name

@@ -72,7 +72,7 @@ def _rounds(collective: Collective, n: int) -> int:
 
 
 def _sent(collective: Collective, n: int, number: int, way: int) -> tuple[bool, Hashable]:
-    """Whether what a rank sends in a step is reduced, and the piece that it is, relative to the rank.
+    """Whether a rank's message in a step is reduced, and its piece, relative to the rank.
 
     A reduce-scatter leaves a rank both halves of the block with its own number.
     """

@@ -1,4 +1,4 @@
-"""Run a program by its name: what the installed programs do."""
+"""Run a program by its name, as the installed programs do."""
 
 from __future__ import annotations
 

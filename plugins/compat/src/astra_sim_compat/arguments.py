@@ -16,7 +16,7 @@ class UsageError(InputError):
 
 
 class Arguments(argparse.ArgumentParser):
-    """The options of a program. What is wrong among them is a UsageError."""
+    """The options of a program. An error among them is a UsageError."""
 
     def __init__(self, name: str, description: str) -> None:
         super().__init__(name, description=description, allow_abbrev=False)
@@ -26,7 +26,7 @@ class Arguments(argparse.ArgumentParser):
         self.add_argument(f"--{name}", metavar="TEXT", help=words, required=default is None, default=default)
 
     def number(self, name: str, words: str, default: float) -> None:
-        """An option that is a number: a whole one where the default is."""
+        """An option that is a number: an integer if the default is."""
         self.add_argument(f"--{name}", metavar="N", type=type(default), help=f"{words} ({default})", default=default)
 
     def numbers(self, name: str, words: str, kind: type[int] | type[float]) -> None:
@@ -38,11 +38,11 @@ class Arguments(argparse.ArgumentParser):
         self.add_argument(f"--{name}", metavar="true|false", type=_boolean, nargs="?", const=True, default=False, help=words)
 
     def error(self, message: str) -> NoReturn:
-        """Raise what is wrong."""
+        """Raise the error."""
         raise UsageError(f"{message}; --help lists the options")
 
     def known(self, argv: Sequence[str]) -> dict[str, Any]:
-        """The values of options by name; a warning names what is no option, which ASTRA-sim skips. Raises UsageError."""
+        """The values of options by name; a warning names unknown options, which ASTRA-sim skips. Raises UsageError."""
         values, others = self.parse_known_args(argv)
         for other in others:
             name = other.partition("=")[0]

@@ -1,4 +1,4 @@
-"""The programs of ASTRA-sim 1.0: their options, what they print, and the files to which runs add rows."""
+"""The programs of ASTRA-sim 1.0: their options, their output, and the files to which runs add rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CONGESTION_OVERRIDES: Mapping[str, tuple[str, type[int] | type[float]]] = {
 
 
 def analytical(name: str, argv: Sequence[str]) -> None:
-    """AnalyticalAstra of 1.0; of 2.x where the options are."""
+    """AnalyticalAstra of 1.0; of 2.x if the options are."""
     if _is_of_2x(argv):
         astra2.congestion_unaware(name, argv)
         return
@@ -47,7 +47,7 @@ def analytical(name: str, argv: Sequence[str]) -> None:
 
 
 def congestion(name: str, argv: Sequence[str]) -> None:
-    """AstraCongestion of 2023, which has 1.0's system layer and a YAML network file; of 2.x where the options are."""
+    """AstraCongestion of 2023, which has 1.0's system layer and a YAML network file; of 2.x if the options are."""
     if _is_of_2x(argv):
         astra2.congestion_aware(name, argv)
         return
@@ -129,7 +129,7 @@ def _experiment(values: Mapping[str, Any], overrides: Mapping[str, tuple[str, ty
 
 
 def _run(values: Mapping[str, Any], experiment: Experiment, assignments: list[str], names: Sequence[str]) -> astra_sim.Result:
-    """Run, add the run to its result files, and say when it has finished."""
+    """Run, add the run to its result files, and report its end."""
     row, total = values["stat_row"], values["total_stat_rows"]
     tables = SharedTables(values["path"], names)
     print(f"stat path: {values['path']} ,total rows: {total} ,stat row: {row}", flush=True)

@@ -1,4 +1,4 @@
-"""The programs of ASTRA-sim 2.x with its analytical networks: their options, and what they print of each NPU."""
+"""The programs of ASTRA-sim 2.x with its analytical networks: their options, and their output for each NPU."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def congestion_aware(name: str, argv: Sequence[str]) -> None:
 
 
 def options(name: str, network: str) -> Arguments:
-    """The options of all programs of 2.x; `network` is what simulates messages."""
+    """The options of all programs of 2.x; `network` simulates messages."""
     known = Arguments(name, f"ASTRA-sim 2.x, {network}, as astra simulates it.")
     known.text("workload-configuration", "prefix of the Chakra traces: PREFIX.0.et, PREFIX.1.et, ...")
     known.text("system-configuration", "system layer (JSON)")
@@ -82,7 +82,7 @@ def _main(name: str, argv: Sequence[str], congestion: str) -> None:
 
 
 def simulate(log: Log, arguments: Mapping[str, Any]) -> astra_sim.Result:
-    """Run an experiment, and say what came of it in a log, as ASTRA-sim does when each NPU has finished."""
+    """Run an experiment, and log its results, as ASTRA-sim does when each NPU has finished."""
     with log.without(_HAVE_EFFECT):
         result = astra_sim.simulate(**arguments)
     table = json.loads(read_text(arguments["system"]))

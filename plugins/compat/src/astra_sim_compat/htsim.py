@@ -76,7 +76,7 @@ def _of_htsim(argv: Sequence[str]) -> tuple[str | None, int | None]:
 
 
 def _fat_tree(npus: int) -> dict[str, Any]:
-    """The fat tree of three tiers that HTSim makes of so many nodes, K^3 / 4 with switches of K ports. Raises InputError."""
+    """The fat tree of three tiers that HTSim makes of `npus` nodes, K^3 / 4 with switches of K ports. Raises InputError."""
     ports = next(ports for ports in itertools.count(2) if ports**3 // 4 >= npus)
     if ports % 2 or ports**3 // 4 != npus:
         raise InputError(f"--network-configuration has {npus} NPUs; expected K^3 / 4 for an even K (2, 16, 54, 128, ...), or -topo FILE")

@@ -1,4 +1,4 @@
-"""The command `astra compat install`: writes the programs, and puts them where run scripts of a checkout look for them."""
+"""The command `astra compat install`: writes the programs, and puts them into the folders of a checkout that run scripts use."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _programs(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _in_checkout(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The programs where run scripts look for them, and build scripts that have nothing to build. Raises InputError.
+    """The programs in the folders of run scripts, and build scripts that have nothing to build. Raises InputError.
 
     Checkouts may be in it at any depth: that of the tutorials has a folder for each tutorial, whose scripts clone ASTRA-sim into theirs.
     """

@@ -1,7 +1,7 @@
-"""The file of --logging-configuration (TOML): loggers with levels, and where else their lines go, as ASTRA-sim 2.x reads it.
+"""The file of --logging-configuration (TOML): loggers with levels, and further sinks of their lines, as ASTRA-sim 2.x reads it.
 
-`[[sink]]` has `name`, `type`, perhaps `level`, and what its type needs; `[[logger]]` has `name`, `sinks` (names), perhaps `level` (info).
-What a logger does not let pass is nowhere. The lines of sinks are `[2026-11-22T12:00:00+00:00] [I] <workload>: TEXT`: ASTRA-sim sets
+`[[sink]]` has `name`, `type`, perhaps `level`, and the keys of its type; `[[logger]]` has `name`, `sinks` (names), perhaps `level` (info).
+Lines below a logger's level go nowhere. The lines of sinks are `[2026-11-22T12:00:00+00:00] [I] <workload>: TEXT`: ASTRA-sim sets
 this pattern after it has read those of the file.
 """
 
@@ -57,7 +57,7 @@ class LogConfiguration:
 
 
 def read_log_configuration(path: str) -> LogConfiguration:
-    """The configuration in a file. Raises InputError naming file, table and key; OSError where a file of it cannot be written."""
+    """The configuration in a file. Raises InputError naming file, table and key; OSError if a file of it cannot be written."""
     table = parse_toml(read_text(path), path)
     for key in table:
         if key in _WITHOUT_EFFECT:
@@ -131,7 +131,7 @@ def _handler(kind: str, table: Mapping[str, Any], where: str) -> logging.Handler
                 f"{where}: max_size is {table['max_size']!r} and max_files {count!r}; expected such as '10M' and a number of files"
             )
         limit = int(size[1]) << 10 * " KMGT".index(size[2].upper() or " ")
-        from logging.handlers import RotatingFileHandler  # imports what a short run does without
+        from logging.handlers import RotatingFileHandler  # its imports are not needed by a short run
 
         return RotatingFileHandler(path, maxBytes=limit, backupCount=count, encoding="utf-8")
     if kind == "daily_file":

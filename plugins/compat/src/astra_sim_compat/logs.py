@@ -46,7 +46,7 @@ class _LogLines(logging.Formatter):
 
 
 class Log:
-    """The log of a run: `say` says something in the name of a part of the simulator."""
+    """The log of a run: `say` writes a line in the name of a part of the simulator."""
 
     def __init__(self, *handlers: logging.Handler, configured: LogConfiguration) -> None:
         self._handlers, self._configured = handlers, configured
@@ -78,7 +78,7 @@ class Log:
             warnings.showwarning = show
 
     def keep_error(self, part: str, text: str) -> None:
-        """A line in both files, of what ends the run; standard error has it already."""
+        """A line in both files, about the error that ends the run; standard error has it already."""
         self._write(part, logging.CRITICAL, text)
 
     def _write(self, part: str, level: int, text: str, shown: bool = False) -> None:
@@ -110,7 +110,7 @@ class _Console(logging.StreamHandler[TextIO]):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Let the error of a full disk or a closed pipe end the program."""
-        raise  # noqa: PLE0704 (called where the error is handled)
+        raise  # noqa: PLE0704 (called while the error is handled)
 
 
 @contextlib.contextmanager

@@ -13,11 +13,11 @@ from astra_sim_compat import astra2
 from astra_sim_compat.logs import log_in
 
 _OUTPUTS = {"FCT_OUTPUT_FILE": "fct.txt", "PFC_OUTPUT_FILE": "pfc.txt"}
-"""Keys of a network file that name files to write, and what the network calls them."""
+"""Keys of a network file that name files to write, and the network's names for them."""
 
 
 def ns3(name: str, argv: Sequence[str]) -> None:
-    """ns3.42-AstraSimNetwork-default, and what other builds of it are called."""
+    """ns3.42-AstraSimNetwork-default, and its names in other builds."""
     known = astra2.options(name, "ns-3 back end")
     known.text("logical-topology-configuration", 'sizes of the dimensions of collectives (JSON): {"logical-dims": ["8", "2"]}')
     values = known.all(argv)
@@ -36,7 +36,7 @@ def ns3(name: str, argv: Sequence[str]) -> None:
 
 
 def _write_outputs(network: str, result: Any) -> None:
-    """Write the files that a network file names, of what the network has kept. Raises RunError."""
+    """Write the files that a network file names, from the network's records. Raises RunError."""
     words = [line.split() for line in read_text(network).splitlines()]
     reports = result.network_reports()
     with FileSet() as files:

@@ -16,7 +16,7 @@ _COMPUTE = 4
 
 
 class Operator(NamedTuple):
-    """A node that has run: when it was issued and when it ended (ns), and what its trace says of it."""
+    """A node that has run: when it was issued and when it ended (ns), and its fields in the trace."""
 
     begin: int
     end: int

@@ -20,7 +20,7 @@ from astra_sim_compat.arguments import UsageError
 
 @attrs.frozen
 class CompatProgram:
-    """A program: what it represents, the function that it is, and its exit status where its options are wrong.
+    """A program: its original, its function, and its exit status if its options are wrong.
 
     The function is given the name of the program and its arguments.
     """

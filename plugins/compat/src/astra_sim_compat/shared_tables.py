@@ -25,7 +25,7 @@ _UTILISATION = "_dimension_utilization.csv"
 
 Lines = list[str]
 _Place = Callable[[int, int, int], Iterator[int]]
-"""The numbers of the lines into which the lines of a run go: of so many lines, its row, and the number of runs."""
+"""The numbers of the lines into which the lines of a run go: of all lines, its row, and the number of runs."""
 
 
 def _layers(lines: int, row: int, total: int) -> Iterator[int]:
@@ -47,7 +47,7 @@ _PLACES: dict[str, tuple[_Place, int, int]] = {
     "backend_end_to_end.csv": (_single, 1, 0),
     "backend_dim_info.csv": (_dimensions, _DIMENSION_LINES, 0),
 }
-"""Of each file where the lines of a run go, how many each run has at least (0: as many as the run has), and how many follow all runs."""
+"""Of each file with lines of runs, the least number of lines per run (0: as many as the run has), and the number that follow all runs."""
 
 
 class SharedTables:

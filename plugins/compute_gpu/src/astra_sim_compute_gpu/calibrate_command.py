@@ -97,7 +97,7 @@ def _located(table: str, element_type: str, fit: Any, device: Any, rows: Any) ->
 
 
 def _sourced(changed: dict[str, Any], key: str, table: str, fitted: KernelFit) -> dict[str, Any]:
-    """The table with a note where the numbers of a key come from."""
+    """The table with a note on the source of a key's numbers."""
     note = f"astra calibrate, {fitted.fitted.rows} rows of {table}; held-out error {fitted.held_out}"
     return {**changed, "calibrated": True, "sources": {**changed.get("sources", {}), key: note}}
 

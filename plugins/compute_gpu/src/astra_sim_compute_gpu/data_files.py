@@ -19,7 +19,7 @@ def names(folder: str) -> list[str]:
 
 
 def read(folder: str, name: str, what: str) -> tuple[dict[str, Any], str]:
-    """The table of a file, and where it stands: of this package, or where the name ends in .toml at that path. Raises InputError."""
+    """The table of a file, and its path: of this package, or if the name ends in .toml at that path. Raises InputError."""
     if name.endswith(SUFFIX):
         return parse_toml(read_text(name), name), name
     known = names(folder)

@@ -1,4 +1,4 @@
-"""Devices: peaks, and what kernels reach of them."""
+"""Devices: peaks, and the measured rates of kernels."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ServedProductFit:
     byte_efficiency: float = option(above=0, maximum=1, help="share of the memory bandwidth that a product reaches at most")
 
     def share_of(self, rows: int) -> float:
-        """The factor of a product with so many rows: beyond those that were measured it approaches 1, the rates of training."""
+        """The factor of a product with few rows: beyond the measured ones it approaches 1, the rates of training."""
         octaves = math.log2(_ALL_ROWS / _MEASURED_ROWS)
         left = math.log2(_ALL_ROWS / min(max(rows, _MEASURED_ROWS), _ALL_ROWS)) / octaves
         return float(self.share**left)
@@ -88,7 +88,7 @@ class DirectAllReduceFit:
     largest_mib: float = option(8.0, above=0, help="largest size for which it is used", unit="MiB")
 
     def us(self, ranks: int, size: int) -> float | None:
-        """Microseconds of an all-reduce of so many bytes; None if it is too large."""
+        """Microseconds of an all-reduce of `size` bytes; None if it is too large."""
         if size > self.largest_mib * MIB:
             return None
         one = self.start_us + (ranks - 1) * size / (self.gb_per_s * 1e3)
@@ -130,7 +130,7 @@ class MemoryMargin:
 
 @attrs.frozen
 class GpuDevice:
-    """A device, as its file says."""
+    """A device, from its file."""
 
     title: str = option(help="the device's full name")
     calibrated: bool = option(help="whether its efficiencies were fitted on kernels measured on it")
@@ -180,10 +180,10 @@ def names() -> list[str]:
 
 
 def read_table(name: str) -> tuple[dict[str, Any], str]:
-    """The table of a device, by its name or path, and where it stands. Raises InputError.
+    """The table of a device, by its name or path, and the path. Raises InputError.
 
-    The table is whole: what a file leaves out is that of the device which it is based on, and `based_on` is then the name of a device of
-    this package, if in the end there is one.
+    The table is complete: keys that a file leaves out are those of the device which it is based on, and `based_on` is then the name of a
+    device of this package, if in the end there is one.
     """
     return _read_table(name, ())
 

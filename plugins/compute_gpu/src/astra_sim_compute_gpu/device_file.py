@@ -1,4 +1,4 @@
-"""Device files to start from: the numbers of a device with what each means."""
+"""Device files to start from: the numbers of a device with the meaning of each."""
 
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 
 Each row of the file is a published iteration, simulated with a stack: its own, or (half `other`) that which a user of another software
 would get. The expected error is the quantile `SHARE` of the sizes of these errors, each weighted by exp(-d^2 / 2) + `FLOOR`. Here d is how
-far the row's configuration lies from the one that is asked for; with the floor a configuration unlike all others has the error of the whole
-stack. Rows of the half `fit` say what was measured, and give no error.
+far the row's configuration is from the requested one; with the floor a configuration unlike all others has the error of the whole
+stack. Rows of the half `fit` record what was measured, and give no error.
 
-`python3 dev.py validate` writes the file and says on the page of the validation how many measured runs are within the expected error when
-their own configuration, or all runs of their software, are left out.
+`python3 dev.py validate` writes the file and reports on the page of the validation how many measured runs are within the expected error
+when their own configuration, or all runs of their software, are left out.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Residual:
 
 
 def configuration_of(device: str, npus: int, facts: Mapping[str, Any]) -> RunConfiguration:
-    """The configuration of a workload, of what `Compute.expected_error` is given."""
+    """The configuration of a workload, from the arguments of `Compute.expected_error`."""
     sequence, batch = float(facts["sequence"]), float(facts["global_batch"])
     numbers = (npus, float(facts["parameters"]), sequence, sequence * batch / npus, sequence * float(facts["micro_batch"]))
     parallel = (int(facts[f"{name}_parallel"]) > 1 for name in ("tensor", "pipeline", "context", "expert"))

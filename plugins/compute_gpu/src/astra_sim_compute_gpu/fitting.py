@@ -40,7 +40,7 @@ class KernelMeasurement:
 
 @attrs.frozen
 class Parameter:
-    """A number to be fitted: where the fit starts, three times, and its bounds."""
+    """A number to be fitted: three starting points of the fit, and its bounds."""
 
     name: str
     starts: tuple[float, float, float]
@@ -67,9 +67,9 @@ Predict = Callable[[dict[str, float], KernelMeasurement], float]
 
 
 def split(rows: Sequence[KernelMeasurement]) -> tuple[list[KernelMeasurement], list[KernelMeasurement]]:
-    """Rows to fit and rows that are held out: as they say, or half of the distinct shapes each, by the SHA-256 of their text.
+    """Rows to fit and rows that are held out: by their own column, or half of the distinct shapes each, by the SHA-256 of their text.
 
-    Raises InputError if only some rows say it, or if a shape is on both sides.
+    Raises InputError if only some rows have it, or if a shape is on both sides.
     """
     if any(row.held_out is not None for row in rows):
         return _split_as_given(rows)

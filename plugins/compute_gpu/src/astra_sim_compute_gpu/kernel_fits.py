@@ -28,7 +28,7 @@ _CAST = (Parameter("cast_efficiency", (0.4, 0.3, 0.7), 0.02, 1.2), Parameter("ca
 
 
 def fit_gemm(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurement]) -> KernelFit:
-    """Fit what products of an element type reach on a device; with the cast of the first factor where the times include it.
+    """Fit the rates of products of an element type on a device; with the cast of the first factor if the times include it.
 
     Raises InputError if only some of them do, or if a product was faster than the device's peak.
     """
@@ -63,7 +63,7 @@ def fit_gemm(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurem
 
 
 def fit_attention(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurement]) -> KernelFit:
-    """Fit what flash attention reaches on a device; its backward rate, too, if rows of both passes are there.
+    """Fit the rates of flash attention on a device; its backward rate, too, if rows of both passes are there.
 
     Raises InputError if a kernel was faster than the device's peak.
     """
@@ -91,7 +91,7 @@ def fit_attention(device: GpuDevice, element_type: str, rows: Sequence[KernelMea
 
 
 def _check_peak(device: GpuDevice, element_type: str, rows: Sequence[KernelMeasurement]) -> None:
-    """Raise InputError if a kernel was faster than the device can be: its time is wrong, or it calculated less than its shape says."""
+    """Raise InputError if a kernel was faster than the device can be: its time is wrong, or it calculated less than its shape."""
     peak = device.peak(element_type)
     for row in rows:
         rate = row.shape.operations / row.microseconds / 1e6

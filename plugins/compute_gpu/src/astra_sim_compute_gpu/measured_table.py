@@ -42,7 +42,7 @@ def _attention(cells: Mapping[str, str], columns: Sequence[str], where: str) -> 
 
 
 def _yes(cells: Mapping[str, str], column: str, where: str) -> bool:
-    """Whether a cell says yes; if there is none, no."""
+    """The truth value of a cell; false if it is empty."""
     cell = cells.get(column, "").lower()
     if cell not in (*_YES, *_NO):
         raise InputError(f"{where}: {column} is {cells[column]!r}; expected yes or no")
@@ -50,7 +50,7 @@ def _yes(cells: Mapping[str, str], column: str, where: str) -> bool:
 
 
 def _side(cells: Mapping[str, str], where: str) -> bool | None:
-    """Whether a row is held out; None if the table does not say it."""
+    """Whether a row is held out; None if the table does not have it."""
     return _yes(cells, _SIDE, where) if _SIDE in cells else None
 
 

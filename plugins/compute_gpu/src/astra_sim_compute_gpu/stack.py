@@ -1,4 +1,4 @@
-"""Software stacks: how much of what a device's kernels reach a training program sustains.
+"""Software stacks: the share of a device's kernel rates that a training program sustains.
 
 A stack is a few numbers, of which a fit changes four at most. Who reads which:
 
@@ -29,7 +29,7 @@ AUTO, KERNELS = "auto", "kernels"
 
 @attrs.frozen
 class Stack:
-    """A stack profile. A number is a factor on what the device's kernels reach; a fit may give more than 1."""
+    """A stack profile. A number is a factor on the rates of the device's kernels; a fit may give more than 1."""
 
     title: str = option("", help="which software")
     gemm_share: float = option(1.0, above=0, maximum=2, help="factor on the rate of products")
@@ -78,7 +78,7 @@ _FEW = 3
 
 
 def names() -> list[str]:
-    """The stacks of this package, and what chooses one."""
+    """The stacks of this package, and how one is chosen."""
     return [AUTO, *data_files.names(FOLDER)]
 
 

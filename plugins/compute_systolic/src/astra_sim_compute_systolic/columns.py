@@ -14,7 +14,7 @@ Columns = Mapping[str, int]
 def columns_of(
     heading: Sequence[str], where: str, needed: Mapping[str, Sequence[str]], optional: Mapping[str, Sequence[str]] | None = None
 ) -> Columns:
-    """The columns of a heading; `needed` and `optional` have their other names, and what only letters tell apart is one name.
+    """The columns of a heading; `needed` and `optional` have their other names, and names with equal letters are one name.
 
     Raises InputError for a column that is unknown, missing or there twice, which a heading that is a layer has.
     """

@@ -57,7 +57,7 @@ class ReadBuffer:
                     yield Slides(begin + slides.cycle, slides.times)
 
     def _fold(self, row_fold: int, column_fold: int) -> Iterator[Slides]:
-        """The slides of one fold. Only cycles that read outside of what the buffer has are looked at, a block of cycles at a time."""
+        """The slides of one fold. Only cycles that read outside of the buffer are simulated, a block of cycles at a time."""
         cycles, first, last = self._ranks.spans(row_fold, column_fold)
         first_set, last_set = first // self._set_size, last // self._set_size
         row = 0
@@ -136,7 +136,7 @@ class BufferRanks:
         self._missing.sort()
 
     def spans(self, row_fold: int, column_fold: int) -> tuple[Numbers, Numbers, Numbers]:
-        """Cycles and first and last position of what a fold demands."""
+        """Cycles and first and last position of a fold's demands."""
         cycles, first, last = self._stream.spans(row_fold, column_fold)
         if len(self._missing):
             first, last = first - np.searchsorted(self._missing, first), last - np.searchsorted(self._missing, last)
@@ -144,7 +144,7 @@ class BufferRanks:
 
 
 class LookedUpRanks:
-    """Like `Ranks`, for streams in which an element may come several times, or lie beyond the input."""
+    """Like `Ranks`, for streams in which an element may come several times, or be beyond the input."""
 
     def __init__(self, stream: OperandStream, addresses: NDArray[np.int32]) -> None:
         self._stream = stream
@@ -165,7 +165,7 @@ class LookedUpRanks:
         """Nothing is left to do."""
 
     def spans(self, row_fold: int, column_fold: int) -> tuple[Numbers, Numbers, Numbers]:
-        """Cycles and first and last position of what a fold demands."""
+        """Cycles and first and last position of a fold's demands."""
         cycles, begin, end = self._stream.spans(row_fold, column_fold)
         first, last = self._before[begin].astype(np.int64), self._before[end + 1].astype(np.int64) - 1
         demanded = first <= last

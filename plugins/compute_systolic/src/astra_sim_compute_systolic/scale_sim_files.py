@@ -146,7 +146,7 @@ _MAX_CHANNELS = 1 << 16
 def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
     """The layers of a topology file: matrix products, or convolutions. Raises InputError naming file, line and value.
 
-    The first line is a heading, by whose names columns are found; one that has none of the names says nothing, and columns are in the
+    The first line is a heading, by whose names columns are found; one that has none of the names has no meaning, and columns are in the
     order of SCALE-Sim. A convolution may have a second stride, for columns. A convolution with `DP` in its name is depth-wise: one layer
     for each channel (SCALE-Sim).
     """

@@ -204,7 +204,7 @@ class _StallRun:
         elements = self._elements[operand]
         fold = self._folds.rows * self._folds.columns
         last = None
-        while last is None:  # a fold may lie wholly beyond the input
+        while last is None:  # a fold may be wholly beyond the input
             fold -= 1
             column, row = divmod(fold, self._folds.rows)
             cycles = elements.spans(row, column)[0]

@@ -3,7 +3,7 @@
 An operand is fetched in *tiles*, one below another, of which the array demands one in each fold. A *moving* operand flows through the
 array: it is demanded with a skew, element (row t, column c) of a tile in cycle t + c, and fetched ahead along the diagonals of all its
 tiles. A *stationary* operand is loaded row by row, last row first, and fetched ahead row by row. Either way the elements that one cycle
-demands lie side by side in the order of fetching: a *span* of positions.
+demands are side by side in the order of fetching: a *span* of positions.
 
 The last tile may be narrower than the array; its missing elements are neither demanded nor fetched.
 """

@@ -63,7 +63,7 @@ class _Demand:
             for cycles, rows, columns in self._diagonals(width):
                 yield self._numbered(cycles + start, rows + tile * tiles.height, columns)
         else:
-            # Rows of the part of a tile, last row first, as the spans say.
+            # Rows of the part of a tile, last row first, according to the spans.
             spans = self.stream.spans(row_fold, column_fold)
             cycles = np.repeat(spans.cycles, width)
             yield self._numbered(cycles, np.repeat(spans.first // tiles.width, width), np.tile(np.arange(width), len(spans.cycles)))

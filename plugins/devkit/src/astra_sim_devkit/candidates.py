@@ -1,7 +1,7 @@
 """Completion candidates for a partial value: components and their options, files, keys of `--set`.
 
 The functions of the first part are those that `astra_sim.commands.candidates` names: `completion` makes this module the object of the
-root context, where options look for them. The type of a candidate says what follows it: nothing ("open": the value goes on), or a space
+root context, where options look for them. The type of a candidate is what follows it: nothing ("open": the value goes on), or a space
 ("plain").
 """
 

@@ -98,7 +98,7 @@ def check_components(names: Sequence[str], as_json: bool, timeout_s: float) -> b
 
 
 def write_package(kind: str, name: str, output: str | None, as_json: bool) -> None:
-    """Write a new plugin package, and say what is in it. Raises InputError if it cannot be."""
+    """Write a new plugin package, and list its files. Raises InputError if it cannot be."""
     folder = Path(name if output is None else output)
     files = new_package(kind, name, shared_plugins()).write(folder)
     if as_json:

@@ -1,8 +1,8 @@
-"""Completion in shells: `astra completion`, and what its scripts ask.
+"""Completion in shells: `astra completion`, and the requests of its scripts.
 
 A script calls `astra` with the variable `_ASTRA_COMPLETE`, and the line as far as it has been typed. The answer has a line for each
-candidate: its type, its value, its help, with tabs between. The type says what comes behind the value: "plain" a space, "open" nothing, as
-the value goes on. "file" and "dir" mean that the shell has what is needed.
+candidate: its type, its value, its help, with tabs between. The type is what comes behind the value: "plain" a space, "open" nothing, as
+the value goes on. "file" and "dir": the shell completes them itself.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ class _Shell(ShellComplete):
 
 
 class Bash(_Shell):
-    """Bash divides words at `:` and `=`: what is put in takes the place of the last part only, `COMP_WORD`."""
+    """Bash divides words at `:` and `=`: the completion replaces the last part only, `COMP_WORD`."""
 
     name: ClassVar[str] = "bash"
     source_template: ClassVar[str] = _BASH
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """A line of the answer. What means something to bash is escaped, unless it is within quotation marks."""
+        """A line of the answer. Special characters of bash are escaped, unless it is within quotation marks."""
         if item.type not in ("plain", OPEN):
             return super().format_completion(item)
         line, word = os.environ["COMP_LINE"], os.environ.get("COMP_WORD", "")
@@ -171,7 +171,7 @@ def _unquoted(word: str) -> str:
 
 
 def complete(command: click.Command) -> int:
-    """Answer the script of a shell, as the environment says. Returns the exit status; what goes wrong is no candidate, and no message."""
+    """Answer the script of a shell, according to the environment. Returns the exit status; errors give no candidate, and no message."""
     for shell in SHELLS.values():
         add_completion_class(shell)
     try:

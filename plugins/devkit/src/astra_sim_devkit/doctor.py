@@ -1,4 +1,4 @@
-"""`astra doctor`: what is installed, what is missing, and what is broken."""
+"""`astra doctor`: installed, missing, and broken parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KERNEL = "astra-sim-core"
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Say what is installed, what is missing, and what is broken; exit status 1 if something is broken.
+    """Report installed, missing and broken parts; exit status 1 if something is broken.
 
     Broken are plugins that cannot be imported or need another version of a package of astra, packages of astra whose version does not go
     with that of the kernel (another series, the first two numbers, or newer), and a cache folder that cannot be written.
@@ -149,7 +149,7 @@ def _extras(installed: dict[str, str]) -> Iterator[dict[str, Any]]:
 
 
 def _print(findings: dict[str, Any]) -> None:
-    """Print what was found, as tables."""
+    """Print the findings, as tables."""
     screen = Screen(every=True)
     engine = "compiled" if findings["engine"] == "compiled" else "in Python: same answers, slower (the compiled one is not installed)"
     screen.text(f"Python {findings['python']}, {findings['executable']}")

@@ -27,7 +27,7 @@ _PROGRAMS = ("astra_sim.__main__", "astra_sim_compat.__main__")
 
 _IMPORTED_FIRST = ("astra_sim.command.cli", "astra_sim.api", "astra_sim.report.tables")
 _LARGEST_NAMES = 60_000
-"""Bytes of names of modules that a fork tells: what a pipe holds, so that it never waits."""
+"""Bytes of names of modules that a fork sends: the capacity of a pipe, so that it never waits."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -40,7 +40,7 @@ def server(command: tuple[str, ...]) -> None:
     astra server bash
 
     Within COMMAND, `astra` and the programs of `astra compat install` print and write the same, without the time that a start takes: the
-    server has imported what they need and forks for each. It ends with COMMAND, whose exit status is its own. Limits of resources are
+    server has imported their modules and forks for each. It ends with COMMAND, whose exit status is its own. Limits of resources are
     those of the server, and a change of installed packages counts for the next server.
     """
     if not hasattr(os, "fork"):
@@ -128,7 +128,7 @@ class Server:
     def _fork(self, connection: socket.socket, streams: Sequence[int], request: Request) -> None:
         """Start the program in a fork, and tell its caller the number of the process."""
         readable, writable = os.pipe()
-        gc.freeze()  # what is here stays shared between the processes
+        gc.freeze()  # present objects stay shared between the processes
         child = os.fork()
         if child == 0:
             self._leave_to_child()
@@ -142,7 +142,7 @@ class Server:
         self._selector.register(connection, selectors.EVENT_READ, child)
 
     def _leave_to_child(self) -> None:
-        """Close, in a fork, what is the server's: a socket that stays open there would keep others waiting."""
+        """Close, in a fork, the server's sockets: one that stays open there would keep others waiting."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -154,7 +154,7 @@ class Server:
             run.names.close()
 
     def _collect(self) -> None:
-        """Tell of programs that have ended, and import what they had to import."""
+        """Report programs that have ended, and import the modules they had to import."""
         for child in [*self._runs]:
             ended, status = os.waitpid(child, os.WNOHANG)
             if not ended:
@@ -188,7 +188,7 @@ def _received(connection: socket.socket, size: int) -> bytes:
 
 
 def _import_first() -> None:
-    """Import what all runs need, and the plugins."""
+    """Import the modules that all runs need, and the plugins."""
     from astra_sim.commands import shared_plugins
 
     shared_plugins().infos()
@@ -196,7 +196,7 @@ def _import_first() -> None:
 
 
 def _import(names: Sequence[str]) -> None:
-    """Import modules, as far as that is possible. A program that needs one of the others says what is wrong with it."""
+    """Import modules, as far as that is possible. A program that needs one of the others reports its error."""
     for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)

@@ -25,5 +25,5 @@ def uses_of(records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], group
 
 
 def repeated(parts: Sequence[bytes], numbers: Column, offsets: Column) -> bytes:
-    """Columns of 64 bits one after another, as `numbers` say, each with an offset added to its members."""
+    """Columns of 64 bits one after another, in the order of `numbers`, each with an offset added to its members."""
     return _compiled.repeated(parts, numbers.tobytes(), offsets.tobytes())

@@ -66,7 +66,7 @@ class _Program(NamedTuple):
 class CompiledEngine:
     """Runs tasks, queues and messages; for the arguments see `ReferenceEngine`.
 
-    It follows rules of queues itself. Orders that are functions are asked; what they answer for a short queue is remembered, whichever NPU
+    It follows rules of queues itself. Orders that are functions are called; their results for a short queue are cached, whichever NPU
     it belongs to. Networks with a function table are spoken to through it, others in Python.
     """
 
@@ -156,7 +156,7 @@ class CompiledEngine:
         self._machine.keep_causes(messages)
 
     def critical_path(self) -> list[PathEdge]:
-        """The links that lead to what happened last."""
+        """The links that lead to the last event."""
         return _links(self._machine.critical_path())
 
     def carried(self) -> list[PathEdge]:
@@ -209,7 +209,7 @@ class CompiledEngine:
             self._machine.set_table(table)
 
     def _failure(self, why: str) -> AstraError:
-        """The error where the network's function table reports one, or is broken."""
+        """The error if the network's function table reports one, or is broken."""
         if isinstance(self._network, EventNetwork):
             return self._network.failure(why)
         return PluginError(f"network {type(self._network).__name__}: {why}")

@@ -99,7 +99,7 @@ class CompiledQueues:
         return place_of(self._orders[queue], _Jobs(jobs, self._jobs_by_class), running, self._jobs_by_class[job])
 
     def _job_class(self, job: Job) -> int:
-        """The number of what a job is, but for its priority."""
+        """The class number of a job, without its priority."""
         number = self._number_of.setdefault(job[1:], len(self._classes))
         if number == len(self._classes):
             self._classes.append(job[1:])

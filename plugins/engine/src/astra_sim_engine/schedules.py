@@ -32,7 +32,7 @@ def peer_numbers(peer: Peer | None, ranks: int) -> tuple[int, int]:
 
 
 _Delays = Callable[[PeerRun, int], "array[int]"]
-"""The delays of messages of so many bytes to peers one after another."""
+"""The delays of messages of `size` bytes to peers one after another."""
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -1,1 +1,1 @@
-"""Explanations of runs for astra: what takes the time, what would change it; runs beside each other and run again."""
+"""Explanations of runs for astra: causes of their time, and the effect of changes; comparisons and reruns."""

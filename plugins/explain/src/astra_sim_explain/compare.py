@@ -52,7 +52,7 @@ _NUMBERS = 68
 
 @attrs.frozen
 class ComparedChoice:
-    """A point of a comparison: its experiment file, and what it changes there.
+    """A point of a comparison: its experiment file, and its changes.
 
     `parameters` are those of its components and options that vary, by short names: columns of the table of runs.
     """
@@ -65,7 +65,7 @@ class ComparedChoice:
 def choices(
     experiments: Sequence[str], components: Mapping[str, Sequence[str]], assignments: Sequence[str]
 ) -> list[tuple[str, ComparedChoice]]:
-    """Every combination, with a label of what varies. Assignments to one key are alternatives. Raises InputError.
+    """Every combination, with a label of the varied values. Assignments to one key are alternatives. Raises InputError.
 
     The first alternative of each varies slowest in the order: experiments, components, assignments.
     """
@@ -124,7 +124,7 @@ def _parameter(value: str) -> Any:
 
 
 def figures_of(result: Result, first_ns: float) -> dict[str, Any]:
-    """The name of a run and its figures; ratios are to what the first took."""
+    """The name of a run and its figures; ratios are to the first run's time."""
     return {
         "run": result.run_name,
         "finish_ns": result.finish_ns,

@@ -1,4 +1,4 @@
-"""`astra explain`: why a run takes as long as it does, and what differs between two."""
+"""`astra explain`: why a run takes as long as it does, and how two runs differ."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def explain(
     quiet: bool,
     **choices: Any,
 ) -> None:
-    """Run an experiment and say what takes its time: its critical path, what would change it, and lower bounds.
+    """Run an experiment and explain its time: its critical path, the effect of changes, and lower bounds.
 
     \b
     astra explain exp.toml
@@ -66,7 +66,7 @@ def explain(
     astra explain before.toml after.toml
     astra explain exp.toml --output explained && astra report explained --output explained.html
 
-    With two experiments, say what differs between them. Options hold for both.
+    With two experiments, show their differences. Options hold for both.
     """
     if len(experiments) > 2:
         raise InputError(f"{len(experiments)} experiments are given; expected one, or two to compare")

@@ -1,4 +1,4 @@
-"""Why a run takes as long as it does: its critical path by kind, layer, dimension and group, what would change it, and lower bounds."""
+"""Why a run takes as long as it does: its critical path by kind, layer, dimension and group, the effect of changes, and lower bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Method = Literal["path", "unrounded path", "estimate", "re-runs", "re-runs, 10 %
 """The method that computed a sensitivity.
 
 From the critical path; from it, if messages take whole nanoseconds, as if they did not; from it, though messages wait for each other,
-as if they waited no other times; from runs with 1 % more and 1 % less, or 10 % where 1 % changes too little to be seen. At a kink more and
+as if there were no other waits; from runs with 1 % more and 1 % less, or 10 % if 1 % changes too little to be seen. At a kink more and
 less do not agree, and their mean is given.
 """
 
@@ -39,7 +39,7 @@ class PathRow:
     """The share of the critical path of one kind: picoseconds, and in nanoseconds `ns`.
 
     `layer` is the name of a layer, or of an operation that belongs to none. `dimension` is the platform's. `group` is the parallelism
-    (tp, dp, pp) or communicator group, if it has a name, and "point-to-point" for messages of which the workload says none.
+    (tp, dp, pp) or communicator group, if it has a name, and "point-to-point" for messages without one.
     """
 
     kind: str
@@ -73,9 +73,9 @@ class Range:
 class Sensitivity:
     """The sensitivity of the run's time to a parameter: `derivative_ns` is d time / d ln parameter in nanoseconds.
 
-    So p percent more of it change the time by about p / 100 of that. `percent` is what 1 % more changes, in percent of the time. The
+    So p percent more of it change the time by about p / 100 of that. `percent` is the effect of 1 % more, in percent of the time. The
     `parameter` is bandwidth, latency, endpoint delay (the system's, not one that a phase has of its own), compute speed or layer compute.
-    `range` says how far that holds: d time / d parameter, for a bandwidth or speed d time / d (1 / parameter), stays the same within a
+    `range` is how far that holds: d time / d parameter, for a bandwidth or speed d time / d (1 / parameter), stays the same within a
     thousandth. None: it was not asked for, or is not known.
     """
 
@@ -96,8 +96,8 @@ BOTH_WAYS = "both_ways"
 class MakespanBound:
     """A time that no schedule goes below: `compute` of the busiest NPU, or the `wire` of a dimension.
 
-    The wire bound is what NPU 0 sends in the dimension over the bandwidth of all its links there, or if that is longer, what all NPUs send
-    in collectives there, on every link that it crosses, over the bandwidth of all links.
+    The wire bound is the bytes that NPU 0 sends in the dimension over the bandwidth of all its links there, or if that is longer, those of
+    all NPUs in collectives there, on every link that it crosses, over the bandwidth of all links.
     """
 
     kind: str
@@ -109,7 +109,7 @@ class MakespanBound:
 class PathExplanation:
     """Why a run takes `finish_ns`. The `path` has its largest row first, and its picoseconds add up to `finish_ps`.
 
-    `network_error` is that of a network that says how far its answer can be off, such as `auto`.
+    `network_error` is that of a network that reports the error bound of its result, such as `auto`.
     """
 
     run_name: str
@@ -131,7 +131,7 @@ class PathExplanation:
         return _largest_first((key(row), row.ps) for row in self.path)
 
     def totals(self) -> dict[str, dict[Any, int | float]]:
-        """Nanoseconds of the path by kind, layer, collective, dimension and group; what has none is left out."""
+        """Nanoseconds of the path by kind, layer, collective, dimension and group; parts without time are left out."""
         names = ("kind", "layer", "collective", "dimension", "group")
         sums = {name: self.by(lambda row, name=name: getattr(row, name)) for name in names}  # type: ignore[misc]
         return {name: {key: in_ns(ps) for key, ps in result.items() if key not in ("", None)} for name, result in sums.items()}
@@ -148,7 +148,7 @@ class PathExplanation:
         return max(0.0, compute - sum(bound.ns for bound in self.bounds if bound.kind == "compute"))
 
     def show(self, screen: Screen) -> None:
-        """Print what makes up the run."""
+        """Print the parts of the run."""
         from astra_sim_explain.explanation_text import print_explanation
 
         print_explanation(self, screen)
@@ -216,7 +216,7 @@ def _rows(run: ExplainedRun) -> list[PathRow]:
 
 
 def _words(run: ExplainedRun, origin: SegmentOrigin) -> tuple[str, str, str, str]:
-    """The layer, training pass, collective and group of what a segment belongs to; "" if it has none."""
+    """The layer, training pass, collective and group of a segment's origin; "" if it has none."""
     operation = origin.operation
     if operation is None:
         return "", "", "", ""
@@ -292,7 +292,7 @@ def _bounds(run: ExplainedRun) -> list[MakespanBound]:
 def wire_bounds(platform: Platform, payload: Sequence[int], on_links: Sequence[float] = ()) -> list[MakespanBound]:
     """The bytes that NPU 0 sends in each dimension, over the bandwidth of all its links there.
 
-    `on_links`: what all NPUs send there on every link that it crosses, divided by their number. Over the bandwidth of all links of the
+    `on_links`: the bytes of all NPUs there on every link that they cross, divided by their number. Over the bandwidth of all links of the
     dimension, divided likewise, it is the bound if that is longer.
     """
     bounds = []

@@ -1,4 +1,4 @@
-"""Explanations as text: what an expert would say in ten lines, then tables."""
+"""Explanations as text: a summary of ten lines, then tables."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LEAST_GAIN = 0.0005
 
 
 def print_explanation(explanation: PathExplanation, screen: Screen) -> None:
-    """Print what makes up a run."""
+    """Print the parts of a run."""
     unit = screen.time_unit(explanation.finish_ns)
     _print_headline(explanation, unit, screen)
     _print_tables(_tables(explanation, unit, screen), screen)
 
 
 def print_difference(a: PathExplanation, b: PathExplanation, screen: Screen) -> None:
-    """Print what differs between two runs."""
+    """Print the differences of two runs."""
     unit = screen.time_unit(max(a.finish_ns, b.finish_ns))
     change = b.finish_ns - a.finish_ns
     share = f" ({100 * change / a.finish_ns:+.2f}{Screen.NO_BREAK}%)" if a.finish_ns else ""
@@ -59,7 +59,7 @@ def _first(title: str, columns: list[Column], rows: list[list[str]], screen: Scr
 
 
 def _print_headline(explanation: PathExplanation, unit: DisplayUnit, screen: Screen) -> None:
-    """Print in words what the run spends its time on."""
+    """Print a description of the run's time by cause."""
     total = explanation.finish_ps
     screen.text(
         f"{printable(explanation.run_name)}: {unit(explanation.finish_ns)} on {explanation.npus} NPUs. On its critical path:", prose=True
@@ -102,7 +102,7 @@ def _contributor(what: tuple[str, str, int | None], explanation: PathExplanation
 
 
 def _gains(explanation: PathExplanation) -> str:
-    """Describe the gain of 1 % more of the most important parameter, and of 1 % less of what costs time."""
+    """Describe the gain of 1 % more of the most important parameter, and of 1 % less of the largest cost."""
     smooth = [each for each in explanation.sensitivities if each.layer is None and each.method != "re-runs, kink"]
     considerable = [each for each in smooth if abs(each.percent) >= _LEAST_GAIN]
     largest = sorted(considerable, key=lambda each: -abs(each.percent))[:_GAINS]

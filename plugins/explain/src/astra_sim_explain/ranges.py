@@ -1,8 +1,9 @@
 """The range of a parameter in which its sensitivity holds, until another chain of events is the longest.
 
-With the same chain the time of a run is a straight line over what its parts are in proportion to: the latency, 1 / bandwidth, the time of
-compute. Of several chains the longest counts, so the time bends upwards where another takes over, and is on the line before. Runs on
-either side of the bend find it: where the lines of two of them cross, another chain may be longer still, and the search goes on between.
+With the same chain the time of a run is a straight line over the quantity that its parts are in proportion to: the latency, 1 / bandwidth,
+the time of compute. Of several chains the longest counts, so the time bends upwards when another takes over, and is on the line before.
+Runs on either side of the bend find it: at the intersection of the lines of two of them, another chain may be longer still, and the search
+goes on between.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LAYERS = 10
 
 @attrs.frozen
 class _RangeRun:
-    """A run with a parameter of so much: what it takes, and the slope of the line on which it lies (picoseconds)."""
+    """A run with a parameter at one value: its time, and the slope of its line (picoseconds)."""
 
     x: float
     ps: float
@@ -35,7 +36,7 @@ class _RangeRun:
 
 
 class _SlopeLine:
-    """Runs over a parameter: `x` is what the parts of the path are in proportion to. Those on the line of the first are alike."""
+    """Runs over a parameter: the parts of the path are in proportion to `x`. Those on the line of the first are alike."""
 
     def __init__(self, sensitivity: Sensitivity, run: ExplainedRun) -> None:
         self._key = sensitivity.parameter, sensitivity.dimension, sensitivity.layer
@@ -77,7 +78,7 @@ class _SlopeLine:
         for number in range(_TRIES):
             if abs(other.x - alike) <= 2 * _CLOSE:
                 break
-            # On this side of where the lines cross, then on the other; else in the middle, for where queues change order there is a step.
+            # On this side of the intersection, then on the other; else in the middle, because there is a step if queues change order.
             low, high = sorted((alike + side, other.x - side))
             place = self._crossing(other) + side * (number % 2 * 2 - 1)
             run = self.run(place if low <= place <= high and number % 4 < 2 else (alike + other.x) / 2)
@@ -98,7 +99,7 @@ class _SlopeLine:
 
 
 def with_ranges(explanation: PathExplanation, run: ExplainedRun) -> PathExplanation:
-    """The explanation with the ranges of what the path tells exactly: of the layers that matter most, and of all other parameters."""
+    """The explanation with the ranges of the path's exact results: of the layers that matter most, and of all other parameters."""
     return attrs.evolve(explanation, sensitivities=tuple(_ranged(explanation, run)))
 
 

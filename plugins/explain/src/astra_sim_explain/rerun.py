@@ -1,4 +1,4 @@
-"""`astra rerun`: run a result again, and hold it against what was recorded."""
+"""`astra rerun`: run a result again, and compare it with the record."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Rerun:
 @json_option
 @quiet_option
 def rerun(result: str, name: str | None, every: bool, as_json: bool, quiet: bool) -> None:
-    """Run a result again, and compare figures, input files and versions with what it has recorded.
+    """Run a result again, and compare figures, input files and versions with its record.
 
     RESULT is a result.json, or the folder that --output has written. Exit status 1: a figure or an input file is another one.
     """
@@ -87,7 +87,7 @@ def _run_again(run: Document, file: str, progress: Progress) -> _Rerun:
     recorded_inputs, experiment.inputs = experiment.inputs, ()
     tables = [name for name in _NPU_TABLES if name in run]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # they have been said when the result was made
+        warnings.simplefilter("ignore", InputWarning)  # they were shown when the result was made
         result = simulate(experiment, run_name=str(run["run_name"]), progress=progress, npu_times=bool(tables))
     now = _as_json(result.to_dict())
     if any(len(run[name]) != len(now.get(name, ())) for name in tables):
@@ -140,7 +140,7 @@ def _table(rerun_result: _Rerun) -> Document:
 
 
 def _print(reruns: list[_Rerun], are_several: bool, screen: Screen, quiet: bool) -> None:
-    """Print what differs, run by run."""
+    """Print the differences, run by run."""
     for rerun in reruns:
         label = f"{printable(rerun.run_name)}: " if are_several else ""
         if not quiet:

@@ -18,7 +18,7 @@ from astra_sim_explain.explanation import Method, PathExplanation, Sensitivity, 
 from astra_sim_explain.options import ExplainOptions
 
 Varied = Callable[[float, bool], ExplainedRun | None]
-"""A run with a parameter of so many times its value; True: with its critical path. None if the parameter cannot be changed."""
+"""A run with a parameter times a factor; True: with its critical path. None if the parameter cannot be changed."""
 
 
 def explain_run(options: ExplainOptions, run: ExplainedRun) -> PathExplanation:
@@ -68,7 +68,7 @@ def rerun_sensitivities(run: ExplainedRun) -> Iterator[Sensitivity]:
 def _derivative(run: Varied, finish_ps: int, counts: bool) -> tuple[float, Method] | None:
     """d time / d ln parameter in picoseconds, and how it was found; None if the parameter cannot be changed.
 
-    Networks with a clock have steps: where 1 % is less than one, as it is if nothing changes though the parameter `counts`, 10 %
+    Networks with a clock have steps: if 1 % is less than one, as it is if nothing changes though the parameter `counts`, 10 %
     tell more.
     """
     derivative, differs = 0.0, False
@@ -87,12 +87,12 @@ def _derivative(run: Varied, finish_ps: int, counts: bool) -> tuple[float, Metho
 
 
 def with_compute(run: ExplainedRun, factor: float, layer: str | None = None, path: bool = False) -> ExplainedRun | None:
-    """The run where computing, of all or of a layer, takes `factor` of its time."""
+    """The run in which compute, of all or of a layer, takes `factor` of its time."""
     return run.again(graph=scaled_compute(run.components.graph, factor, layer), keep_path=path)
 
 
 def with_endpoint(run: ExplainedRun, factor: float, path: bool = False) -> ExplainedRun | None:
-    """The run where the endpoint delay is `factor` of what it is; with a bus that is another thing."""
+    """The run with `factor` times the endpoint delay; with a bus that is another thing."""
     system: System = copy.copy(run.components.system)
     if system.bus is not None:
         return None
@@ -110,7 +110,7 @@ def with_links(run: ExplainedRun, dimension: int, bandwidth: float, latency: flo
 def scaled_platform(platform: Platform, dimension: int, bandwidth: float, latency: float) -> Platform | None:
     """The platform with links of `bandwidth` and `latency` times those of a dimension.
 
-    None if its topology has links of its own and does not say how they scale, or which of them are those of a logical dimension.
+    None if its topology has links of its own and does not tell how they scale, or which of them are those of a logical dimension.
     """
     own = platform.dimensions[dimension]
     topology = own.topology.scaled(bandwidth, latency)
@@ -156,7 +156,7 @@ def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGrap
         wanted = (_computes(each) and layer in (None, graph.layer_of(each)) for each in operations)
         result = (change(each) if yes else each for each, yes in zip(operations, wanted, strict=True))
         return tuple(changed_within(each) if isinstance(each, Composite) else each for each in result)
-    # The kinds of rows have no names: where some rows of a kind change and others do not, they have times of their own.
+    # The kinds of rows have no names: if some rows of a kind change and others do not, they have times of their own.
     kinds = [changed_within(kind) if isinstance(kind, Composite) else kind for kind in operations.kinds]
     changed = [_computes(kind) for kind in kinds]
     if layer is not None and operations.name is None and operations.times is None:  # kinds have the names of their rows

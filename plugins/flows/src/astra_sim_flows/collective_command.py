@@ -1,4 +1,4 @@
-"""The command `astra collective`: what nccl-tests prints, simulated, and beside it what was measured."""
+"""The command `astra collective`: the table of nccl-tests, simulated, with measurements beside it."""
 
 from __future__ import annotations
 
@@ -129,12 +129,12 @@ def collective(
     quiet: bool,
     **components: str | None,
 ) -> None:
-    """Simulate one collective of each size by itself, and print what nccl-tests prints.
+    """Simulate one collective of each size by itself, and print the table of nccl-tests.
 
     \b
     astra collective --platform P --network 'plugin:analytical?model=nccl&device=h100' --op all_reduce --sizes 8B..8GiB
 
-    The size of an all-gather is what each rank holds at the end, that of the others what it holds at the start.
+    The size of an all-gather is the bytes of each rank at the end, that of the others those at the start.
     """
     operation, plugins, experiment = Collective(name), shared_plugins(), Experiment()
     for kind, spec in components.items():

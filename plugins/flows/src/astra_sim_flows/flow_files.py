@@ -28,7 +28,7 @@ class NamedFlows:
 
 
 def parse_flows(text: str, path: str, npus: int) -> NamedFlows:
-    """The flows in a text, for a platform of so many NPUs. Raises InputError naming file, line and value."""
+    """The flows in a text, for a platform of `npus` NPUs. Raises InputError naming file, line and value."""
     rows = list(_json_rows(text, path) if text.lstrip().startswith("{") else _csv_rows(text, path))
     if not rows:
         raise InputError(f"{path}: there is no flow; expected CSV with a heading of {', '.join(_COLUMNS)}, or a JSON object a line")

@@ -105,7 +105,7 @@ def flows(
     astra flows --platform 'plugin:switch?size=8&link_bandwidth_gb_per_s=12.5&link_latency_ns=500' --network plugin:roce --pattern incast
 
     Columns of a file are id, src, dst, bytes, start_ns, after and pg. A flow starts start_ns after the last of the flows `after` has ended;
-    in CSV their ids are separated by spaces. pg is the traffic class. Flows take the time that the network says, to the picosecond.
+    in CSV their ids are separated by spaces. pg is the traffic class. Flows take the time that the network computes, to the picosecond.
     """
     if (file is None) == (pattern is None):
         raise InputError("astra flows needs either --flows FILE or --pattern NAME")
@@ -167,7 +167,7 @@ def _nic_bandwidth(platform: Platform) -> float:
 def _ideal(platform: Platform) -> IdealTimes | None:
     try:
         return IdealTimes(platform.fabric())
-    except InputError:  # a platform that does not say its links
+    except InputError:  # a platform that does not list its links
         return None
 
 
@@ -206,7 +206,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def _print(rows: Sequence[FlowRow], statistics: dict[str, object], wall_s: float, screen: Screen) -> None:
-    """Print percentiles of the flows' times, and what the network counted."""
+    """Print percentiles of the flows' times, and the network's counters."""
     spans = [row.received_ns - row.start_ns for row in rows]
     unit = screen.time_unit(max(spans, default=0.0))
     columns = [Column("", "word"), *(Column("largest" if share == 100 else f"{share} %") for share in _PERCENTILES)]

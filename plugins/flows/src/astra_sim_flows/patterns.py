@@ -53,7 +53,7 @@ class PatternOptions:
 
 
 def make_flows(pattern: str, options: PatternOptions, npus: int, nic_bytes_per_ns: float) -> list[Flow]:
-    """The flows of a pattern on so many NPUs, whose NICs send so many bytes in a nanosecond. Raises InputError."""
+    """The flows of a pattern on `npus` NPUs, whose NICs have a bandwidth in bytes/ns. Raises InputError."""
     if npus < 2:
         raise InputError(f"a pattern on {npus} NPU; expected at least 2")
     if pattern == "incast":
@@ -108,7 +108,7 @@ def size_table(text: str) -> Sequence[tuple[int, float]]:
 
 
 def draw_size(table: Sequence[tuple[int, float]], share: float) -> int:
-    """The size below which a share of flows lies, on straight lines between the entries."""
+    """The size that is above a share of flows, on straight lines between the entries."""
     place = bisect.bisect_left([each for _, each in table], share)
     size, upper = table[place]
     if place == 0:

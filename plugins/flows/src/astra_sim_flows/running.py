@@ -41,9 +41,9 @@ class FlowTimes:
 
 @contain_exits()
 def run_flows(network: Network, flows: Sequence[Flow]) -> list[FlowTimes]:
-    """Let flows run, and say what became of each.
+    """Run flows, and return the times of each.
 
-    Raises InputError if flows wait for each other in a circle, and what the network raises.
+    Raises InputError if flows wait for each other in a circle, and the errors of the network.
     """
     check_order(flows)
     moved = _Delays(network) if isinstance(network, RouteDelayNetwork) else network

@@ -1,4 +1,4 @@
-"""Goodput: what of months of training is lost to failures, checkpoints and recovery."""
+"""Goodput: the losses of months of training to failures, checkpoints and recovery."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _WORDS = {
 @json_option
 @quiet_option
 def goodput_command(file: str, seeds: int, as_json: bool, quiet: bool) -> None:
-    """Say what of months of training is lost to failures, checkpoints and recovery.
+    """Estimate the losses of months of training to failures, checkpoints and recovery.
 
     \b
     astra goodput llama3.toml

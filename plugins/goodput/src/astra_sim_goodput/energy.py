@@ -1,9 +1,9 @@
-"""The accounts `energy` and `cost` of a run: joules by what takes them, and dollars.
+"""The accounts `energy` and `cost` of a run: joules by use, and dollars.
 
-An NPU takes `idle_w` all the time, and what it takes more while it computes, communicates or accesses memory; what it does at once adds up,
+An NPU takes `idle_w` all the time, and additional power while it computes, communicates or accesses memory; concurrent uses add up,
 to `cap_w` at most. Times of states are unions over its operations, for each class of NPUs that do the same, so that symmetry changes
 nothing. There is no default for a power or a price, but for the share of its thermal design power that an NPU takes under load: 0.76, of
-what was measured on nodes of eight H100 in heavy training (76 % of 10.2 kW; `docs/goodput.md`).
+measured on nodes of eight H100 in heavy training (76 % of 10.2 kW; `docs/goodput.md`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class RunCostOptions:
 
 @attrs.frozen
 class Powers:
-    """The power of an NPU by what it does (W)."""
+    """The power of an NPU by use (W)."""
 
     idle: float
     compute: float
@@ -69,7 +69,7 @@ class Powers:
 
     @classmethod
     def of(cls, options: EnergyOptions) -> Powers:
-        """The powers that options say. Raises InputError if an NPU takes less when it works."""
+        """The powers of the options. Raises InputError if an NPU takes less when it works."""
         compute = options.tdp_w * options.tdp_share if options.tdp_w is not None else options.compute_w
         communication, memory = (options.idle_w if each is None else each for each in (options.communicating_w, options.memory_w))
         assert compute is not None
@@ -165,7 +165,7 @@ def _tokens(result: Any) -> float | None:
 
 
 def _links(options: EnergyOptions, result: Any, platform: Platform) -> float:
-    """Joules of what links carry: bytes of each link times 8 times its energy of a bit. Raises InputError."""
+    """Joules of the links' traffic: bytes of each link times 8 times its energy of a bit. Raises InputError."""
     if options.link_pj_per_bit is None:
         return 0.0
     rows = result.npu_tables().get("links")

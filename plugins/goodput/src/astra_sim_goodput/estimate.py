@@ -1,4 +1,4 @@
-"""The goodput of a job: what share of its time is work that counts, and what the rest is lost to."""
+"""The goodput of a job: the share of its time that is useful work, and the losses."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class ClosedForms:
 class Goodput:
     """The goodput of a job.
 
-    `goodput` is the share of time that is work which counts; `shares` say where all time goes, and add up to 1. `days` is how long the job
-    takes, `work_days` how long it would take without any loss. `cost` has USD where prices are given.
+    `goodput` is the share of useful work in the time; `shares` divide all the time, and add up to 1. `days` is how long the job
+    takes, `work_days` how long it would take without any loss. `cost` has USD if prices are given.
     """
 
     name: str

@@ -133,7 +133,7 @@ class JobFile:
         self._graphs = {job.options.name: self._graph(job) for job in self.jobs}
 
     def _jobs(self, tables: Sequence[Mapping[str, Any]]) -> list[PlacedJob]:
-        """The jobs with their NPUs: those that name theirs first, the others on what is left, in the order of the file."""
+        """The jobs with their NPUs: those that name theirs first, the others on the rest, in the order of the file."""
         options = [structure(JobOptions, dict(table), f"{self.file}: jobs[{place}]") for place, table in enumerate(tables)]
         named: dict[int, tuple[int, ...]] = {}
         taken: dict[int, str] = {}

@@ -16,7 +16,7 @@ from astra_sim_goodput.jobs import Jobs, run_jobs
 @json_option
 @quiet_option
 def jobs_command(file: str, alone: bool, without: tuple[str, ...], assignments: tuple[str, ...], as_json: bool, quiet: bool) -> None:
-    """Run several jobs on one platform, and say how much they slow each other.
+    """Run several jobs on one platform, and report how much they slow each other.
 
     \b
     astra jobs two_jobs.toml --alone

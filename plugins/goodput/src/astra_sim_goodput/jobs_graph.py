@@ -83,7 +83,7 @@ class _JobsWriter:
             yield attrs.evolve(dimension, name=f"{self.job.name}/{dimension.name or number}")
 
     def programs(self) -> Iterator[NpuProgram]:
-        """The programs: one for all NPUs that do the same, or one for each NPU where operations name NPUs."""
+        """The programs: one for all NPUs that do the same, or one for each NPU if operations name NPUs."""
         ranks = self.job.ranks
         for program in self.job.graph.programs(len(ranks)):
             if any(self._names_npus(kind) for kind in kinds_of(program.operations)):

@@ -1,6 +1,6 @@
 """A job from interruption to interruption: draws of times by counter, everything else exact.
 
-Interruptions come by a clock that begins anew with each (exponential times, or Weibull's) and stands still while the job waits for a node.
+Interruptions come by a clock that restarts with each (exponential times, or Weibull's) and is stopped while the job waits for a node.
 Work goes on from the newest checkpoint of the level that recovers the interruption. A restart that is interrupted begins again.
 """
 
@@ -29,7 +29,7 @@ class RandomOutcome:
 
 
 class _Writing:
-    """When checkpoints are complete: `time(k, n)` is what n intervals from checkpoint k on take, writes included, without interruptions."""
+    """When checkpoints are complete: `time(k, n)` is the time of n intervals from checkpoint k on, with writes, without interruptions."""
 
     def __init__(self, plan: GoodputPlan, interval_s: float) -> None:
         self.interval_s = interval_s
@@ -45,7 +45,7 @@ class _Writing:
         return count * self.interval_s + written + self._extra * ((start + count) // last - start // last)
 
     def complete(self, start: int, spent_s: float) -> int:
-        """The number of intervals from a checkpoint on that are complete, with their writes, after so many seconds."""
+        """The number of intervals from a checkpoint on that are complete, with their writes, after some seconds."""
         count = max(0, int(spent_s / self._mean) - 1)
         while count and self.time(start, count) > spent_s:
             count -= max(1, int((self.time(start, count) - spent_s) / self._mean))
@@ -66,7 +66,7 @@ class _Writing:
         return newest
 
     def work(self, start: int, spent_s: float) -> float:
-        """Seconds of work after so many seconds, the part since the last checkpoint included."""
+        """Seconds of work after some seconds, the part since the last checkpoint included."""
         count = self.complete(start, spent_s)
         return (start + count) * self.interval_s + min(self.interval_s, spent_s - self.time(start, count))
 

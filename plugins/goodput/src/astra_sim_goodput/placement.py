@@ -1,4 +1,4 @@
-"""Which NPUs jobs run on: as they say, or where a placement puts them."""
+"""The NPUs of jobs: those in the file, or those of a placement."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ HOUR, DAY = 3600.0, 86400.0
 
 @attrs.frozen
 class LevelOptions:
-    """A level of `[goodput.checkpoint]`: a place where checkpoints are kept."""
+    """A level of `[goodput.checkpoint]`: a store of checkpoints."""
 
     name: str = option("store", help="its name")
     write_s: float | None = option(None, minimum=0, help="how long writing blocks; or `bytes` with a bandwidth", unit="s")
@@ -135,7 +135,7 @@ class GoodputClock:
     removed_after: int | None = None
 
     def factor(self, lemons: int) -> float:
-        """The factor by which so many lemons raise the job's interruptions."""
+        """The factor by which lemons raise the job's interruptions."""
         return 1 + lemons / self.nodes * (self.multiplier - 1)
 
 

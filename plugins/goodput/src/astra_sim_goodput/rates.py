@@ -48,11 +48,11 @@ FLEETS = {
     "rsc1": PublishedFleet(f"{_REVISITED}: 6.5", {"node": 6.5 / 1000 / 24 / 8}),
     "rsc2": PublishedFleet(f"{_REVISITED}: 2.34", {"node": 2.34 / 1000 / 24 / 8}),
 }
-"""By name. Jobs of 1024 GPUs on RSC-1 are interrupted 3.7 times as often as its rate says."""
+"""By name. Jobs of 1024 GPUs on RSC-1 are interrupted 3.7 times as often as its rate predicts."""
 
 
 def rates_of(rates: str | Mapping[str, Any], where: str) -> dict[str, float]:
-    """Interruptions in a GPU-hour by component: of a fleet by name, or as a table says. Raises InputError, naming `where`."""
+    """Interruptions in a GPU-hour by component: of a fleet by name, or from a table. Raises InputError, naming `where`."""
     if isinstance(rates, str):
         if rates not in FLEETS:
             raise InputError(f"{where}: rates is {rates!r}; {suggestion(rates, list(FLEETS))}")

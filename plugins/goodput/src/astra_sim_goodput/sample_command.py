@@ -19,7 +19,7 @@ from astra_sim_goodput.samples import Sample, Scatter, sample
 def sample_command(
     file: str, seeds: int, pair: str | None, assignments: tuple[str, ...], no_blame: bool, as_json: bool, quiet: bool
 ) -> None:
-    """Run an experiment that varies, once for each seed, and say how its time scatters.
+    """Run an experiment that varies, once for each seed, and report the spread of its time.
 
     \b
     astra sample experiment.toml --seeds 100
@@ -35,7 +35,7 @@ def sample_command(
 
 
 def _print(outcome: Sample) -> None:
-    """Tables of a sample, of what entries cost, and of a pair."""
+    """Tables of a sample, of the cost of entries, and of a pair."""
     screen = Screen()
     unit = screen.time_unit(outcome.finish.mean)
 

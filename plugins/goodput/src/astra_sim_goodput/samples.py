@@ -1,4 +1,4 @@
-"""Runs of an experiment that varies, one for each seed: how its time scatters, what it would be without, and whose fault that is."""
+"""Runs of an experiment that varies, one for each seed: the spread of its time, its time without variation, and the causes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The mean time of a job by use, by the complete model.
 
 The complete model of Daly holds for one level of checkpoints: between two of them the job makes T + C of progress, an interruption within
-throws it back to the last one, and a restart that is interrupted begins again. Its time is divided here into work, writing, what is
-done again, and the parts of restarts. Levels are nested: what a level makes of the time between two of its checkpoints, interruptions of
+throws it back to the last one, and a restart that is interrupted begins again. Its time is divided here into work, writing, repeated
+work, and the parts of restarts. Levels are nested: the time of a level between two of its checkpoints, interruptions of
 its own included, is the time between that the next level sees.
 """
 
@@ -16,7 +16,7 @@ from astra_sim_goodput.closed_forms import daly_interval, erlang_b, young_interv
 from astra_sim_goodput.plan import GoodputPlan
 
 PARTS = ("useful", "checkpoint", "lost", "detect", "replace", "load", "waiting", "degraded")
-"""`lost` is work that is done again, `waiting` for a node, `degraded` what fewer nodes lack."""
+"""`lost` is repeated work, `waiting` for a node, `degraded` the loss of fewer nodes."""
 
 _LARGEST_EXPONENT = 500.0
 _MOST_IN_REPAIR = 100_000

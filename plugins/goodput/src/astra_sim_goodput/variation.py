@@ -1,6 +1,6 @@
 """The section `variation`: ranks that are slower than others, kernels whose times scatter, and pauses.
 
-Every number is drawn by counter, from the seed, the entry, the rank, and what it is drawn for: nothing, the pass, or the place of the
+Every number is drawn by counter, from the seed, the entry, the rank, and its purpose: nothing, the pass, or the place of the
 operation in the program. So a rank has the same fate under another network, and in both engines.
 """
 

@@ -17,8 +17,8 @@ HALF = 2
 class BlockActivations:
     """Bytes of a block and micro-batch on a rank.
 
-    `kept`: for the backward pass, without scores. `scores`: of attention that is not fused. `products`: what weight gradients that are put
-    off still need, the inputs of products and the gradients of their outputs (32 s b h of a GPT's 34, arXiv 2401.10241).
+    `kept`: for the backward pass, without scores. `scores`: of attention that is not fused. `products`: those that deferred weight
+    gradients off still need, the inputs of products and the gradients of their outputs (32 s b h of a GPT's 34, arXiv 2401.10241).
     """
 
     saved: int
@@ -38,7 +38,7 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
     block = model.kind(model.layers) if kind == "prediction" else kind
     attention, feed_forward = _attention(setup), _experts(setup) if block == "moe" else _dense(setup, model.width)
     masks = 2 * model.hidden if setup.drops else 0
-    joined = 8 * model.hidden if kind == "prediction" else 0  # inputs of two norms, and what they give to the product that joins them
+    joined = 8 * model.hidden if kind == "prediction" else 0  # inputs of two norms, and their outputs, the inputs of the joining product
     own = share((2 * HALF * model.hidden + masks + joined) * setup.tokens, _sequence_share(setup))
     scores = 0
     if setup.attention == "unfused":
@@ -51,7 +51,7 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
 
 @attrs.frozen
 class _LlmPart:
-    """Bytes of a part of a block: what it keeps, and what its weight gradients need."""
+    """Bytes of a part of a block: those it keeps, and those its weight gradients need."""
 
     saved: int
     products: int
@@ -80,7 +80,7 @@ def _attention(setup: TrainingSetup) -> _LlmPart:
 
 
 def _dense(setup: TrainingSetup, width: int) -> _LlmPart:
-    """Norm's output, outputs of the first product, which are what the activation reads, and the input of the second."""
+    """Norm's output, outputs of the first product, which the activation reads, and the input of the second."""
     model, read = setup.model, _input_bytes(setup)
     inner = _feed_forward_bytes(setup, share(width, setup.parallel.tensor)) * setup.tokens
     result = share(read * model.hidden * setup.tokens, _sequence_share(setup)) + inner
@@ -107,7 +107,7 @@ def _experts(setup: TrainingSetup) -> _LlmPart:
 
 
 def _sequence_share(setup: TrainingSetup) -> int:
-    """Ranks that share what is outside of the split products."""
+    """Ranks that share the tensors outside of the split products."""
     return setup.parallel.tensor if setup.parallel.sequence else 1
 
 

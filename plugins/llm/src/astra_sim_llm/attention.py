@@ -169,7 +169,7 @@ class AttentionHalf:
         yield LlmRun("attention", self._kernel(self._products.queries, seen // c, False, backward))
 
     def _kernel(self, queries: int, keys: int, causal: bool, backward: bool, share: int = 1) -> Attention:
-        """The kernel of attention over so many queries and keys; `share` ranks have its heads."""
+        """The kernel of attention over queries and keys; `share` ranks have its heads."""
         w, m = self._products.work, self._products.model
         heads = max(1, self._products.heads // share)
         return Attention(

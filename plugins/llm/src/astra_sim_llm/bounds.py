@@ -20,7 +20,7 @@ _IN_ORDER = ("1f1b", "gpipe", "interleaved")
 class LeastTime:
     """The time of the kernels of a stage, of which one runs at a time, and of the stages that it waits for.
 
-    `duration_of` says how long a kernel takes (picoseconds), `iterations` how many follow each other in a run.
+    `duration_of` is the time of a kernel (picoseconds), `iterations` the number of them in a run.
     """
 
     def __init__(self, plan: TrainingPlan, duration_of: Callable[[LlmRun], int], iterations: int = 1) -> None:
@@ -49,7 +49,7 @@ class LeastTime:
         return least / _PS_PER_S
 
     def _work(self, setup: TrainingSetup) -> TrainingSetup:
-        """A setup with what decides about kernels alone."""
+        """A setup with only the settings that determine kernels."""
         own = setup.parallel
         parallel = attrs.evolve(own, pipeline=1, virtual_stages=1, data=own.data * own.pipeline, zero=0, shard_group=None)
         return attrs.evolve(
@@ -62,7 +62,7 @@ class LeastTime:
         return self._blocks[work]
 
     def _block(self, work: TrainingSetup, kind: BlockKind, recompute: str) -> int:
-        """A block of a kind, forward, again and backward; of multi-token prediction without what joins it to the model."""
+        """A block of a kind, forward, again and backward; of multi-token prediction without the parts that join it to the model."""
         if (work, kind, recompute) not in self._known:
             block, own = self._passes(work), work.model.kind(work.model.layers) if kind == "prediction" else kind
             steps = [*block.forward(own), *block.recompute(own, recompute), *block.backward(own)]

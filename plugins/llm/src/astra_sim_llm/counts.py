@@ -22,7 +22,7 @@ WHOLE = Parallelism()
 
 @attrs.frozen
 class ParameterCounts:
-    """Numbers of parameters, by what they belong to. `vectors` are those of norms and biases."""
+    """Numbers of parameters, by part. `vectors` are those of norms and biases."""
 
     attention: int = 0
     feed_forward: int = 0
@@ -136,7 +136,7 @@ def embedding_parameters(model: Model, parallel: Parallelism = WHOLE) -> Paramet
 def head_parameters(model: Model, parallel: Parallelism = WHOLE, with_embedding: bool = True) -> ParameterCounts:
     """Parameters of the last norm and the output layer.
 
-    Tied weights count once where the embedding is on the same rank (`with_embedding`); elsewhere the rank has a copy of them.
+    Tied weights count once if the embedding is on the same rank (`with_embedding`); elsewhere the rank has a copy of them.
     """
     copied = model.tied and with_embedding
     return ParameterCounts(
@@ -189,7 +189,7 @@ def _expert_layers(model: Model) -> int:
 
 
 def share(number: int, ranks: int) -> int:
-    """A rank's share, rounded up where the ranks do not divide the number."""
+    """A rank's share, rounded up if the ranks do not divide the number."""
     return -(-number // ranks)
 
 

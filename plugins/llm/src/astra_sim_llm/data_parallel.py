@@ -21,7 +21,7 @@ BUCKET = 40_000_000
 """Parameters of which gradients are reduced together, at least; or a million for each replica (Megatron-core)."""
 
 Unit = int | Literal["embedding", "head"]
-"""The number of a block, or one of the ends of the model: what is gathered or reduced at once."""
+"""The number of a block, or one of the ends of the model: a unit that is gathered or reduced at once."""
 
 Part = tuple[list[Step], Unit]
 """Steps of a pass, and the unit whose parameters they use."""
@@ -51,7 +51,7 @@ class DataParallel:
         return self.reductions(*self._parameters(unit), overlapped_with)
 
     def reductions(self, experts: int, others: int, overlapped_with: int) -> list[Step]:
-        """The reduction of the gradients of so many parameters, of experts and others, over their replicas."""
+        """The reduction of the gradients of parameters, of experts and others, over their replicas."""
         to_all = self._plan.options.reduction == "all"
         scatters = self._plan.parallel.zero and not to_all
         collective = Collective.REDUCE_SCATTER if scatters else Collective.ALL_REDUCE
@@ -77,7 +77,7 @@ class DataParallel:
         return buckets
 
     def with_reduction(self, parts: Sequence[Part]) -> list[Step]:
-        """The last backward pass: gradients of a bucket are reduced when all of them are there, beside what follows."""
+        """The last backward pass: gradients of a bucket are reduced when all of them are there, beside later work."""
         last = {bucket[-1]: bucket for bucket in self._buckets([unit for _, unit in parts])}
         steps: list[Step] = []
         for part, unit in parts:
@@ -88,7 +88,7 @@ class DataParallel:
         return steps
 
     def with_gather(self, parts: Sequence[Part]) -> list[Step]:
-        """The first forward pass: each bucket of weights is gathered beside what comes before it."""
+        """The first forward pass: each bucket of weights is gathered beside earlier work."""
         first = {bucket[0]: bucket for bucket in self._buckets([unit for _, unit in parts])}
         gathers: list[Step] = []
         kernels = 0
@@ -127,7 +127,7 @@ class DataParallel:
             for part, unit in parts:
                 steps += join(gather(unit, 0), part, reduce(unit, 0))
             return steps
-        # One gather ahead and one reduction behind, as FSDP limits what is whole at a time (arXiv 2304.11277, section 3.4).
+        # One gather ahead and one reduction behind, as FSDP limits unsharded parameters (arXiv 2304.11277, section 3.4).
         for place, (part, unit) in enumerate(parts):
             kernels = sum(isinstance(step, LlmRun) for step in part)
             if place == 0:

@@ -93,7 +93,7 @@ class Ends:
 
     @property
     def _joined_states(self) -> tuple[int, int, int]:
-        """The product of two states joined, (m, n, k): tensor ranks share its tokens, or its columns where each has all tokens."""
+        """The product of two states joined, (m, n, k): tensor ranks share its tokens, or its columns if each has all tokens."""
         hidden = self._products.model.hidden
         return (
             self._products.local,

@@ -88,13 +88,13 @@ class Experts:
 
     @property
     def _ranks_of_token(self) -> float:
-        """Expert ranks among which the experts of a token lie, in expectation: N (1 - C(E - E/N, K) / C(E, K)) of N ranks."""
+        """Expert ranks among which the experts of a token are spread, in expectation: N (1 - C(E - E/N, K) / C(E, K)) of N ranks."""
         m, ranks = self._products.model, self._products.parallel.expert
         return ranks * (1 - math.comb(m.experts - m.experts // ranks, m.top_k) / math.comb(m.experts, m.top_k))
 
     @property
     def _skew(self) -> float:
-        """Load of the busiest expert rank over the mean; a capacity factor drops what is over it."""
+        """Load of the busiest expert rank over the mean; a capacity factor drops tokens over it."""
         capacity = self._products.work.capacity_factor
         return self._products.work.expert_skew if capacity is None else 1.0
 
@@ -114,7 +114,7 @@ class Experts:
             yield from self._products.leave("shared fc2", m.hidden, width)
 
     def _dispatch(self, name: str) -> Iterator[Step]:
-        """Tokens go to the ranks of their experts, and are gathered where several ranks share an expert."""
+        """Tokens go to the ranks of their experts, and are gathered if several ranks share an expert."""
         size = scaled(self._sent * self._products.model.hidden * 2, self._skew)
         p = self._products.parallel
         if p.expert > 1:
@@ -154,7 +154,7 @@ class Experts:
         yield from self._products.weight_product(name, product, experts * n * k)
 
     def _cast(self, experts: int, elements: int) -> Iterator[Step]:
-        """The cast of so many elements of each expert: by a kernel each, or one for all where kernels of experts are fused."""
+        """The cast of the elements of each expert: by a kernel each, or one for all if kernels of experts are fused."""
         fused = self._products.work.fused_experts
         return self._products.cast(experts * elements if fused else elements, 1 if fused else experts)
 

@@ -2,7 +2,7 @@
 
 Every moment of a stage belongs to one of these, the first that holds: kernels run (compute, or optimizer); an exchange of tensor, expert,
 context or data parallelism is under way; a message of the pipeline is under way to this stage or from it (pp); or it waits for others
-(bubble). So what runs beside compute does not count: times are exposed ones, as the kernel's tables of all NPUs define them
+(bubble). So work beside compute does not count: times are exposed ones, as the kernel's tables of all NPUs define them
 (`ExecutionGraph.exposed_first`), and the bubble is when an NPU is idle or has finished before the run. Figures are means over stages.
 """
 
@@ -78,7 +78,7 @@ class LlmFigures:
         }
 
     def _exposed(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int], finish_ps: int) -> dict[str, float]:
-        """Picoseconds of one stage by what they belong to; those of none of these are its bubble."""
+        """Picoseconds of one stage by use; the rest is its bubble."""
         covered = stage.composites()
         result = dict.fromkeys(BREAKDOWN[:-1], 0.0) | stage.within_composites()
         for name in _ORDER:
@@ -136,7 +136,7 @@ class _Stage:
         return _union(np.zeros((2, 0), np.int64), np.concatenate(spans, axis=1)) if spans else np.zeros((2, 0), np.int64)
 
     def within_composites(self) -> dict[str, float]:
-        """Picoseconds of composites by what they belong to. Exchanges that run on beside them come last among parallelisms."""
+        """Picoseconds of composites by use. Exchanges that run on beside them come last among parallelisms."""
         result: dict[str, float] = {}
         for rows, (_, parts) in self._composites:
             for group, time in parts.items():
@@ -144,10 +144,10 @@ class _Stage:
         return result
 
     def _of_composites(self, times: ProgramTimes) -> list[tuple[Any, tuple[int, dict[str, int]]]]:
-        """For each kind of composite its rows, what one takes, and what of that belongs to which group."""
+        """For each kind of composite its rows, the time of one, and its division into groups."""
         result = []
         group_of = self._kinds.within.group_of() if self._kinds.has_composites else {}
-        running: dict[int, list[tuple[Any, int, int]]] = {}  # what runs on when a composite ends, from then on
+        running: dict[int, list[tuple[Any, int, int]]] = {}  # exchanges that run on when a composite ends, from then on
         for number, kind in self.kinds_of(Composite):
             ps, own = times.within(kind)
             under_way = [*([] if kind.previous is None else running[id(kind.previous)]), *own]
@@ -171,7 +171,7 @@ class _Stage:
 
 
 def _error(known: ExpectedError | None) -> dict[str, Any]:
-    """The figures of the expected error, and what it is known by."""
+    """The figures of the expected error, and their basis."""
     if known is None:
         return {"expected_error": None}
     beyond = f"extrapolates: {', '.join(known.extrapolates)}" if known.extrapolates else "interpolates"
@@ -198,7 +198,7 @@ def _shares(spans: Sequence[tuple[int, int, str]]) -> dict[str, int]:
 
 
 def _union(first: Any, second: Any) -> Any:
-    """Spans that cover what both cover, in order and apart from each other."""
+    """The intersection of both sets of spans, in order and disjoint."""
     begins, ends = np.concatenate([first, second], axis=1)
     if not len(begins):
         return first

@@ -31,7 +31,7 @@ def model_of_config(path: FilePath, padded_to: int = 1) -> Model:
 
 
 def model_of_table(table: Any, where: str, padded_to: int = 1) -> Model:
-    """As `model_of_config`, of what such a file holds; `where` names it in messages."""
+    """As `model_of_config`, from the content of such a file; `where` names it in messages."""
     if not isinstance(table, Mapping):
         raise InputError(f"{where}: expected an object of keys, not {table!r}")
     if padded_to < 1:
@@ -70,7 +70,7 @@ class _Config:
         return self.table.get(key, default)
 
     def otherwise(self, **defaults: Any) -> _Config:
-        """The same with values for keys that are missing: those that the architecture has where a file leaves them out."""
+        """The same with values for keys that are missing: the architecture's own defaults."""
         result = {key: value for key, value in self.table.items() if value is not None}
         return attrs.evolve(self, table={**defaults, **result})
 
@@ -81,7 +81,7 @@ class _Config:
         return value
 
     def count(self, key: str, default: int | None = None, minimum: int = 1) -> int:
-        """A whole number; the default where the key is missing or null. Raises InputError, also if there is no default."""
+        """An integer; the default if the key is missing or null. Raises InputError, also if there is no default."""
         value = self.get(key)
         if value is None and default is not None:
             return default
@@ -103,7 +103,7 @@ class _Config:
         return value
 
     def only(self, key: str, allowed: Any, why: str) -> None:
-        """Raises InputError if a key says what a Model cannot."""
+        """Raises InputError if a key has a value that a Model cannot represent."""
         if self.get(key, allowed) != allowed:
             raise self.error(key, f"{allowed!r} ({why})")
 
@@ -127,7 +127,7 @@ def _rotary(config: _Config) -> dict[str, Any]:
 
 
 def _grouped(config: _Config) -> dict[str, Any]:
-    """Grouped query attention, besides what is common."""
+    """Grouped query attention, and the common features."""
     kv_heads = config.count("num_key_value_heads", default=config.count("num_attention_heads"))
     head_dim = config.count("head_dim") if config.get("head_dim") is not None else None
     return {**_rotary(config), "kv_heads": kv_heads, "head_dim": head_dim}
@@ -235,7 +235,7 @@ def _deepseek(config: _Config) -> Model:
 
 
 def _llama4(config: _Config) -> Model:
-    """A model of which every so many layers have experts, one of them shared, with the defaults of its configuration."""
+    """A model in which every n-th layer has experts, one of them shared, with the defaults of its configuration."""
     config = config.otherwise(
         num_key_value_heads=8,
         head_dim=128,

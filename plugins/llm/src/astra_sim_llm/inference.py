@@ -26,7 +26,7 @@ class TokenWriter:
         self._kinds = kinds
 
     def write(self, passes: int) -> Rows[Operation]:
-        """The program of so many iterations."""
+        """The program of several iterations."""
         options = self._plan.options
         rows = ProgramRows(self._kinds)
         tokens = options.decode_tokens if options.mode == "decode" else 1

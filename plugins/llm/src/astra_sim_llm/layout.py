@@ -25,7 +25,7 @@ def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of:
     """The layers of each virtual stage in order.
 
     even: as many in each; embedding_as_layer: embedding and head count as a layer each, and every virtual stage has as many, or one
-    less; weighted: so that the longest virtual stage is as short as can be, if `weight_of` says how long a dense or moe layer, the
+    less; weighted: so that the longest virtual stage is as short as can be, if `weight_of` gives the time of a dense or moe layer, the
     embedding and the head take. Raises InputError if they do not fit.
     """
     layers = model.layers

@@ -1,7 +1,7 @@
 """Memory of a rank, stage by stage: weights, gradients, optimizer, activations in flight, logits, buffers, caches. In bytes.
 
 Sources: arXiv 2205.05198 (activations of a block, recomputation, interleaving, the head), 1910.02054 (ZeRO), 2304.11277 (FSDP).
-Not counted: gradients of activations within a block, and what the driver, communicators and the allocator keep for themselves, for which a
+Not counted: gradients of activations within a block, and memory that the driver, communicators and the allocator keep, for which a
 margin of the device's memory is left free (`Capacity`).
 """
 
@@ -54,7 +54,7 @@ class LlmMemoryUse:
     logits: int = 0
     """Logits in fp32, and the inputs of the output layer and its norm."""
     recomputed: int = 0
-    """The working set of recomputation: what one block keeps while its backward pass runs."""
+    """The working set of recomputation: the activations of one block while its backward pass runs."""
     buffers: int = 0
     """Gathered weights and unreduced gradients of ZeRO, gathered activations of sequence parallelism, messages."""
     key_value_cache: int = 0
@@ -120,7 +120,7 @@ def memory_of(setup: TrainingSetup, stage: int) -> LlmMemoryUse:
 
 
 def peak(setup: TrainingSetup) -> tuple[int, LlmMemoryUse]:
-    """The stage whose ranks need most memory, the first of them, and what they need."""
+    """The stage whose ranks need most memory, the first of them, and its memory."""
     uses = [memory_of(setup, stage) for stage in range(setup.parallel.pipeline)]
     stage = max(range(len(uses)), key=lambda index: uses[index].total)
     return stage, uses[stage]
@@ -137,13 +137,13 @@ def state_bytes(setup: TrainingSetup, parameters: int) -> int:
 
 
 def stage_parameters_of(setup: TrainingSetup, stage: int) -> ParameterCounts:
-    """Parameters of a rank of a pipeline stage, with embedding or head where they lie there."""
+    """Parameters of a rank of a pipeline stage, with embedding or head if they are there."""
     embedding, head = end_chunks(setup, stage)
     return stage_parameters(setup.model, layers_on(setup, stage), embedding is not None, head is not None, setup.parallel)
 
 
 def _sharded(stored: ParameterCounts, size: int, parallel: Parallelism, is_sharded: bool) -> int:
-    """Bytes of what has `size` bytes a parameter. Experts have fewer replicas, so fewer shards, than the rest."""
+    """Bytes of a state of `size` bytes a parameter. Experts have fewer replicas, so fewer shards, than the rest."""
     if not is_sharded:
         return size * stored.total
     return share(size * stored.shared, parallel.shards) + share(size * stored.experts, parallel.expert_shards)

@@ -1,4 +1,4 @@
-"""`astra memory`: what a rank of an experiment's workload `llm` keeps in memory, and which combinations fit."""
+"""`astra memory`: the memory of a rank of an experiment's workload `llm`, and combinations that fit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ AXES = (
 )  # fmt: skip
 """The parameters that a search can vary, by the names of the options of the workload."""
 LEAST_TOKENS = 4096
-"""Tokens of a sequence that a rank has at least where context parallelism is searched."""
+"""Tokens of a sequence that a rank has at least if context parallelism is searched."""
 
 
 @click.command(short_help="Show the memory of a large language model's ranks, and search what fits.")
@@ -70,7 +70,7 @@ def memory(
     quiet: bool,
     **choices: Any,
 ) -> None:
-    """Show what a rank of each pipeline stage of an experiment keeps in memory, and whether it fits.
+    """Show the memory of a rank of each pipeline stage of an experiment, and whether it fits.
 
     \b
     astra memory gpt3.toml
@@ -78,10 +78,10 @@ def memory(
     astra memory gpt3.toml --search
     astra memory gpt3.toml --search --keep micro_batch --keep context_parallel
 
-    The workload of the experiment is llm. Nothing is simulated but what --search finds: with detail=pass, and layers dealt to stages as
-    evenly as they divide (with stages=embedding_as_layer as that says). It tries all sizes of tensor parallelism in the platform's first
+    The workload of the experiment is llm. Only results of --search are simulated (with detail=pass, and layers dealt to stages as
+    evenly as they divide, with stages=embedding_as_layer by its rule). It tries all sizes of tensor parallelism in the platform's first
     dimension, of the pipeline, of expert parallelism, of context parallelism from 4096 tokens a rank on, of micro-batches that are powers
-    of two, virtual stages where the experiment sets no schedule, all levels of ZeRO, and recomputation; and simulates what may be among
+    of two, virtual stages if the experiment sets no schedule, all levels of ZeRO, and recomputation; and simulates candidates for
     the fastest: those of which the kernels alone take no longer.
     """
     if keep and not is_search:
@@ -150,7 +150,7 @@ def read_case(path: str | None, components: dict[str, str | None], assignments: 
 
 
 def _show(case: Case, as_json: bool, quiet: bool) -> None:
-    """Print what ranks of each stage need, and what would make it fit."""
+    """Print the memory of ranks of each stage, and changes that would make it fit."""
     with Progress(enabled=not quiet):
         uses = [memory_of(case.plan.setup, stage) for stage in range(case.plan.parallel.pipeline)]
         most = max(use.total for use in uses)
@@ -220,7 +220,7 @@ def _capacity_json(capacity: Capacity | None) -> dict[str, float | None]:
 
 
 def _template(case: Case) -> TrainingSetup:
-    """The setup of the experiment, with sequence parallelism wherever tensor parallelism is, unless the experiment says none."""
+    """The setup of the experiment, with sequence parallelism wherever tensor parallelism is, unless the experiment disables it."""
     setup = case.plan.setup
     parallel = attrs.evolve(setup.parallel, sequence=case.options.sequence_parallel is not False)
     return attrs.evolve(setup, parallel=parallel)
@@ -286,7 +286,7 @@ def _values(overrides: Mapping[str, Any], options: Mapping[str, Any]) -> dict[st
 
 
 def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
-    """The workload's options that make a setup of what the experiment says, without those that have no effect on it."""
+    """The workload's options that make a setup of the experiment, without those that have no effect on it."""
     parallel = setup.parallel
     workload = {key: value for key, value in case.experiment.sections["workload"].items() if key not in ("plugin", "shard_group")}
     table = _values(workload, attrs.asdict(case.options))

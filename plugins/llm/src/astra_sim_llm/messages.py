@@ -12,14 +12,14 @@ from astra_sim_llm.templates import BEFORE, OperationTypes, Template
 
 
 def send(kinds: OperationTypes, to: Peer, size: int, tag: int, name: str = "activations") -> int:
-    """The kind of a message of so many bytes to a peer; it needs no unit, for kernels and exchanges go on beside it."""
+    """The kind of a message to a peer; it needs no unit, because kernels and exchanges go on beside it."""
     return kinds.number(
         ("send", tag, size, to), "pp", lambda: Send(after=(), to=to, bytes=size, tag=tag, layer=-1, name=name, unit=Unit.NONE, group="pp")
     )
 
 
 def receive(kinds: OperationTypes, source: Peer, size: int, tag: int, name: str = "activations") -> int:
-    """The kind of a message of so many bytes from a peer."""
+    """The kind of a message from a peer."""
     return kinds.number(
         ("receive", tag, size, source), "pp", lambda: Receive(after=(), source=source, bytes=size, tag=tag, layer=-1, name=name, group="pp")
     )

@@ -1,4 +1,4 @@
-"""The passes of a transformer block, for one micro-batch on one rank, and of what is before and after the blocks."""
+"""The passes of a transformer block, for one micro-batch on one rank, and of the parts before and after the blocks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Block:
     def recompute(self, kind: LayerKind, how: str) -> list[Step]:
         """The parts that a backward pass recomputes first.
 
-        full: the forward pass; full_early_stop: up to the last tensor that is saved, without the last product and what follows; selective:
+        full: the forward pass; full_early_stop: up to the last tensor that is saved, without the last product and later ones; selective:
         the core of attention, unless its kernel does so anyway.
         """
         if how == "full":
@@ -88,7 +88,7 @@ class Block:
 
 
 def _check(model: Model, parallel: Parallelism, work: ProductWork) -> None:
-    """Raise InputError if ranks do not divide what they share."""
+    """Raise InputError if ranks do not divide a shared quantity."""
     t, c = parallel.tensor, parallel.context
     for problem in misfits(model, parallel, work.sequence, work.micro_batch):
         raise InputError(problem)

@@ -1,4 +1,4 @@
-"""Parallelism: how many ranks share what, and in which order ranks are numbered."""
+"""Parallelism: the sizes of groups of ranks, and the order in which ranks are numbered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 class Parallelism:
     """Sizes of the parallel groups. Ranks number tensor, context, data, pipeline in this order, the first fastest (`tp-cp-ep-dp-pp`).
 
-    Experts have a layout of their own over the `tensor * context * data` ranks of a stage: `expert_tensor`, `expert`, and what is left,
+    Experts have a layout of their own over the `tensor * context * data` ranks of a stage: `expert_tensor`, `expert`, and the rest,
     their data parallelism.
     """
 
@@ -28,7 +28,7 @@ class Parallelism:
 
     @staticmethod
     def default_expert_tensor(tensor: int, expert: int, stage_ranks: int) -> int:
-        """Ranks that share an expert if nothing is said: the tensor ranks, if a stage has enough of them."""
+        """Ranks that share an expert by default: the tensor ranks, if a stage has enough of them."""
         return tensor if expert * tensor <= stage_ranks else 1
 
     @property
@@ -48,7 +48,7 @@ class Parallelism:
 
     @property
     def shards(self) -> int:
-        """Ranks over which ZeRO or FSDP shards what is not of experts: the data and context ranks, or a group of them (HSDP)."""
+        """Ranks over which ZeRO or FSDP shards all but experts: the data and context ranks, or a group of them (HSDP)."""
         return self.shard_group or self.data * self.context
 
     @property

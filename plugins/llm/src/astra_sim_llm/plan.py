@@ -1,4 +1,4 @@
-"""From options to a plan: the model, the sizes of all groups, the layers of all stages, and what a rank keeps in memory."""
+"""From options to a plan: the model, the sizes of all groups, the layers of all stages, and the memory of a rank."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from astra_sim_llm.unused import check_all_used
 class TrainingPlan:
     """The plan of a run, before the times of kernels are known.
 
-    An option is in one place: `options` are what the user chose, `setup` is what was derived of it and decides about memory, too. `chunks`
-    are the layers of all virtual stages. What writes programs reads all three; only `Work`, what kernels depend on, is copied.
+    An option is in one place: `options` are the user's choices, `setup` is derived from them and also determines memory. `chunks`
+    are the layers of all virtual stages. Code that writes programs reads all three; only `Work`, which determines kernels, is copied.
     """
 
     options: LlmOptions
@@ -57,7 +57,7 @@ class TrainingPlan:
 
     @property
     def gathers_overlap(self) -> bool:
-        """Whether weights are gathered beside forward passes: as reductions run on, unless the option says otherwise."""
+        """Whether weights are gathered beside forward passes: as reductions run on, unless the option sets it."""
         overlap = self.options.overlap
         return overlap.dp if overlap.gathers is None else overlap.gathers
 
@@ -100,7 +100,7 @@ class TrainingPlan:
 
 
 def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan, str], float] | None = None) -> TrainingPlan:
-    """The plan of options on so many NPUs. `weight_of` says how long a layer takes, for stages = weighted; without it all take the same.
+    """The plan of options on `npus` NPUs. `weight_of` is the time of a layer, for stages = weighted; without it all take the same.
 
     Raises InputError naming the option that does not fit.
     """
@@ -133,8 +133,8 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan,
         kv_length=(options.kv_length or sequence) + (options.decode_tokens if options.mode == "decode" else 0),
     )
     plan = TrainingPlan(options, setup)
-    plan.block()  # checks that ranks divide what they share
-    # Stages are cut by how long layers take, which the kernels of a plan without stages say.
+    plan.block()  # checks that ranks divide shared quantities
+    # Stages are cut by the times of layers, from the kernels of a plan without stages.
     count = parallel.pipeline * (1 if schedule == "dualpipe" else setup.chunks)
     chunks = split_layers(model, count, options.stages, lambda kind: weight_of(plan, kind) if weight_of else 1.0)
     plan = attrs.evolve(plan, chunks=tuple(chunks))
@@ -195,7 +195,7 @@ def parallelism_of(options: LlmOptions, npus: int) -> Parallelism:
 
 
 def _schedule(options: LlmOptions, parallel: Parallelism) -> str:
-    """The schedule, and that it fits what it is asked for. One stage does its micro-batches one by one."""
+    """The schedule, after a check that it fits the options. One stage does its micro-batches one by one."""
     several = parallel.virtual_stages > 1
     schedule = options.schedule or ("interleaved" if several else "1f1b")
     if several and schedule != "interleaved":
@@ -226,7 +226,7 @@ def _micro_batches(options: LlmOptions, parallel: Parallelism) -> int:
 
 
 def _check_inference(options: LlmOptions) -> None:
-    """Raise InputError for what inference does not do."""
+    """Raise InputError for options without a meaning in inference."""
     if options.virtual_stages > 1:
         raise InputError(
             f"virtual_stages is {options.virtual_stages} and mode {options.mode}; expected 1: inference has forward passes alone"
@@ -252,7 +252,7 @@ def _recompute(options: LlmOptions) -> tuple[str, int | None]:
 def order_of(plan: TrainingPlan, times_of: Callable[[TrainingPlan], schedules.PassTimes]) -> Sequence[Sequence[schedules.ScheduleStep]]:
     """The passes of each stage. If exchanges of experts are hidden, one forward pass more goes ahead.
 
-    `times_of` says how long passes of a chunk take, which ZB-V alone asks for. Raises InputError.
+    `times_of` gives the times of passes of a chunk, which only ZB-V needs. Raises InputError.
     """
     stages = plan.parallel.pipeline
     if plan.options.mode != "train":

@@ -53,7 +53,7 @@ _MODELS = {
     "qwen3-235b-a22b": "Qwen3 235B-A22B, a mixture of experts",
     "deepseek-v3": "DeepSeek-V3 and R1, a mixture of experts with latent attention",
 }
-"""Models by name, with what they are."""
+"""Models by name, with a description of each."""
 ALIASES = {
     **{f"llama-2-{size}": f"llama2-{size}" for size in ("7b", "13b", "70b")},
     **{f"llama-{version}-{size}": f"llama3-{size}" for version in ("3", "3.1") for size in ("8b", "70b")},

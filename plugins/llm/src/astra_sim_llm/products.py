@@ -2,7 +2,7 @@
 
 Sizes follow from the products: with T tokens of a micro-batch on a rank, products are (T x K) times (K x N). A backward pass has for each
 an input-gradient product (N and K swapped) and a weight-gradient product (N x K x T), which adds to fp32 gradients in memory. Bytes of
-other kernels are counted by element: what is read and written once, in 16 bits, with masks of a byte (as in arXiv 2205.05198, appendix A).
+other kernels are counted by element: read and written once, in 16 bits, with masks of a byte (as in arXiv 2205.05198, appendix A).
 
 Tensor parallelism (arXiv 1909.08053) has an all-reduce after each half of a block and of its gradient; with sequence parallelism (arXiv
 2205.05198) they are an all-gather before and a reduce-scatter after, and the backward pass gathers the saved input once more.
@@ -59,9 +59,9 @@ def scaled(size: int, share: float) -> int:
 
 
 class Products:
-    """The products of a model on a rank, with what follows from sizes: tokens, heads and vocabulary of the rank.
+    """The products of a model on a rank, with derived sizes: tokens, heads and vocabulary of the rank.
 
-    `local` are the tokens of what is between products, which sequence parallelism shares; `half` is the 16-bit type, `element_type` that
+    `local` are the tokens between products, which sequence parallelism shares; `half` is the 16-bit type, `element_type` that
     of the inputs of products.
     """
 
@@ -126,11 +126,11 @@ class Products:
         return [shown, hidden] if before else [hidden, shown]
 
     def gather(self, elements: int) -> LlmExchange:
-        """An all-gather over tensor ranks of so many elements in all."""
+        """An all-gather over tensor ranks of `elements` elements in all."""
         return LlmExchange("activations", "tp", Collective.ALL_GATHER, 2 * elements // self.parallel.tensor)
 
     def reduce(self, elements: int) -> LlmExchange:
-        """The sum over tensor ranks of so many elements, of which each keeps all, or its part with sequence parallelism."""
+        """The sum over tensor ranks of `elements` elements, of which each keeps all, or its part with sequence parallelism."""
         collective = Collective.REDUCE_SCATTER if self.parallel.sequence else Collective.ALL_REDUCE
         return LlmExchange("activations", "tp", collective, 2 * elements)
 
@@ -159,7 +159,7 @@ class Products:
         yield from self.weight_product(name, product, n * k)
 
     def weight_product(self, name: str, product: Gemm | GroupedGemm, weights: int) -> Iterator[Step]:
-        """A product that makes the gradients of so many weights, and the sum with those that are there if it is not fused."""
+        """A product that makes the gradients of weights, and their accumulation if it is not fused."""
         yield LlmRun(name, product, weight=True, launches=product.experts if isinstance(product, GroupedGemm) else 1)
         if not self.work.fused_gradients:
             yield LlmRun("add gradients", Elementwise(read_bytes=8 * weights, write_bytes=4 * weights), weight=True)

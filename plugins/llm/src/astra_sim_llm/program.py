@@ -1,4 +1,4 @@
-"""The programs of pipeline stages: passes in the order of a schedule, messages between stages, and what ends an iteration."""
+"""The programs of pipeline stages: passes in the order of a schedule, messages between stages, and the end of an iteration."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StageWriter:
         self._virtual_stages = len(plan.chunks)
 
     def write(self, order: Sequence[schedules.ScheduleStep], iterations: int) -> Rows[Operation]:
-        """The program of so many iterations."""
+        """The program of several iterations."""
         for _ in range(iterations):
             self._write_passes(order)
             self._finish()
@@ -70,7 +70,7 @@ class StageWriter:
     # -- passes ------------------------------------------------------------------------------------------------------------
 
     def _passes(self, order: Sequence[schedules.ScheduleStep]) -> tuple[list[Template], list[tuple[int, int]]]:
-        """The templates of an order, and where each chunk has its first one: (chunk, place)."""
+        """The templates of an order, and the first place of each chunk's: (chunk, place)."""
         firsts: dict[int, int] = {}
         lasts = {step.chunk: place for place, step in enumerate(order) if step.kind is not PassKind.FORWARD}
         templates: list[Template] = []
@@ -190,7 +190,7 @@ class StageWriter:
         return parts
 
     def _again(self, layer: int, place: int) -> list[Step]:
-        """The parts that are recomputed for the backward pass of a layer, which is so many after the first of its chunk."""
+        """The parts that are recomputed for the backward pass of a layer, given its distance from the first of its chunk."""
         setup = self._plan.setup
         # As Megatron-LM's method `block`: the first layers of a chunk in full, of the others all is kept.
         if setup.recompute_layers is not None:
@@ -211,7 +211,7 @@ class StageWriter:
     # -- the end of an iteration -----------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Reduce what has not been reduced, exchange tied embeddings, and update the parameters."""
+        """Reduce remaining gradients, exchange tied embeddings, and update the parameters."""
         plan, p = self._plan, self._plan.parallel
         self._rows.wait_for_free()
         own = stage_parameters_of(plan.setup, self._stage)
@@ -236,7 +236,7 @@ class StageWriter:
         norm: list[Step] = [LlmExchange("gradient norm", axis, Collective.ALL_REDUCE, 4) for axis in ("tp", "dp")]
         update = LlmRun("optimizer", OptimizerStep(parameters=max(1, sum(shard)), bytes_per_parameter=plan.optimizer_bytes))
         self._write([*norm, update], "optimizer")
-        # ZeRO-3 gathers weights where they are used; ZeRO-1 and 2 after the update, unless the next passes hide it.
+        # ZeRO-3 gathers weights before use; ZeRO-1 and 2 after the update, unless the next passes hide it.
         if p.zero in (1, 2) and not plan.gathers_overlap:
             gather = (("edp", 2 * experts // p.expert_shards), ("dp", 2 * others // p.shards))
             self._write([LlmExchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
@@ -292,14 +292,14 @@ class StageWriter:
         # The n-th send of a tag meets the n-th receive: passes of another direction or virtual stage may overtake, so they have their own.
         way = chunk if schedule == "dualpipe" else 0
         tag = 4 * (other if sends else at) + 2 * way + (not forward)
-        # Tensor ranks hold the same: each sends its part, and those of a stage gather them where each needs all.
+        # Tensor ranks hold the same: each sends its part, and those of a stage gather them if each needs all.
         size = max(1, 2 * self._block.tokens * self._plan.model.hidden // p.tensor)
         far = shift((stage - self._stage) * p.stage_ranks)
         return [(messages.send if sends else messages.receive)(self._kinds, far, size, tag)]
 
 
 def stage_of(schedule: str, virtual: int, chunk: int, stages: int) -> int:
-    """The stage in which a virtual stage lies; with dualpipe, on the way of a chunk."""
+    """The stage of a virtual stage; with dualpipe, on the path of a chunk."""
     if schedule == "dualpipe":
         return virtual if chunk == 0 else stages - 1 - virtual
     if schedule == "zb-v":

@@ -63,7 +63,7 @@ def one_forward_one_backward(stages: int, micro_batches: int, extra_ahead: int =
 def interleaved(stages: int, micro_batches: int, chunks: int, extra_ahead: int = 0) -> Order:
     """Interleaved 1F1B: each stage has several chunks; groups of as many micro-batches as stages go through one after another.
 
-    `extra_ahead` forward passes more come first, as where the exchanges of experts are hidden; then those in turn with backward passes are
+    `extra_ahead` forward passes more come first, if the exchanges of experts are hidden; then those in turn with backward passes are
     joined to them. Raises InputError if stages do not divide micro-batches.
     """
     if micro_batches % stages:
@@ -91,7 +91,7 @@ def _place(k: int, stages: int, chunks: int) -> tuple[int, int]:
 
 
 def zero_bubble_h1(stages: int, micro_batches: int) -> Order:
-    """ZB-H1: 1F1B, in which stage r puts off the weight gradients of r micro-batches, and fills with them where it would wait."""
+    """ZB-H1: 1F1B, in which stage r defers the weight gradients of r micro-batches, and fills waits with them."""
     order = []
     for stage in range(stages):
         ahead = min(micro_batches, stages - 1 - stage)
@@ -141,7 +141,7 @@ _BACKWARD_FIRST = ((I, 1), (I, 0), (F, 1), (F, 0), (W, 1), (W, 0))
 
 
 def _placed(stages: int, micro_batches: int, times: PassTimes, choices: Sequence[tuple[PassKind, int]]) -> Order:
-    """Passes of ZB-V of these times, placed one after another, each as soon as what it needs has ended.
+    """Passes of ZB-V of these times, placed one after another, each as soon as its dependencies have ended.
 
     At most 2p forward passes of chunks are ahead of their weight gradients, as much as 1F1B keeps in its first stage; at most 2p - 1 are
     of the first chunk, which leaves a place for the second chunk of the oldest micro-batch: it can always go on.

@@ -24,7 +24,7 @@ LayersOf = Callable[[int, int, int, str], tuple[tuple[int, ...], ...]]
 
 @attrs.frozen
 class ParallelismCandidate:
-    """A setup that fits: the stage that needs most memory, what its ranks need, and seconds of an iteration if they are known."""
+    """A setup that fits: the stage that needs most memory, the memory of its ranks, and seconds of an iteration if they are known."""
 
     setup: TrainingSetup
     stage: int
@@ -36,7 +36,7 @@ class ParallelismCandidate:
 class ParallelismSearch:
     """The result of a search: combinations that fit, the one with least memory first, and the numbers of those tried and timed.
 
-    `refused` counts those that fit and cannot run, of which `time_of` says None.
+    `refused` counts those that fit and cannot run, for which `time_of` returns None.
     """
 
     candidates: list[ParallelismCandidate]
@@ -69,14 +69,14 @@ def search(
 ) -> ParallelismSearch:
     """The combinations that fit, the one with least memory first.
 
-    `template` says what stays: model, sequence, precision, attention and schedule. `micro_batches` lists sizes of a micro-batch,
+    `template` holds the fixed settings: model, sequence, precision, attention and schedule. `micro_batches` lists sizes of a micro-batch,
     `contexts` and `experts` sizes of these parallelisms, `virtual_stages` chunks of a stage (1: 1f1b, several: interleaved); if empty, that
     of the template. `fixed` names tensor or pipeline parallelism that stays. `any_expert_tensor`: an expert has the tensor parallelism that
-    follows if nothing is said, not that of the template. `global_batch` counts sequences. `end_layers` is how many layers `layers_of`
+    follows by default, not that of the template. `global_batch` counts sequences. `end_layers` is how many layers `layers_of`
     takes embedding and head for, beside those of the model: a chunk may have them alone.
 
-    `time_of` is asked only about what fits. With `least_time_of`, a lower bound of it (seconds), and `fastest`, it is asked in the order of
-    that bound, until so many are known to be the fastest. Raises InputError if a number is out of range.
+    `time_of` is called only for setups that fit. With `least_time_of`, a lower bound of it (seconds), and `fastest`, it is called in the
+    order of that bound, until `fastest` are known to be the fastest. Raises InputError if a number is out of range.
     """
     for name, number in (("npus", npus), ("global_batch", global_batch), ("npus_per_node", npus_per_node)):
         if number < 1:
@@ -127,7 +127,7 @@ def _timed(
     least_time_of: Callable[[TrainingSetup], float] | None,
     fastest: int | None,
 ) -> ParallelismSearch:
-    """Candidates with their times; if a bound says that the others are slower than the fastest, those are left without."""
+    """Candidates with their times; if a bound proves that the others are slower than the fastest, those are left without."""
     bounds = [least_time_of(item.setup) if least_time_of is not None else 0.0 for item in fitting]
     times: dict[int, float] = {}
     best: list[float] = []
@@ -146,7 +146,7 @@ def _timed(
 
 
 def _scheduled(template: TrainingSetup, chunks: int) -> TrainingSetup:
-    """The template with the schedule of so many chunks of a stage."""
+    """The template with the schedule of a number of chunks of a stage."""
     return attrs.evolve(template, schedule="interleaved" if chunks > 1 else "1f1b")
 
 

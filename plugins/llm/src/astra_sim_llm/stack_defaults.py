@@ -1,4 +1,4 @@
-"""Options that come from the stack of the compute model: those that have an effect beside what the experiment says."""
+"""Options that come from the stack of the compute model: those that have an effect beside the experiment's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def traits(table: Mapping[str, Any]) -> frozenset[str]:
 
 
 def taken(table: Mapping[str, Any], offered: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """The offered options that fit what is given: none that would be refused, such as contention if nothing runs beside compute, and
+    """The offered options that fit the given ones: none that would be refused, such as contention if nothing runs beside compute, and
     none that nothing reads. None in inference, for stacks are fitted to training.
     """
     npus = context.platform.npus

@@ -12,7 +12,7 @@ from astra_sim.shapes import Kernel
 
 @attrs.frozen
 class LlmRun:
-    """A kernel that a rank runs, or several alike: the host launches it so many times (0: a graph launches it with others).
+    """A kernel that a rank runs, or several equal ones: the number of launches by the host (0: a graph launches it with others).
 
     `weight`: it makes weight gradients, which a zero-bubble schedule may put off.
     """
@@ -27,7 +27,7 @@ class LlmRun:
 class LlmExchange:
     """A collective over the ranks of an axis (`tp`, `cp`, `ep`, `etp`), of the bytes that each rank puts in.
 
-    It runs beside the next `overlapped_with` kernels, which begin with it; what follows them waits for it, too.
+    It runs beside the next `overlapped_with` kernels, which begin with it; later kernels wait for it, too.
     """
 
     name: str
@@ -42,7 +42,7 @@ Step = LlmRun | LlmExchange
 
 
 def weight_steps(steps: list[Step]) -> tuple[list[Step], list[Step]]:
-    """A backward pass as two: what makes input gradients, and what makes weight gradients, which may come later."""
+    """A backward pass as two: the input gradients, and the weight gradients, which may come later."""
     return [step for step in steps if not step.weight], [step for step in steps if step.weight]
 
 

@@ -1,4 +1,4 @@
-"""Tables of memory and of what a search found. Memory is in GiB."""
+"""Tables of memory and of a search's results. Memory is in GiB."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def search_table(candidates: Sequence[ParallelismCandidate]) -> Rows:
 
 
 def print_memory(uses: Sequence[LlmMemoryUse], capacity: Capacity | None = None, fitting: Sequence[Suggestion] = ()) -> None:
-    """Print the memory of a rank of each stage; with a capacity, what of it the fullest rank needs, and what would make it fit."""
+    """Print the memory of a rank of each stage; with a capacity, the fullest rank's share of it, and changes that would make it fit."""
     out = Screen(every=True)
     out.table(_table(memory_table(uses), "Memory of a rank (GiB)"))
     most = max(use.total for use in uses)
@@ -73,7 +73,7 @@ def print_memory(uses: Sequence[LlmMemoryUse], capacity: Capacity | None = None,
 
 
 def print_search(shown: Sequence[ParallelismCandidate], capacity: Capacity, result: ParallelismSearch) -> None:
-    """Print some of what a search found, in the order given, and how many it tried."""
+    """Print some of a search's results, in the order given, and how many it tried."""
     out = Screen(every=True)
     if not shown:
         out.text(f"No combination fits in {gib(capacity.usable)} GiB; {result.tried:,} were tried.")
@@ -94,7 +94,7 @@ def print_search(shown: Sequence[ParallelismCandidate], capacity: Capacity, resu
 
 
 def _margin(out: Screen, capacity: Capacity) -> None:
-    """Say what is left of the memory without its margin."""
+    """Describe the remaining memory without its margin."""
     if capacity.margin:
         out.text(f"{gib(capacity.usable)} GiB are {gib(capacity.total)} less a margin of {gib(capacity.margin)} (memory_margin).")
 

@@ -1,6 +1,6 @@
-"""Passes as rows of a program: what is written once is repeated in columns, for a pipeline does each pass many times.
+"""Passes as rows of a program: a pass that is written once is repeated in columns, because a pipeline does each pass many times.
 
-A template is a list of operations with what each waits for: operations of the same template, or the end of the pass before.
+A template is a list of operations with dependencies: operations of the same template, or the end of the pass before.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from astra_sim.rows import Column, Dependencies, Rows, column, view
 from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 
 BEFORE = -1
-"""Among what a row waits for: the end of the pass before."""
+"""A dependency of a row: the end of the pass before."""
 
 FIRE_AND_FORGET = -1
-"""An exchange beside so many kernels is waited for by the end of the program alone."""
+"""The end of the program alone waits for an exchange beside this many kernels."""
 
 
 @attrs.frozen(eq=False)
@@ -48,7 +48,7 @@ class _Part:
 
 @attrs.define
 class _Local:
-    """The different operations of one layout, by their keys; what they are is said when a template is made of it."""
+    """The different operations of one layout, by their keys; they are described when a template is made of it."""
 
     keys: dict[Hashable, int] = attrs.field(factory=dict)
 
@@ -68,7 +68,7 @@ class _Piece:
 
 @attrs.frozen(eq=False)
 class _Layout:
-    """A template whose kinds are keys of its own: what passes have in common that differ in their names alone.
+    """A template whose kinds are keys of its own: the common part of passes that differ in their names alone.
 
     With `pieces` its rows, but for a last one that joins, are these.
     """
@@ -96,7 +96,7 @@ class Layouts:
 
 @attrs.define
 class OperationTypes:
-    """The different operations of a program, by what makes them equal, and what each is: of which parallelism, or compute.
+    """The different operations of a program, by their equality keys, and the meaning of each: of which parallelism, or compute.
 
     `within` has those of its composites.
     """
@@ -166,7 +166,7 @@ GROUPS = {
 class Compiler:
     """Makes templates of steps, with the times that the compute model gives, in one of three details.
 
-    kernel: a row for each kernel; layer: one for the kernels between two exchanges; pass: a composite of the latter for a pass, cut where
+    kernel: a row for each kernel; layer: one for the kernels between two exchanges; pass: a composite of the latter for a pass, cut at
     exchanges begin that run on.
     """
 
@@ -333,7 +333,7 @@ class Compiler:
         return times
 
     def _slowed(self, steps: Sequence[Step], times: list[int]) -> list[int]:
-        """Times with what exchanges beside kernels slow them by. Exchanges run one after another: a kernel, or a part, is beside one."""
+        """Times with the slowdown by exchanges beside kernels. Exchanges run one after another: a kernel, or a part, is beside one."""
         if not self._contention:
             return times
         alone = list(times)
@@ -452,7 +452,7 @@ class ProgramRows:
             place += period * times
 
     def _write(self, templates: Sequence[Template], times: int) -> None:
-        """Append templates so many times, one after the other: whole columns at once, unless something runs on from one to the next."""
+        """Append templates a number of times, one after the other: whole columns at once, unless something runs on from one to the next."""
         key = tuple(templates)
         if key not in self._columns:
             self._columns[key] = _Columns.of(templates)
@@ -483,8 +483,8 @@ class ProgramRows:
         self._rows += length * times
 
     def _after_last(self, first: int, flat: Any, counts: Any) -> tuple[Any, Any]:
-        """Waits and their numbers, where the first row that runs on also waits for the last one before it: all ranks of a group then
-        begin them in one order, as a stream of NCCL does, also where passes that are out of step begin them.
+        """Waits and their numbers, if the first row that runs on also waits for the last one before it: all ranks of a group then
+        begin them in one order, as a stream of NCCL does, also if passes that are out of step begin them.
         """
         if not (self._in_turn and self._free):
             return flat, counts
@@ -496,7 +496,7 @@ class ProgramRows:
         return [int(row) for each in self._free for row in each]
 
     def wait_for(self, rows: Sequence[int]) -> None:
-        """Let what follows wait for rows that run on, too."""
+        """Let later rows wait for rows that run on, too."""
         if rows:
             waits = np.array([*([self._end] if self._end != BEFORE else []), *rows], np.int64)
             self._parts.append((np.array([self._kinds.join()], np.int64), waits, np.array([len(waits)], np.int64)))
@@ -504,7 +504,7 @@ class ProgramRows:
             self._rows += 1
 
     def wait_for_free(self) -> None:
-        """Let what follows wait for all that runs on."""
+        """Let later rows wait for all that run on."""
         self.wait_for(self.free())
         self._free = []
 

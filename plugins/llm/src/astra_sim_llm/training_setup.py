@@ -18,7 +18,7 @@ class TrainingSetup:
     """The settings that determine the memory of a rank. Raises InputError if parts contradict each other.
 
     `layers_of_stage` has the numbers of a stage's layers, chunk after chunk; a rank of DualPipe has those of both of its stages. Blocks of
-    multi-token prediction are numbered after the last layer; if no stage lists them, they lie with the head in training, and are left
+    multi-token prediction are numbered after the last layer; if no stage lists them, they are with the head in training, and are left
     out in inference.
     """
 
@@ -74,7 +74,7 @@ class TrainingSetup:
 
     @property
     def shards_gradients(self) -> bool:
-        """Whether a rank keeps its shard of the gradients alone, so that each backward pass reduces what it has made."""
+        """Whether a rank keeps its shard of the gradients alone, so that each backward pass reduces its own."""
         return self.parallel.zero >= 2 and self.accumulation == "shards"
 
     @property

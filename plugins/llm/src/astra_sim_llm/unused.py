@@ -20,7 +20,7 @@ _OF_EXPERTS = ("expert_tensor_parallel", "expert_skew", "capacity_factor", "node
 
 
 def check_all_used(options: LlmOptions, model: Model, parallel: Parallelism) -> None:
-    """Raise InputError for an option that is set and has no effect beside the others, with what it would need."""
+    """Raise InputError for an option that is set and has no effect beside the others, with its requirement."""
     for name, needs in _unused(options, model, parallel):
         value = attrs.asdict(options)
         for key in name.split("."):
@@ -29,11 +29,11 @@ def check_all_used(options: LlmOptions, model: Model, parallel: Parallelism) -> 
 
 
 Unused = Iterator[tuple[str, str]]
-"""Options without effect, each with what it would need."""
+"""Options without effect, each with its requirement."""
 
 
 def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Unused:
-    """Options without effect, those that a mode or a model rules out first: what else they lack does not matter then."""
+    """Options without effect, those that a mode or a model rules out first: their other requirements do not matter then."""
     result = {*_set(LlmOptions, options), *(f"overlap.{name}" for name in _set(Overlap, options.overlap))}
     yield from _beside_the_mode(options, result)
     if not model.experts:

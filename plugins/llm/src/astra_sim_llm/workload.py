@@ -190,7 +190,7 @@ def _expected_error(plan: TrainingPlan, context: Context) -> ExpectedError | Non
 
 
 def _check_memory(plan: TrainingPlan, stage: int, use: memory.LlmMemoryUse, capacity: memory.Capacity | None) -> None:
-    """Raise CapacityError if a rank needs more memory than it has, with what would make it fit."""
+    """Raise CapacityError if a rank needs more memory than it has, with changes that would make it fit."""
     if capacity is None or use.total <= capacity.usable:
         return
     fitting = suggestions(plan.setup, capacity.usable)

@@ -1,6 +1,6 @@
 """The command `astra calibrate collective`: parameters of NCCL, fitted to measured collectives.
 
-The parameters of half of the sizes say the error on the others; those that are written are of all rows. The file is used as
+The parameters of half of the sizes give the error on the others; those that are written are of all rows. The file is used as
 plugin:analytical?model=nccl&parameters=FILE.
 """
 
@@ -108,7 +108,7 @@ def _document(operation: Collective, calibration: Calibration) -> dict[str, Any]
 
 
 def _print(operation: Collective, calibration: Calibration, screen: Screen) -> None:
-    """Print what was fitted to an operation, and the errors on the rows used and on those held out."""
+    """Print the fit of an operation, and the errors on the rows used and on those held out."""
     from astra_sim_network_analytical.nccl_fit import ASYMPTOTIC_BYTES, LARGE_BYTES
 
     for fit in calibration.fits:

@@ -35,7 +35,7 @@ LONGEST_HOP_PS = 1 << 53
 
 
 class _UnderWay:
-    """A message under way: the NPU that it is at or left last, and the dimension and node where it will be next.
+    """A message under way: the NPU that it is at or left last, and its next dimension and node.
 
     `fresh`: it has not left the NPU in this dimension yet. `bandwidth`: that of the slowest link so far.
     """

@@ -47,7 +47,7 @@ class DimensionLinks:
         return self._routes.next_link(node, destination)
 
     def source(self, link: int) -> int:
-        """The node where a link begins."""
+        """The source node of a link."""
         if self.shape == RING:
             return link % self.size
         if self.shape == FULLY_CONNECTED:
@@ -57,7 +57,7 @@ class DimensionLinks:
         return self.listed(link).source
 
     def target(self, link: int) -> int:
-        """The node where a link ends."""
+        """The target node of a link."""
         if self.shape == RING:
             return (link + 1) % self.size if link < self.size else (link - 1) % self.size
         if self.shape == FULLY_CONNECTED:

@@ -35,12 +35,12 @@ _MESSAGES_OF_NVLS = 2
 _HEADS_OF_LEVEL = 8
 """Ranks of the nodes in which NCCL's latencies of a level hold."""
 _OF_ONE_MESSAGE = ("ll", "ll128")
-"""Protocols whose data say that they are there; the others send a message after them, too."""
+"""Protocols with flags in their data; the others send a message after them, too."""
 _LARGEST_CHUNK = 128 * 1024
 _SMALLER_CHUNKS = {False: ((64, 64 * 1024), (8, 32 * 1024), (2, 16 * 1024)), True: ((4, 64 * 1024), (1, 32 * 1024))}
-"""NVLS in a node, and trees of it: with fewer than so many loops over a collective its chunks have so many bytes (NCCL, src/enqueue.cc)."""
+"""NVLS in a node, and trees of it: loops over a collective below which its chunks have these bytes (NCCL, src/enqueue.cc)."""
 _NODES_OF_SMALL_CHUNKS = 4
-"""With so many nodes the chunks of a tree have 64 KiB at most (NCCL, src/transport/nvls.cc)."""
+"""The number of nodes from which the chunks of a tree have 64 KiB at most (NCCL, src/transport/nvls.cc)."""
 
 
 class NcclNetwork(AnalyticalNetwork):
@@ -81,7 +81,7 @@ class NcclNetwork(AnalyticalNetwork):
         return self.delay_parts(number, hops, 0).latency_ps / _PS_PER_US
 
     def collective_ps(self, collective: Collective, size: int, shape: GroupShape) -> int | None:
-        """The least of what its algorithms and protocols take."""
+        """The least time of its algorithms and protocols."""
         whole = size * shape.ranks if collective is Collective.ALL_GATHER else size
         return round(self._prices.us(collective, whole, shape) * _PS_PER_US)
 
@@ -92,24 +92,24 @@ def _used_links(dimension: Dimension) -> int:
 
 
 class NcclChoice(NamedTuple):
-    """An algorithm with a protocol: what NCCL expects of it, by which it chooses, and what it takes (us)."""
+    """An algorithm with a protocol: NCCL's own estimate, by which it chooses, and the time (us)."""
 
     expected_us: float
     us: float
 
     @classmethod
     def of(cls, us: float) -> NcclChoice:
-        """One that takes what is expected."""
+        """One whose time equals the estimate."""
         return cls(us, us)
 
 
 class NcclPrices:
-    """What collectives take by parameters of a device. `nics` are the shares of an NPU in the NICs and links of each dimension (10^9
-    bytes/s), of which that of the innermost is not used; `nic_efficiency` and the most `channels` replace what the parameters say. `links`
+    """The time of collectives by parameters of a device. `nics` are the shares of an NPU in the NICs and links of each dimension (10^9
+    bytes/s), of which that of the innermost is not used; `nic_efficiency` and the most `channels` replace those of the parameters. `links`
     are those of the node; without them it has those in which the parameters were measured. `latencies` are those of messages in each
     dimension (us); without them those hold for which the parameters have steps.
 
-    Other links change what bytes take in proportion, and each message that others wait for by the difference of the latencies.
+    Other links change the time of bytes in proportion, and each message that others wait for by the difference of the latencies.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class NcclPrices:
             self._later_us = _difference(links.latency_us, parameters.node.latency_us)
 
     def us(self, collective: Collective, size: float, shape: GroupShape) -> float:
-        """Microseconds of a collective; `size` as nccl-tests has it: of an all-gather what each rank holds at the end."""
+        """Microseconds of a collective; `size` as in nccl-tests: of an all-gather the bytes of each rank at the end."""
         if shape.nodes == 1:
             return self._in_node(collective, size, shape.ranks)
         if collective is Collective.ALL_TO_ALL:
@@ -140,9 +140,9 @@ class NcclPrices:
         return min(self._between_nodes(collective, size, shape)).us
 
     def _protocols(self, collective: Collective, ranks: int) -> dict[str, Protocol]:
-        """The protocols of so many ranks in a node: latencies of the nearest number that was fitted, changed by their steps.
+        """The protocols of a number of ranks in a node: latencies of the nearest number that was fitted, changed by their steps.
 
-        One rank by itself has no steps, no bus, and no switch that reduces. What such a switch takes from and gives to a rank does not
+        One rank by itself has no steps, no bus, and no switch that reduces. The rate between such a switch and a rank does not
         depend on their number, so the bus bandwidth of NVLS does.
         """
         fit = self._parameters.fit(collective, ranks)
@@ -158,7 +158,7 @@ class NcclPrices:
         return protocols
 
     def _on_links(self, collective: Collective, fit: NcclFit, name: str, protocol: Protocol) -> tuple[float, float]:
-        """The latency of a protocol on the ranks of a fit, and what a further step of the ring adds, with the links of the node (us)."""
+        """The latency of a protocol on the ranks of a fit, and the time of a further step of the ring, with the links of the node (us)."""
         if not self._later_us:
             return protocol.latency_us, protocol.step_us
         step = protocol.step_us
@@ -168,7 +168,7 @@ class NcclPrices:
             later = self._later_us
         else:
             step = max(0.0, step + self._later_us)
-            # A step takes no less than nothing, if it is known what it takes.
+            # A step takes no less than nothing, if its time is known.
             each = step - protocol.step_us if protocol.step_us else self._later_us
             later = messages_in_row(collective, fit.ranks) * each
         return max(0.0, protocol.latency_us + later), step
@@ -225,7 +225,7 @@ class NcclPrices:
         nics = self._nic_share(shape) * members
         volume = ring_share(collective, shape.ranks) * size / 1e3
         levels = math.ceil(math.log2(shape.nodes))
-        # Of two nodes each sends to the other what both then have; of more, most pass on what comes up and what comes down.
+        # Of two nodes each sends its partial sum to the other; of more, most pass data on upwards and downwards.
         passes = 1 if shape.nodes == 2 else 2
         for name, protocol in self._protocols(collective, members).items():
             bandwidth = nics * result.share.of(name)

@@ -1,4 +1,4 @@
-"""The devices whose NCCL this package has parameters of: the names of its files, without what is in them."""
+"""The devices whose NCCL this package has parameters of: the names of its files, without their content."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ FABRICS = {
 
 
 def on_fabric(parameters: NcclParameters, name: str) -> tuple[NcclParameters, float]:
-    """Parameters with what a fabric says, and its latency (us): a name, or a latency alone. Raises InputError."""
+    """Parameters with a fabric's values, and its latency (us): a name, or a latency alone. Raises InputError."""
     fabric = FABRICS.get(name)
     if fabric is None:
         return parameters, _number(name)

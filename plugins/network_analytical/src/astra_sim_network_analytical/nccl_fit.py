@@ -72,7 +72,7 @@ class Calibration:
         return error_over(self.half, filter(is_fitted, self._part(operation)))
 
     def held_out(self, operation: Collective, least_bytes: int = 0) -> ErrorOf:
-        """The error of those of half of the sizes over the others, of so many bytes or more."""
+        """The error of the parameters of half of the sizes over the others, from a least size on."""
         return error_over(self.half, (row for row in self._part(operation) if not is_fitted(row) and row.bytes >= least_bytes))
 
     def source(self, operation: Collective) -> str:
@@ -132,7 +132,7 @@ def fits_of(rows: Sequence[MeasuredCollective], node: NcclNode) -> list[NcclFit]
 
 
 def tables_of(rows: Sequence[MeasuredCollective], node: NcclNode) -> list[NcclFit]:
-    """All these rows as measured tables; times that fall are levelled. Raises InputError if a size stands there twice."""
+    """All these rows as measured tables; times that fall are levelled. Raises InputError if a size occurs twice."""
     fits = []
     for operation in Collective:
         for ranks, part in by_ranks([row for row in rows if row.operation is operation]).items():
@@ -172,7 +172,7 @@ def _extended(fit: NcclFit, rows: Sequence[MeasuredCollective], node: NcclNode) 
 
 def bandwidth_beyond(operation: Collective, ranks: int, rows: Sequence[MeasuredCollective], node: NcclNode) -> float | None:
     """The bus bandwidth (10^9 bytes/s) of a collective that was not measured with large sizes, by those that were, or by NVLink; None
-    if nothing says it.
+    by default.
     """
     reached: dict[tuple[Collective, int], float] = {}
     for row in sorted(rows, key=lambda row: row.bytes):
@@ -245,7 +245,7 @@ class _Joint:
         return {"ll": math.exp(point[3]), "ll128": math.exp(point[4]), "simple": math.exp(point[5]), "nvls": 0.0}
 
     def distance(self, point: Sequence[float]) -> float:
-        """The mean distance of the rows, and a little for what is unlikely, which decides what the rows do not."""
+        """The mean distance of the rows, with a small penalty on unlikely parameters, which decides those that the rows leave open."""
         try:
             lines = {ranks: self.lines(point, ranks) for ranks in self._ranks}
             off = sum(_off(_least(lines[ranks], self.operation, ranks, size) / time) for ranks, size, time in self._points)

@@ -1,4 +1,4 @@
-"""Parameters of NCCL on a device: what each protocol takes for each collective, by the number of ranks in a node. Files of this package,
+"""Parameters of NCCL on a device: those of each protocol for each collective, by the number of ranks in a node. Files of this package,
 or of a user.
 """
 
@@ -26,7 +26,7 @@ BEYOND = "beyond"
 
 @attrs.frozen
 class Protocol:
-    """A protocol for a collective of so many ranks in a node: it takes `latency_us` and its bytes at the bus bandwidth `gb_per_s`."""
+    """A protocol for a collective on a number of ranks in a node: it takes `latency_us` and its bytes at the bus bandwidth `gb_per_s`."""
 
     latency_us: float = option(minimum=0, help="time of a collective of no bytes", unit="us")
     gb_per_s: float = option(above=0, help="bus bandwidth, as nccl-tests defines it", unit="10^9 bytes/s")
@@ -68,7 +68,7 @@ class NcclFit:
         return ring_share(Collective(self.operation), self.ranks) * size / 1e3
 
     def _table_us(self, size: float) -> float:
-        """Straight lines between logarithms. Beyond the last row its rate, or what holds there."""
+        """Straight lines between logarithms. Beyond the last row its rate, or the line given for it."""
         sizes, times = self.bytes, self.microseconds
         if size <= sizes[0]:
             return times[0]
@@ -150,7 +150,7 @@ class BetweenNodes:
 
 @attrs.frozen
 class NcclParameters:
-    """NCCL on a device, as its file says."""
+    """NCCL on a device, from its file."""
 
     title: str = option(help="device and version of NCCL")
     calibrated: bool = option(help="whether its numbers were fitted to collectives measured on it")
@@ -175,7 +175,7 @@ def ring_share(operation: Collective, ranks: int) -> float:
 
 
 def steps(operation: Collective, ranks: int) -> int:
-    """Steps of a ring of so many ranks; messages to others of an all-to-all."""
+    """Steps of a ring of `ranks` ranks; messages to others of an all-to-all."""
     return (2 if operation is Collective.ALL_REDUCE else 1) * (ranks - 1)
 
 
@@ -220,8 +220,8 @@ def table_of(
     nvlink_gb_per_s: float | None = None,
     nvls_channels: int | None = None,
 ) -> dict[str, Any]:
-    """The table of a file with these fits, measured where NVLink has such a bandwidth, and what differs between nodes, and in channels of
-    NVLS, from what holds for others.
+    """The table of a file with these fits, with the bandwidth of NVLink at the measurement, and differences between nodes, and in channels
+    of NVLS, from the values for others.
     """
     rows = [attrs.asdict(fit, filter=lambda field, value: value not in (None, (), 0.0)) for fit in fits]
     own: dict[str, Any] = {} if channels is None else {"channels": channels}

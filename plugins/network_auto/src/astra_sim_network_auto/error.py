@@ -18,11 +18,11 @@ class Basis(enum.StrEnum):
     """The method that gave the time of a part."""
 
     EXACT = "exact"
-    """By itself on the target, which forgets what was, and NPUs end it at once: the bound holds by proof."""
+    """Alone on the target, which keeps no state, and NPUs end it at once: the bound holds by proof."""
     SIMULATED = "simulated"
     """By itself on the target, whose clock and arbiters go on from part to part: the bound is an estimate."""
     SKEWED = "skewed"
-    """By itself on the target, beginning on all NPUs at once, where in the run some come to it later: the bound is an estimate."""
+    """Alone on the target, beginning on all NPUs at once, while in the run some come to it later: the bound is an estimate."""
     CONTINUED = "continued"
     """From three smaller sizes on the target: the bound is an estimate."""
     WHOLE = "whole"
@@ -34,7 +34,7 @@ PROVED = Basis.EXACT, Basis.WHOLE
 
 @attrs.frozen
 class Part:
-    """A kind of part: what it is, how many there are, the picoseconds of one and what these are between, and the basis of that."""
+    """A kind of part: its description, its number, the picoseconds of one with their bounds, and the basis of these."""
 
     name: str
     count: int
@@ -65,7 +65,7 @@ class Part:
 class NetworkError:
     """The bounds of the makespan (picoseconds), compared with the whole run on the `target`.
 
-    `asked` is the share of the makespan that was asked for. `simulated_bytes` are those sent in what was simulated on the target,
+    `asked` is the requested share of the makespan. `simulated_bytes` are those sent in the parts simulated on the target,
     `run_bytes` those of the run.
     """
 

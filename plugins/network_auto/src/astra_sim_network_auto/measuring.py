@@ -18,7 +18,7 @@ _MESSAGE_BYTES = 256
 _SMALLER = 1, 2, 4
 """Sizes from which a large slice is continued, as multiples of the smallest."""
 _ROUNDED = 0.002
-"""The share by which what is continued may be off beyond what its slopes say: sizes of packets and chunks are rounded."""
+"""The error share of an extrapolation beyond that of its slopes: sizes of packets and chunks are rounded."""
 
 
 @attrs.frozen
@@ -26,8 +26,8 @@ class SliceTimes:
     """The time of a slice alone, in picoseconds.
 
     `durations_ps` are those of its operations on NPU 0, `ps` that of all of it there. NPUs end between `least_ps` and `most_ps`; for one
-    that is `continued` from smaller sizes these hold what its time is estimated to be between. `bytes` are those that all NPUs sent in
-    what was simulated of it.
+    that is `continued` from smaller sizes these are the bounds of its estimated time. `bytes` are those that all NPUs sent in
+    the simulated part of it.
     """
 
     durations_ps: tuple[int, ...]
@@ -81,9 +81,9 @@ class Measuring:
         return _continued(smaller, divisor)
 
     def _divisor(self, operations: Sequence[Operation]) -> int:
-        """By what a collective is divided so that it is small enough, and the smallest part has the algorithms of the whole; 1: it is not.
+        """The divisor of a collective such that it is small enough, and the smallest part has the algorithms of the whole; 1: none.
 
-        It is not if it is small, where little would be saved, and where smaller ones go by other algorithms.
+        There is none if it is small, because little would be saved, and if smaller ones go by other algorithms.
         """
         if len(operations) > 1:
             return 1
@@ -122,7 +122,7 @@ def _divided(operation: Operation, divisor: int) -> Operation:
 def _continued(smaller: Sequence[SliceTimes], divisor: int) -> SliceTimes:
     """The times of a slice from those of three parts of it: along the line through the two larger ones.
 
-    What it may be between follows from the slopes of the lines through the smaller two and the larger two, and from as much again beyond
+    Its bounds follow from the slopes of the lines through the smaller two and the larger two, and from as much again beyond
     both as they are apart.
     """
     places = [multiple / divisor for multiple in _SMALLER]

@@ -1,4 +1,4 @@
-"""The network `auto`: it answers a run by parts, each simulated on another network, and says how far the answer can be off."""
+"""The network `auto`: it answers a run by parts, each simulated on another network, with the error bound of the answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from astra_sim_network_auto.slices import PartSlice, slices_of
 
 _STATE, _STATE_PS = 0.006, 20_000
 """By how much a slice may differ in the run, if the network's clock and arbiters go on from slice to slice: a share of its time, and
-picoseconds at least. What random experiments showed stays below (`docs/networks.md`); nothing proves it."""
+picoseconds at least. Random experiments stay below (`docs/networks.md`); there is no proof."""
 
 
 def auto_network(options: AutoOptions, platform: Platform, networks: Callable[[str], Network]) -> AutoNetwork:
@@ -150,22 +150,22 @@ class AutoNetwork(RefiningNetwork):
         return self._target.function_table()
 
     def statistics(self) -> dict[str, object]:
-        """The figures of the target where the whole run was on it."""
+        """The figures of the target if the whole run was on it."""
         return self._target.statistics() if self._ran_whole else {}
 
     def links(self) -> Sequence[LinkLoad]:
-        """The links of the target where the whole run was on it."""
+        """The links of the target if the whole run was on it."""
         return self._target.links() if self._ran_whole else ()
 
     def reports(self) -> dict[str, str]:
-        """The files of the target where the whole run was on it."""
+        """The files of the target if the whole run was on it."""
         return self._target.reports() if self._ran_whole else {}
 
 
 def _is_sliceable(graph: ExecutionGraph) -> bool:
     """Whether all NPUs run one program of collectives and computing alone, of which only collectives need the unit of communication.
 
-    Composites have collectives of their own; what else needs the unit would no longer wait for collectives that have a price.
+    Composites have collectives of their own; other operations that need the unit would no longer wait for collectives that have a price.
     """
     return not graph.others and all(
         isinstance(kind, (Communicate, Wait)) or (isinstance(kind, Compute) and kind.unit is not Unit.COMMUNICATION)
@@ -181,7 +181,7 @@ def _priced(operation: Operation, duration_ps: int) -> Operation:
 
 
 def _part_of(part: PartSlice, times: SliceTimes, count: int, forgets: bool) -> Part:
-    """A kind of slices, and what a slice may differ by in the run.
+    """A kind of slices, and the error bound of a slice in the run.
 
     If NPUs do not end at once, they begin the next slice as far apart, and it is not known whether that makes it shorter or longer: each
     way twice as much is allowed for. If the network does not forget, its clock and its arbiters are not as in a run of the slice alone.

@@ -1,6 +1,6 @@
 """Slices of a program: stretches of it that nothing else overlaps, whatever takes how long.
 
-An operation is a *gate* where all earlier operations have ended when it begins, and all later ones wait for it. Between two gates lies a
+An operation is a *gate* if all earlier operations have ended when it begins, and all later ones wait for it. Between two gates is a
 slice: nothing is under way when it begins, so it takes as long in the run as by itself.
 """
 
@@ -13,7 +13,7 @@ import attrs
 from astra_sim.graph import Communicate, Operation, Pass, Wait, waits_of
 
 _FOR_PEOPLE = {"layer": -1, "training_pass": Pass.FORWARD, "iteration": 0, "name": "", "parallelism": ""}
-"""Fields that change nothing in how long an operation takes, with what they are in a slice."""
+"""Fields that do not affect the time of an operation, with their values in a slice."""
 
 
 @attrs.frozen(eq=False)
@@ -52,7 +52,7 @@ def slices_of(operations: Sequence[Operation]) -> Iterator[PartSlice]:
 
 
 def _gates(waits: Sequence[tuple[int, ...]]) -> list[int]:
-    """The gates of a program, by what each operation waits for."""
+    """The gates of a program, from the dependencies of each operation."""
     last_wait = [max(each, default=-1) for each in waits]
     later_wait_for = len(waits)  # the first operation that all later ones wait for, if only through others
     waited_for = [False] * len(waits)
@@ -70,7 +70,7 @@ def _gates(waits: Sequence[tuple[int, ...]]) -> list[int]:
 
 
 def _within(operation: Operation, begin: int) -> Operation:
-    """An operation of a slice, without what is for people alone."""
+    """An operation of a slice, without fields that are for people alone."""
     changes: dict[str, Any] = {name: value for name, value in _FOR_PEOPLE.items() if hasattr(operation, name)}
     changes["after"] = tuple(number - begin for number in operation.after if number >= begin)
     if isinstance(operation, Wait):

@@ -28,7 +28,7 @@ _CHOICES: Mapping[str, RouteChoice] = {"destination": "destination", "first": "f
 class FlowNetwork(CompiledNetwork[_core.Network]):
     """Messages as flows: each waits for the latency of its route, and then takes its max-min fair share of every link on it.
 
-    Raises InputError if a topology of the platform does not say its links.
+    Raises InputError if a topology of the platform does not list its links.
     """
 
     accounting_dimension = "lowest"

@@ -15,7 +15,7 @@ import attrs
 
 @attrs.frozen
 class SharedFlow:
-    """A flow: `links` says for each link that it uses how much of it the flow takes for each unit of its rate.
+    """A flow: `links` is, for each link that it uses, its load on it for each unit of its rate.
 
     `weight` is above 0; `bound` is the highest rate that the flow may have, None: any.
     """

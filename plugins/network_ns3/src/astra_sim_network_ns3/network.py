@@ -61,7 +61,7 @@ class Ns3Network(CompiledNetwork["_core.Network"]):
         }
 
     def failure(self, why: str) -> AstraError:
-        """The error that the core reports: messages that cannot arrive, a line each; or what cannot be sent."""
+        """The error that the core reports: messages that cannot arrive, a line each; or a message that cannot be sent."""
         first, *waiting = why.split("\n")
         return DeadlockError(why, waiting) if waiting or "nothing moves" in first else InputError(why)
 

@@ -13,7 +13,7 @@ _DCTCP_THRESHOLD = 65
 
 @attrs.frozen
 class Ns3Options:
-    """Options of the network. If a default is that of Linux or ns-3, its help says so."""
+    """Options of the network. If a default is that of Linux or ns-3, its help states it."""
 
     congestion_control: str = option("cubic", choices=CONGESTION_CONTROLS, help="how senders share links; cubic is that of Linux")
     hystart: bool = option(

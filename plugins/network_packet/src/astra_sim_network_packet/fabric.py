@@ -48,7 +48,7 @@ def _graphs(platform: Platform, folded: Sequence[bool] = ()) -> list[tuple[int, 
 
 
 class Layout:
-    """Routers of a platform, or of a folded one: those of its `nodes`, then the switches of each dimension. `coordinates` says where."""
+    """Routers of a platform, or of a folded one: those of its `nodes`, then the switches of each dimension. `coordinates`: positions."""
 
     def __init__(self, platform: Platform, folded: Sequence[bool] = ()) -> None:
         count = len(platform.dimensions)
@@ -240,7 +240,7 @@ def build(platform: Platform, settings: Settings, shape: Shape) -> Network:
 
 
 class Builder:
-    """Makes networks of a platform: folded where that may be, or whole. Raises InputError."""
+    """Makes networks of a platform: folded if that is possible, or whole. Raises InputError."""
 
     def __init__(self, platform: Platform, settings: Settings) -> None:
         self._platform = platform
@@ -254,7 +254,7 @@ class Builder:
         return self._make(self._first)
 
     def _shape(self, folded: Sequence[bool]) -> tuple[bool, ...]:
-        """Make the shape in which these dimensions are folded, or the whole one where that would be another network. Returns which are."""
+        """Make the shape in which these dimensions are folded, or the whole one if that would be another network. Returns which are."""
         result = tuple(folded)
         if result not in self._shapes:
             self._shapes[result] = shape_of(self._platform, self._settings, self._by_dimension, result)

@@ -20,7 +20,7 @@ from astra_sim_network_packet.options import Settings
 class FoldedLink(NamedTuple):
     """A link that represents its translates: from a place of the dimension (its size: the switch) to one.
 
-    `fold` is what it does to the offset of a packet's destination (`Fold` of the core), `offsets` are those for which it is the next link.
+    `fold` maps the offset of a packet's destination (`Fold` of the core), `offsets` are those for which it is the next link.
     The numbers of the port at its source or sink may vary among the translates.
     """
 

@@ -11,7 +11,7 @@ from astra_sim.errors import suggestion
 _TOPOLOGIES = {"Torus3D": "torus3d", "NV_Switch": "nv_switch"}
 _ROUTINGS = {"Torus3D": "Ring_XY", "NV_Switch": "AllToAll"}
 
-# Name in the file: section, key, and a default where the name may be left out.
+# Name in the file: section, key, and a default if the name may be left out.
 _NUMBERS: dict[str, tuple[str, str, int | None]] = {
     "num-npus": ("platform", "npus", None),
     "num-packages": ("platform", "packages", None),

@@ -30,7 +30,7 @@ def is_ring(uniform: UniformLinks) -> bool:
 def graph_of(dimension: Dimension) -> tuple[int, Sequence[Wire], bool]:
     """Switches and links of a dimension, and whether the links form a ring. Widths are in units of `link_bandwidth`.
 
-    Raises InputError if the topology does not say its links.
+    Raises InputError if the topology does not list its links.
     """
     topology = dimension.topology
     size = dimension.size

@@ -44,7 +44,7 @@ class PacketNetwork(CompiledNetwork[Core]):
         self.core  # noqa: B018 - a platform that cannot be is an error now
 
     def make_core(self) -> Core:
-        """The network of a run, in which every router is simulated where symmetry is not wanted."""
+        """The network of a run, in which every router is simulated if symmetry is not wanted."""
         return self._builder.network() if self.symmetry else self._builder.whole()
 
     def begin(self) -> int:
@@ -116,7 +116,7 @@ class PacketNetwork(CompiledNetwork[Core]):
                 yield 0, name, dimension, source, sink, *channels[channel][5:]
 
     def _shares(self, figures: Mapping[str, Any]) -> list[float]:
-        """The utilisation of every link between routers, as `link_loads` says."""
+        """The utilisation of every link between routers, as in `link_loads`."""
         cycles = max(1, figures["cycles"])
         shares = [flits * flit_cycles / cycles for *_, flits, _, _, flit_cycles in figures["channels"]]
         folded = self._folded()

@@ -225,7 +225,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _print(table: Mapping[str, Any], loads: Sequence[TrafficLoad], screen: Screen) -> None:
-    """Print a line for each rate, with a bar for the latency where the network keeps up."""
+    """Print a line for each rate, with a bar for the latency if the network keeps up."""
     columns = (
         Column("rate"),
         Column("accepted"),

@@ -70,7 +70,7 @@ class RoceNetwork(EventNetwork):
         return network
 
     def _destination_rules(self) -> dict[str, Any]:
-        """With load_balancing=destination, what decides which of paths of equal cost is that of a destination: see `Plan` of the core."""
+        """With load_balancing=destination, the number that selects a destination's path of equal cost: see `Plan` of the core."""
         if self.options.chosen("load_balancing") != "destination":
             return {"dimensions": [], "places": [], "is_switch": []}
         wired, fabric = self.platform.wired(), self.fabric
@@ -226,7 +226,7 @@ def fabric_for(options: RoceOptions, platform: Platform) -> Fabric:
 
 
 def named_routes(options: RoceOptions, platform: Platform, fabric: Fabric) -> list[list[int]]:
-    """Ports by node * NPUs + NPU where a topology names its routes, dimension by dimension; else none: routes are the shortest.
+    """Ports by node * NPUs + NPU if a topology names its routes, dimension by dimension; else none: routes are the shortest.
 
     Raises InputError if such a route passes an NPU that does not forward, or packets should go around.
     """
@@ -250,7 +250,7 @@ def named_routes(options: RoceOptions, platform: Platform, fabric: Fabric) -> li
             place = [first + at * stride for at in range(size)] + [first_switch + at for at in range(nodes - size)]
             for at, node in enumerate(place):
                 for npu in range(npus):
-                    # Dimensions below are crossed before: a switch serves only what has come so far.
+                    # Dimensions below are crossed before: a switch serves only messages that have come so far.
                     if at < size and any(
                         (node // lower - npu // lower) % wired.dimensions[d].size for d, lower in enumerate(wired.strides[:number])
                     ):

@@ -139,7 +139,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
-    """The section `network`, and `platform` where the file names a topology. Raises InputError with the line."""
+    """The section `network`, and `platform` if the file names a topology. Raises InputError with the line."""
     lines: dict[str, int] = {}
     network: dict[str, Any] = {"plugin": "roce", "preset": "reference"}
     sections: dict[str, dict[str, Any]] = {"network": network}

@@ -163,7 +163,7 @@ def _switches(line: str, switches: int, nodes: int, where: str) -> list[int]:
 
 
 def _links(lines: list[str], links: int, nodes: int, path: str) -> tuple[FileLink, ...]:
-    """The links from line 3 on. Raises InputError unless there are as many as line 1 says."""
+    """The links from line 3 on. Raises InputError unless there are as many as in line 1."""
     wired: list[FileLink] = []
     for number, line in enumerate(lines[2:], 3):
         words = line.split()

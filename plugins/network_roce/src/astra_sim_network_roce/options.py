@@ -10,7 +10,7 @@ from astra_sim import option
 ALGORITHMS = ("none", "dcqcn", "hpcc", "timely", "dctcp", "pint", "swift")
 BALANCING = ("destination", "ecmp", "spray_random", "spray_round_robin", "flowlet", "adaptive", "valiant", "ugal")
 
-# `reference` is what ASTRA-sim's ns-3 back end does; `default` the same without what that program alone has.
+# `reference` is ASTRA-sim's ns-3 back end; `default` the same without the features of that program alone.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "time_resolution": "ps",
@@ -73,7 +73,7 @@ _PMAX = ("25:0.2", "40:0.2", "50:0.2", "100:0.2", "200:0.2", "400:0.2")
 
 @attrs.frozen
 class RoceOptions:
-    """Options of the network. Those that are not given are of the preset, or as docs/roce.md says."""
+    """Options of the network. Those that are not given are of the preset, or as in docs/roce.md."""
 
     renamed_options: ClassVar[dict[str, str]] = {"equal_ways": "equal_cost_paths"}
 

@@ -20,7 +20,7 @@ _SWIFT = {"swift_smallest_window": 0.01, "swift_increase": 1.0, "swift_decrease"
 _PINT_SCALE = 512
 _FIRST_ADDRESS = 0x0B000001
 _MEMORY_MIB = 32
-_MARKED_SHARES = 5  # of two inputs each holds half of kmax, which is an eighth of what is left then
+_MARKED_SHARES = 5  # of two inputs each holds half of kmax, which is an eighth of the rest then
 
 
 class Thresholds(NamedTuple):
@@ -125,7 +125,7 @@ def settings_of(options: RoceOptions) -> dict[str, Any]:
 
 def _telemetry_bytes(options: RoceOptions) -> int:
     if options.congestion_control == "pint":
-        # A power of the base that fits a byte says utilisations of up to 2.
+        # A power of the base that fits a byte represents utilisations of up to 2.
         return _PINT_BYTES if options.pint_base**255 >= 2 * _PINT_SCALE else _TELEMETRY_BYTES["pint"]
     return _TELEMETRY_BYTES.get(options.congestion_control, 0)
 
@@ -161,7 +161,7 @@ class LinkRows:
     def memory(self) -> list[int]:
         """Bytes of memory of each node; only switches use theirs.
 
-        Without `buffer_mib` a switch has 32 MiB, or, if that is more, what its ports reserve and so much that an output which two inputs
+        Without `buffer_mib` a switch has 32 MiB, or, if that is more, the reserves of its ports and enough that an output which two inputs
         fill marks every packet before either of them pauses. Raises InputError if the ports reserve all of a stated memory:
         nothing would be left to share.
         """
@@ -215,8 +215,8 @@ class LinkRows:
     def _before_pause(self, rate: int, delay: int) -> int:
         """Bytes that come in at most from the first one in the headroom until the pause that it brings about takes effect.
 
-        They are its packet, one for which the pause waits at its port and one that the peer is sending when the pause arrives, what the
-        peer sends while the pause is sent, and what is on the wire there and back.
+        They are its packet, one for which the pause waits at its port and one that the peer is sending when the pause arrives, the data
+        that the peer sends while the pause is sent, and the data on the wire there and back.
         """
         options = self._options
         packet = options.chosen("payload_bytes") + options.chosen("header_bytes") + _telemetry_bytes(options) + options.chosen("gap_bytes")
@@ -270,7 +270,7 @@ def _by_rate(entries: Sequence[str], name: str) -> dict[int, float]:
 
 
 def failures_of(options: RoceOptions, fabric: Fabric) -> list[tuple[int, int, int]]:
-    """Links that fail: the tick, and the two nodes. Raises InputError for what is none."""
+    """Links that fail: the tick, and the two nodes. Raises InputError for an invalid one."""
     clock = clock_of(options)
     places = {number: node for node, number in enumerate(fabric.ids)}
     ends = {(link.source, link.target) for link in fabric.links}

@@ -99,7 +99,7 @@ class Clos(Topology):
     def destination_order(self) -> Sequence[int]:
         """NPUs spread over paths of equal cost leaf by leaf, on whatever rails they are.
 
-        Every leaf begins with the first link up. So where links up are fewer than NPUs, those that share one are the same towards all
+        Every leaf begins with the first link up. So if links up are fewer than NPUs, those that share one are the same towards all
         leaves, and do not meet others that are a step ahead.
         """
         uplinks = max(1, self.uplinks)
@@ -195,7 +195,7 @@ def _length(options: ClosOptions) -> float:
 def sized(
     options: ClosSwitchOptions, npus: int, rails: int, width: float = 1.0, length: float = 1.0, server: int | None = None, shared: int = 1
 ) -> Clos:
-    """The fabric that the options describe, for so many NPUs; links between switches are `width` links wide and `length` as long.
+    """The fabric that the options describe, for `npus` NPUs; links between switches are `width` links wide and `length` as long.
 
     `server` and `shared` are those of `Clos`. Raises InputError naming the option that does not fit.
     """
@@ -224,7 +224,7 @@ def sized(
 
 
 def _check_unused(topology: Clos, name: str, value: float | None) -> None:
-    """Raise InputError for an option of what is not there if a single leaf joins all NPUs."""
+    """Raise InputError for an option of absent levels if a single leaf joins all NPUs."""
     if not topology.uplinks and value is not None:
         size = topology.size
         raise InputError(f"{name} is {value:g}, and a single leaf joins all {size} NPUs; expected leaf_npus below {size}, or no {name}")

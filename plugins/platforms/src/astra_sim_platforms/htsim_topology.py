@@ -26,7 +26,7 @@ _TIER = {
     "oversubscribed": 1,
     "switch_latency_ns": 0,
 }
-"""Keys of a tier, with their values where a file has none; 0 if it must have one, but for the last."""
+"""Keys of a tier, with their defaults; 0 if it must have one, but for the last."""
 _QUEUES = ("queue_down", "queue_up")
 _BYTES_PER_NS_OF_GBPS = 1 / 8
 

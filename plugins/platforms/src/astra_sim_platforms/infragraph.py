@@ -30,7 +30,7 @@ _MOST_STEPS = 1 << 21
 
 @attrs.frozen
 class InfraGraphOptions:
-    """Options of a file of InfraGraph. What it leaves open is an assumption."""
+    """Options of a file of InfraGraph. Values that it leaves open are assumptions."""
 
     file: str = option(help="infrastructure in InfraGraph, JSON or YAML; the path is relative to the working directory", path="path")
     bandwidth_gb_per_s: float | None = option(
@@ -142,7 +142,7 @@ def _one_of(known: dict[str, Any], name: str, where: str, what: str) -> Any:
 
 
 def _split(text: str, where: str) -> tuple[str, str]:
-    """A name and what is in brackets behind it; all (":") without them."""
+    """A name and the range in brackets behind it; all (":") without them."""
     match = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]*)\])?", text)
     if match is None:
         raise InputError(f"{where} is {text!r:.80}; expected a name, with a slice such as [0:4]")

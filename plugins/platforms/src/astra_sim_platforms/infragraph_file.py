@@ -1,4 +1,4 @@
-"""Reading InfraGraph, JSON or YAML: its devices, links, instances and edges, each with the place where it stands.
+"""Reading InfraGraph, JSON or YAML: its devices, links, instances and edges, each with its place in the file.
 
 The schema is `artifacts/openapi.yaml` of https://github.com/Keysight/infragraph (package infragraph 3.1.0).
 """
@@ -30,7 +30,7 @@ _KEYS = {
 
 
 class InfraLink(NamedTuple):
-    """A kind of link: bandwidth in bytes/ns, of which `transfers` says instead how many giga-transfers/s of a lane; latency in ns."""
+    """A kind of link: bandwidth in bytes/ns, or `transfers`, the giga-transfers/s of a lane; latency in ns."""
 
     where: str
     name: str
@@ -41,7 +41,7 @@ class InfraLink(NamedTuple):
 
 @attrs.frozen
 class Component:
-    """Parts of a device that are alike; their type is one of `TYPES`, or what `custom` says."""
+    """Equal parts of a device; their type is one of `TYPES`, or the value of `custom`."""
 
     where: str
     count: int
@@ -95,7 +95,7 @@ def recognises(text: str) -> bool:
 
 
 def read_infrastructure(text: str, path: str) -> Infrastructure:
-    """The content of a file. Raises InputError naming file, element, value and what is expected."""
+    """The content of a file. Raises InputError naming file, element, value and the expected one."""
     table = _GraphTable(_parsed(text, path), path, "infrastructure")
     devices = {name: _device(each) for name, each in table.named("devices", "device")}
     links = {name: _link(each, name) for name, each in table.named("links", "link")}
@@ -168,7 +168,7 @@ def _edge(table: _GraphTable, owner: str) -> InfraEdge:
 
 
 class _GraphTable:
-    """A mapping of the file, and where it stands. Raises InputError for keys that it cannot have."""
+    """A mapping of the file, and its place. Raises InputError for keys that it cannot have."""
 
     def __init__(self, entries: Any, where: str, kind: str | None, keys: tuple[str, ...] | None = None) -> None:
         self.where = where

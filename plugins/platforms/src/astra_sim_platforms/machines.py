@@ -22,7 +22,7 @@ CUBE = 4
 
 @attrs.frozen
 class NodeOptions:
-    """Options of a machine of nodes. What is not given is as docs/platforms.md says of the machine."""
+    """Options of a machine of nodes. Defaults are those of the machine in docs/platforms.md."""
 
     nodes: int = option(1, minimum=1, help="nodes, or racks, joined by a switch")
     gpus: int | None = option(None, minimum=1, help="GPUs of a node that take part; default: all")
@@ -50,7 +50,7 @@ class NodeOptions:
 
 @attrs.frozen
 class PodOptions:
-    """Options of a slice of a pod of TPUs. What is not given is as docs/platforms.md says of the pod."""
+    """Options of a slice of a pod of TPUs. Defaults are those of the pod in docs/platforms.md."""
 
     shape: str | None = option(None, help="chips along the three dimensions, such as 4x4x8; default: 4x4x4, or by chips")
     chips: int | None = option(None, minimum=CUBE**3, help="number of chips, in the shape that is nearest to a cube")
@@ -105,7 +105,7 @@ def node_machine(name: str, options: NodeOptions) -> Preset:
 def _rails(machine: Mapping[str, Any], node: Mapping[str, Any], network: Mapping[str, Any], wanted: bool) -> Dimension | None:
     """Nodes on rails of leaf and spine switches without oversubscription; None if a machine has none, or three levels are too few.
 
-    GPUs that share a NIC have its bandwidth together. Where only some of the GPUs of a node take part there may be fewer rails. Raises
+    GPUs that share a NIC have its bandwidth together. If only some of the GPUs of a node take part there may be fewer rails. Raises
     InputError in place of None if they are `wanted`.
     """
     gpus, nodes = node["size"], network["size"]
@@ -167,7 +167,7 @@ def shape_of(options: PodOptions, pod_chips: int) -> list[int]:
 
 
 def _shapes(chips: int) -> Iterator[list[int]]:
-    """All shapes of so many chips made of cubes, their sizes in ascending order."""
+    """All shapes of a number of chips made of cubes, their sizes in ascending order."""
     for a in range(CUBE, chips + 1, CUBE):
         if a**3 > chips:
             return

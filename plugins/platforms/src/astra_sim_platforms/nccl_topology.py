@@ -1,6 +1,6 @@
 """A node as NCCL describes it: GPUs, NVLink and NVSwitch, PCIe, CPUs and NICs; several such nodes meet at a switch for each NIC.
 
-A file of several hosts, which NCCL writes where NVLink joins them (MNNVL), is one node: names of its parts begin with the host.
+A file of several hosts, which NCCL writes if NVLink joins them (MNNVL), is one node: names of its parts begin with the host.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
 
 
 class _Node:
-    """The parts of a node by name, and the wires between them: ends, bytes/ns and ns, both ways. GPUs stand by their bus ids."""
+    """The parts of a node by name, and the wires between them: ends, bytes/ns and ns, both ways. GPUs are named by their bus ids."""
 
     def __init__(self, options: NcclTopologyOptions) -> None:
         self._options = options
@@ -174,7 +174,7 @@ class _Node:
         raise InputError(f"{gpu.where}: sm of <gpu> is {capability}, which has no NVLink; expected at least 60, or nvlink_gb_per_s")
 
     def _pcie_bandwidth(self, part: Element) -> float:
-        """Bytes/ns of the link above a <pci>: lanes times transfers of a bit, less what the encoding takes (PCI Express)."""
+        """Bytes/ns of the link above a <pci>: lanes times transfers of a bit, less the encoding's overhead (PCI Express)."""
         speed, width = part.attributes.get("link_speed", ""), part.attributes.get("link_width", "")
         match = re.match(r"(\d{1,3}(?:\.\d+)?) ?GT/s", speed)
         is_known = speed != "" and not speed.startswith("Unknown"), width not in _UNKNOWN_LANES
@@ -197,7 +197,7 @@ def nic_bandwidth(net: Element) -> float:
     speed = net.attributes.get("speed", "0")
     if not re.fullmatch(r"-?\d{1,9}", speed):
         raise InputError(f"{net.where}: speed of <net> is {speed!r:.80}; expected a whole number of Mbit/s")
-    return (int(speed) if int(speed) > 0 else _USUAL_NIC) / 8000  # some drivers say -1
+    return (int(speed) if int(speed) > 0 else _USUAL_NIC) / 8000  # some drivers report -1
 
 
 def _graph(node: _Node, options: NcclTopologyOptions) -> GraphFile:
@@ -221,7 +221,7 @@ def _graph(node: _Node, options: NcclTopologyOptions) -> GraphFile:
 
 
 def _ordered(node: _Node) -> list[str]:
-    """Bus ids by rank where all GPUs have one, else host by host by dev. Raises InputError if two are alike."""
+    """Bus ids by rank if all GPUs have one, else host by host by dev. Raises InputError if two are alike."""
     key = "rank" if all("rank" in gpu.attributes for gpu in node.gpus.values()) else "dev"
     places: dict[tuple[int, int], str] = {}
     for bus, gpu in node.gpus.items():

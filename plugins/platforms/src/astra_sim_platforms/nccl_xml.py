@@ -17,7 +17,7 @@ _INSIDE = {
     "gpu": ("nvlink", "c2c"),
     "nic": ("net",),
 }
-"""Elements, and those in them that say what is joined. Others are skipped, with all that is in them."""
+"""Elements, and those in them that describe connections. Others are skipped, with all that is in them."""
 _PASSED_OVER = {"pci": ("pcilink",)}
 ATTRIBUTES = {
     "system": "version".split(),
@@ -34,7 +34,7 @@ ATTRIBUTES = {
 
 @attrs.define
 class Element:
-    """An element of the file: where it is, its attributes, and what it holds."""
+    """An element of the file: its place, its attributes, and its children."""
 
     name: str
     where: str
@@ -107,7 +107,7 @@ class _XmlReader:
             self._open.append(None)
 
     def _warn(self, element: Element, keys: Iterable[str], known: Collection[str], where: str = "") -> None:
-        """Warn of what is not known in an element, once for each kind."""
+        """Warn of unknown content of an element, once for each kind."""
         unknown = [key for key in keys if key not in known and (element.name, key) not in self._warned]
         self._warned.update((element.name, key) for key in unknown)
         warn_of_unknown(f"{where or element.where}: <{element.name}>", unknown, known)

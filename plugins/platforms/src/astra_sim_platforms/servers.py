@@ -48,7 +48,7 @@ class Servers(Topology):
     """Servers of `scale_out.server` NPUs around a switch each, with NICs on a Clos fabric.
 
     Nodes after the NPUs are the switches of the servers, then NICs if they are nodes, then the switches of the Clos fabric. NICs are
-    nodes where `scale_out.shared` NPUs share one, and where NPUs of a server meet at a leaf: so the way over the server's switch is the
+    nodes if `scale_out.shared` NPUs share one, and if NPUs of a server meet at a leaf: so the path over the server's switch is the
     shorter. A link to a shared NIC costs two, for NPUs that share it are to meet at the server's switch, too.
     """
 
@@ -74,7 +74,7 @@ class Servers(Topology):
         return self.scale_out.destination_order()
 
     def hops(self, source: int, destination: int) -> int:
-        """Two within a server, else those of the Clos fabric, and two more where NICs are nodes."""
+        """Two within a server, else those of the Clos fabric, and two more if NICs are nodes."""
         if source // self.scale_out.server == destination // self.scale_out.server:
             return 2
         return self.scale_out.hops(source, destination) + (2 if self.nics else 0)
@@ -134,7 +134,7 @@ class Servers(Topology):
         return self.scaled_in(1, bandwidth, latency).scaled_in(0, bandwidth, latency)
 
     def scaled_in(self, dimension: int, bandwidth: float, latency: float) -> Servers:
-        """The same for the links of one dimension: NVLink is 0, NICs and what is behind them 1."""
+        """The same for the links of one dimension: NVLink is 0, NICs and the fabric behind them 1."""
 
         def times(links: Links) -> Links:
             return Links(links.bandwidth * bandwidth, links.latency_ns * latency)

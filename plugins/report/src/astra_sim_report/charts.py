@@ -1,6 +1,6 @@
 """The figures of a page, drawn by Bokeh. Times are in ns in all data; axes show them in the unit that suits.
 
-Every figure has its data under a name (`ColumnDataSource.name`), by which a script on the page finds them. What colours mean is said beside
+Every figure has its data under a name (`ColumnDataSource.name`), by which a script on the page finds them. The legend is beside
 it, in HTML: a legend that has room on every screen.
 """
 
@@ -51,7 +51,7 @@ class ReportEntry(NamedTuple):
 
 @attrs.frozen(eq=False)
 class Chart:
-    """A figure with what its colours mean."""
+    """A figure with its legend."""
 
     figure: Figure
     legend: Sequence[ReportEntry] = ()

@@ -1,4 +1,4 @@
-"""Colours, each of which means one thing: what is blue in one figure of a page is the same in all of them.
+"""Colours, each with one meaning: an item has the same colour in all figures of a page.
 
 Known things have colours of their own, of which the first are those of Okabe and Ito, which people with impaired colour vision can tell
 apart. Things that are known by their names alone, such as communicator groups, get others, in the order in which they come.
@@ -69,7 +69,7 @@ SERIES = (
 
 
 class Colours:
-    """The colours of a page, or of a figure that stands alone: the same thing gets the same colour, and no two things get one."""
+    """The colours of a page, or of a figure that is alone: the same item gets the same colour, and no two items get one."""
 
     def __init__(self) -> None:
         self._others: dict[str, str] = {}

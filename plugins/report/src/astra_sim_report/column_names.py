@@ -61,7 +61,7 @@ class ColumnName(NamedTuple):
 def column_name(name: str, values: Iterable[object] = (), others: Sequence[str] = ()) -> ColumnName:
     """The name of a column whose cells are `values`; it must differ from `others`, the names of the table.
 
-    A parameter such as `workload.global_batch` goes by what comes last, unless another column does, too.
+    A parameter such as `workload.global_batch` goes by its last part, unless another column does, too.
     """
     numbers = [abs(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
     short = name.rpartition(".")[2]

@@ -80,7 +80,7 @@ def parts_of(runs: Iterable[ReportRun]) -> list[str]:
 
 
 def waterfall(run: ReportRun, by: str = "kind") -> list[tuple[str, float]]:
-    """The critical path of a run that was explained: what makes up its makespan (ns), the largest first. Empty if it was not."""
+    """The critical path of an explained run: the parts of its makespan (ns), the largest first. Empty if it was not explained."""
     explanation = run.result.get("explanation")
     path = explanation.get("path") if isinstance(explanation, Mapping) else None
     sums: dict[str, float] = {}
@@ -127,4 +127,4 @@ _FIGURES = {
     "bubble_share": ("pipeline bubble", 100.0, "{:.2f} %"),
     "memory_bytes": ("memory of a rank", 2.0**-30, "{:,.3f} GiB"),
 }
-"""Figures that workloads add: what to call each, a factor, and how to write it."""
+"""Figures that workloads add: the name of each, a factor, and its format."""

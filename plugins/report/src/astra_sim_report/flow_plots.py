@@ -42,7 +42,7 @@ def load_flow_runs(paths: Sequence[str]) -> list[FlowRun]:
 def draw_flows(kind: str, runs: Sequence[FlowRun], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
     """A figure of folders of flows, as a file. `kind` is one of `kinds.FLOW_KINDS`.
 
-    Raises InputError if folders lack what is drawn, or `labels` are not as many as folders.
+    Raises InputError if folders lack the drawn data, or `labels` are not as many as folders.
     """
     if labels and len(labels) != len(runs):
         raise InputError(f"--label is given {len(labels)} times; expected {len(runs)}, once for each folder")

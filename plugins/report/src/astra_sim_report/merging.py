@@ -18,7 +18,7 @@ class Cluster(NamedTuple):
 
 
 def shares(counts: Sequence[int], most: int) -> list[int]:
-    """The share of `most` of each of several rows with so many intervals: equal, at most its number, and at least one."""
+    """The share of `most` of each of several rows with these numbers of intervals: equal, at most its number, and at least one."""
     result = [0] * len(counts)
     room = most
     order = sorted(range(len(counts)), key=lambda row: counts[row])
@@ -52,7 +52,7 @@ def clusters(begins: Sequence[float], ends: Sequence[float], pixel_ns: float, ap
 
 
 def merged(begins: Sequence[float], ends: Sequence[float], finish_ns: float, most: int, apart: bool = False) -> tuple[list[Cluster], float]:
-    """At most so many clusters of a row, and the pixel (ns) that this takes; 0 if the row has no more intervals than that.
+    """At most `most` clusters of a row, and the pixel (ns) that this takes; 0 if the row has no more intervals than that.
 
     A pixel is as small as it can be, from one part in FINEST of the run on. If that does not suffice, for long ones overlap, all that
     overlap are one.

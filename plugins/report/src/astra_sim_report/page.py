@@ -44,7 +44,7 @@ class _PageTable:
 
 @attrs.frozen
 class _Figure:
-    """A figure as HTML, with what its colours mean."""
+    """A figure as HTML, with its legend."""
 
     div: str
     legend: Sequence[ReportEntry]
@@ -227,7 +227,7 @@ def _notes_of_timeline(timeline: TimelineFile) -> list[str]:
 
 
 def _tables(run: ReportRun) -> list[_PageTable]:
-    """The tables of a run: the layers that expose most, the dimensions, and what it knows besides."""
+    """The tables of a run: the layers that expose most, the dimensions, and its further tables."""
     tables = []
     worst = sorted(layer_rows(run), key=lambda row: -sum(row[key] for key in EXPOSED))[:_WORST_LAYERS]
     exposing = [(row["layer"], sum(row[key] for key in EXPOSED)) for row in worst]

@@ -34,7 +34,7 @@ _MOST_CELLS = 1000
 def draw(kind: str | None, runs: Sequence[ReportRun], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
     """A figure of runs, as a file. `kind` is one of `kinds.KINDS`; None: layers of one run that has some, else the breakdown.
 
-    Raises InputError if the runs lack what is drawn, or `labels` are not as many as runs.
+    Raises InputError if the runs lack the drawn data, or `labels` are not as many as runs.
     """
     if labels and len(labels) != len(runs):
         raise InputError(f"--label is given {len(labels)} times; expected {len(runs)}, once for each run")
@@ -76,7 +76,7 @@ def _panels(
 
 
 def legend(figure: Any) -> None:
-    """A legend of what the panels of a figure have, each once, outside of them."""
+    """A legend of the panels of a figure, with each entry once, outside of them."""
     entries: dict[str, Any] = {}
     for axes in figure.axes:
         entries |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name not in entries}
@@ -90,7 +90,7 @@ def _head_room(axes: Any, tops: Sequence[float]) -> None:
 
 
 def _layers(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
-    """Draw what each layer computes and exposes, a panel for each run."""
+    """Draw the compute and exposed time of each layer, a panel for each run."""
     has = "has no layers, as runs of traces and of collectives; expected a run of a layered workload"
     widest = max(len(run.result["layers"]) for run in runs)
     figure, panels = _panels(
@@ -118,7 +118,7 @@ def _layers(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
 
 
 def _bars(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
-    """Draw where the time of each run goes, a bar for each."""
+    """Draw the time of each run by use, a bar for each."""
     figure = Figure(figsize=(max(4.6, 2.8 + 0.75 * len(runs)), 3.2), layout="constrained")
     axes = figure.subplots()
     each = [breakdown(run) for run in runs]

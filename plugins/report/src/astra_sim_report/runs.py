@@ -66,8 +66,8 @@ class LinkRow(NamedTuple):
 class TimelineFile:
     """A timeline that was read: its rows (group, lane), its slices by row and begin, and the utilisation of NPU 0's dimensions.
 
-    What overlaps in a row is one slice. So is what is no longer than `joined_ns` and no further apart, if a row has too many; with 0
-    no row has. `groups` counts the NPUs of the file, `lanes` their rows; `rows` has at least one of each NPU unless there are more than
+    Overlapping intervals in a row are one slice. So are those no longer than `joined_ns` and no further apart, if a row has too many; with
+    0 no row has. `groups` counts the NPUs of the file, `lanes` their rows; `rows` has at least one of each NPU unless there are more than
     MOST_ROWS of them.
     """
 
@@ -81,7 +81,7 @@ class TimelineFile:
 
 @attrs.frozen(eq=False)
 class ReportRun:
-    """A run: its name, the table of result.json, and what is beside that."""
+    """A run: its name, the table of result.json, and the other files beside it."""
 
     name: str
     result: Mapping[str, Any]
@@ -133,7 +133,7 @@ def _run(label: str, folder: Path, result: Mapping[str, Any], alone: bool, most:
 
 
 def read_timeline(path: Path, most: int = MOST_SLICES) -> TimelineFile:
-    """A timeline as the report `timeline` writes it, in at most so many slices, of which every row has its share. Raises InputError."""
+    """A timeline as the report `timeline` writes it, in at most `most` slices, of which every row has its share. Raises InputError."""
     reader = _TimelineReader(most)
     note_input(path)
     try:
@@ -147,7 +147,7 @@ def read_timeline(path: Path, most: int = MOST_SLICES) -> TimelineFile:
 
 @attrs.define(eq=False)
 class _Row:
-    """The slices of a row in columns; `label` is the number of what a slice is."""
+    """The slices of a row in columns; `label` is the number of a slice's label."""
 
     begin: array[float] = attrs.field(factory=lambda: array("d"))
     end: array[float] = attrs.field(factory=lambda: array("d"))
@@ -175,7 +175,7 @@ class _TimelineReader:
         self._end_ns = 0.0
 
     def take(self, packet: Any) -> None:
-        """Take a packet. Raises KeyError if it speaks of what was not described."""
+        """Take a packet. Raises KeyError if it refers to something that was not described."""
         if packet.HasField("track_descriptor"):
             self._describe(packet.track_descriptor)
         if packet.HasField("interned_data"):
@@ -269,7 +269,7 @@ def _covered(row: _Row, members: Sequence[int]) -> float:
 
 
 def chosen_rows(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, str]]:
-    """At most so many rows: of each group as many of its first ones as all can have; if there are more groups, some, evenly spread."""
+    """At most `most` rows: of each group as many of its first ones as all can have; if there are more groups, some, evenly spread."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
         groups.setdefault(row[0], []).append(row)

@@ -21,7 +21,7 @@ _LATENCIES = {"ttft": "time to the first token", "tpot": "time for each further 
 def draw_serving(kind: str, paths: Sequence[str], form: str, title: str | None = None, labels: Sequence[str] = ()) -> bytes:
     """A figure of tables of `astra serve`, as a file. `kind` is one of `kinds.SERVING_KINDS`.
 
-    Raises InputError if a table lacks what is drawn, or `labels` are not as many as tables.
+    Raises InputError if a table lacks the drawn data, or `labels` are not as many as tables.
     """
     if labels and len(labels) != len(paths):
         raise InputError(f"--label is given {len(labels)} times; expected {len(paths)}, once for each table")

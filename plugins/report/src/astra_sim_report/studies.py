@@ -13,7 +13,7 @@ _MOST_NAMED = 4
 
 
 class ReportLine(NamedTuple):
-    """Points that belong together: what they are called, and their coordinates by x."""
+    """Points that belong together: their name, and their coordinates by x."""
 
     label: str
     xs: Sequence[Any]

@@ -1,4 +1,4 @@
-"""The figures of a table of results on a page: what is drawn against what is chosen there, and `table.js` draws it."""
+"""The figures of a table of results on a page: the reader chooses the columns, and `table.js` draws them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def chart(table: ResultTable, name: str) -> Any | None:
 
 
 def _options(names: Sequence[str], called: Mapping[str, ColumnName]) -> list[tuple[str, str]]:
-    """Columns with what they are called; with their own names, too, if they are parameters."""
+    """Columns with their titles; with their own names, too, if they are parameters."""
     return [(name, called[name].label) for name in names]
 
 

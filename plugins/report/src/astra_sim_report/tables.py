@@ -180,7 +180,7 @@ def _read_parquet(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
 
 
 def _plain(cell: Any) -> Cell:
-    """A cell of one of the types of tables; what is of another, as text."""
+    """A cell of one of the types of tables; a value of another, as text."""
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "backslashreplace")
     return cell if cell is None or isinstance(cell, (bool, int, float, str)) else str(cell)

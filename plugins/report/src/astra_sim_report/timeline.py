@@ -1,9 +1,9 @@
-"""The report `timeline`: what happened on the NPUs that were observed, as a trace for Perfetto or Chrome.
+"""The report `timeline`: the work of the observed NPUs, as a trace for Perfetto or Chrome.
 
-Every NPU is a group of tracks: its computing, each stream in which it communicates, and what is on its way in each dimension, with the
+Every NPU is a group of tracks: its computing, each stream in which it communicates, and traffic on its way in each dimension, with the
 utilisation of the dimension as a counter. Intervals of one lane that overlap are on several tracks of one name. Arrows (flows) lead from a
 send to its receive, and from a collective to the phases of each of its chunks, one after another. If the run has kept its critical path,
-that is a group of its own, and what is on it says so.
+that is a group of its own, and labels its slices so.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SUFFIX = "_timeline.pftrace.gz"
 """The ending of a timeline's name in a folder of reports, behind that of the run."""
 
 PATH = "critical path"
-"""The name of the group and of the track of the critical path, and the category of what is on it."""
+"""The name of the group and of the track of the critical path, and the category of its slices."""
 
 MEMBERS, SPENT = "intervals", "time in them (ns)"
 """Arguments of a slice that represents several intervals: how many they are, and how long they take in all."""
@@ -51,7 +51,7 @@ _MOST_NAMED = 3
 
 
 def write(results: Sequence[Result], folder: ReportFolder) -> None:
-    """Write a trace of each run: Chrome's JSON where the name of the file says so (.json), and gzipped if it does (.gz)."""
+    """Write a trace of each run: Chrome's JSON if the name of the file ends so (.json), and gzipped if it does (.gz)."""
     if folder.series == "none":
         return
     for result in results:
@@ -61,7 +61,7 @@ def write(results: Sequence[Result], folder: ReportFolder) -> None:
 
 
 def write_file(result: Result, path: str, files: FileSet) -> None:
-    """Write a trace of a run into a file, whole, in the format that its name says. Raises RunError if it cannot be written."""
+    """Write a trace of a run into a file, whole, in the format of its name. Raises RunError if it cannot be written."""
     write([result], ReportFile(path, files, "the timeline"))
 
 
@@ -80,12 +80,12 @@ def _writer(file: IO[bytes], path: Path) -> TraceWriter:
 
 
 def group_name(npu: int, npus: int) -> str:
-    """The name of the group of tracks of an NPU that represents so many with its program."""
+    """The name of the group of tracks of an NPU that represents several with its program."""
     return f"NPU {npu}" + (f", as {npus} NPUs with its program" if npus > 1 else "")
 
 
 def lane_order(lane: str) -> tuple[int, str]:
-    """The order of lanes: computing, what an NPU waits for, collectives, messages, dimensions; then by name."""
+    """The order of lanes: computing, waits of an NPU, collectives, messages, dimensions; then by name."""
     if lane in _FIRST:
         return _FIRST.index(lane), lane
     ends = ("collectives", "send", "receive")
@@ -104,7 +104,7 @@ def slice_name(each: Interval) -> str:
 
 
 class _Key(NamedTuple):
-    """A message, or a chunk on an NPU: what an arrow leads through."""
+    """The path of an arrow: a message, or a chunk on an NPU."""
 
     kind: str
     of: Any
@@ -112,7 +112,7 @@ class _Key(NamedTuple):
 
 @attrs.define(eq=False)
 class _Lane:
-    """The intervals of a lane of an NPU in columns: what each is (`labels`), when, its place in the program, and its message."""
+    """The intervals of a lane of an NPU in columns: their labels (`labels`), when, their place in the program, and their message."""
 
     name: str
     label: array[int] = attrs.field(factory=lambda: array("I"))
@@ -199,7 +199,7 @@ def _arguments(each: Interval) -> Iterator[tuple[str, str | int]]:
 
 
 class _Drawn(NamedTuple):
-    """A lane with the rows of what is drawn of it: each the places of one interval, or of several that are drawn as one."""
+    """A lane with its drawn rows: each the places of one interval, or of several that are drawn as one."""
 
     lane: _Lane
     npu: int
@@ -245,7 +245,7 @@ def _write_trace(result: Result, writer: TraceWriter, limit: int | None) -> None
     drawn = _write_tracks(table, rows, writer, result.finish_ns)
     flows = _Flows(drawn)
     marks = _Marks(path)
-    # A receive begins with its message, and an arrow leads from what comes first in the file: so receives come last.
+    # A receive begins with its message, and an arrow leads from the earlier slice in the file: so receives come last.
     for each in sorted(drawn, key=lambda each: each.lane.is_receiving):
         _write_slices(each, table.labels, writer, flows, marks)
     writer.close()
@@ -334,7 +334,7 @@ class _Flows:
 
 
 def _write_slices(drawn: _Drawn, labels: Sequence[SliceLabel], writer: TraceWriter, flows: _Flows, marks: _Marks) -> None:
-    """Write the slices of a track, with what they are and the arrows through them."""
+    """Write the slices of a track, with their labels and the arrows through them."""
     lane = drawn.lane
     for row, ((places, begin, end), track) in enumerate(zip(drawn.rows, drawn.tracks, strict=True)):
         more: Arguments = {}

@@ -1,4 +1,4 @@
-"""The command `astra timeline`: what happened in a run that is over, from the experiment that its result has."""
+"""The command `astra timeline`: the timeline of a run that is over, from the experiment in its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SAME = 1e-9
 def timeline(run: str, output: str, name: str | None, messages: bool, path: bool, as_json: bool, quiet: bool) -> None:
     """Write a timeline of a run that is over, for Perfetto or Chrome.
 
-    RUN is a result.json, or a folder that `--output` has written. Its experiment is simulated again, with what is installed now; if it
+    RUN is a result.json, or a folder that `--output` has written. Its experiment is simulated again, with the packages installed now; if it
     takes another time than it took, that is a warning.
     """
     import astra_sim

@@ -25,7 +25,7 @@ class SliceLabel(NamedTuple):
 
 
 class TraceWriter(Protocol):
-    """Writes a trace. Tracks come before what happens on them; slices of a track do not overlap, and come in order. Times are in ns."""
+    """Writes a trace. Tracks come before their events; slices of a track do not overlap, and come in order. Times are in ns."""
 
     def group(self, name: str) -> int:
         """Begin a group of tracks; returns its number."""
@@ -57,7 +57,7 @@ class TraceWriter(Protocol):
         """The value of a counter from a moment on."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
 
 
 class PerfettoWriter:
@@ -94,7 +94,7 @@ class PerfettoWriter:
         return descriptor
 
     def group(self, name: str) -> int:
-        """A process, which is what Perfetto shows as a group."""
+        """A process, which Perfetto shows as a group."""
         descriptor = self._descriptor(name, None)
         descriptor.process.pid = self._tracks
         descriptor.process.process_name = name

@@ -1,7 +1,7 @@
 """The tables of ASTRA-sim 1.0 as text in CSV, with its columns, line by line.
 
 Times are in microseconds with six decimals, sizes in units of 2^20 bytes. A cell that is written twice holds both texts, the
-later one first, as there: in detailed.csv this happens where layers have different numbers of phases.
+later one first, as there: in detailed.csv this happens if layers have different numbers of phases.
 
 Each result is looked at once, and nothing of it is kept: `runs` may be read from files, one after another.
 """
@@ -46,7 +46,7 @@ def _us(nanoseconds: float) -> str:
 
 
 def _write(row: list[str], column: int, text: str) -> None:
-    """Write into a cell of a row, before what is there."""
+    """Write into a cell of a row, before its present text."""
     row += [""] * (column + 1 - len(row))
     row[column] = text + row[column]
 
@@ -63,7 +63,7 @@ def _by_layers(header: Sequence[str], runs: Sequence[Result], rows_of: Iterable[
             yield from lines
     else:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as aside:
-            places, first = array("q", [0]), array("q", [0])  # where each line ends, and the number of each run's first
+            places, first = array("q", [0]), array("q", [0])  # the end of each line, and the number of each run's first
             for lines in rows_of:
                 for line in lines:
                     places.append(places[-1] + aside.write(line.encode("utf-8", "surrogatepass")))

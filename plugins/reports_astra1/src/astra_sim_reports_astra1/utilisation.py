@@ -24,7 +24,7 @@ def utilisation_files(runs: Sequence[Result], series: Series) -> Iterator[tuple[
 
 
 def dimension_utilization(result: Result, step_ns: int = WINDOW_NS) -> Iterator[str]:
-    """Share of each full window of so many nanoseconds in which a dimension has chunks, in percent, line by line."""
+    """Share of each full window of `step_ns` nanoseconds in which a dimension has chunks, in percent, line by line."""
     yield " time (us) ," + "".join(f"dim{number + 1} util," for number in range(len(result.dimensions))) + "\n"
     windows = int(result.finish_ns // step_ns)
     times = _ends(windows, step_ns)

@@ -60,7 +60,7 @@ def _staged(stages: Sequence[ArrivalStage], stream: RandomStream) -> Iterator[fl
 def check_arrivals(
     name: str, rate: float | None, cv: float | None, concurrency: int | None, stages: Sequence[ArrivalStage], where: str
 ) -> None:
-    """Raise InputError if an arrival process lacks what it needs, or has what it does not use."""
+    """Raise InputError if an arrival process lacks an option it needs, or has one that it does not use."""
     needs = {"poisson": ("rate",), "gamma": ("rate", "cv"), "constant": ("rate",), "closed": ("concurrency",), "stages": ("stages",)}
     options = {"rate": rate, "cv": cv, "concurrency": concurrency, "stages": stages or None}
     for key, value in options.items():

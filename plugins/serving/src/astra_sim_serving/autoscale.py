@@ -1,4 +1,4 @@
-"""Autoscaling: how many instances of a pool run, decided every period from what they have to do.
+"""Autoscaling: the number of running instances of a pool, decided every period from their load.
 
 The rule is that of the horizontal autoscaler of Kubernetes: as many instances as now, times the metric over its target, rounded up, unless
 the two are within a tenth of each other. Fewer instances are wanted only when no decision of the last `down_after_s` seconds wanted more.
@@ -47,7 +47,7 @@ class ScaledUnit:
         return not any(each.requests or each.coming for each in self.instances)
 
     def become(self, state: State, now: float) -> None:
-        """Change the state, and count the time until now where its NPUs were in use."""
+        """Change the state, and count the time until now if its NPUs were in use."""
         if self.state is not State.OFF:
             self.npu_s += (now - self.since) * self.npus
         self.state, self.since = state, now
@@ -55,7 +55,7 @@ class ScaledUnit:
 
 @attrs.define(eq=False)
 class Pool:
-    """Instances that are alike, and what was decided for them. `arrived` and `ttfts` are of the period that is under way."""
+    """Equal instances, and the decision for them. `arrived` and `ttfts` are of the period that is under way."""
 
     units: Sequence[ScaledUnit]
     arrived: int = 0

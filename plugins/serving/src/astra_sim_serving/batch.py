@@ -75,7 +75,7 @@ class BatchShape(NamedTuple):
         return self.kv_tokens / self.decodes if self.decodes else 0.0
 
     def later(self, iterations: int) -> BatchShape:
-        """The same sequences so many iterations later, if all decode, as in the iteration before: no adapter is loaded."""
+        """The same sequences some iterations later, if all decode, as in the iteration before: no adapter is loaded."""
         return self._replace(kv_tokens=self.kv_tokens + iterations * self.decodes, kv_longest=self.kv_longest + iterations)
 
 

@@ -35,7 +35,7 @@ DISTRIBUTION = "astra-sim-serving"
 
 
 class FleetBuilder:
-    """Makes instances, what routes requests to them, and the result that their run fills."""
+    """Makes instances, their router, and the result that their run fills."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -143,7 +143,7 @@ class FleetBuilder:
         return replicas
 
     def _scheduler(self, pool: PoolOptions, blocks: int, tiers: Tiers | None) -> InstanceScheduler:
-        """The scheduler of a rank, with a cache of so many blocks."""
+        """The scheduler of a rank, with a cache of `blocks` blocks."""
         options = self.parts.options
         limits = Limits(
             pool.max_sequences or options.max_sequences, pool.max_batched_tokens or options.max_batched_tokens, options.max_prefill_tokens

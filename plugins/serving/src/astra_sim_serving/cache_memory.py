@@ -25,7 +25,7 @@ class CacheMemory:
     parts: Parts
 
     def blocks(self, pool: PoolOptions, sharding: Sharding, where: str) -> int:
-        """Blocks of an instance: as given, or what fits beside the weights. Raises InputError if none fits."""
+        """Blocks of an instance: as given, or as many as fit beside the weights. Raises InputError if none fits."""
         options = self.parts.options
         kv_blocks = pool.kv_blocks or options.kv_blocks
         if kv_blocks is not None:
@@ -52,7 +52,7 @@ class CacheMemory:
             raise located(error, where) from None
 
     def kv_bytes(self, sharding: Sharding) -> int:
-        """Bytes of the keys and values of a token on a rank, with those of what drafts."""
+        """Bytes of the keys and values of a token on a rank, with those of the draft model."""
         kind = self.parts.options.model.kv or "bf16"
         own = kv_bytes_per_token(self.parts.model, sharding, kind)
         if self.parts.draft_model is not None:
@@ -65,7 +65,7 @@ class CacheMemory:
         return speculative is not None and speculative.draft == "mtp"
 
     def _draft_weights(self, sharding: Sharding) -> int:
-        """Bytes of the weights of what drafts tokens, on a rank."""
+        """Bytes of the weights of the draft model, on a rank."""
         kind = self.parts.options.model.precision
         if self.parts.draft_model is not None:
             return weight_bytes(self.parts.draft_model, Sharding(sharding.tensor), kind)

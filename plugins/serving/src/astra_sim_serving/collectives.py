@@ -24,7 +24,7 @@ _STEPS_PER_OCTAVE = 8
 
 @attrs.define(eq=False)
 class CommunicationTimes:
-    """Times of what the NPUs of an instance do at once, in microseconds. `npus` are in order of stages, in each of them of ranks of data
+    """Times of concurrent transfers of an instance's NPUs, in microseconds. `npus` are in order of stages, in each of them of ranks of data
     parallelism, in each of these of tensor parallelism.
 
     Up to 64 KiB every size is simulated; between larger ones, eight an octave, the time is interpolated.
@@ -36,7 +36,7 @@ class CommunicationTimes:
     _times: dict[tuple[str, int], float] = attrs.field(factory=dict)
 
     def all_reduce_us(self, size: int) -> float:
-        """An all-reduce of so many bytes among the ranks of tensor parallelism, of all groups of such."""
+        """An all-reduce among the ranks of tensor parallelism, in all groups at once."""
         t = self.sharding.tensor
         groups = [tuple(range(first, first + t)) for first in range(0, self.sharding.stage_npus, t)]
         return self._interpolated("all_reduce", size, lambda exact: self._collective_us(Collective.ALL_REDUCE, exact, groups))
@@ -47,7 +47,7 @@ class CommunicationTimes:
         return [self.npus[first : first + t] for first in range(0, len(self.npus), t)]
 
     def gather_us(self, size: int) -> float:
-        """An all-gather of so many bytes of each rank of data parallelism, and the reduce-scatter of the sums of as many of each."""
+        """An all-gather of `size` bytes of each rank of data parallelism, and the reduce-scatter of the sums of as many of each."""
         t, d = self.sharding.tensor, self.sharding.data
         groups = [tuple(range(first, t * d, t)) for first in range(t)]
         there = self._interpolated("all_gather", size, lambda exact: self._collective_us(Collective.ALL_GATHER, exact, groups))
@@ -56,18 +56,18 @@ class CommunicationTimes:
         )
 
     def all_to_all_us(self, size: int) -> float:
-        """An all-to-all of so many bytes of each NPU of a stage."""
+        """An all-to-all of `size` bytes of each NPU of a stage."""
         groups = [tuple(range(self.sharding.stage_npus))]
         return self._interpolated("all_to_all", size, lambda exact: self._collective_us(Collective.ALL_TO_ALL, exact, groups))
 
     def send_us(self, size: int) -> float:
-        """Messages of so many bytes from all NPUs of a stage to those of the next."""
+        """Messages of `size` bytes from all NPUs of a stage to those of the next."""
         each = self.sharding.stage_npus
         senders, receivers = self.npus[:each], self.npus[each : 2 * each]
         return self._interpolated("send", size, lambda exact: self._messages_us(exact, senders, receivers))
 
     def between_us(self, senders: int, size: int) -> float:
-        """A transfer of so many bytes from the first NPUs, so many, to the others: in equal messages, from each and to each."""
+        """A transfer from the first NPUs to the others: in equal messages, from each and to each."""
         first, others = self.npus[:senders], self.npus[senders:]
         own = -(-size // max(len(first), len(others)))
         return self._interpolated("transfer", own, lambda exact: self._messages_us(exact, first, others))
@@ -87,7 +87,7 @@ class CommunicationTimes:
         return self._times[kind, size]
 
     def _collective_us(self, kind: Collective, size: int, groups: list[tuple[int, ...]]) -> float:
-        """Microseconds in which all groups, numbers among the NPUs of the instance, do a collective of so many bytes."""
+        """Microseconds in which all groups, numbers among the NPUs of the instance, do a collective of `size` bytes."""
         every = tuple(range(self.components.platform.npus))
         dimensions = tuple(range(len(self.components.platform.logical_dimensions())))
         programs: dict[tuple[int, ...], list[Operation]] = {}
@@ -97,7 +97,7 @@ class CommunicationTimes:
         return self._run(f"{kind} of {size} bytes", programs)
 
     def _messages_us(self, size: int, senders: tuple[int, ...], receivers: tuple[int, ...]) -> float:
-        """Microseconds of messages of so many bytes, as few as there may be from each NPU and to each."""
+        """Microseconds of messages of `size` bytes, as few as there may be from each NPU and to each."""
         messages = max(len(senders), len(receivers))
         programs: dict[tuple[int, ...], list[Operation]] = {}
         for number in range(messages):
@@ -145,7 +145,7 @@ class TransferTimes:
     _between: dict[tuple[int, ...], CommunicationTimes] = attrs.field(factory=dict)
 
     def seconds(self, senders: tuple[int, ...], receivers: tuple[int, ...], size: float) -> float:
-        """Seconds of so many bytes in all."""
+        """Seconds of `size` bytes in all."""
         npus = place_in_block((*senders, *receivers), self.components.platform)
         if npus not in self._between:
             self._between[npus] = CommunicationTimes(self.components, Sharding(), npus)

@@ -54,7 +54,7 @@ def serve_command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Simulate a server of a language model, request by request: latencies, throughput, and why they are what they are.
+    """Simulate a server of a language model, request by request: latencies, throughput, and their causes.
 
     \b
     astra serve llama3_70b_h100.toml
@@ -151,7 +151,7 @@ def _write(path: str, text: str) -> None:
         raise InputError(f"{path}: {error.strerror}") from None
 
 
-# -- What is printed -------------------------------------------------------------------------------------------------------------
+# -- Output ----------------------------------------------------------------------------------------------------------------------
 
 
 def _print(document: Mapping[str, Any]) -> None:
@@ -283,7 +283,7 @@ def _print_sweep(rows: Sequence[ServingRow], best: ServingRow | None) -> None:
 
 
 def _search(case: ServingExperiment, npus: int, output: str | None, as_json: bool, quiet: bool) -> None:
-    """Search for pools, write what came of each candidate, and print those that meet the SLO."""
+    """Search for pools, write the outcome of each candidate, and print those that meet the SLO."""
     with Progress(enabled=not quiet, unit="s") as progress:
         choices, best = search_pools(case, npus, progress)
     documents = [choice.document() for choice in choices]

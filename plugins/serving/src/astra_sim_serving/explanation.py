@@ -2,7 +2,7 @@
 
 The time to the first token is front end, queue, the load of a beginning that was kept elsewhere, the iterations in which the prompt ran (by
 their parts), and preemption. That of further tokens is the iterations, preemption, and the transfer from another instance. A preemption
-lasts until the next token of its request, so that what is computed again counts as preemption.
+lasts until the next token of its request, so that repeated computation counts as preemption.
 """
 
 from __future__ import annotations

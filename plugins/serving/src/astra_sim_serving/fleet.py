@@ -86,9 +86,9 @@ class HandOver:
 
 @attrs.define(eq=False)
 class ServingFleet:
-    """Replicas and what happens to them.
+    """Replicas and their events.
 
-    `arrivals` gives requests in order of arrival. `concurrency`: so many are in the system, and the next arrives when one ends; else they
+    `arrivals` gives requests in order of arrival. `concurrency`: this many are in the system, and the next arrives when one ends; else they
     arrive at their times. `hand_over`: some instances compute prompts alone, and others take the sequences over.
     """
 
@@ -256,7 +256,7 @@ class ServingFleet:
                 self._wake(replica)
 
     def _end(self, replica: Replica, stamp: int) -> None:
-        """End the iterations of a replica, unless a jump was cut since, and hand on what has finished."""
+        """End the iterations of a replica, unless a jump was cut since, and hand on finished requests."""
         if stamp != replica.stamp:
             return  # of a jump that was cut
         replica.end(self.now)

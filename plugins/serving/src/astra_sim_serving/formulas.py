@@ -19,7 +19,7 @@ LOGIT_BYTES = 4
 
 
 def touched_experts(model: ModelDescription, tokens: int) -> float:
-    """Experts that get at least one of so many tokens, on average, if each token chooses by chance."""
+    """Experts that get at least one token, on average, if each token chooses by chance."""
     return model.experts * (1 - (1 - model.top_k / model.experts) ** tokens)
 
 
@@ -52,7 +52,7 @@ class KernelFormulas:
         return Gemm(m=m, n=max(1, n), k=max(1, k), batch=batch, element_type=self.element_type)
 
     def layers_us(self, tokens: int) -> tuple[float, float]:
-        """Products, and kernels bound by memory, of all layers for so many tokens; attention and routed experts are left out."""
+        """Products, and kernels bound by memory, of all layers for `tokens` tokens; attention and routed experts are left out."""
         if tokens not in self._products:
             model = self.model
             kinds = [model.kind(layer) for layer in range(model.layers)]
@@ -96,11 +96,11 @@ class KernelFormulas:
         return [self._gemm(tokens, model.experts, model.hidden), *shared]
 
     def experts_us(self, tokens: int) -> float:
-        """The routed experts of all layers for so many tokens of all ranks, their activation, and the sum of what they give."""
+        """The routed experts of all layers for the tokens of all ranks, their activation, and the sum of their outputs."""
         return self._us(*self.expert_kernels(tokens, touched_experts(self.model, tokens))) * expert_layers(self.model)
 
     def expert_kernels(self, tokens: int, touched: float) -> list[Kernel]:
-        """The kernels of the routed experts of a layer, of which so many get tokens. Ranks of one expert share its width.
+        """The kernels of the routed experts of a layer, for those that get tokens. Ranks of one expert share its width.
 
         The kernels of vLLM, `fused_moe`, work on a row for each expert that a token chose, wherever that expert is: of those of other ranks
         they write zeros, and read them again. Only products leave them out. If tokens are sent to their experts (not `gathered`), a rank
@@ -139,7 +139,7 @@ class KernelFormulas:
         return Elementwise(read_bytes=elements * ACTIVATION_BYTES, write_bytes=elements * ACTIVATION_BYTES)
 
     def head_us(self, sequences: int) -> tuple[float, float]:
-        """The product of the output layer for so many sequences, and the sampler, which reads the logits."""
+        """The product of the output layer for the sequences, and the sampler, which reads the logits."""
         if not sequences:
             return 0.0, 0.0
         model = self.model
@@ -189,7 +189,7 @@ class KernelFormulas:
         return self.attentions[key]
 
     def _attention(self, sequences: int, queries: int, keys: int) -> Attention:
-        """Attention of some sequences with so many queries and keys each, for the compute model."""
+        """Attention of some sequences with equal numbers of queries and keys, for the compute model."""
         model, t = self.model, self.sharding.tensor
         heads = model.heads // t
         kind = self.kv_type if ELEMENT_BYTES[self.kv_type] != ACTIVATION_BYTES else None

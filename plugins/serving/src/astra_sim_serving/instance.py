@@ -1,4 +1,4 @@
-"""An instance: a scheduler, its cache, and what its iterations do to requests. `replica` has their clock."""
+"""An instance: a scheduler, its cache, and the effects of its iterations on requests. `replica` has their clock."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Iterations:
     last: tuple[float, ...]
 
     def elapsed(self, iterations: int) -> float:
-        """Seconds of the first so many iterations."""
+        """Seconds of the first `count` iterations."""
         first, last = sum(self.first), sum(self.last)
         if self.count == 1:
             return first * iterations
@@ -103,7 +103,7 @@ class ServingInstance:
         self.scheduler.add(sequence)
 
     def plan(self, now: float) -> Batch:
-        """Plan an iteration, and note what that does to requests. Returns nothing if there is nothing to do."""
+        """Plan an iteration, and record its effects on requests. Returns nothing if there is nothing to do."""
         self._account_until(now)
         scheduler = self.scheduler
         batch = scheduler.plan(now)
@@ -143,7 +143,7 @@ class ServingInstance:
 
     @property
     def may_take_more(self) -> bool:
-        """Whether a request that has just been added may change what the next iteration does."""
+        """Whether a request that has just been added may change the next iteration."""
         scheduler = self.scheduler
         if len(scheduler.running) >= scheduler.limits.sequences:
             return False
@@ -151,14 +151,14 @@ class ServingInstance:
         return scheduler.by_priority or scheduler.receives or not scheduler.in_order or len(scheduler.waiting) < 2
 
     def cut(self, count: int) -> None:
-        """Let a jump end after so many iterations."""
+        """Let a jump end after `count` iterations."""
         current = self.under_way[-1]
         share = (count - 1) / (current.count - 1)
         last = tuple(a + (b - a) * share for a, b in zip(current.first, current.last, strict=True))
         self.under_way[-1] = Iterations(current.batch, current.start, count, current.first, last if count > 1 else current.first)
 
     def reserve(self, count: int) -> None:
-        """Give the sequences of a jump the blocks that they need for so many iterations."""
+        """Give the sequences of a jump the blocks that they need for its iterations."""
         for sequence, _ in self.under_way[-1].batch:
             has_blocks = self.scheduler.cache.grow(sequence, sequence.computed + count)
             assert has_blocks
@@ -250,7 +250,7 @@ class ServingInstance:
         totals.kv_block_s += (before + after) / 2 * busy
         totals.peak_blocks = max(totals.peak_blocks, after)
 
-    # -- Moments that explanations need: what the instance had done in all until then ---------------------------------------------
+    # -- Moments that explanations need: the totals of the instance until then ----------------------------------------------------
 
     def _mark_admitted(self, sequence: Sequence, now: float) -> None:
         if sequence.scheduled < 0:
@@ -282,7 +282,7 @@ class ServingInstance:
         self.first_tokens.append(sequence)
 
     def _account(self, sequence: Sequence, first: bool = False) -> None:
-        """Add what the instance has done since the last mark to the parts of the request's time."""
+        """Add the instance's work since the last mark to the parts of the request's time."""
         done = tuple(a - b for a, b in zip(self.totals.parts, sequence.spent.mark, strict=True))
         if first or sequence.first_token < 0:
             sequence.spent.prefill_parts = tuple(a + b for a, b in zip(sequence.spent.prefill_parts, done, strict=True))

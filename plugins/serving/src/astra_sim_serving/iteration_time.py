@@ -37,7 +37,7 @@ class KernelTimes(Protocol):
         """All of an iteration but attention, routed experts, head and sampler."""
 
     def experts_us(self, tokens: int) -> float:
-        """The routed experts that a rank has, if so many tokens of all ranks choose among all of them."""
+        """The routed experts of a rank that get tokens, if the tokens of all ranks choose among all of them."""
 
     def head_us(self, sequences: int) -> tuple[float, float]:
         """Head and sampler."""
@@ -48,7 +48,7 @@ class KernelTimes(Protocol):
 
 @attrs.define(eq=False)
 class TableTimes:
-    """Times by measured tables; what a table does not cover by formulas, if there are some, else by continuing the table.
+    """Times by measured tables; outside of a table by formulas, if there are some, else by continuing the table.
 
     `skew` is the share of the difference between the longest and the mean context that a batch takes longer.
     """
@@ -111,7 +111,7 @@ class TableTimes:
         return self._heads[sequences]
 
     def attention_us(self, shape: BatchShape) -> float:
-        """Attention of the mean context, and in a batch without prompts a share of what the longest would take more.
+        """Attention of the mean context, and in a batch without prompts a share of the longest one's additional time.
 
         Beside prompts there is other work for the multiprocessors that would wait for the longest context.
         """
@@ -200,7 +200,7 @@ class IterationTime:
 
     `all_reduce_us` is the time of an all-reduce by its bytes, of which each layer has two; None: there is one rank. `exchange_us` is the
     time in which tokens get to the experts of a layer and back, by the tokens of each rank of data parallelism; then a layer with experts
-    has one all-reduce. `send_us` is that of a message to the next stage of a pipeline. The host works beside the device where the engine
+    has one all-reduce. `send_us` is that of a message to the next stage of a pipeline. The host works beside the device if the engine
     is `asynchronous`, else before it. Ranks of data parallelism fill batches of up to `graph_tokens` tokens to that of the largest. `draft`
     is the time of one token of all drafts, after the last stage; None: that takes no time on the device. `adapters` are the times of LoRA
     adapters; the host loads those that are not there before the iteration.
@@ -316,9 +316,9 @@ class IterationTime:
         return max(0.0, host - device) if self.asynchronous else host
 
     def _stages(self, first: float, layers: float, last: float, tokens: int) -> tuple[list[float], float]:
-        """Seconds of each stage of the pipeline, its share of the layers and what only the first and the last do.
+        """Seconds of each stage of the pipeline, its share of the layers and the additional work of the first and the last.
 
-        With the microseconds of a message with the hidden states of so many tokens between two stages.
+        With the microseconds of a message with the hidden states of the tokens between two stages.
         """
         assert self.send_us is not None
         stages = [layers * len(own) / self.model.layers for own in self.sharding.stages(self.model.layers)]

@@ -26,7 +26,7 @@ class KvCache:
         self.free_blocks = blocks
         self._free: OrderedDict[int, int] = OrderedDict(
             [(0, blocks)]
-        )  # free blocks in order of use: runs of so many, or one with a content
+        )  # free blocks in order of use: runs of several, or one with a content
         self._last_run: int | None = 0  # the last entry, if that is a run
         self._next = 1  # the number of the next block with a content, or run
         self._holders: dict[int, int] = {}
@@ -39,7 +39,7 @@ class KvCache:
         return self.blocks - self.free_blocks
 
     def blocks_for(self, tokens: int) -> int:
-        """Blocks that so many tokens need."""
+        """Blocks that `tokens` tokens need."""
         return -(-tokens // self.block_tokens)
 
     def matching(self, sequence: Sequence) -> list[int]:
@@ -77,7 +77,7 @@ class KvCache:
         return result
 
     def loaded(self, sequence: Sequence) -> None:
-        """Note that what a sequence waited for is in its blocks."""
+        """Note that the awaited blocks of a sequence are there."""
         self._register(sequence, sequence.computed // self.block_tokens)
 
     def can_hold(self, sequence: Sequence, matching: list[int], tokens: int) -> bool:
@@ -148,7 +148,7 @@ class KvCache:
         sequence.capacity = 0
 
     def _give_back(self, count: int) -> None:
-        """Free so many blocks without contents, the last to be used."""
+        """Free `count` blocks without contents, the last to be used."""
         if not count:
             return
         if self._last_run is None:

@@ -2,7 +2,7 @@
 
 A product of a layer gets the sum of two more for the tokens of an adapter: to `rank` elements and back. Kernels for batches of several
 adapters read the weights of those that are in the batch, and the tokens (Punica, arXiv 2310.18547); they take as long as these bytes, or
-as one product of all tokens where that takes longer.
+as one product of all tokens if that takes longer.
 Models with experts have adapters of attention alone, as in vLLM.
 """
 
@@ -24,7 +24,7 @@ RANK_BYTES = 4
 
 
 class Product(NamedTuple):
-    """A product that has an adapter, on a rank: so many elements in and out, and products of the model that it joins (q, k and v: 3)."""
+    """A product that has an adapter, on a rank: elements in and out, and products of the model that it joins (q, k and v: 3)."""
 
     entered: int
     left: int
@@ -65,7 +65,7 @@ class AdapterTimes:
     _known: dict[tuple[int, int], float] = attrs.field(factory=dict)
 
     def layers_us(self, use: AdapterUse) -> float:
-        """The products for so many tokens of so many adapters."""
+        """The products for the tokens of several adapters."""
         if not use.tokens:
             return 0.0
         key = use.tokens, use.adapters
@@ -102,7 +102,7 @@ class AdapterPlaces:
     _adapters: dict[int, None] = attrs.field(factory=dict)
 
     def use(self, batch: Batch) -> AdapterUse:
-        """Have the adapters of a batch on the device, and say what it uses."""
+        """Load the adapters of a batch on the device, and return those it uses."""
         tokens, active = 0, dict[int, None]()
         for sequence, computed in batch:
             if sequence.request.adapter >= 0:

@@ -16,7 +16,7 @@ class WeightedValues:
     counts: dict[float, int] = attrs.field(factory=dict)
 
     def add(self, value: float, count: int = 1) -> None:
-        """Add a value so many times."""
+        """Add a value `count` times."""
         self.counts[value] = self.counts.get(value, 0) + count
 
     def summary(self) -> dict[str, float] | None:

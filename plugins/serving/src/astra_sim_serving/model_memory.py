@@ -106,7 +106,7 @@ def activation_bytes(model: ModelDescription, sharding: Sharding, tokens: int, s
 
 @attrs.frozen
 class ServingMemoryUse:
-    """Memory of an NPU in bytes: what may be used of it, and what is taken of that before keys and values."""
+    """Memory of an NPU in bytes: the usable part, and the part of that before keys and values."""
 
     usable: float
     weights: int

@@ -48,7 +48,7 @@ def _named(pool: PoolOptions, npus: int, where: str) -> tuple[int, ...]:
 def place_in_block(npus: Sequence[int], platform: Platform) -> tuple[int, ...]:
     """The same NPUs in the first of the smallest blocks of dimensions that hold all of them.
 
-    Blocks of a platform of dimensions are alike, so that what NPUs do in one takes as long in any other.
+    Blocks of a platform of dimensions are alike, so that transfers of NPUs in one take as long as in any other.
     """
     block = 1
     for dimension in platform.dimensions:

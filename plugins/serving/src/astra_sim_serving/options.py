@@ -154,7 +154,7 @@ class LoraOptions:
 
 @attrs.frozen
 class TierOptions:
-    """A memory behind the cache, which keeps what the cache gives up."""
+    """A memory behind the cache, which keeps blocks that the cache evicts."""
 
     capacity_gib: float = option(above=0, help="memory for each NPU of an instance", unit="GiB")
     read_gb_per_s: float = option(above=0, help="bandwidth to each NPU", unit="10^9 bytes/s")
@@ -180,7 +180,7 @@ class ServedModel:
 
 @attrs.frozen
 class ServingOptions:
-    """A server: its model, its instances and what arrives."""
+    """A server: its model, its instances and its requests."""
 
     engine: str = option("vllm", help="which rules plan iterations: vllm, or a policy by name")
     max_sequences: int = option(128, minimum=1, help="sequences of an iteration")

@@ -25,7 +25,7 @@ from astra_sim_serving.tables import KernelTables, read_tables
 
 KNOWN_KEYS = ("name", "serving", *SECTIONS)
 _SCALE_TOKENS = ("vllm", "sglang")
-"""Engines whose products of fp8 scale their inputs token by token, unless something else is said."""
+"""Engines whose products of fp8 scale their inputs token by token, by default."""
 _OWN_COMPUTE = tuple(field.name for field in attrs.fields(ServingCompute))
 
 

@@ -93,7 +93,7 @@ class PolicyScheduler(InstanceScheduler):
         return batch
 
     def _admit_holders(self, batch: Batch) -> None:
-        """Admit waiting sequences that hold blocks already, for which what was planned waits."""
+        """Admit waiting sequences that hold blocks already, for which the planned ones wait."""
         left = self.limits.tokens
         for sequence in [each for each in self.waiting if each.capacity]:
             if left and len(self.running) < self.limits.sequences:

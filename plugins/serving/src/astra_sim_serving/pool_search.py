@@ -75,7 +75,7 @@ def candidates(npus: int, shared: int) -> Iterator[PoolCandidate]:
 def search_pools(
     case: ServingExperiment, npus: int, progress: Progress, plugins: Plugins | None = None
 ) -> tuple[list[PoolChoice], PoolChoice | None]:
-    """The choices for at most so many NPUs, and the one with the highest rate.
+    """The choices for at most `npus` NPUs, and the one with the highest rate.
 
     A candidate that misses the SLO at the highest rate so far is not looked at any further. Raises InputError.
     """
@@ -102,7 +102,7 @@ def _shared(parts: Parts) -> int:
 
 
 def _check(parts: Parts, npus: int) -> None:
-    """Raise InputError if the experiment says what the search is to find, or nothing that it could look for."""
+    """Raise InputError if the experiment sets a value that the search is to find, or leaves nothing to search for."""
     options, where = parts.options, f"{parts.where}: serving"
     if options.slo == SloOptions():
         raise InputError(f"{where}.slo has no limit; expected one, such as ttft_ms, for a search of pools")

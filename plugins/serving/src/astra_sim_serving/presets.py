@@ -19,7 +19,7 @@ class _Iteration:
     plan: Plan = attrs.field(factory=list)
 
     def add(self, request: RequestState, tokens: int) -> None:
-        """Compute so many tokens of a request, or as many as are left."""
+        """Compute `tokens` tokens of a request, or as many as are left."""
         tokens = min(tokens, self.left)
         if tokens:
             self.plan.append((request.number, tokens))
@@ -38,7 +38,7 @@ class _Reserving(Policy):
     """A policy that admits by memory which only the end of a request gives back."""
 
     def keeps(self, state: ServingState, plan: Sequence[tuple[int, int]]) -> bool:
-        """Always: what did not fit does not fit before a request has ended."""
+        """Always: a request that did not fit does not fit before another has ended."""
         return True
 
 
@@ -63,7 +63,7 @@ class PrefillFirst(_Keeping):
 
 
 class Sarathi(_Keeping):
-    """Every running request gets its token, and one prompt at a time a chunk of what is left (Sarathi-Serve, arXiv 2403.02310)."""
+    """Every running request gets its token, and one prompt at a time a chunk of the rest (Sarathi-Serve, arXiv 2403.02310)."""
 
     def plan(self, state: ServingState) -> Sequence[tuple[int, int]]:
         """One token of each that decodes, and a chunk of the prompt that is under way, else of the first that waits."""
@@ -218,8 +218,8 @@ class SglangOptions:
 class Sglang(Policy):
     """SGLang: prompts go first, in iterations of their own, while memory is expected to last; the last chunk of tokens is cut.
 
-    What running requests are expected to need falls with every iteration that decodes. If it was too little, the requests with the
-    fewest tokens of answers are retracted, and the expectation becomes what those that stay have shown.
+    The expected memory of running requests falls with every iteration that decodes. If it was too little, the requests with the
+    fewest tokens of answers are retracted, and the expectation is updated from those that stay.
     """
 
     options: SglangOptions
@@ -233,7 +233,7 @@ class Sglang(Policy):
         return self._prompts(state) or self._tokens(state)
 
     def _prompts(self, state: ServingState) -> Plan:
-        """The prompts under way, and those that wait while what all that run may need is there."""
+        """The prompts under way, and those that wait while all that run may get their memory."""
         filled = _Iteration(state.max_tokens)
         expected = 0.0
         for each in state.running:
@@ -269,7 +269,7 @@ class Sglang(Policy):
         return [(each.number, 1) for each in staying][: state.max_tokens]
 
 
-# -- What several of them do -------------------------------------------------------------------------------------------
+# -- Shared by several of them -----------------------------------------------------------------------------------------
 
 
 def _blocks(tokens: int, state: ServingState) -> int:

@@ -60,7 +60,7 @@ class Pricing:
         return KernelFormulas(model, sharding, compute, served.precision, served.kv or "bf16")
 
     def _adapters(self, sharding: Sharding, compute: Compute | None) -> AdapterTimes | None:
-        """The times of adapters; None if there are none. Raises InputError if nothing says them."""
+        """The times of adapters; None if there are none. Raises InputError if no model gives them."""
         lora, model = self.parts.options.lora, self.parts.model
         if lora is None:
             return None

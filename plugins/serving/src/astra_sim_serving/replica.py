@@ -30,7 +30,7 @@ _GROWTH, _SHORT_CONTEXT = 4, 256
 class Replica:
     """Instances whose iterations are one. `jumps`: iterations that do not differ in their plan are simulated as one event.
 
-    `stamp` counts the jumps that were cut, whose end comes earlier than was said.
+    `stamp` counts the jumps that were cut, whose end comes earlier than announced.
     """
 
     instances: Sequence[ServingInstance]
@@ -53,7 +53,7 @@ class Replica:
         return self.batches >= len(self._stages_free)
 
     def free_at(self, now: float) -> float:
-        """When the next batch may begin, as far as the stages know: later than now where the first one is busy."""
+        """When the next batch may begin, as far as the stages know: later than now if the first one is busy."""
         return max(now, self._stages_free[0])
 
     def begin(self, now: float) -> float | None:

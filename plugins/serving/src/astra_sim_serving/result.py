@@ -28,7 +28,7 @@ COLUMNS = (
 
 @attrs.define(eq=False)
 class ServingResult:
-    """A run. Times are in seconds; `sequences` are the requests in order of arrival, with what has become of them."""
+    """A run. Times are in seconds; `sequences` are the requests in order of arrival, with their state."""
 
     sequences: Sequence[RequestSequence]
     instances: Sequence[ServingInstance]
@@ -181,13 +181,13 @@ class ServingResult:
         }
 
     def _time(self, span: float) -> dict[str, float]:
-        """Seconds of all instances by what they did; together with `idle` they are the makespan times the instances."""
+        """Seconds of all instances by activity; together with `idle` they are the makespan times the instances."""
         parts = {part: sum(each.totals.parts[place] for each in self.instances) for place, part in enumerate(PARTS)}
         idle = span * len(self.instances) - sum(each.totals.busy_s for each in self.instances)
         return {**parts, "idle": max(0.0, idle), "transfer": self.transfer_s}
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each request, by `COLUMNS`; None if there is nothing to say."""
+        """A row for each request, by `COLUMNS`; None for an absent value."""
         return [self._row(each) for each in self.sequences]
 
     def _row(self, sequence: RequestSequence) -> dict[str, Any]:
@@ -201,12 +201,12 @@ class ServingResult:
         return dict(zip(COLUMNS, values, strict=True))
 
     def csv(self) -> str:
-        """The rows as a table with commas; cells are empty if there is nothing to say."""
+        """The rows as CSV; cells are empty for absent values."""
         return csv_of(self.rows(), COLUMNS)
 
 
 def csv_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
-    """Rows as a table with commas; `columns` are all that rows have, by default. Cells are empty if a row says nothing."""
+    """Rows as CSV; `columns` are all that rows have, by default. Cells are empty if a row lacks a value."""
     names = columns or list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

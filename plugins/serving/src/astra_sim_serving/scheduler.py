@@ -1,6 +1,6 @@
 """Which tokens an iteration computes: the rules of vLLM's V1 scheduler.
 
-Running sequences come first, in order of admission, then waiting ones while tokens, places and blocks last. A prompt is cut where the
+Running sequences come first, in order of admission, then waiting ones while tokens, places and blocks last. A prompt is cut at the end of
 budget of tokens ends. If a running sequence finds no block, the last one is preempted: it gives back its blocks and waits at the head.
 """
 
@@ -22,7 +22,7 @@ Batch = list[tuple[Sequence, int]]
 
 @attrs.frozen
 class Limits:
-    """Limits of an iteration. `prefill_tokens`: at most so many tokens of one prompt; 0: no limit."""
+    """Limits of an iteration. `prefill_tokens`: the most tokens of one prompt; 0: no limit."""
 
     sequences: int
     tokens: int
@@ -35,8 +35,8 @@ class InstanceScheduler:
     `by_priority`: smaller priorities go first, and the worst running one is preempted; else the order is that of arrival. `is_predictable`:
     `is_steady` is known after a plan. `in_order`: waiting sequences are admitted in the order in which they wait. `receives`: some
     sequences come from other instances or memories, with their blocks. `drafts` tokens are drafted for each sequence that decodes.
-    `max_adapters`: requests of one iteration have at most so many adapters (0: no limit).
-    `to_load` are sequences whose beginnings are to be loaded from tiers, with what is to be; of them `loading` are not back.
+    `max_adapters`: the most adapters of requests of one iteration (0: no limit).
+    `to_load` are sequences whose beginnings are to be loaded from tiers, with their blocks; of them `loading` are not back.
     """
 
     is_predictable = True
@@ -70,7 +70,7 @@ class InstanceScheduler:
     def plan(self, now: float = 0.0) -> Batch:
         """Return the sequences of the next iteration with the tokens of each; blocks are allocated and taken back at once.
 
-        `admitted` and `preempted` then list the sequences to which that has happened. `is_steady` says whether every running sequence
+        `admitted` and `preempted` then list the sequences that were. `is_steady`: every running sequence
         computes one token, so that the plan stays the same until a sequence arrives or ends, or blocks run out.
         """
         batch: Batch = []
@@ -192,7 +192,7 @@ class InstanceScheduler:
         return tokens
 
     def _load(self, sequence: Sequence) -> bool:
-        """Have what tiers know of a waiting sequence loaded, if there are blocks for its whole prompt; it then comes back."""
+        """Load the cached beginning of a waiting sequence from tiers, if there are blocks for its whole prompt; it then comes back."""
         if sequence.capacity:
             return False
         cache, matching = self.cache, self.cache.matching(sequence)

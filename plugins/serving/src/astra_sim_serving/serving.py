@@ -26,7 +26,7 @@ def serve(
     """Simulate a server, request by request.
 
     `experiment` is the path of a TOML file, its table, or a `ServingExperiment`. `on_progress` is called with simulated seconds and events
-    so far, `timeline` each instance and the time whenever it has begun iterations. Ctrl-C ends the run early, with what is done until then.
+    so far, `timeline` each instance and the time whenever it has begun iterations. Ctrl-C ends the run early, with the results until then.
     Raises InputError.
     """
     plugins = plugins or shared_plugins()

@@ -1,6 +1,6 @@
 """Memories behind the cache of an instance, which keep the contents of blocks that it uses for others: on the host, on disks, elsewhere.
 
-A block that is used again goes to the first tier, and what that gives up to the next. A request whose beginning is found there waits until
+A block that is used again goes to the first tier, and its evicted blocks to the next. A request whose beginning is found there waits until
 it is loaded, while others run; its blocks in the cache are allocated before.
 """
 

@@ -18,7 +18,7 @@ _TRACKS = 64
 
 
 class ServingTimeline(Protocol):
-    """Collects what happens."""
+    """Collects events."""
 
     def __call__(self, instance: ServingInstance, now: float) -> None:
         """Take a moment at which an instance has planned its iterations, and begun some if it has work."""

@@ -1,6 +1,6 @@
 """Files of requests, whose formats are recognised by their content.
 
-Columns or keys of one format become rows `arrival_s, input, output` with what else there is: priority, session, tenant, blocks of prompts.
+Columns or keys of one format become rows `arrival_s, input, output` with further ones: priority, session, tenant, blocks of prompts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Axes of a sweep: what varies, over which values."""
+"""Axes of a sweep: the varied parameters, and their values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BESIDE = ("name", "labels", "zip", "whole")
 
 @attrs.frozen
 class AxisSpan:
-    """All numbers from `low` to `high`, of which a sweep draws some; by their logarithm, or as whole numbers, if it says so."""
+    """All numbers from `low` to `high`, of which a sweep draws some; by their logarithm, or as integers, on request."""
 
     low: float
     high: float
@@ -198,7 +198,7 @@ def _axis(key: str, value: Any, where: str) -> Axis:
 
 
 def _described_form(value: Any, where: str) -> tuple[Mapping[str, Any], str, list[Any]]:
-    """The table of an axis, the one of the forms that it has, and what it has there. Raises InputError."""
+    """The table of an axis, the one of the forms that it has, and its value. Raises InputError."""
     if isinstance(value, list):
         value = {"values": value}
     if not isinstance(value, Mapping):
@@ -216,7 +216,7 @@ def _described_form(value: Any, where: str) -> tuple[Mapping[str, Any], str, lis
 
 
 def _check_value(value: Any, where: str) -> None:
-    """Raise InputError for what no option takes, such as a date of TOML."""
+    """Raise InputError for values that no option takes, such as a date of TOML."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""An experiment in a table: the path of its file, and what it has in place of that."""
+"""An experiment in a table: the path of its file, and the changes to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets: what is expected of the figures of experiments, and whether they keep to it."""
+"""Budgets: expectations of the figures of experiments, and whether they are met."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Expectation:
     margin: float = 0.0
 
     def judge(self, figures: Mapping[str, Any]) -> tuple[bool, str]:
-        """Whether the figures of a result in JSON are as expected, and what they are. Raises InputError if there is no such figure."""
+        """Whether the figures of a result in JSON are as expected, and their values. Raises InputError if there is no such figure."""
         if self.condition is not None:
             parts = self.condition.parts(figures)
             return self.condition.holds(figures), ", ".join(f"{name} = {shown(value)}" for name, value in parts.items())
@@ -129,7 +129,7 @@ def _is_number(value: Any) -> bool:
 
 
 def judge(expectations: Sequence[Expectation]) -> Iterator[Verdict]:
-    """Run the experiments, each of them once, and say for each expectation what came of it."""
+    """Run the experiments, each of them once, and report the outcome of each expectation."""
     results: dict[bytes, dict[str, Any] | AstraError] = {}
     for expectation in expectations:
         key = canonical([expectation.experiment.sections, expectation.experiment.run])
@@ -160,7 +160,7 @@ def _verdict(expectation: Expectation, figures: dict[str, Any] | AstraError, sec
 def junit(verdicts: Sequence[Verdict], suite: str) -> str:
     """The verdicts as XML, as JUnit writes it and services of continuous integration read it.
 
-    These tell cases apart by name, so what is expected is behind a name that several have.
+    These tell cases apart by name, so the expectation is behind a name that several have.
     """
     names = Counter(verdict.name for verdict in verdicts)
     states = [verdict.state for verdict in verdicts]

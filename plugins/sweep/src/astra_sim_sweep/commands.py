@@ -71,7 +71,7 @@ def sweep(
 ) -> None:
     """Run an experiment over axes, and write one table: a row for each point, with its parameters, figures, or error.
 
-    What is done is kept in a journal, RESULTS.journal.sqlite, at once. Exit status 1: some points have failed.
+    Finished points are kept in a journal, RESULTS.journal.sqlite, at once. Exit status 1: some points have failed.
     """
     if as_json and quiet:
         raise InputError("--json and --quiet are given; expected one of the two")
@@ -146,7 +146,7 @@ def _beside(known: int, skipped: int, failed: int) -> str:
 
 
 def _checked_points(file: str, axes: Sequence[str], shard: str | None) -> tuple[SweepPlan, Iterator[Point]]:
-    """A plan, and its points, each with what is wrong with it as far as that can be seen without a run. Raises InputError."""
+    """A plan, and its points, each with its error as far as that can be found without a run. Raises InputError."""
     import attrs
 
     from astra_sim_sweep.checks import check_axes, point_error

@@ -1,6 +1,6 @@
 """Digests of options, including the contents of the files that they name.
 
-A text counts as the name of a file if one is called so, or begins so, whatever the option says of itself: a run too many is better
+A text counts as the name of a file if one is called so, or begins so, whatever the option's type: a run too many is better
 than figures of another file.
 """
 

@@ -27,7 +27,7 @@ _MOST_LOSSES = 2
 _TURN_S = 0.5
 _CONNECT_S = 10
 WORKER_TIMEOUT_S = 300.0
-"""So long a scheduler may have no worker, unless it is said otherwise: jobs wait in the queues of clusters."""
+"""The default time that a scheduler may have no worker: jobs wait in the queues of clusters."""
 
 # -- On the workers ----------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Dask:
     def outcomes(self, numbers: Iterator[int | None]) -> Iterator[list[SweepOutcome]]:
         """The outcomes of points, as their batches end; some of the lists are empty. `numbers` is read on when workers have room.
 
-        Raises RunError if the scheduler has lost what it was given, or has had no workers for too long.
+        Raises RunError if the scheduler has lost its batches, or has had no workers for too long.
         """
         try:
             while True:

@@ -1,4 +1,4 @@
-"""Small expressions over named values, such as `batch / (dp * pp)`: what an experiment file may say, and nothing else of Python."""
+"""Small expressions over named values, such as `batch / (dp * pp)`: allowed in an experiment file, and no other Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Expression:
     """An expression over names, read once and evaluated often.
 
     It has numbers, text, lists, names, + - * / // % **, comparisons, `in`, `and`, `or`, `not`, `A if B else C`, and the functions min, max,
-    abs, round, ceil, floor and log2. `/` of whole numbers is a whole number where it divides. A name may have dots, and positions
+    abs, round, ceil, floor and log2. `/` of integers is an integer if it divides. A name may have dots, and positions
     in brackets. Raises InputError, which begins with `where`, for anything else.
     """
 
@@ -58,7 +58,7 @@ class Expression:
             raise self._error(str(error.args[0])) from None
 
     def value(self, scope: Scope) -> Any:
-        """The value where names have those of `scope`. Raises InputError if there is none."""
+        """The value for the names in `scope`. Raises InputError if there is none."""
         try:
             return self._code(scope)
         except ZeroDivisionError:

@@ -52,7 +52,7 @@ class Constraint:
         self._sides = _sides(condition)
 
     def excess(self, row: Mapping[str, Any]) -> float:
-        """0 if it is kept. If it is broken, by what share of the larger side of a comparison with < <= > >=; else 1.
+        """0 if it holds; else the relative violation, by the larger side of a comparison with < <= > >=, or 1 for others.
 
         Raises InputError if the condition has no value.
         """

@@ -1,4 +1,4 @@
-"""The journal of a sweep: what came of each run, in a database of SQLite, from the moment it is known."""
+"""The journal of a sweep: the outcome of each run, in a database of SQLite, from the moment it is known."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SYNC_S = 1.0
 class Journal:
     """Runs by key, in a file that one sweep writes at a time. Everything that was added is kept, whatever ends the process.
 
-    A power cut takes at most what was added in the last SYNC_S seconds, as long as `settle` is called repeatedly. Raises RunError if
+    A power cut loses at most the rows added in the last SYNC_S seconds, as long as `settle` is called repeatedly. Raises RunError if
     the file cannot be read or written, InputError if it is no journal, or another sweep writes it.
     """
 
@@ -120,12 +120,12 @@ class Journal:
         self.settle()
 
     def settle(self) -> None:
-        """Have what was added SYNC_S seconds ago on the disk, if a power cut does not take it."""
+        """Have rows added SYNC_S seconds ago on the disk, if a power cut does not take them."""
         if self._unsettled_since is not None and time.monotonic() - self._unsettled_since >= SYNC_S:
             self._sync()
 
     def _sync(self) -> None:
-        """Wait until the disk has the log of SQLite; what it has moved into the database already exists."""
+        """Wait until the disk has the log of SQLite; rows that it has moved into the database already are there."""
         self._unsettled_since = None
         with contextlib.suppress(OSError):
             descriptor = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)

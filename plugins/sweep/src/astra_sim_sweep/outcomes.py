@@ -1,4 +1,4 @@
-"""Runs of points, one after another, and what came of each."""
+"""Runs of points, one after another, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SweepOutcome:
 
 
 def run_points(plan: SweepPlan, numbers: Sequence[int]) -> Iterator[SweepOutcome]:
-    """Run points by their numbers. What goes wrong at one is its outcome, and the others are run."""
+    """Run points by their numbers. An error of one is its outcome, and the others are run."""
     for number in numbers:
         began = time.perf_counter()
         figures: dict[str, Any] | None = None
@@ -60,7 +60,7 @@ def run_points(plan: SweepPlan, numbers: Sequence[int]) -> Iterator[SweepOutcome
 
 
 def _figures(plan: SweepPlan, number: int) -> tuple[dict[str, Any], str | None]:
-    """The figures of a point, and its whole result where the plan keeps results."""
+    """The figures of a point, and its whole result if the plan keeps results."""
     result = simulate(plan.experiment(number, shared_plugins()), npu_times=plan.keeps_results)
     row = result.row()
     for name in ("run_name", "wall_s"):

@@ -14,7 +14,7 @@ _MOST_NAMED = 5
 
 
 def packed(plan: SweepPlan) -> bytes:
-    """A plan as bytes, with the plugins that this process has chosen and the versions of what made it in front."""
+    """A plan as bytes, preceded by the plugins that this process has chosen and the versions of its software."""
     return pickle.dumps((shared_plugins().choices, dict(plan.versions), pickle.dumps(plan)))
 
 

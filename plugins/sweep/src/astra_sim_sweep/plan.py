@@ -1,4 +1,4 @@
-"""A sweep as its file says: what all points have, what varies, what follows from that, and which points are left out."""
+"""A sweep file: the common experiment, the axes, derived values, and which points are left out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RESULT = "result"
 class Point:
     """A point of a sweep. `parameters` are its columns.
 
-    `skipped_by` is the name of the condition that leaves it out, `error` what is wrong with it before it is run. Points whose resolved
+    `skipped_by` is the name of the condition that leaves it out, `error` its error before it is run. Points whose resolved
     experiments are the same, on the same versions, have the same `key`.
     """
 
@@ -113,12 +113,12 @@ class SweepPlan:
         return {axis.name: choices[axis.name] if axis.span is not None else axis.shown(choices[axis.name]) for axis in self.axes}
 
     def _derive(self, parameters: dict[str, Any]) -> None:
-        """Add what follows from the values of axes. Raises InputError."""
+        """Add values derived from those of axes. Raises InputError."""
         for name, meaning in self.derived.items():
             parameters[name] = meaning.value(parameters) if isinstance(meaning, Expression) else meaning
 
     def _changes(self, choices: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[int, list[tuple[Change, bytes]]]:
-        """The number of the base, and what a point changes, each with what it comes to."""
+        """The number of the base, and the changes of a point, each with its value."""
         base = 0
         values: list[tuple[str, Any]] = []
         for axis in self.axes:

@@ -25,7 +25,7 @@ _TURN_S = 0.5
 
 
 class BatchSize:
-    """The number of points in a batch of so many seconds, from the times of those before."""
+    """The number of points in a batch of `seconds`, from the times of those before."""
 
     def __init__(self, seconds: float, largest: int = LARGEST_BATCH) -> None:
         self._seconds, self._largest, self._mean = seconds, largest, 0.0
@@ -42,7 +42,7 @@ class BatchSize:
 
 @attrs.define(eq=False)
 class _Place:
-    """A worker, what it has been given and not answered, in order, and since when it has been at the first."""
+    """A worker, its assigned points without an answer, in order, and since when it has been at the first."""
 
     worker: Worker
     is_ready: bool = False
@@ -176,7 +176,7 @@ class Processes:
         return max(0.01, min([_TURN_S, *(place.since + self._timeout - now for place in self._places if place.is_ready)]))
 
     def _receive(self, place: _Place) -> Iterator[SweepOutcome]:
-        """Take what a worker has sent; one that has ended is replaced, and what it was at is its failure."""
+        """Take a worker's messages; one that has ended is replaced, and its current point is its failure."""
         try:
             while place.worker.connection.poll():
                 message: Any = place.worker.receive()
@@ -211,7 +211,7 @@ class Processes:
         self._remove(place)
 
     def _remove(self, place: _Place) -> None:
-        """End a worker; what it was given is for others."""
+        """End a worker; its points are for others."""
         self._again.extend(place.batch_left)
         place.worker.end()
         self._places.remove(place)

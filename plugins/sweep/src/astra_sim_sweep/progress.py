@@ -43,7 +43,7 @@ class SweepProgress:
                 self._bar.stop()
 
     def turn(self) -> None:
-        """Show what is new, if the time has come."""
+        """Show news, if the time has come."""
         now = time.monotonic()
         if self._first is None and self._counts.run:
             self._first = now, self._counts.run  # workers have started
@@ -92,7 +92,7 @@ class _Bar:
 
 
 def line(counts: SweepCounts, seconds: float, runs: int) -> str:
-    """Describe the progress of a sweep after so many runs in so many seconds."""
+    """Describe the progress of a sweep after a number of runs and seconds."""
     parts = [f"{counts.done:,} of {counted(counts.points, 'point')}"]
     if counts.failed:
         parts.append(f"{counts.failed:,} failed")

@@ -1,7 +1,7 @@
 """Points that a sampler of Optuna proposes, and their results for it. Its study is in a storage that several machines may share.
 
 A trial of the study is a proposal. Several may be the same point, which is run once; all have the constraints of their point, and the
-first has what came of its run, so that each machine has the runs of all.
+first has the outcome of its run, so that each machine has the runs of all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from astra_sim_sweep.points import AxisGroup, shuffled
 from astra_sim_sweep.search_files import SearchPlan
 
 _MOST_REPEATS = 20
-"""After so many proposals without a new point one is taken from a shuffle of all."""
+"""The number of proposals without a new point after which one is taken from a shuffle of all."""
 
 _LONGEST_WALK = 200_000
 _POINT, _MACHINE, _RUN, _SKIPPED = "astra_point", "astra_machine", "astra_run", "astra_skipped"
@@ -33,7 +33,7 @@ _POINT, _MACHINE, _RUN, _SKIPPED = "astra_point", "astra_machine", "astra_run", 
 
 @attrs.frozen
 class _Sampler:
-    """A class of samplers in Optuna, its arguments, and what it needs beside Optuna."""
+    """A class of samplers in Optuna, its arguments, and packages it needs beside Optuna."""
 
     name: str
     arguments: Mapping[str, Any] = attrs.field(factory=dict)
@@ -118,7 +118,7 @@ class Proposals:
     def points(self, absorb: Callable[[], None]) -> Iterator[Point]:
         """New points that are not skipped, until there are as many as are wanted, or no more.
 
-        Before each it calls `absorb`, which takes up what is `known`.
+        Before each it calls `absorb`, which takes the `known` results.
         """
         repeats = 0
         while True:
@@ -149,7 +149,7 @@ class Proposals:
                     yield point
 
     def tell(self, point: Point, run: JournalRun, judgement: Judgement) -> None:
-        """Say what came of a point that was proposed."""
+        """Report the outcome of a point that was proposed."""
         self._reported[point.number] = judgement
         self._runs[point.number] = run
         first, *others = self._waiting.pop(point.number)
@@ -171,7 +171,7 @@ class Proposals:
                 yield trial
 
     def _ask(self, from_shuffle: bool) -> Any:
-        """A new trial: what the sampler proposes, or the next of a shuffle that is new and not skipped; None: there is none."""
+        """A new trial: the sampler's proposal, or the next of a shuffle that is new and not skipped; None: there is none."""
         with _quiet(self._optuna):
             if from_shuffle:
                 number = self._next_of_shuffle()
@@ -267,7 +267,7 @@ def _optuna() -> Any:
 
 @contextlib.contextmanager
 def _quiet(optuna: Any) -> Iterator[None]:
-    """Optuna says nothing about itself meanwhile."""
+    """Suppress Optuna's log meanwhile."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

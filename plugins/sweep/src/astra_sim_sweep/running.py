@@ -1,4 +1,4 @@
-"""A sweep: its points are run, what comes of them goes into the journal, and from there into a table."""
+"""A sweep: its points are run, their outcomes go into the journal, and from there into a table."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Files:
             raise InputError(f"{self.table}: its journal {self.journal} is not there; expected it, or --overwrite to run all points again")
 
     def drop(self) -> None:
-        """Delete what is there. Raises InputError if the journal is something else, or another sweep writes it."""
+        """Delete old files. Raises InputError if the journal is something else, or another sweep writes it."""
         if os.path.lexists(self.journal):
             with Journal(self.journal):
                 os.unlink(self.journal)
@@ -182,7 +182,7 @@ class Sweep(ResultRows):
     """A sweep that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
 
     A row has the parameters of a point and the figures of its run, or an `error`. When all are done, the table is written, in the order of
-    points. Raises AstraError if nothing can be run or written; errors of points are in their rows. `counts` says how far it is.
+    points. Raises AstraError if nothing can be run or written; errors of points are in their rows. `counts` is its progress.
     """
 
     def __init__(
@@ -203,13 +203,13 @@ class Sweep(ResultRows):
         return [path for path in (self._files.table, self._files.results if self._results is not None else None) if path is not None]
 
     def finish(self) -> SweepCounts:
-        """Run what is left, and write the table."""
+        """Run the remaining points, and write the table."""
         for _ in self:
             pass
         return self.counts
 
     def _run(self) -> Generator[Row]:
-        """Run what the journal lacks, and write the table when all is there."""
+        """Run points that the journal lacks, and write the table when all is there."""
         with Journal(self._files.journal) as journal:
             if self._retry_errors:
                 journal.drop_errors()
@@ -251,7 +251,7 @@ class Sweep(ResultRows):
 class Merge(Sweep):
     """A sweep whose points shards have run: their journals are merged, and nothing is run.
 
-    Raises InputError if there is no shard, RunError if points have not been run, and writes no table then; what was run is in the
+    Raises InputError if there is no shard, RunError if points have not been run, and writes no table then; finished points are in the
     journal.
     """
 
@@ -282,7 +282,7 @@ class Merge(Sweep):
             write_table(self._files.table, self._columns, self._table(journal))
 
     def _why_missing(self, missing: list[int], merged: int, journal: Journal) -> str:
-        """Why points are missing, as far as shards and packages tell, and what to do."""
+        """Explain why points are missing, as far as shards and packages tell, with advice."""
         points = self.plan.points.count
         counts = sorted({shard.of for shard in self._shards.values()})
         shards_text = counted(len(self._shards), "shard")
@@ -384,7 +384,7 @@ class SweepFlow:
         return True
 
     def take(self, outcomes: Iterable[SweepOutcome]) -> Iterator[tuple[Point, JournalRun]]:
-        """Keep what has come, and give the points that have their runs now."""
+        """Keep the outcomes, and return the points that have their runs now."""
         runs = []
         for outcome in outcomes:
             points = self._waiting[self._keys.pop(outcome.number)]
@@ -423,7 +423,7 @@ def sweep(
     """A sweep of the file `source`, or of tables as such a file has them; it runs while its rows are asked for.
 
     `output` is the table that is written at the end (*.parquet, *.csv, *.sqlite); its journal is beside it. Without it the journal is in
-    a temporary folder. `resume` goes on with a journal, `overwrite` drops it and the table; `retry_errors` runs what failed again. Points
+    a temporary folder. `resume` goes on with a journal, `overwrite` drops it and the table; `retry_errors` runs failed points again. Points
     are run in `jobs` processes of this machine (none: one for each processor), or by Dask: at the address `scheduler`, or that in its
     scheduler file, or by its `client`; no worker for `worker_timeout` seconds is an error. A point that takes more than `timeout` seconds
     is an error. `axes` have other values than in the file, as `NAME=VALUES`. `shard` "i/n" runs one of n parts of the points, and writes
@@ -469,7 +469,7 @@ def merge(
 
 
 def check_numbers(jobs: int | None, timeout: float | None, worker_timeout: float | None = None) -> None:
-    """Raise InputError for what can be no number of processes or seconds."""
+    """Raise InputError for an invalid number of processes or seconds."""
     if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
         raise InputError(f"jobs is {jobs!r}; expected a whole number of processes of at least 1")
     for name, seconds in (("timeout", timeout), ("worker_timeout", worker_timeout)):

@@ -49,7 +49,7 @@ def search(
 ) -> None:
     """Find the best design: an experiment over axes, one or two objectives, and constraints.
 
-    What is done is kept at once, in RESULTS.journal.sqlite and RESULTS.study.log. Exit status 1: nothing that was run is feasible.
+    Finished points are kept at once, in RESULTS.journal.sqlite and RESULTS.study.log. Exit status 1: no point that was run is feasible.
     """
     if as_json and quiet:
         raise InputError("--json and --quiet are given; expected one of the two")

@@ -1,4 +1,4 @@
-"""A search as its file says: a plan as of a sweep, and what is wanted."""
+"""A search file: a plan as of a sweep, and goals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FEASIBLE, BROKEN, BEST = "feasible", "infeasible_by", "best"
 """Columns of a table of a search, beside its objectives."""
 
 _MOST_COUNTED = 100
-"""Grids of more than so many times `exhaustive_up_to` points are not counted."""
+"""Grids of more than this many times `exhaustive_up_to` points are not counted."""
 
 
 @attrs.frozen
@@ -140,7 +140,7 @@ def _expression(text: Any, where: str) -> Expression:
 
 
 def _are_few(plan: SweepPlan, most: int) -> bool:
-    """Whether at most so many points are not skipped."""
+    """Whether at most `most` points are not skipped."""
     if plan.points.count > _MOST_COUNTED * most:
         return False
     result = (point for point in plan if point.skipped_by is None)

@@ -65,7 +65,7 @@ class Search(ResultRows):
     """A search that runs while its rows are asked for: an iterator of rows, in the order in which they are done.
 
     A row is that of a sweep, with the objectives, whether it is `feasible`, and `infeasible_by` which constraints it is not. `found` is
-    what it has found when all are done. Raises AstraError if nothing can be run or written, or an objective has a name that no row has.
+    its result when all are done. Raises AstraError if nothing can be run or written, or an objective has a name that no row has.
     """
 
     def __init__(self, search: SearchPlan, scheduler: SweepScheduler, files: Files, proposals: Proposals | None) -> None:
@@ -78,13 +78,13 @@ class Search(ResultRows):
         self._results = cached_results(search.plan, files)
 
     def finish(self) -> Found:
-        """Run what is left, find the best, and write the table."""
+        """Run the remaining points, find the best, and write the table."""
         for _ in self:
             pass
         return self.summary
 
     def _run(self) -> Generator[Row]:
-        """Ask for points, run them, and tell what came of each, until the trials or the points are over."""
+        """Ask for points, run them, and report the outcome of each, until the trials or the points are over."""
         with Journal(self._files.journal) as journal:
             others: list[Row] = []
 
@@ -113,7 +113,7 @@ class Search(ResultRows):
             self._conclude(journal)
 
     def _take_up(self, journal: Journal) -> Iterator[Row]:
-        """Take up what the study knows from before, and from other machines."""
+        """Take the study's earlier results, and those of other machines."""
         if self._proposals is None:
             return
         for point, run in self._proposals.known():
@@ -192,7 +192,7 @@ def search(
 ) -> Search:
     """The search of the file `source`, or of tables as such a file has them; it runs while its rows are asked for.
 
-    `output` is the table of all points that were run, which is written at the end (*.parquet, *.csv, *.sqlite); journal and study lie
+    `output` is the table of all points that were run, which is written at the end (*.parquet, *.csv, *.sqlite); journal and study are
     beside it. Without it they are in a temporary folder. `resume` goes on with them, `overwrite` drops them and the table. Points are run
     in `jobs` processes of this machine (none: one for each processor), or by Dask: at the address `scheduler`, or that in its scheduler
     file, or by its `client`; no worker for `worker_timeout` seconds is an error. A point that takes more than `timeout` seconds is an
@@ -206,7 +206,7 @@ def search(
         files = Files.for_call(output, "search", resume, overwrite, has_study)
         if read.options.storage is not None and "://" not in read.options.storage:
             check_output(read.options.storage)
-    # With a sampler one point at a time: what came of it changes what is proposed next.
+    # With a sampler one point at a time: its outcome changes the next proposal.
     chosen = choose_scheduler(
         read.plan, jobs, timeout, scheduler, client, one_at_a_time=not read.is_exhaustive, worker_timeout=worker_timeout
     )

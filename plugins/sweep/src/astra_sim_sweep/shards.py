@@ -38,7 +38,7 @@ class Shard:
         return cls(number, of)
 
     def has(self, point: int, points: int) -> bool:
-        """Whether it has a point, by its number among so many."""
+        """Whether it has a point, by its number among `points`."""
         return shuffled(point, points, _SEED) % self.of == self.number - 1
 
     def numbers(self, points: int) -> Iterator[int]:
@@ -46,7 +46,7 @@ class Shard:
         return (point for point in range(points) if self.has(point, points))
 
     def count(self, points: int) -> int:
-        """The number of its points among so many."""
+        """The number of its points among `points`."""
         return max(0, (points - self.number) // self.of + 1)
 
     def path(self, table: str) -> str:

@@ -68,7 +68,7 @@ class Columns:
 
 
 def check_table(path: str) -> None:
-    """Raise InputError if a path has an unknown ending, or what it needs is not installed."""
+    """Raise InputError if a path has an unknown ending, or a package it needs is not installed."""
     ending = os.path.splitext(path)[1]
     if ending not in ENDINGS:
         raise InputError(f"--output is {path!r}; expected a name that ends in {', '.join(ENDINGS)}")
@@ -77,7 +77,7 @@ def check_table(path: str) -> None:
 
 
 def write_table(path: str, columns: Columns, rows: Iterable[Row]) -> None:
-    """Write a table as the ending of its path says. Raises RunError if it cannot be written."""
+    """Write a table in the format of its path's ending. Raises RunError if it cannot be written."""
     write = {".csv": _write_csv, ".parquet": _write_parquet, ".sqlite": _write_sqlite}[os.path.splitext(path)[1]]
     with FileSet() as files, files.temporary(path) as temporary:
         write(temporary, columns, rows, path)
@@ -144,7 +144,7 @@ def _cast(kind: type) -> Callable[[Any], Any]:
 
 
 def _whole(value: int) -> int | float:
-    """A whole number where 64 bits hold it."""
+    """An integer if 64 bits hold it."""
     return value if -_MOST <= value < _MOST else float(value)
 
 

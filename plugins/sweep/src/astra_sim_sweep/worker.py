@@ -1,4 +1,4 @@
-"""A worker: a process that runs points and sends back what came of each.
+"""A worker: a process that runs points and sends back the outcome of each.
 
 It is a program of its own, and no fork: a plugin that crashes or hangs ends nothing but it, a script that sweeps needs no guard for being
 imported again, and it may be started by a process of Dask, which may not have children of `multiprocessing`.
@@ -41,7 +41,7 @@ class Worker:
         self.connection.send((plan, list(numbers)))
 
     def receive(self) -> Any:
-        """The next of what it has sent: READY, an Outcome, or an AstraError with which it ends. EOFError or OSError: it has ended."""
+        """Its next message: READY, an Outcome, or an AstraError with which it ends. EOFError or OSError: it has ended."""
         return self.connection.recv()
 
     def end(self) -> None:
@@ -66,7 +66,7 @@ class Worker:
 
 
 def main(number: int) -> None:
-    """Run what comes over the connection of that file descriptor, until it is closed: then the parent has ended, and this ends at once."""
+    """Run points received over the connection of that file descriptor until it is closed, as the parent has ended; then end at once."""
     connection = Connection(number)
     os.set_inheritable(number, False)
     share_processors()
@@ -91,7 +91,7 @@ def _listen(connection: Connection, tasks: queue.SimpleQueue[tuple[bytes | None,
 
 
 def _serve(connection: Connection, tasks: queue.SimpleQueue[tuple[bytes | None, list[int]]]) -> None:
-    """Run what comes, and send each outcome as soon as it is there: the parent then knows what this process is at."""
+    """Run received points, and send each outcome as soon as it is there: so the parent knows the current one."""
     from astra_sim_sweep.outcomes import run_points
     from astra_sim_sweep.packing import unpacked
 

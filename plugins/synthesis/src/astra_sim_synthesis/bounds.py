@@ -5,7 +5,7 @@ Switches forward and neither copy nor add. Bounds for all-gather, reduce-scatter
 source that gives each rank as much bandwidth as it has data; when a flow falls short, its minimum cut gives the next bound (Dinkelbach).
 An all-reduce must also move each element out of all but one part of any partition, and back: 2 (k - 1) crossings for k parts.
 
-An all-to-all moves a fixed amount between any two ranks: with any prices for links, what its cheapest routes cost together is at most what
+An all-to-all moves a fixed amount between any two ranks: with any prices for links, the total cost of its cheapest routes is at most what
 the links are worth in its time. The prices that give the best bound are found by multiplicative weights.
 """
 
@@ -29,7 +29,7 @@ _PRICE_ROUNDS = 24
 
 @attrs.frozen
 class Bound:
-    """A lower bound of a time (ns), and what it follows from."""
+    """A lower bound of a time (ns), and its reason."""
 
     time_ns: float
     reason: str
@@ -90,7 +90,7 @@ class _Graph:
     def worst_cut(self) -> tuple[float, int, int]:
         """The most (ranks inside) / (bandwidth out) over sets of nodes that miss a rank; the ranks inside, and the rank it misses.
 
-        Each rank sends all that it has to the same rank outside: that is what an all-gather cannot do faster.
+        Each rank sends all that it has to the same rank outside: an all-gather cannot be faster than that.
         """
         n, nodes = self.ranks, self.fabric.nodes
         best, inside_ranks, missed = 0.0, 0, 0
@@ -115,7 +115,7 @@ class _Graph:
         return range(self.ranks) if self.ranks <= 256 else range(0, self.ranks, max(1, self.ranks // 64))
 
     def _cut_below(self, target: int, each: float) -> np.ndarray:
-        """The nodes on the source's side of a minimum cut, where each rank gets `each` bytes/ns and all goes to one rank."""
+        """The nodes on the source's side of a minimum cut, if each rank gets `each` bytes/ns and all goes to one rank."""
         n, nodes = self.ranks, self.fabric.nodes
         unit = _UNITS / max(each, float(self.bandwidth.max()))
         capacity = np.ceil(self.bandwidth * unit).astype(np.int32)
@@ -140,7 +140,7 @@ def _all_gather(graph: _Graph, each: float) -> Bound:
 
 
 def _all_reduce(graph: _Graph, size: float) -> list[Bound]:
-    """Every rank needs the sum of what all have."""
+    """Every rank needs the sum of all contributions."""
     n = graph.ranks
     bounds = []
     for view, verb in ((graph, "leave"), (graph.reversed(), "reach")):
@@ -165,7 +165,7 @@ def _all_reduce(graph: _Graph, size: float) -> list[Bound]:
 
 
 def _with_switches(graph: _Graph, members: np.ndarray) -> np.ndarray:
-    """A set of ranks with the switches all of whose neighbours lie inside, so that the cut is no larger than it must be."""
+    """A set of ranks with the switches all of whose neighbours are inside, so that the cut is no larger than it must be."""
     inside = np.zeros(graph.fabric.nodes, dtype=bool)
     inside[: graph.ranks] = members
     while True:

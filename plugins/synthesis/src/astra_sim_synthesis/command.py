@@ -84,8 +84,8 @@ def synthesize(
     astra synthesize --platform plugin:torus?sizes=4,4 --collective all_reduce --bytes 64MiB --output plan.xml
 
     The time is simulated, of one collective by itself; the lower bound follows from the links alone, so no schedule is faster. The plan is
-    never slower than what the system layer does by itself (auto). The size of an all-gather is what each rank holds at the end, that of the
-    others what it holds at the start.
+    never slower than the system layer's own algorithm (auto). The size of an all-gather is the bytes of each rank at the end, that of the
+    others those at the start.
     """
     from astra_sim_synthesis.judge import Judge
     from astra_sim_synthesis.msccl_file import msccl_xml
@@ -139,7 +139,7 @@ def _row(size: int, plan: Any) -> dict[str, Any]:
 
 
 def _print(kind: Collective, rows: Sequence[dict[str, Any]], plans: Sequence[Any], files: Sequence[str]) -> None:
-    """Print a row for each size, and what proves it."""
+    """Print a row for each size, and its proof."""
     screen = Screen(every=True)
     columns = [
         Column("bytes", "word"),

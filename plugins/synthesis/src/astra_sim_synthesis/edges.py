@@ -50,7 +50,7 @@ class RankGraph:
         return self.edges[self.number_of[source, target]]
 
     def reversed(self) -> RankGraph:
-        """The same edges from their targets to their sources: what is broadcast along them is a sum the other way."""
+        """The same edges from their targets to their sources: a broadcast along them becomes a sum the other way."""
         turned = (attrs.evolve(edge, source=edge.target, target=edge.source, links=edge.links[::-1]) for edge in self.edges)
         return RankGraph(self.ranks, self.link_bandwidth, tuple(turned))
 
@@ -58,8 +58,8 @@ class RankGraph:
 def rank_graph(platform: Platform, rules: RouteRules | None = None, through_npus: bool = False) -> RankGraph:
     """The edges of a platform whose NPUs are ranks 0 to n - 1.
 
-    `rules` say how the network routes; a route that it spreads over several links counts as the one of its destination. With `through_npus`
-    every pair of ranks has its edge, which is the whole way of a single message, as an all-to-all sends it.
+    `rules` describe how the network routes; a route that it spreads over several links counts as the one of its destination. With
+    `through_npus` every pair of ranks has its edge, which is the whole way of a single message, as an all-to-all sends it.
     """
     rules = rules or RouteRules()
     fabric = platform.fabric()

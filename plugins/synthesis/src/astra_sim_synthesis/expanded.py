@@ -1,4 +1,4 @@
-"""Schedules with a program for each rank that names ranks and pieces by number: what a proof moves, and what a file says."""
+"""Schedules with a program for each rank that names ranks and pieces by number: the input of a proof, and of a file."""
 
 from __future__ import annotations
 

@@ -138,12 +138,12 @@ def outputs_of(kind: Collective, ranks: int, pieces: int) -> int:
 
 
 def target_of(kind: Collective, first: int, rank: int, pieces: int) -> int:
-    """The position at which the receiver writes what is read from chunk `first`."""
+    """The position at which the receiver writes data read from chunk `first`."""
     return rank * pieces + first % pieces if kind is Collective.ALL_TO_ALL else first
 
 
 def runs_of(names: Sequence[object], kind: Collective, pieces: int, end: str) -> list[tuple[int, int]]:
-    """Chunks that lie one behind the other: the first and their number. Of piece (a, b) of an all-to-all rank a has it at b, b at a's."""
+    """Contiguous chunks: the first and their number. Of piece (a, b) of an all-to-all rank a has it at b, b at a's."""
     places = []
     for name in names:
         if kind is Collective.ALL_TO_ALL:

@@ -1,7 +1,7 @@
 """Writes a plan in the JSON format of MSCCL++, as its executor and the collective `mscclpp` read it.
 
 A rank has one thread block, which does the steps of its program in order: before it puts data it waits for the signals of the messages that
-it needs, and adds up what was put into its scratch buffer. Each message is a put for each run of chunks, and a signal.
+it needs, and adds up the data put into its scratch buffer. Each message is a put for each run of chunks, and a signal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def mscclpp_json(schedule: Schedule, request: Request, name: str) -> str:
 
 
 class _PlanMessage:
-    """A message: its runs of chunks where they are read and where they end, and their place in the scratch buffer until they are added."""
+    """A message: its runs of chunks at the source and at the destination, and their place in the scratch buffer until they are added."""
 
     def __init__(self, sources: Sequence[tuple[int, int]], targets: Sequence[tuple[int, int]]) -> None:
         self.sources, self.targets = sources, targets
@@ -97,7 +97,7 @@ class _MscclppBlock:
         self.ops.append({"name": "signal", "channel_ids": [number], **_CHANNEL})
 
     def take(self, step: Step, messages: dict[tuple[int, int], list[_PlanMessage]], ranks: int) -> None:
-        """Wait for the next message of a rank; add what it brought, where it is in the scratch buffer."""
+        """Wait for the next message of a rank; add its data, if it is in the scratch buffer."""
         assert step.receive_from is not None
         source = step.receive_from.of(self.rank, ranks)
         message = messages[source, self.rank][self._received.get(source, 0)]

@@ -2,7 +2,7 @@
 
 A rank sends in the order of the plan, and waits before each message for those that should have arrived by then: those whose data it needs,
 and the others, too, so that no rank runs ahead and shares links with messages that were to go before. The kernel counts messages and does
-not tell them apart, so what is waited for are always all receives posted so far.
+not tell them apart, so a wait is always for all receives posted so far.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The proof of a plan: its messages are moved, and every rank must hold in the end what the collective says.
+"""The proof of a plan: its messages are moved, and every rank must end with the data that the collective defines.
 
-What a rank holds of a piece is the set of ranks whose data are in it, as the bits of a number. Sums are of disjoint sets, so nothing is
-added twice. Ranks take their steps by the rules of schedules, so the proof also says that no rank waits for ever.
+A rank's data of a piece is the set of ranks whose data are in it, as the bits of a number. Sums are of disjoint sets, so nothing is
+added twice. Ranks take their steps by the rules of schedules, so the proof also shows that no rank waits for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Held = dict[Hashable, int]
 
 
 def prove(schedule: Schedule, request: Request) -> str:
-    """Say what was proved of a schedule that has a program for each rank. Raises ScheduleError if it is not right."""
+    """Describe the proof of a schedule that has a program for each rank. Raises ScheduleError if it is not right."""
     check_bytes(schedule, request)
     pieces = cut_of(schedule)
     run = _ProofRun(schedule, request, pieces)
@@ -49,7 +49,7 @@ def named_by_owner(schedule: Schedule, request: Request) -> Schedule:
 
 
 def _check(held: list[Held], request: Request, pieces: int) -> None:
-    """Raise ScheduleError if a rank does not end with what the collective says."""
+    """Raise ScheduleError if a rank does not end with the data that the collective defines."""
     n, kind = request.ranks, request.collective
     everyone = (1 << n) - 1
     for rank, has in enumerate(held):

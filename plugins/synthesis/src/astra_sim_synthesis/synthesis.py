@@ -1,6 +1,6 @@
 """Synthesizes a collective for a fabric: several plans are made and timed, the best of them are simulated, and the fastest is taken.
 
-The plan is never slower than what the system layer does by itself (`auto`), because that is one of those compared.
+The plan is never slower than the system layer's own algorithm (`auto`), because that is one of those compared.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _SIMULATED = 3
 class Plan:
     """A collective for a fabric.
 
-    `request.bytes` is what each rank holds at the start. `method` says how it was made, `proof` what was proved of it. Times are of one
-    collective by itself (ns): its own, that of the system layer's own choice (`auto_ns`), and the lower bound. `schedule` is what ranks do.
-    `designed` is the best schedule that has a proof, by numbers of ranks and pieces: the same, unless `is_fallback`.
+    `request.bytes` are those of each rank at the start. `method` is how it was made, `proof` its proof. Times are of one
+    collective by itself (ns): its own, that of the system layer's own choice (`auto_ns`), and the lower bound. `schedule` is the ranks'
+    programs. `designed` is the best schedule that has a proof, by numbers of ranks and pieces: the same, unless `is_fallback`.
     """
 
     platform: str
@@ -95,7 +95,7 @@ def synthesize(
 ) -> Plan:
     """A plan of a collective of all NPUs of a platform.
 
-    `bytes` is what each rank holds at the start, but for an all-gather what it holds at the end, as nccl-tests counts. `platform`,
+    `bytes` are those of each rank at the start, but for an all-gather those at the end, as nccl-tests counts. `platform`,
     `network` and `system` are specs, paths or objects as `astra_sim.simulate` takes them. Raises InputError if they are wrong.
     """
     judge = Judge.of(platform, network, system, plugins or shared_plugins(), set)
@@ -103,7 +103,7 @@ def synthesize(
 
 
 class Synthesizer:
-    """Plans for one platform, network and system. What does not depend on the size is kept for the next one."""
+    """Plans for one platform, network and system. Parts that do not depend on the size are kept for the next one."""
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge

@@ -23,7 +23,7 @@ _LOOK = 24
 class Transfer:
     """A message of a plan: its edge, the pieces it carries, its bytes, and the transfers that must have arrived at its source.
 
-    `priority`: smaller goes first. `reduce`: what it brings is added. Times are in nanoseconds, -1 until they are known.
+    `priority`: smaller goes first. `reduce`: its data is added. Times are in nanoseconds, -1 until they are known.
     """
 
     edge: RankEdge
@@ -87,7 +87,7 @@ class _TimedRun:
         return port
 
     def _serve(self, port: int, now: float) -> None:
-        """Start what can start at a port now."""
+        """Start the messages that can start at a port now."""
         queue = self._queues.get(port)
         if not queue:
             return

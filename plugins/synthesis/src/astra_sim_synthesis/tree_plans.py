@@ -32,7 +32,7 @@ def piece_bytes(request: Request, pieces: int) -> Callable[[int], int]:
 def along_trees(graph: RankGraph, request: Request, trees: Sequence[PackedTree], pieces: int, by_piece: bool) -> list[Transfer]:
     """The messages that carry one piece along each tree.
 
-    Of messages that wait for a port, that goes first from which the longest way lies ahead; with `by_piece` those of earlier pieces do,
+    Of messages that wait for a port, the one with the longest path ahead goes first; with `by_piece` those of earlier pieces do,
     so that sums of one piece go inwards while another goes outwards.
     """
     size = piece_bytes(request, pieces)
@@ -48,7 +48,7 @@ def along_trees(graph: RankGraph, request: Request, trees: Sequence[PackedTree],
         depth = {tree.root: 0}
         for child in map(int, tree.order[1:]):
             depth[child] = depth[int(tree.parent[child])] + 1
-        # outwards a rank needs what came from above, inwards what came from all below
+        # outwards a rank needs the data from above, inwards those from all below
         for child in map(int, tree.order[:0:-1] if tree.inwards else tree.order[1:]):
             above = int(tree.parent[child])
             source, target = (child, above) if tree.inwards else (above, child)
@@ -70,7 +70,7 @@ def along_trees(graph: RankGraph, request: Request, trees: Sequence[PackedTree],
 
 
 def reversed_in_time(graph: RankGraph, transfers: Sequence[Transfer]) -> list[Transfer]:
-    """A broadcast on the reversed edges of a graph, backwards: what a rank sent to others it now receives from them, and adds.
+    """A broadcast on the reversed edges of a graph, backwards: a rank receives from its former targets, and adds.
 
     The broadcast takes as long as it did, and needs turn round: a sum waits for all that were made of it.
     """

@@ -1,7 +1,7 @@
 """Spanning trees along which pieces are broadcast or summed, packed so that no link has much more to carry than others.
 
 Each rank is the root of some trees, and each tree carries one piece of its data. Trees grow one after another as Prim's do, along the edges
-that are cheapest now: the price of a link rises exponentially with what it carries already (Garg and Koenemann, 2007, for packings like
+that are cheapest now: the price of a link rises exponentially with its present load (Garg and Koenemann, 2007, for packings like
 this). Then each tree is taken out and grown again, at the prices of all others. Among edges of one price the one nearer to the root wins,
 so trees stay flat.
 """
@@ -19,7 +19,7 @@ from astra_sim_synthesis.edges import Floats, Ints, RankGraph
 _STEEPNESS = 12.0
 _PASSES = 3
 USUAL_DEPTH, FLAT = 0.2, 2.0
-"""The price of a step away from the root, in prices of a usual edge: where links are what matters, and where latency is."""
+"""The price of a step away from the root, in prices of a usual edge: if links matter, and if latency does."""
 
 
 @attrs.frozen(eq=False)
@@ -58,7 +58,7 @@ def pack_trees(graph: RankGraph, pieces: int, directions: Sequence[bool], depth_
 
 
 def congestion_of(graph: RankGraph, trees: Sequence[PackedTree]) -> float:
-    """The most bytes over bandwidth of a link where each tree carries a byte (ns)."""
+    """The most bytes over bandwidth of a link if each tree carries a byte (ns)."""
     packing = _Packing(graph)
     for tree in trees:
         packing.add(tree, 1.0)
@@ -87,7 +87,7 @@ class _Packing:
         return float((self._load / self._graph.link_bandwidth).max())
 
     def add(self, tree: PackedTree, weight: float) -> None:
-        """Add what a tree carries to the load of links."""
+        """Add the traffic of a tree to the load of links."""
         child = tree.order[1:]
         above = tree.parent[child]
         edges = self._number[child, above] if tree.inwards else self._number[above, child]

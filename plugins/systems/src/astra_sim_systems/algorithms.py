@@ -63,7 +63,7 @@ def algorithm_across(
 
 
 def _check_needs(kind: Collective, name: str, index: int, dimension: Dimension, context: Context) -> None:
-    """Raise InputError if the topology of a dimension lacks what an algorithm needs."""
+    """Raise InputError if the topology of a dimension lacks attributes that an algorithm needs."""
     provider, _ = context.component("collective", name, kind.value)
     for need in provider.missing(dimension.topology) if isinstance(provider, CollectiveProvider) else ():
         raise InputError(

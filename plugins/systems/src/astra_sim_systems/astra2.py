@@ -44,7 +44,7 @@ class Astra2Options(ChunkingOptions):
 
 
 class Astra2System(ChunkingSystem):
-    """Rules of ASTRA-sim 2.x. Every NPU goes on by itself where its part of a phase has ended."""
+    """Rules of ASTRA-sim 2.x. Every NPU goes on by itself when its part of a phase has ended."""
 
     phases_end_together = False
     may_lack_algorithms = True
@@ -71,7 +71,7 @@ class Astra2System(ChunkingSystem):
 
 
 def _group_algorithm(chosen: str, own: Sequence[Algorithm], context: Context) -> Algorithm:
-    """That of the only dimension; a default if there are several, for a group does not lie along them."""
+    """That of the only dimension; a default if there are several, because a group is not along them."""
     if chosen == "auto" and len(own) == 1:
         return own[0]
     return context.algorithm(DEFAULT_IN_GROUPS if chosen == "auto" else chosen, "group_algorithm")

@@ -44,7 +44,7 @@ def _choice(known: dict[str, str]) -> Callable[[Any], str]:
 
 
 def _algorithms(value: Any) -> list[str]:
-    """The algorithms of dimensions; what follows one that runs over the whole platform has no effect, as in ASTRA-sim 2.x."""
+    """The algorithms of dimensions; those after one that runs over the whole platform have no effect, as in ASTRA-sim 2.x."""
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ValueError("expected a list of names")
     algorithms = [algorithm(name) for name in value]
@@ -76,7 +76,7 @@ _SCHEDULING = {f"{kind}-dimension-scheduling": f"{kind}_dimension_scheduling" fo
 """Keys of 1.0 that no release of 2.x reads, and the options that they would set."""
 
 _WITHOUT_EFFECT = (_MEMORY_TRACE, "boost-mode")
-"""Keys that say nothing by themselves; ASTRA-sim 2.x does not read the second."""
+"""Keys without a meaning of their own; ASTRA-sim 2.x does not read the second."""
 
 _SPLITS = "preferred-dataset-splits"
 
@@ -92,7 +92,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
-    """The section `system`, and `compute` where the file asks for a roofline. Raises InputError naming the key and value."""
+    """The section `system`, and `compute` if the file requests a roofline. Raises InputError naming the key and value."""
     table = parse_json(text, path)
     system: dict[str, Any] = {"plugin": "astra2", "admission": "own"}
     others: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     warn_of_unknown(path, table, (*_KEYS, *_CUSTOM, *_OTHERS, *_SCHEDULING, *_WITHOUT_EFFECT, _PER_NODE))
     if _SPLITS not in table:
         raise InputError(f"{path}: {_SPLITS} is missing")
-    # A kind of collective without an algorithm is an error where the workload has it.
+    # A kind of collective without an algorithm is an error if the workload has it.
     system |= {option: [] for key, option in ALGORITHM_KEYS.items() if table.keys().isdisjoint({key, f"{key}-custom"})}
     for key, option in _CUSTOM.items():
         if key in table:
@@ -136,7 +136,7 @@ def _roofline(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _warn_of_logs(values: dict[str, Any], path: str) -> None:
-    """Say what ASTRA-sim would write beside the answer."""
+    """Report the other files that ASTRA-sim would write."""
     if values.get("trace-enabled"):
         warn(f"{path}: trace-enabled has no effect: ASTRA-sim would log when each node begins and ends (as astra compat does)")
     if values.get("track-local-mem"):

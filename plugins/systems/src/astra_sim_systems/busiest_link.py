@@ -1,7 +1,7 @@
 """Link loads of message patterns on any graph: the bottleneck by which `auto` compares algorithms.
 
-Messages take the routes that the network says (`RouteRules`): of several links the first, that of the destination where the topology
-numbers destinations, or all in equal parts. NPUs that hang on the same switches are alike: what goes from such NPUs to others is one flow,
+Messages take the routes of the network (`RouteRules`): of several links the first, that of the destination if the topology
+numbers destinations, or all in equal parts. NPUs on the same switches are alike: traffic from such NPUs to others is one flow,
 so a Clos fabric of a thousand NPUs is a graph of its switches.
 """
 
@@ -34,7 +34,7 @@ from astra_sim_systems.rounds import Pairs
 from astra_sim_systems.uniform_loads import UniformLoads, pairs_of
 
 MOST_LINKS, MOST_WORK = 1 << 16, 1 << 22
-"""Links, and classes of NPUs times links, that are looked at; larger graphs take too long for what it decides."""
+"""Links, and classes of NPUs times links, that are considered; larger graphs take too long for the choice of an algorithm."""
 MOST_PAIRS = 1 << 20
 """Of ranks that send to each other at once."""
 MOST_NPUS = 1 << 10
@@ -56,7 +56,7 @@ class Pattern:
 
 @attrs.frozen(eq=False)
 class Wiring:
-    """The graph of a dimension, or of a physical one on which it lies, with a number for the class of each NPU.
+    """The graph of a dimension, or of the physical one that contains it, with a number for the class of each NPU.
 
     `graph` has all links (latencies with those of the switches that they leave). `members` are the NPUs of each class, of which the first
     represents all: `links` are the numbers of the links of these and of switches, and `routes` those over them. `out` and `into` are the
@@ -130,7 +130,7 @@ class Wiring:
         return PathTime(0.0, 0.0, 0.0).longer(into.latency_ns, 1 / into.bandwidth).longer(out.latency_ns, 1 / out.bandwidth)
 
     def _own_ns(self, messages: int, npu: int) -> float:
-        """The time for which an NPU's links are busy with so many messages of a byte, of which each takes one link."""
+        """The time for which an NPU's links are busy with messages of a byte, of which each takes one link."""
         widest = max(self.graph.links[number].bandwidth for number in self.graph.leaving[npu])
         return max(messages / min(self.out[npu], self.into[npu]), 1 / widest)
 
@@ -141,14 +141,14 @@ class Wiring:
         return RoundLinkLoad(carried.messages / link.bandwidth, latency_ns + link.latency_ns, held_ns)
 
     def _is_of_class(self, link: FabricLink) -> bool:
-        """Whether a link is one of an NPU that represents others; what these carry is counted for each NPU."""
+        """Whether a link is one of an NPU that represents others; their loads are counted for each NPU."""
         npus = len(self.class_of)
         return any(end < npus and len(self.members[self.class_of[end]]) > 1 for end in (link.source, link.target))
 
     def _send(
         self, target: int, sources: Mapping[int, int], through_npus: bool, load: dict[int, _Carried]
     ) -> Iterator[tuple[PathTime, int]]:
-        """Add what goes to an NPU to the links. Gives the way from each class, and how many messages take it.
+        """Add the traffic to an NPU to the links. Gives the path from each class, and how many messages take it.
 
         Raises InputError if there is no route.
         """
@@ -198,7 +198,7 @@ class Wiring:
 
 
 def _over(link: FabricLink, path_times: Mapping[int, PathTime]) -> PathTime:
-    """The way over a link, from where it ends there is one."""
+    """The path over a link, from its end there is one."""
     return path_times[link.target].longer(link.latency_ns, 1 / link.bandwidth)
 
 
@@ -211,14 +211,14 @@ class _Carried:
     after: tuple[float, float] = (math.inf, math.inf)
 
     def add(self, messages: float, before: tuple[float, float], after: tuple[float, float]) -> None:
-        """Add what goes to an NPU."""
+        """Add the traffic to an NPU."""
         self.messages += messages
         self.before = min(self.before, before)
         self.after = min(self.after, after)
 
 
 def wiring_of(dimension: Dimension, rules: RouteRules = _USUAL) -> Wiring | None:
-    """The graph of a dimension; None if it is too large to look at. Raises InputError if its topology does not say its links."""
+    """The graph of a dimension; None if it is too large. Raises InputError if its topology does not list its links."""
     if (dimension.topology.link_count() or 0) > MOST_LINKS:
         return None
     size, router_ns = dimension.size, dimension.router_latency_ns
@@ -227,7 +227,7 @@ def wiring_of(dimension: Dimension, rules: RouteRules = _USUAL) -> Wiring | None
 
 
 def _wiring_of_platform(platform: Platform, rules: RouteRules) -> Wiring | None:
-    """The graph of all dimensions; None if it is too large to look at. Raises InputError if a topology does not say its links."""
+    """The graph of all dimensions; None if it is too large. Raises InputError if a topology does not list its links."""
     if platform.npus > MOST_NPUS:
         return None
     fabric = platform.fabric()
@@ -241,7 +241,7 @@ def _wiring_of_platform(platform: Platform, rules: RouteRules) -> Wiring | None:
 
 
 def _wiring(size: int, links: Sequence[FabricLink], destination_order: Sequence[int] | None, rules: RouteRules) -> Wiring | None:
-    """The graph of some links between so many NPUs, and switches; None if it is too large to look at."""
+    """The graph of some links between NPUs and switches; None if it is too large."""
     if len(links) > MOST_LINKS:
         return None
     hangs: list[list[tuple[int, float, bool]]] = [[] for _ in range(size)]
@@ -334,7 +334,7 @@ def loads_of(platform: Platform, logical: LogicalDimension | Group, rules: Route
 
 
 def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules) -> Loads | None:
-    """As `loads_of`, with InputError where the routes of the platform cannot be found."""
+    """As `loads_of`, with InputError if the routes of the platform cannot be found."""
     number = 0 if len(platform.dimensions) == 1 else logical.physical
     if platform.physical is not None:
         wiring = wiring_of(platform.physical, rules)

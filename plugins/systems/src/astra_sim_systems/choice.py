@@ -6,8 +6,8 @@ if times are within a twentieth, the fewest messages do. If links are not known,
 and one for the rest (`names.without_forecast`).
 
 Of more than 64 ranks, an algorithm that sends to all others at once is taken only if its busiest link has less to carry, or the others have
-no fewer messages: a simulation takes too long for what is gained. On a network whose messages do not wait for each other, not even at the
-NIC that sends them, no simulated time says what so many messages from one link take: there an NPU must have a link for each of them, or
+no fewer messages: a simulation takes too long for the gain. On a network whose messages do not wait for each other, not even at the
+NIC that sends them, no simulated time covers many messages from one link: there an NPU must have a link for each of them, or
 they must be so short that their latencies are longer than the busiest link needs for all bytes.
 """
 
@@ -31,7 +31,7 @@ from astra_sim_systems.rounds import Round, rounds_of
 
 CLOSE = 1.05
 FEW_MESSAGES = 63
-"""Of a rank that sends to all others: 64 ranks. With more, a simulation takes too long for what is gained."""
+"""Of a rank that sends to all others: 64 ranks. With more, a simulation takes too long for the gain."""
 
 
 @attrs.frozen
@@ -47,7 +47,7 @@ class CostEstimate:
 
 @attrs.frozen
 class Selection:
-    """An algorithm, and why: "" if it was asked for by name, else what was compared."""
+    """An algorithm, and why: "" if it was chosen by name, else the comparison."""
 
     algorithm: Algorithm
     reason: str
@@ -172,7 +172,7 @@ def at_once(sends: Round) -> int:
 
 
 def _round_ns(sends: Sequence[tuple[RoundLoad, int]], repeats: int, held_bytes: float) -> tuple[float, float]:
-    """The time of a round that comes so often, and what of it the busiest link needs.
+    """The time of a round that is repeated, and the part on the busiest link.
 
     If a rank waits for one neighbour each time, data either wait at the busiest link, or go around and take the mean way. If it waits
     for several, the longest way counts each time.

@@ -1,7 +1,7 @@
 """A system layer that cuts collectives into chunks, as those of ASTRA-sim do.
 
 A collective is cut into chunks. Every chunk passes through the dimensions in phases, each phase in a queue of its dimension. A queue
-runs a limited number of chunks at a time; the others wait in the queue's order. What differs between simulators is in `Rules`.
+runs a limited number of chunks at a time; the others wait in the queue's order. Differences between simulators are in `Rules`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _traffic_classes(options: ChunkingOptions, dimensions: int) -> Sequence[int]
 class ChunkingSystem(System):
     """The common base of system layers with chunks: times, the algorithms of dimensions, and orders of queues and dimensions.
 
-    Computing times are cut to a clock of 1 ns. A subclass sets `rules`, and `may_lack_algorithms` where a kind of collective may have fewer
+    Computing times are cut to a clock of 1 ns. A subclass sets `rules`, and `may_lack_algorithms` if a kind of collective may have fewer
     algorithms than there are dimensions as long as no collective is of this kind. `lacking` holds the error of each such kind.
     """
 
@@ -229,7 +229,7 @@ class Session(SystemSession):
         return stages
 
     def issue(self, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
-        """Cut a collective into chunks and give each its phases. What is kept comes as a tuple."""
+        """Cut a collective into chunks and give each its phases. A cached plan is a tuple."""
         self._check(operation)
         group = self._part_of_platform(operation)
         if operation.algorithm or group is not None:
@@ -336,7 +336,7 @@ class Session(SystemSession):
         return [ChunkPlan(priority, (self._phase(operation.collective, operation.collective, stage, size),)) for size in sizes]
 
     def _chunk_sizes(self, operation: Communicate, npus: int, stages: Sequence[PhaseStage]) -> list[int]:
-        """Bytes of the chunks of a collective: one where an algorithm has messages of its own sizes. Raises InputError."""
+        """Bytes of the chunks of a collective: one if an algorithm has messages of its own sizes. Raises InputError."""
         if not all(stage.algorithm.scales for stage in stages):
             return [operation.bytes]
         return self._rules.chunk_sizes(operation.collective, operation.bytes, self._options.splits, npus)
@@ -355,7 +355,7 @@ class Session(SystemSession):
         """The phases of a chunk; `local_bw_aware` reduces in the inner dimensions and all-reduces in the last one only."""
         steps = [(collective, stage) for stage in stages]
         if collective is Collective.ALL_REDUCE and self._options.collective_optimization == "local_bw_aware":
-            # The last dimension has what is left of the chunk after all others reduced it: there one all-reduce does the work of a
+            # The last dimension has the rest of the chunk after all others reduced it: there one all-reduce does the work of a
             # reduce-scatter and an all-gather.
             inner, last = (stages[:-1], stages[-1:]) if self._order.all_reduces_last else (stages, [])
             steps = [(Collective.REDUCE_SCATTER, stage) for stage in inner]
@@ -378,7 +378,7 @@ class Session(SystemSession):
         pick = stage.pick(request)
         schedule = stage.schedule(pick.algorithm, request)
         endpoint_ps = self._rules.endpoint_ps(pick.algorithm, in_group)
-        # A schedule may do another collective than it is asked for; queues go by what it does.
+        # A schedule may perform another collective than the requested one; queues go by the performed one.
         collective = schedule.collective or kind
         return PhasePlan(
             dimension=stage.dimension,

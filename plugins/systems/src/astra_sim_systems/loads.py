@@ -51,7 +51,7 @@ class RoundLoad:
 
 
 def busiest_ns(loads: Sequence[tuple[RoundLoad, int]]) -> float:
-    """For how long the busiest link is busy where each of some patterns has messages of so many bytes."""
+    """The busy time of the busiest link if each of some patterns has messages of these bytes."""
     sizes = [size for _, size in loads]
     busy = 0.0
     for links in zip(*(load.links for load, _ in loads), strict=True):

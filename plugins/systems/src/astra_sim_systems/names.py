@@ -1,7 +1,7 @@
-"""Names of other plugins' components: what ASTRA-sim calls them in its system files, and what `auto` represents.
+"""Names of other plugins' components: those of ASTRA-sim's system files, and the candidates of `auto`.
 
-They are specs, as a user would write them, and looked up as such: another distribution may offer what they name. All of them stand
-here, and not with the algorithms, so that what a file or `auto` means does not depend on which other plugins are installed.
+They are specs, as a user would write them, and looked up as such: another distribution may offer them. All of them are
+here, and not with the algorithms, so that the meaning of a file or `auto` does not depend on which other plugins are installed.
 """
 
 from __future__ import annotations
@@ -81,5 +81,5 @@ def chakra_algorithm(prefix: str, whole_platform: bool) -> str:
 
 
 def is_disturbed_by_boost(spec: str) -> bool:
-    """Whether boost mode changes the times of an algorithm in ASTRA-sim 1.0: those of trees, and of what runs over the whole platform."""
+    """Whether boost mode changes the times of an algorithm in ASTRA-sim 1.0: those of trees, and of algorithms over the whole platform."""
     return spec.startswith(("one_", "double_binary_tree"))

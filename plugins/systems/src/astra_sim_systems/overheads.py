@@ -8,7 +8,7 @@ from astra_sim.units import PS_PER_NS
 
 
 def overhead_of(fixed_ns: int, per_byte_ns: float) -> Callable[[int], int] | None:
-    """Picoseconds spent on a message of so many bytes, rounded; None if none takes any."""
+    """A function of the bytes of a message: picoseconds spent on it, rounded; None if none takes any."""
     if not fixed_ns and not per_byte_ns:
         return None
     return lambda size: fixed_ns * PS_PER_NS + round(size * per_byte_ns * PS_PER_NS)

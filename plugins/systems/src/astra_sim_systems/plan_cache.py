@@ -1,6 +1,6 @@
-"""Plans of collectives for all runs: those that follow from what the session is and from the collective alone.
+"""Plans of collectives for all runs: those that follow from the session's key and from the collective alone.
 
-A plan is kept as a tuple: the same tuple again says that nothing in it has changed.
+A plan is kept as a tuple: returning the same tuple again promises that nothing in it has changed.
 """
 
 from __future__ import annotations

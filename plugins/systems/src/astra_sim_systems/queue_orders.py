@@ -1,4 +1,4 @@
-"""Orders of a queue: where a chunk that enters goes. Chunks that have started stay in front.
+"""Orders of a queue: the place of a chunk that enters. Chunks that have started stay in front.
 
 A chunk in an all-reduce or all-to-all phase is always ordered by priority (ASTRA-sim 1.0).
 """

@@ -11,7 +11,7 @@ from astra_sim.schedule import Collective
 
 
 class QueueSlot(NamedTuple):
-    """A queue of a dimension (counted there from 0) and the direction of what passes through it: 1, or -1 for the opposite one."""
+    """A queue of a dimension (counted there from 0) and the direction of its traffic: 1, or -1 for the opposite one."""
 
     place: int
     direction: int
@@ -69,7 +69,7 @@ class SystemQueues:
 
 
 def _directions(logical: LogicalDimension, platform: Platform, per_dimension: int) -> Sequence[int]:
-    """The direction of each queue of a dimension: what its topology says, or 1 for the first half and -1 for the others."""
+    """The direction of each queue of a dimension: from its topology, or 1 for the first half and -1 for the others."""
     if logical.physical is not None:
         directions = platform.dimensions[logical.physical].topology.queue_directions
         if directions:

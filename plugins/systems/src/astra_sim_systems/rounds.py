@@ -91,7 +91,7 @@ class _RoundRank:
 
 
 def _shared_rounds(program: RankProgram, ranks: int) -> Mapping[Round, int] | None:
-    """Those of a program that all ranks share: what a rank sends in a round, it receives as much of."""
+    """Those of a program that all ranks share: a rank receives as much in a round as it sends."""
     rank, result = _RoundRank(program), Counter[Round]()
     while not rank.has_ended:
         taken = list(rank.take())

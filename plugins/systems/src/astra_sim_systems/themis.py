@@ -1,6 +1,6 @@
 """Themis (Rashidi et al., ISCA 2022): chunks take the dimensions in the order of their load, to keep all of them busy.
 
-The load of a dimension is the time it needs for what has been planned for it, in units of 2^20 bytes at the bandwidth of
+The load of a dimension is the time of the traffic planned for it, in units of 2^20 bytes at the bandwidth of
 dimension 0. A chunk whose dimensions would gain less than a threshold by another order takes them in the default order.
 """
 

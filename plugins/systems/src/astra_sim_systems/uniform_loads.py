@@ -82,7 +82,7 @@ class UniformLoads:
 
 
 def _swaps_blocks(distance: int, ranks: int) -> bool:
-    """Whether rank XOR distance swaps blocks of so many ranks with those beside them, all around the ring."""
+    """Whether rank XOR distance swaps equal blocks of ranks with those beside them, all around the ring."""
     return is_power_of_two(distance) and ranks % (2 * distance) == 0
 
 

@@ -1,1 +1,1 @@
-"""PyTorch programs as workloads of astra: what the ranks of a script compute and communicate, captured without an accelerator."""
+"""PyTorch programs as workloads of astra: compute and communication of the ranks of a script, captured without an accelerator."""

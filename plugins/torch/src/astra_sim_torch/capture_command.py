@@ -1,4 +1,4 @@
-"""The command `astra capture torch`: run a script as some ranks of a world on the CPU, and keep what each does in one step."""
+"""The command `astra capture torch`: run a script as some ranks of a world on the CPU, and record one step of each."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class CaptureSettings:
 @quiet_option
 @click.argument("script", nargs=-1, required=True)
 def capture(ranks: str, output: str, as_json: bool, quiet: bool, script: tuple[str, ...], **settings: object) -> None:
-    """Record what ranks of a PyTorch script compute and communicate.
+    """Record compute and communication of ranks of a PyTorch script.
 
     The script runs unchanged in a process of its own, on the CPU, without memory for tensors, GPUs or a network; it sees the world
-    that is asked for. Kernels, collectives and what waits for what are kept, for `--workload DIR` or `plugin:torch_capture?path=DIR`.
+    that is requested. Kernels, collectives and their dependencies are kept, for `--workload DIR` or `plugin:torch_capture?path=DIR`.
 
         astra capture torch --world 64 -o capture -- train.py --its arguments
 

@@ -1,6 +1,6 @@
 """The files of a capture: for each rank that was recorded a head and its events, as JSON lines.
 
-`recording/events.py` writes them. The head says the world, the rank, the script, the groups of the rank by name (`groups`), all groups that
+`recording/events.py` writes them. The head has the world, the rank, the script, the groups of the rank by name (`groups`), all groups that
 the script made (`made`), and the bytes at the peak of memory by the phase in which they were allocated (`peak_bytes`). Events are in the
 order in which the host issued them:
 
@@ -9,7 +9,7 @@ order in which the host issued them:
 * `collective`: `op`, `bytes` of the operand of a rank, `group`, and `work`, for which others wait
 * `send`, `receive`: `bytes`, `peer` in the `group`, `tag`, `work`
 * `wait`: the stream waits for `work`
-* `mark`, `wait_mark`: what has been issued to the stream is `mark`; the stream waits for it
+* `mark`, `wait_mark`: the work issued to the stream so far is `mark`; the stream waits for it
 
 All have the `stream` that they are issued to; kernels and communication the `phase` (forward, backward, optimizer), the `module` of the
 model, and the `line` of the script.

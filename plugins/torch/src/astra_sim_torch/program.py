@@ -1,6 +1,6 @@
-"""The operations of a rank: its kernels stream by stream, its communication, and what waits for what.
+"""The operations of a rank: its kernels stream by stream, its communication, and their dependencies.
 
-Kernels of a stream run one after another, and a device runs those of all streams one at a time. A collective begins when what its
+Kernels of a stream run one after another, and a device runs those of all streams one at a time. A collective begins when the work its
 stream has waited for has ended, and when the collective before it in the same group has: NCCL has one stream for each group. Kernels of
 the default stream that wait for communication do so in a `Wait`, which is exposed time; kernels of other streams, such as FSDP's copies,
 wait if they are.
@@ -59,13 +59,13 @@ class _Stream:
     pending: frozenset[int] = frozenset()
 
     def join(self, other: _Stream) -> None:
-        """Wait for what another stream waits for, too."""
+        """Take over the dependencies of another stream, too."""
         self.kernels |= other.kernels
         self.pending |= other.pending
 
 
 class TorchRankProgram:
-    """Writes the operations of a rank. `members` says where the collectives of a group are, `duration` what a kernel takes (ps)."""
+    """Writes the operations of a rank. `members` is the scope of a group's collectives, `duration` the time of a kernel (ps)."""
 
     def __init__(
         self, capture: RankCapture, layers: TorchLayers, members: Callable[[str], Members], duration: Callable[[Mapping[str, Any]], int]
@@ -94,7 +94,7 @@ class TorchRankProgram:
         self._start = end.kernels | end.pending
 
     def _event(self, event: Mapping[str, Any], stream: _Stream) -> None:
-        """Write the operation of an event, or change what its stream waits for."""
+        """Write the operation of an event, or change the dependencies of its stream."""
         match event["kind"]:
             case "kernel":
                 self._kernel(event, stream)

@@ -22,7 +22,7 @@ class Members:
 
 @attrs.frozen
 class Regular:
-    """Groups of `size` ranks that lie `stride` apart, side by side over the world."""
+    """Groups of `size` ranks that are `stride` apart, side by side over the world."""
 
     size: int
     stride: int

@@ -25,7 +25,7 @@ class CaptureOptions:
 
 
 def torch_capture(options: CaptureOptions, context: Context) -> ExecutionGraph:
-    """The graph of a capture. Raises InputError that names the file and what is wrong."""
+    """The graph of a capture. Raises InputError that names the file and the error."""
     captures = load_captures(options.path)
     world, npus = captures[0].world, context.platform.npus
     if world != npus:

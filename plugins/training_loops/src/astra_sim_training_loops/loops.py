@@ -122,7 +122,7 @@ def hybrid_transformer_fwd_in_bckwd(program: LayeredProgram, options: Recomputin
 
 
 def _transformer(program: LayeredProgram, options: TransformerOptions, recompute_from: Callable[[int], tuple[int, int] | None]) -> None:
-    """Append the iterations; the backward pass repeats forward passes from a checkpoint where `recompute_from` says so."""
+    """Append the iterations; the backward pass repeats forward passes from a checkpoint if `recompute_from` names it."""
     group, experts = options.model_parallel_npus, options.model_parallel_npus * options.expert_parallel_npus
     if group > 1:
         program.dimensions, inside = program.platform.split_for_group(group)

@@ -60,7 +60,7 @@ def layers(options: LayersOptions, context: Context) -> ExecutionGraph:
 
 
 def _shared_graph(key: Hashable, write: Callable[[], ExecutionGraph]) -> ExecutionGraph:
-    """The graph of a pure loop, which writes what its options, layers and sizes say: the same object for all runs with that key."""
+    """The graph of a pure loop, from its options, layers and sizes alone: the same object for all runs with that key."""
     graph = _graphs.get(key)
     if graph is None:
         graph = write()

@@ -22,12 +22,12 @@ from astra_sim_xla.program import is_communication
 
 INSTALL = "pip install jax"
 _AFTER = ".after_spmd-partitioning."
-"""In the name of the files that hold what the partitioner left: element types are still those of the script there."""
+"""In the name of the files that hold the partitioner's output: element types are still those of the script there."""
 
 
 @attrs.frozen
 class Captured:
-    """A module that was captured: the name of its program, its text, and what it has."""
+    """A module that was captured: the name of its program, its text, and its operations."""
 
     name: str
     text: str
@@ -43,7 +43,7 @@ class Captured:
 def capture(devices: int, output: str, python: str, quiet: bool, script: tuple[str, ...]) -> None:
     """Compile a JAX script for faked devices, and keep its HLO.
 
-    The script runs on the CPU and sees as many devices as are asked for. What it compiles for all of them is kept as it is
+    The script runs on the CPU and sees as many devices as are requested. The modules compiled for all of them are kept as they are
     after SPMD partitioning; `lower(...).compile()` on shapes compiles without data.
 
         astra capture jax --devices 8 -- step.py --its arguments
@@ -58,7 +58,7 @@ def capture(devices: int, output: str, python: str, quiet: bool, script: tuple[s
 
 
 def captured(script: list[str], devices: int, python: str = sys.executable) -> list[Captured]:
-    """The modules that a script compiles for so many devices. Raises InputError, or RunError if the script fails."""
+    """The modules that a script compiles for `devices` devices. Raises InputError, or RunError if the script fails."""
     if not os.path.isfile(script[0]):
         raise InputError(f"{script[0]}: no such file; expected a Python script")
     _check_jax(python)
@@ -74,7 +74,7 @@ def captured(script: list[str], devices: int, python: str = sys.executable) -> l
 
 
 def _modules(folder: Path, script: str, devices: int) -> list[Captured]:
-    """The modules of a dump that are for so many devices, each with a name of its own. Raises InputError if there is none."""
+    """The modules of a dump that are for `devices` devices, each with a name of its own. Raises InputError if there is none."""
     captureds: dict[str, Captured] = {}
     for path in sorted(folder.glob(f"*{_AFTER}*.txt")):
         text = read_text(str(path), is_input=False)

@@ -1,7 +1,7 @@
 """FLOPs, bytes and shapes of instructions, by the rules of XLA's cost analysis (`xla/service/hlo_cost_analysis.cc`).
 
 A product counts two for each multiply-add, an element-wise operation one for each element, a transcendental function none. A kernel
-reads each operand and writes its result once; of what is only sliced or updated in place it moves the slice.
+reads each operand and writes its result once; of tensors that are only sliced or updated in place it moves the slice.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Costs:
         return Cost(flops, sum(shape.bytes for shape in shapes), instruction.shape.bytes, self.gemm(instruction, computation))
 
     def flops(self, instruction: Instruction, computation: Computation) -> int:
-        """The operations of an instruction, those of what it calls included; a loop counts once."""
+        """The operations of an instruction, including those of called computations; a loop counts once."""
         opcode, shape = instruction.opcode, instruction.shape
         if opcode in _TRANSCENDENTAL:
             return 0

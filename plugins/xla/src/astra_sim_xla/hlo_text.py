@@ -1,7 +1,7 @@
 """HLO text: modules, computations, instructions and shapes.
 
 The syntax is that of XLA's `HloModule::ToString`: names with or without `%`, operands with or without their shapes, layouts with
-tiles and memory spaces, and comments. What no cost depends on (layouts, literals but scalars) is skipped.
+tiles and memory spaces, and comments. Text without effect on cost (layouts, literals but scalars) is skipped.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def split_commas(text: str) -> list[str]:
 
 
 def parse_shape(text: str) -> tuple[Shape, int]:
-    """The shape that a text begins with, and where it ends. Raises ValueError."""
+    """The shape that a text begins with, and its end. Raises ValueError."""
     if text.startswith("("):
         end = _closing(text, 0)
         return Shape(parts=tuple(parse_shape(part)[0] for part in split_commas(text[1:end]))), end + 1

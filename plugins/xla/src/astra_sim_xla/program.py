@@ -1,4 +1,4 @@
-"""The operations that a device does for a module: its kernels in order, its communication, and what waits for what."""
+"""The operations that a device does for a module: its kernels in order, its communication, and their dependencies."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class HloLayers:
         self.names: dict[str, int] = {}
 
     def of(self, instruction: Instruction) -> tuple[int, Pass]:
-        """The layer of an instruction, and the pass: JAX calls what follows from differentiation `transpose(...)`."""
+        """The layer of an instruction, and the pass: JAX names instructions of the backward pass `transpose(...)`."""
         path = instruction.op_name
         scopes = path.split("/")[:-1] or ["program"]
         layer = self.names.setdefault("/".join(scopes), len(self.names))
@@ -103,7 +103,7 @@ class HloLayers:
 
 
 class DeviceProgram:
-    """Writes the operations of a device. `role` says what it does in a collective or message, `duration` what a kernel takes (ps)."""
+    """Writes the operations of a device. `role` is its part in a collective or message, `duration` the time of a kernel (ps)."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class DeviceProgram:
         self._fused: dict[str, frozenset[str]] = {}
 
     def write(self, iteration: int) -> None:
-        """Write one run of the entry computation, which begins when what was written before has ended."""
+        """Write one run of the entry computation, which begins when earlier operations have ended."""
         self._iteration = iteration
         start = HloValue(self._control)
         result = self._computation(self._module.entry, [start] * len(self._module.entry.parameters))
@@ -148,7 +148,7 @@ class DeviceProgram:
         carried: dict[str, Cost],
         fused: frozenset[str],
     ) -> HloValue:
-        """Write an instruction. Returns what its users wait for."""
+        """Write an instruction. Returns the dependencies of its users."""
         opcode = instruction.opcode
         if opcode == "parameter":
             return arguments[int(instruction.literal)]
@@ -205,7 +205,7 @@ class DeviceProgram:
         return HloValue(self._control)
 
     def _communicate(self, instruction: Instruction, computation: Computation, operand: HloValue) -> HloValue:
-        """Write the collective or message of an instruction. Returns what its users wait for."""
+        """Write the collective or message of an instruction. Returns the dependencies of its users."""
         role, opcode = self._role(instruction), base_opcode(instruction.opcode)
         if role is None or (isinstance(role, HloGroup) and role.members is not None and len(role.members) == 1):
             return operand
@@ -288,7 +288,7 @@ class DeviceProgram:
         return flops + sum(each[0] for each in inner), sum(each.shape.bytes for each in rows if each.opcode not in FIRE_AND_FORGET)
 
     def _wrapped(self, instruction: Instruction, operands: list[HloValue]) -> HloValue:
-        """An async pair around a computation, which runs where it starts; its communication is waited for where it is done."""
+        """An async pair around a computation, which runs at its start; its communication is waited for at its end."""
         if instruction.opcode != "async-start":
             return joined(operands)
         inner = self._module.computation(instruction.callee("calls"), instruction)

@@ -26,7 +26,7 @@ _AXIS = re.compile(r"\s*'?([^'=:\s]+)'?\s*(?:=(\d+)|:\((\d+)\)(\d+))?\s*$")
 
 
 def parse_groups(text: str, members: int) -> Groups:
-    """The groups of `members` replicas, partitions or devices that a text says. Raises ValueError if it is in no notation."""
+    """The groups of `members` replicas, partitions or devices in a text. Raises ValueError if it is in no notation."""
     text = text.strip()
     if text in ("", "{}"):
         return (tuple(range(members)),)
@@ -43,7 +43,7 @@ def parse_groups(text: str, members: int) -> Groups:
 def groups_of(instruction: Instruction, replicas: int, partitions: int) -> Groups:
     """The groups of devices of a collective (device = replica * partitions + partition). Raises InputError.
 
-    The numbers are devices where `use_global_device_ids` says so, else replicas: without a channel each partition has groups of its own,
+    The numbers are devices if `use_global_device_ids` is set, else replicas: without a channel each partition has groups of its own,
     with one all partitions are in them.
     """
     text = instruction.attribute("replica_groups") or "{}"

@@ -1,17 +1,17 @@
-"""The engine in readable Python. This is what simulated time means; the compiled engine gives the same answers.
+"""The engine in readable Python. It defines simulated time; the compiled engine gives the same results.
 
 One file for each part, in the order in which they use each other. `plugins/engine/native` has the same parts, with the same names, in C++.
 
-    events           what happens, and in which order
+    events           events, and their order
     transport        messages on their way through the network
     shared_bus       the bus between an NPU and its memory, if endpoints share one
     phases           the ranks of a collective's phase, which run its schedule
-    waiting, queues  the queues of an NPU, and what waits in them
+    waiting, queues  the queues of an NPU, and the jobs in them
     chunks           the chunks of a collective on an NPU, and the queues through which they pass
     collectives      which chunks a collective becomes, and who shares them
     point_to_point   messages between two tasks
     tasks            the programs of NPUs, and the units that their tasks need
-    machine          the engine: owns the parts, gives them what happens, and answers
+    machine          the engine: owns the parts, dispatches events, and answers
 """
 
 from astra_sim.engine.reference.machine import ReferenceEngine

@@ -1,15 +1,15 @@
 """Orders that NPUs have in common, so that no two of them wait for each other.
 
 A phase of a chunk ends when all ranks of its group have run it, and a rank that has begun keeps its slot of a queue, or its unit, until
-then. If NPUs are out of step (messages wait for each other in the network), each for itself would begin what it has ready; then one
+then. If NPUs are out of step (messages wait for each other in the network), each alone would begin its own ready jobs; then one
 holds its slots for chunks that another has not begun, because its slots hold others: neither goes on. So programs may **agree**: for each
-queue, and each unit, there is one order of what their NPUs begin. The NPU that comes to a place of it first decides by its own order what
+queue, and each unit, there is one order in which their NPUs begin. The first NPU to come to a place of it decides by its own order which
 is there, and all others follow; one that does not have it ready yet waits.
 
-Why no NPUs that agree can wait for each other in a circle: of all that has begun somewhere and not ended everywhere, take what began
-first, by the time of its first NPU. All that began before has ended on every NPU. On each NPU of its group (1) what it waits for had
-ended on the first NPU, so it began earlier, and has ended here too: it is ready, or has begun; (2) what is in front of it in the order of
-the queue has ended, so it is next, and there is a slot. So it begins on all its ranks, and a schedule whose ranks have all begun ends.
+Why NPUs that agree cannot wait for each other in a circle: of all jobs that have begun somewhere and not ended everywhere, take the one
+that began first, by the time of its first NPU. All earlier ones have ended on every NPU. On each NPU of its group (1) its dependencies had
+ended on the first NPU, so they began earlier, and have ended here too: it is ready, or has begun; (2) the jobs in front of it in the order
+of the queue has ended, so it is next, and there is a slot. So it begins on all its ranks, and a schedule whose ranks have all begun ends.
 If nothing has begun, an NPU that has something ready may begin it, since it is the first to come to its place.
 
 The groups of phases must be within the NPUs that agree, and these must run the same operations, which may take different times.
@@ -25,7 +25,7 @@ Key = tuple[int, int]
 
 
 class Agreement:
-    """The order of one queue or unit, for so many NPUs; places that all of them have passed are forgotten."""
+    """The order of one queue or unit, for `npus` NPUs; places that all of them have passed are dropped."""
 
     def __init__(self, npus: int) -> None:
         self._npus = npus
@@ -40,7 +40,7 @@ class Agreement:
         return self._keys[place] if place < len(self._keys) else None
 
     def take(self, npu: int, key: Key) -> None:
-        """An NPU begins what is next."""
+        """An NPU begins the next job."""
         place = self._place[npu] - self._first
         self._place[npu] += 1
         if place == len(self._keys):

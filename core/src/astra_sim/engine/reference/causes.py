@@ -1,7 +1,7 @@
 """Causes: which event has brought about which, if a run is to be explained.
 
-What happens was scheduled when something else happened. So from the last event a chain of links leads back to the start: each is the time
-from when an event was scheduled to when it happened, and all together are the time of the run. That is its critical path: where an event
+Each event was scheduled when another one happened. So from the last event a chain of links leads back to the start: each is the time
+from when an event was scheduled to when it happened, and all together are the time of the run. That is its critical path: if an event
 had to wait for several others, the last of them has scheduled it.
 """
 
@@ -42,7 +42,7 @@ class Entry:
 
 
 class Causes:
-    """The chains of links that lead to what happens."""
+    """The chains of links that lead to events."""
 
     def __init__(self, messages: bool = False) -> None:
         """With `messages` all that have arrived are kept, too."""
@@ -83,7 +83,7 @@ class Causes:
             self.messages.append(_link(self._now))
 
     def path(self) -> list[PathEdge]:
-        """The links that lead to what happened last, in order."""
+        """The links that lead to the last event, in order."""
         links, entry = [], self._now
         while entry is not None:
             links.append(_link(entry))

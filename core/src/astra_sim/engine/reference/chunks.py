@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class StepRun:
-    """A phase step of a chunk on an NPU: the collective (`task`) it belongs to, its places, and when what happened to it (-1: not yet).
+    """A phase step of a chunk on an NPU: the collective (`task`) it belongs to, its places, and the times of its events (-1: not yet).
 
     `number` counts through the steps of all plans, `chunk` through those of the collective, `place` through the steps of the chunk, of
     which `following` is the next. `rank` runs it, if it is a phase.
 
-    `key` is what its chunk is on all NPUs of the program; a chunk waits in one queue at a time.
+    `key` identifies its chunk on all NPUs of the program; a chunk waits in one queue at a time.
     """
 
     __slots__ = (

@@ -1,6 +1,6 @@
-"""Collectives: what chunks they become, planned when the first NPU issues them.
+"""Collectives: their chunks, planned when the first NPU issues them.
 
-The NPUs that run one program share what its collectives become. Programs may share the collectives of a group: the n-th that one issues
+The NPUs that run one program share the plans of its collectives. Programs may share the collectives of a group: the n-th that one issues
 there is the n-th of the others. Collectives that repeat become the same chunks, which are planned once.
 """
 

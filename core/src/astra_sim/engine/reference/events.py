@@ -1,15 +1,15 @@
 """Events: the clock, the queue of events, and their order within one instant.
 
-Time is an integer count of picoseconds. What happens in one instant is put in order by its **stage**: messages arrive and endpoints
-make tokens of them; what these bring about in the same instant follows, level by level; then tasks and phases end, and what that brings
+Time is an integer count of picoseconds. Events of one instant are ordered by their **stage**: messages arrive and endpoints
+make tokens of them; their effects in the same instant follow, level by level; then tasks and phases end, and their effects
 about in the same instant is another round. Within a stage things happen in the order of their **history**: the times, latest first, at
-which what leads to them was scheduled. For a timer that is its start; for the end of a phase, when its last token was scheduled, when
-the message that brought it was sent, when the token that sent it was scheduled, and so on. An earlier history goes first, then what its
-NPU scheduled earlier. If NPUs wait for each other (on a network with contention, or at a port of memory), what any NPU scheduled
+which their predecessors were scheduled. For a timer that is its start; for the end of a phase, when its last token was scheduled, when
+the message of that token was sent, when the token that sent it was scheduled, and so on. An earlier history goes first, then the event that
+its NPU scheduled earlier. If NPUs wait for each other (on a network with contention, or at a port of memory), events that any NPU scheduled
 earlier goes first, and the tokens of an NPU happen together. Messages that a network delivers at one instant keep the order in which it
 delivers them: none counts with an earlier history than those before it.
 
-ASTRA-sim keeps a list of events for every instant, and one for every NPU and instant of what its endpoint does, which comes to the
+ASTRA-sim keeps a list of events for every instant, and one for every NPU and instant for its endpoint, which is equivalent to the
 same. So without contention nothing depends on the order in which NPUs are visited, nor ever on a hash or an address, and equal inputs
 give equal runs.
 """
@@ -65,7 +65,7 @@ class TokenReady(NamedTuple):
 
 
 class BusCall(NamedTuple):
-    """A shared bus has finished what it did."""
+    """A shared bus has finished a transfer."""
 
     call: Callable[[], None]
 
@@ -158,13 +158,13 @@ _PRECEDENCE: dict[type, int] = {
     TaskEnd: 0,
     StepEnd: 0,
 }
-"""Which goes first where times, stages and histories are equal. Ends are in a stage of their own."""
+"""The order of events with equal times, stages and histories. Ends are in a stage of their own."""
 
 
 class Event(NamedTuple):
     """Something that happens. Those of a stage are in order of their fields up to `npu`, which scheduled it as its `order`-th.
 
-    `key` is the history by which it is put in order, `history` the one from which what it brings about goes on.
+    `key` is the history by which it is ordered, `history` the one from which its effects continue.
     """
 
     key: History
@@ -178,7 +178,7 @@ class Event(NamedTuple):
 class Events:
     """The clock and the queue of events.
 
-    `now`, `stage` and `history` are those of what happens now; `happened` counts. `contended` says that NPUs wait for each other.
+    `now`, `stage` and `history` are those of the current event; `happened` counts events. `contended`: NPUs wait for each other.
     """
 
     def __init__(self, contended: bool) -> None:
@@ -188,7 +188,7 @@ class Events:
         self.happened = 0
         self.contended = contended
         self.causes: Causes | None = None
-        # The history that was made last, of what is scheduled at a time after another one: most of what is scheduled shares it.
+        # The latest history, of events scheduled for a later time: most scheduled events share it.
         self._recent: tuple[History, History | None, int] = (), None, -1
         # Pending events, by time and stage, and a heap of these.
         self._levels: dict[tuple[int, Stage], list[Event]] = {}
@@ -201,12 +201,12 @@ class Events:
         key = history = self.next_history()
         if via:
             history = (*via, *history)[:HISTORY_LENGTH]
-            # What comes via the very instant in which it happens joins what is scheduled for that already.
+            # Events that pass through this very instant join those that are scheduled for it already.
             key = key if via[0] == time else history
         self.push_with(time, npu, what, history, key)
 
     def push_with(self, time: int, npu: int, what: EventPayload, history: History, key: History) -> None:
-        """Let something happen with a history; in this instant, a level after what happens now, or in the next round after an end."""
+        """Schedule an event with a history; in this instant, a level after the current event, or in the next round after an end."""
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)
         stage = _MESSAGES
@@ -219,7 +219,7 @@ class Events:
         self._add(time, stage, Event(key, _PRECEDENCE[type(what)], order, npu, what, history))
 
     def push_end(self, time: int, npu: int, what: TaskEnd | StepEnd, history: History, order: int) -> None:
-        """Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after what ends now."""
+        """Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after the current end."""
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)
         stage = _ENDS if time != self.now else Stage(self.stage.round + self.stage.ends, True, 0)
@@ -228,7 +228,7 @@ class Events:
         self._add(time, stage, Event(history, _PRECEDENCE[type(what)], order, npu, what, ()))
 
     def next_history(self) -> History:
-        """The history of what is scheduled now."""
+        """The history of events that are scheduled now."""
         history, of, at = self._recent
         if of is not self.history or at != self.now:
             history = (self.now, *self.history)[:HISTORY_LENGTH]
@@ -244,7 +244,7 @@ class Events:
         return self._heap[0][0] if self._heap else None
 
     def next_level(self) -> list[Event]:
-        """Go on to the next stage: what happens in it; if NPUs wait for each other, the tokens of each where its first one is."""
+        """Go on to the next stage and its events; if NPUs wait for each other, the tokens of each where its first one is."""
         level = self.now, self.stage = heapq.heappop(self._heap)
         events = sorted(self._levels.pop(level))
         return self._join_tokens(events) if self.contended and len(events) > 1 else events

@@ -1,4 +1,4 @@
-"""The engine: owns its parts, gives them what happens, and answers. What it is given is described in `astra_sim.engine.interface`."""
+"""The engine: owns its parts, dispatches events, and answers. Its input is described in `astra_sim.engine.interface`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ReferenceEngine:
     """Runs programs on NPUs 0 to `npus` - 1.
 
     `network` moves messages (None if all steps take a given time), `endpoint_ps` is the time an endpoint needs for a token,
-    `memory_ps` the time it needs to reduce so many received bytes. With `rendezvous` a message waits for a request from its receiver.
+    `memory_ps` the time it needs to reduce received bytes. With `rendezvous` a message waits for a request from its receiver.
     With a `bus`, endpoints share it instead of taking `endpoint_ps`.
     """
 
@@ -216,7 +216,7 @@ class ReferenceEngine:
         return self._chunks.blocked_ranks()
 
     def critical_path(self) -> list[PathEdge]:
-        """The links that lead to what happened last; none if causes are not kept."""
+        """The links that lead to the last event; none if causes are not kept."""
         return self._events.causes.path() if self._events.causes is not None else []
 
     def carried(self) -> list[PathEdge]:
@@ -243,7 +243,7 @@ class ReferenceEngine:
                 handlers[type(event.what)](*event.what)
 
     def _handle(self, what: EventPayload) -> None:
-        """Give what happens to the part that it belongs to."""
+        """Dispatch an event to the part that it belongs to."""
         self._handlers[type(what)](*what)
 
     def _land(self, message: HandledMessage) -> None:

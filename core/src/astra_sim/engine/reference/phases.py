@@ -1,7 +1,7 @@
 """Phases of collectives: the ranks that run a schedule together.
 
 A schedule gives every rank steps, each a send and a receive. A rank counts **tokens**: its starts, and one for each message that its
-endpoint has handled. It takes its next step when it has the tokens and messages for which the step waits. What it sends meets a
+endpoint has handled. It takes its next step when it has the tokens and messages for which the step waits. Its messages meet a
 **receipt** of its destination: the state of a receive, which is not posted yet, posted, or done. Which receipt that is was found
 before the run. When a message has met its receive, the endpoint makes a token of it, after its endpoint delay and the pass of the bytes
 through memory, or when the shared bus has carried it. Under rendezvous a message waits for the request that its receive sends.
@@ -92,7 +92,7 @@ class Offer(NamedTuple):
 
 
 class Rank:
-    """One rank of a phase: its program, how far it is, and what it measured.
+    """One rank of a phase: its program, its progress, and its measurements.
 
     `last_history` is the latest history of the tokens that came at `last_token_at`; `handled` counts messages and starts that the bus took.
     `delay_sum` adds the time from posting a receive to its message over the `received` ones.
@@ -167,7 +167,7 @@ class Phases:
     # -- building ------------------------------------------------------------------------------------------------------
 
     def add_groups(self, groups: Sequence[Sequence[int]], npus: int, loop_back: bool) -> int:
-        """Groups of one size among so many NPUs. Returns their number."""
+        """Groups of one size among `npus` NPUs. Returns their number."""
         check_groups(groups, npus)
         self._groups.append(Groups(groups, loop_back))
         return len(self._groups) - 1
@@ -220,7 +220,7 @@ class Phases:
             self._handle(rank, _START)
         self._advance(rank)
 
-    # -- what happens to a rank ----------------------------------------------------------------------------------------
+    # -- Events of a rank ----------------------------------------------------------------------------------------------
 
     def on_token(self, rank: Rank) -> None:
         """A rank has handled a message, or a start."""

@@ -1,6 +1,6 @@
 """Messages between two tasks: a SEND of one NPU and the RECEIVE of another.
 
-Both meet in a mailbox: the n-th send of so many bytes with a tag from one NPU to another meets the n-th receive of that kind. A send ends
+Both meet in a mailbox: the n-th send of equal bytes and tag from one NPU to another meets the n-th receive of that kind. A send ends
 when its message has arrived (on some networks later: when its sender knows that), a receive when it has its message. Under rendezvous a
 send waits for the request of its receive.
 """

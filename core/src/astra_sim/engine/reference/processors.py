@@ -1,6 +1,6 @@
 """The processors of NPUs, if it takes their time to send a message and to receive one: the overhead o of LogGP.
 
-A processor does one thing after another, in the order in which they are asked of it, and does to its end what it has begun: so it sends
+A processor does one thing after another, in the order of requests, and never interrupts one: so it sends
 and receives nothing while it computes, and computes nothing while it sends or receives (Alexandrov, Ionescu, Schauser and Scheiman, SPAA
 1995). NPUs may have a processor for messages beside the one that computes: then computing waits for no message, and messages for each
 other alone. Without overheads nothing waits.
@@ -21,7 +21,7 @@ class Processors:
         self._free_at = [0] * npus
 
     def set_overheads(self, overhead_ps: OverheadPs, compute: bool) -> None:
-        """Say what the processors spend on messages, and whether they `compute`, too."""
+        """Set the processors' time per message, and whether they `compute`, too."""
         self.handle_messages = True
         self._overhead_ps = overhead_ps
         self._compute = compute
@@ -37,7 +37,7 @@ class Processors:
         return begin + duration
 
     def handle(self, npu: int, now: int, size: int, receives: bool) -> int:
-        """Send or receive a message of so many bytes, from now on or when what came before has ended. Returns when that ends."""
+        """Send or receive a message of `size` bytes, from now on or after the processor's earlier work. Returns the end."""
         assert self._overhead_ps is not None
         end = self._free_at[npu] = max(now, self._free_at[npu]) + self._overhead_ps(size, receives)
         return end

@@ -13,7 +13,7 @@ Entry = TypeVar("Entry")
 
 
 class Queue(abc.ABC, Generic[Entry]):
-    """A queue of so many `slots`, of which `running` are taken. Raises ValueError for a queue without slots."""
+    """A queue of `slots`, of which `running` are taken. Raises ValueError for a queue without slots."""
 
     def __init__(self, slots: int) -> None:
         if slots < 1:
@@ -87,7 +87,7 @@ class AskedQueue(Queue[Entry]):
 
 
 class RuledQueue(Queue[Entry]):
-    """A queue whose order is rules. Only what waits has a place."""
+    """A queue whose order is rules. Only waiting jobs have a place."""
 
     def __init__(self, slots: int, order: RuleOrder) -> None:
         super().__init__(slots)

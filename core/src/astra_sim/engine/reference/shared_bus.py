@@ -2,7 +2,7 @@
 
 A bus has two sides, NPU and memory, each a half-duplex LogGP endpoint (Alexandrov et al., 1995): it sends or receives one transfer at
 a time. The NPU side reads and writes through a second bus of the same kind, between it and local memory.
-A bus works for the tokens of one NPU; `Buses` has those of all NPUs, and says when a token has been carried.
+A bus works for the tokens of one NPU; `Buses` has those of all NPUs, and reports when a token has been carried.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Transfer:
 
 
 Schedule = Callable[[int, Callable[[], None]], None]
-"""Calls a function after so many nanoseconds."""
+"""Calls a function after some nanoseconds."""
 
 
 class SharedBus:
@@ -172,7 +172,7 @@ class _Side:
 
 
 class Carried(NamedTuple):
-    """A token that the bus carries: of a rank, and what comes after it (memory and computing; None: nothing)."""
+    """A token that the bus carries: of a rank, and the step after it (memory and computing; None: nothing)."""
 
     rank: Rank
     after_ps: int | None
@@ -201,7 +201,7 @@ class Buses:
         carry(carriage.bytes, reduced, carriage.returned, lambda: self._carried(npu, token))
 
     def _carried(self, npu: int, token: Carried) -> None:
-        """A token has been carried: what follows it begins, or it counts at once."""
+        """A token has been carried: its next step begins, or it counts at once."""
         if token.after_ps is None:
             self._on_token(token.rank)
         else:

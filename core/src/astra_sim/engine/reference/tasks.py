@@ -1,8 +1,8 @@
 """The tasks of NPUs: their programs, who waits for whom, and the units that they need.
 
 A task is ready when those it waits for have ended. If its program uses units, an NPU does one task of a unit at a time: of those that
-are ready the one with the lowest priority, which is its number unless the program has other priorities. What a task does when it begins
-depends on its kind: it takes its delay or a time that is asked for, on its NPU's processor where it computes, uses the port of its NPU's
+are ready the one with the lowest priority, which is its number unless the program has other priorities. The action of a task when it begins
+depends on its kind: it takes its delay or a computed time, on its NPU's processor if it computes, uses the port of its NPU's
 memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of them.
 """
 
@@ -78,7 +78,7 @@ def _order(task: TaskRun) -> tuple[int, int, int]:
 class Units:
     """The units of an NPU: which are busy, and the ready tasks of each by priority; the last is for tasks that need none.
 
-    Collectives that need a unit are ready by themselves: where NPUs agree on the order of theirs, one may have to wait for another.
+    Collectives that need a unit are ready by themselves: if NPUs agree on the order of theirs, one may have to wait for another.
     """
 
     __slots__ = ("_agreements", "_collectives", "_npu", "_ready", "busy")
@@ -257,7 +257,7 @@ class Tasks:
     # -- running -------------------------------------------------------------------------------------------------------
 
     def start_all(self) -> None:
-        """Make the tasks of programs that were added ready where they wait for nothing."""
+        """Make the tasks of new programs ready if they wait for nothing."""
         starting, self._to_start = sorted(self._to_start, key=_order), []
         for npu, group in groupby(starting, key=lambda task: task.npu):
             tasks = list(group)
@@ -300,7 +300,7 @@ class Tasks:
             units.add(task)
 
     def _start(self, task: TaskRun) -> None:
-        """Make a task ready that waits for nothing, and those that wait for it where it ends at once."""
+        """Make a task ready that waits for nothing, and its dependents if it ends at once."""
         stack = [task]
         while stack:
             current = stack.pop()
@@ -317,7 +317,7 @@ class Tasks:
         return not task.waits
 
     def _begin(self, task: TaskRun) -> None:
-        """A task begins what takes time; of a collective, the delay after its chunks."""
+        """A task begins that takes time; of a collective, the delay after its chunks."""
         task.began_at = self._events.now
         order = self._events.next_end_order(task.npu)
         if task.task.kind in (SEND, RECEIVE):

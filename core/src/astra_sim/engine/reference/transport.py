@@ -1,4 +1,4 @@
-"""Messages on their way: what sends a message hands it over here, and what it brings about happens when it has arrived.
+"""Messages on their way: senders hand them over here, and their effects happen when they have arrived.
 
 On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
 that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens. Some networks
@@ -18,7 +18,7 @@ from astra_sim.network import EventNetwork, Message, RouteDelayNetwork, advance,
 
 
 class HandledMessage(NamedTuple):
-    """A message on which processors spend time: what `Transport.transmit` is given."""
+    """A message on which processors spend time: the argument of `Transport.transmit`."""
 
     source: int
     destination: int
@@ -38,7 +38,7 @@ class Transport:
         self._processors = processors
         self._message_delay = network.message_delay if isinstance(network, RouteDelayNetwork) else None
         self._network = network if isinstance(network, EventNetwork) else None
-        # Messages that the network has not seen, and those that it has not delivered, with what their arrival brings about.
+        # Messages that the network has not seen, and those that it has not delivered, with the effects of their arrival.
         self._outbox: list[Message] = []
         self._under_way: dict[int, tuple[int, EventPayload, History]] = {}
         self._unconfirmed: dict[int, tuple[int, EventPayload, History]] = {}
@@ -47,7 +47,7 @@ class Transport:
         self._class_of_queue: Sequence[int] = ()
         # A time up to which the network has nothing more to deliver (None: for ever).
         self._quiet_until: int | None = -1
-        # When the network delivered last, and the latest history of what it delivered then.
+        # When the network delivered last, and the latest history of these deliveries.
         self._latest: tuple[int, History] = (-1, ())
 
     @property
@@ -57,7 +57,7 @@ class Transport:
 
     @property
     def reports_completion(self) -> bool:
-        """Whether the network says when senders know that their messages have arrived."""
+        """Whether the network reports when senders know that their messages have arrived."""
         return self._network is not None and self._network.reports_completion
 
     def set_traffic_classes(self, without_queue: int, of_queues: Sequence[int]) -> None:
@@ -96,7 +96,7 @@ class Transport:
         self._await_sent(*ends, message.sent)
 
     def on_landing(self, message: HandledMessage) -> EventPayload | None:
-        """A message has reached its destination. Returns what happens with it now; None: its receiver has to spend time on it first."""
+        """A message has reached its destination. Returns its effect now; None: its receiver has to spend time on it first."""
         end = self._processors.handle(message.destination, self._events.now, message.bytes, receives=True)
         if end == self._events.now:
             return message.arrival
@@ -105,7 +105,7 @@ class Transport:
         return None
 
     def on_reception(self, message: HandledMessage) -> EventPayload:
-        """The processor of its destination has received a message. Returns what happens with it."""
+        """The processor of its destination has received a message. Returns its effect."""
         return message.arrival
 
     def exchange(self) -> None:
@@ -168,7 +168,7 @@ class Transport:
         return self._class_of_queue[queue] if queue < len(self._class_of_queue) else -1
 
     def _deliver_outcome(self, time: int, cause: int, message: tuple[int, EventPayload, History]) -> None:
-        """A message brings about what it does at a time, after those that the network delivered before it at this time."""
+        """A message takes effect at a time, after those that the network delivered before it at this time."""
         source, what, history = message
         latest_at, latest = self._latest
         history = max(history, latest) if latest_at == time else history

@@ -18,7 +18,7 @@ _NO_KEY = -MAX_KEY - 1
 class _Span(NamedTuple):
     """Neighbours as a rule sees them: the key of the first, the highest of the others before which a job may go, and the sides at the ends.
 
-    Whether a job may go before the first depends on what is in front of the span.
+    Whether a job may go before the first depends on the jobs in front of the span.
     """
 
     first: int
@@ -40,7 +40,7 @@ def _join(left: _Span, right: _Span) -> _Span:
 
 
 class WaitingNode(Generic[Entry]):
-    """A job: what waits, how the rules see it, its subtrees and the node above. `weight` is at most that of the node above."""
+    """A node of the tree: a waiting job, how the rules see it, its subtrees and its parent. `weight` is at most the parent's."""
 
     __slots__ = ("above", "entry", "left", "marks", "right", "size", "spans", "weight")
 
@@ -54,7 +54,7 @@ class WaitingNode(Generic[Entry]):
         self.update()
 
     def update(self) -> None:
-        """Sum up what is below."""
+        """Sum up the subtree."""
         left, right = self.left, self.right
         self.size = 1 + _size(left) + _size(right)
         self.spans = [_Span(key, _NO_KEY, side, side) for key, side in self.marks]

@@ -1,4 +1,4 @@
-"""Symmetry: how few NPUs are simulated for all, and why the answer is the same. `docs/architecture.md` says what is proven when.
+"""Symmetry: how few NPUs are simulated for all, and why the result is the same. `docs/architecture.md` states what is proven when.
 
 scope            how much is simulated, chosen before a run
 representatives  classes of NPUs, of which one is simulated for all

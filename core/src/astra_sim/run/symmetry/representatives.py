@@ -1,6 +1,6 @@
 """Representatives: classes of NPUs that do the same at the same time, the first of which represents the others.
 
-On a network without contention, NPUs with one program stay in step if what they exchange is alike. All classes have as many members, in a
+On a network without contention, NPUs with one program stay in step if their exchanges are equal. All classes have as many members, in a
 fixed order, and member j of a class sends to and receives from members j of other classes only, with the same delay for every j; its
 collectives are among members of its class, with a schedule in which all ranks do the same over routes that take as long. Then the
 simulation of all first members is that of everyone.
@@ -38,7 +38,7 @@ class NpuClass:
 def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork, rendezvous: bool) -> list[NpuClass] | None:
     """The classes of a graph, by their first member; None if one NPU cannot represent others.
 
-    Of collectives only the members are looked at, not what they do: see `ScheduleSymmetry`.
+    Of collectives only the members are compared, not their schedules: see `ScheduleSymmetry`.
     """
     npus = network.platform.npus
     programs = graph.programs(npus)
@@ -140,9 +140,9 @@ def _keeps_in_step(
 
 
 def _delays_are_alike(members: Sequence[int], messages: Sequence[Send | Receive], network: RouteDelayNetwork, rendezvous: bool) -> bool:
-    """Whether what members of a class put on the network for a message takes as long for each of them."""
+    """Whether the traffic of class members for a message takes as long for each of them."""
     npus = network.platform.npus
-    # A receive puts on the network what asks for the message, or nothing.
+    # A receive sends the request for the message, or nothing.
     sizes = {(o.to, o.bytes) if isinstance(o, Send) else (o.source, CONTROL_BYTES) for o in messages if isinstance(o, Send) or rendezvous}
     for peer, size in sizes:
         routes = {network.route(npu, peer.of(npu, npus)) for npu in members}

@@ -12,7 +12,7 @@ from astra_sim.schedule import Peer, PeerRun, Schedule
 class ScheduleSymmetry:
     """Properties of the schedules of a run on the routes of its network. Results are cached.
 
-    With `rendezvous` a rank also asks for what it receives, so the routes to those it receives from count as well.
+    With `rendezvous` a rank also sends requests for its receives, so the routes to those it receives from count as well.
     """
 
     def __init__(self, network: Network, rendezvous: bool) -> None:
@@ -80,7 +80,7 @@ class ScheduleSymmetry:
 
 
 def _is_the_same_in_all_groups(platform: Platform, logical: LogicalDimension, peer: Peer) -> bool:
-    """Whether `peer` is so far away from a rank in each group of a part of a physical dimension, wherever in it the group lies."""
+    """True if the offset of `peer` from a rank is the same in each group of a part of a physical dimension, at every position."""
     if logical.physical is None:
         return False
     dimension, unit = platform.dimensions[logical.physical], logical.stride // platform.strides[logical.physical]

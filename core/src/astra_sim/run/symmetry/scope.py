@@ -64,7 +64,7 @@ class ScopeSelection:
         return 1 if self.scope is Scope.ALL_NPUS else 0
 
     def messages(self, planned: int, sent: int) -> int:
-        """Messages of all NPUs, of which collectives have planned so many (of classes, in timed phases) and the engine has sent so many."""
+        """Messages of all NPUs, from those planned for collectives (of classes, in timed phases) and those sent by the engine."""
         match self.scope:
             case Scope.ALL_NPUS:
                 return sent
@@ -105,7 +105,7 @@ def is_exact(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, sched
 
 
 def _by_programs(inputs: RunInputs) -> ScopeSelection:
-    """The choice where only the programs of NPUs and their messages count."""
+    """The choice if only the programs of NPUs and their messages count."""
     network = inputs.network
     if not isinstance(network, RouteDelayNetwork):
         return every_npu("messages share links of the network")

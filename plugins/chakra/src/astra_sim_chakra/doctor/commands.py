@@ -45,7 +45,7 @@ _every = click.option("--all", "every", is_flag=True, help="Print all findings."
 @json_option
 @quiet_option
 def check_command(trace: str, groups: str | None, platform: str | None, every: bool, as_json: bool, quiet: bool) -> None:
-    """Say what is wrong with the traces of all ranks, and what that breaks in a run; exit status 1 if a run would fail.
+    """List errors in the traces of all ranks, and their effects on a run; exit status 1 if a run would fail.
 
     \b
     astra trace check traces/gpt3
@@ -73,13 +73,13 @@ def check_command(trace: str, groups: str | None, platform: str | None, every: b
 def repair_command(
     trace: str, output: str, times: str, groups: str | None, platform: str | None, every: bool, as_json: bool, quiet: bool
 ) -> None:
-    """Mend in the traces of all ranks what can be mended without guessing, into another folder; exit status 1 if errors are left.
+    """Repair unambiguous errors in the traces of all ranks, into another folder; exit status 1 if errors are left.
 
     \b
     astra trace repair traces/gpt3 --output mended
     astra trace repair traces/vgg16 --times ns --output mended
 
-    What was done is said, and so is what is left. --times ns divides all durations of compute by 1000; if the text in a trace of
+    Changes and remaining errors are listed. --times ns divides all durations of compute by 1000; if the text in a trace of
     Chakra's text converter proves that they are nanoseconds, this is done without asking.
     """
     trace_set = open_traces(trace, groups, platform)
@@ -107,7 +107,7 @@ def repair_command(
 
 
 _LOSSY = ("unreadable", "damaged_node", "bad_value")
-"""Findings where something of the file could not be read: such a file is not written again, because that would lose it."""
+"""Findings of parts of a file that could not be read: such a file is not written again, because that would lose them."""
 
 
 @click.command("trace stats")
@@ -118,7 +118,7 @@ _LOSSY = ("unreadable", "damaged_node", "bad_value")
 @json_option
 @quiet_option
 def stats_command(trace: str, groups: str | None, platform: str | None, every: bool, units: str | None, as_json: bool, quiet: bool) -> None:
-    """Print what the traces of all ranks hold by kind, process group and rank, and what a run takes at least.
+    """Print the content of the traces of all ranks by kind, process group and rank, and lower bounds of a run.
 
     \b
     astra trace stats traces/gpt3
@@ -196,7 +196,7 @@ def scale_command(
             Screen().text(note)
 
 
-# -- What several commands need ----------------------------------------------------------------------------------------
+# -- Shared by several commands ----------------------------------------------------------------------------------------
 
 
 def _checked(trace: str, groups: str | None, platform: str | None, quiet: bool) -> Checked:
@@ -234,11 +234,11 @@ def _without_workload(metadata: Metadata) -> Metadata:
     return attrs.evolve(metadata, attributes=tuple(each for each in metadata.attributes if each.name not in (WORKLOAD, NODES)))
 
 
-# -- What is printed ---------------------------------------------------------------------------------------------------
+# -- Output ------------------------------------------------------------------------------------------------------------
 
 
 def _print_findings(checked: Checked, screen: Screen) -> None:
-    """Print findings by kind, each with what it breaks."""
+    """Print findings by kind, each with its effect."""
     by_kind: dict[str, list[TraceFinding]] = {}
     for finding in checked.findings:
         by_kind.setdefault(finding.kind, []).append(finding)
@@ -261,7 +261,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _print_repairs(repairs: dict[int, Repair], unread: Sequence[int], prefix: str, screen: Screen) -> None:
-    """Print what was repaired, on which ranks, and what was not written."""
+    """Print the repairs, with their ranks, and files that were not written."""
     by_what: dict[str, dict[int, int]] = {}
     for rank, repaired in repairs.items():
         for what, count in repaired.done.items() if rank not in unread else ():

@@ -22,7 +22,7 @@ _DEADLOCK_SHOWN = 8
 
 @attrs.frozen
 class CheckedGroup:
-    """Ranks that issue collectives together, and what to call them."""
+    """Ranks that issue collectives together, and their name."""
 
     name: str
     ranks: tuple[int, ...]
@@ -30,7 +30,7 @@ class CheckedGroup:
 
 @attrs.frozen
 class NodePlace:
-    """A node: its rank, and where in the trace of that rank it stands."""
+    """A node: its rank, and its position in the trace of that rank."""
 
     rank: int
     number: int
@@ -103,7 +103,7 @@ def _messages(trace_set: TraceSet, examined: Mapping[int, Examined], matched: Ma
 def _unmatched(
     kind: str, key: tuple[object, ...], left: Sequence[NodePlace], others: _Boxes, examined: Mapping[int, Examined]
 ) -> TraceFinding:
-    """The finding for messages without a counterpart, with what is nearest to them."""
+    """The finding for messages without a counterpart, with their nearest candidates."""
     source, destination, tag, size = key
     there = [each for each in others if each[:2] == key[:2]]
     names = {2: "tag", 3: "bytes"}
@@ -149,7 +149,7 @@ def group_of(trace_set: TraceSet, rank: int, node: Node) -> CheckedGroup | None:
 def collectives_of(
     trace_set: TraceSet, examined: Mapping[int, Examined]
 ) -> tuple[dict[CheckedGroup, dict[int, list[int]]], list[TraceFinding]]:
-    """For each group and rank the collectives in the order in which a run would issue them; and what is wrong with their groups."""
+    """For each group and rank the collectives in the order in which a run would issue them; and errors of their groups."""
     result: dict[tuple[str, tuple[int, ...]], dict[int, list[int]]] = {}
     findings = []
     for rank, each in examined.items():
@@ -189,7 +189,7 @@ def collectives_of(
 
 
 def _collectives(trace_set: TraceSet, examined: Mapping[int, Examined], matched: Matched) -> None:
-    """Match the collectives of each group, in the order of issue, or by kind where only timing decides the order."""
+    """Match the collectives of each group, in the order of issue, or by kind if only timing decides the order."""
     groups, findings = collectives_of(trace_set, examined)
     matched.findings += findings
     for group, issued in groups.items():
@@ -261,7 +261,7 @@ class Whole:
 
 
 def whole(examined: Mapping[int, Examined], matched: Matched) -> Whole:
-    """Join the graphs of all ranks where they meet."""
+    """Join the graphs of all ranks at matched operations."""
     places: list[NodePlace] = []
     place_of: dict[int, list[int]] = {}
     for rank, each in examined.items():

@@ -98,7 +98,7 @@ class TraceFigures:
 
 
 def figures(checked: Checked) -> TraceFigures:
-    """Add up what the traces hold. Recorded times of communication are added up by kind, and are in no bound."""
+    """Add up the content of the traces. Recorded times of communication are added up by kind, and are in no bound."""
     kinds: dict[str, KindFigures] = {}
     ranks = []
     for rank, each in checked.examined.items():

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 NODES_LISTED = 20
-"""Ids of nodes that a finding lists; `count` says how many there are."""
+"""Ids of nodes that a finding lists; `count` is the number of all."""
 
 
 class Severity(enum.StrEnum):
@@ -78,7 +78,7 @@ KINDS: dict[str, Kind] = {
 
 @attrs.frozen
 class TraceFinding:
-    """Something that is wrong: its kind, what it is, on which ranks, and in which nodes (the first of them by id; `count` in all)."""
+    """An error in a trace: its kind, a description, its ranks, and its nodes (the first of them by id; `count` in all)."""
 
     kind: str
     text: str

@@ -1,4 +1,4 @@
-"""Reads a trace whatever is wrong with it: what the strict reader refuses becomes a finding, and the rest is kept."""
+"""Reads a trace despite errors: input that the strict reader refuses becomes a finding, and the rest is kept."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from astra_sim_chakra.wire import Broken, read_varint
 
 @attrs.frozen(eq=False)
 class LenientTrace:
-    """The nodes of a file in its order. Ids may be there twice, dependencies may lead nowhere; `findings` say what could not be read.
+    """The nodes of a file in its order. Ids may occur twice, dependencies may lead nowhere; `findings` list the unreadable parts.
 
-    `refused`: what the strict reader says, "" if it reads the file.
+    `refused`: the strict reader's error, "" if it reads the file.
     """
 
     path: str
@@ -36,7 +36,7 @@ class LenientTrace:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether a run lets an NPU do several nodes of a sort at a time, for the trace says so."""
+        """Whether a run lets an NPU do several nodes of a sort at a time, as the trace requests."""
         return self.metadata.keeps_order
 
     @property
@@ -108,7 +108,7 @@ def _messages_of_file(path: str) -> Iterator[bytes]:
 
 
 def _read(data: bytes, nodes: list[Node], findings: list[TraceFinding]) -> None:
-    """Add the node of a message, with what is wrong in it."""
+    """Add the node of a message, with its errors."""
     try:
         message = NodeMessage.FromString(data)
         check_fields(message)

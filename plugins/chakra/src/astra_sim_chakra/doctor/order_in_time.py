@@ -1,4 +1,4 @@
-"""Orders that dependencies leave open, and that hang on time in a run: which collective is issued first, and what holds up what."""
+"""Orders that dependencies leave open, and that depend on time in a run: which collective is issued first, and which nodes delay others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from astra_sim_chakra.schema import NodeType
 from astra_sim_chakra.trace import Node
 
 MOST_STEPS = 20_000_000
-"""Dependencies that are followed at most to find what is held up; it takes each dependency once for every rank."""
+"""Dependencies that are followed at most to find delayed nodes; it takes each dependency once for every rank."""
 
 
 def open_orders(groups: Mapping[CheckedGroup, Mapping[int, Sequence[int]]], examined: Mapping[int, Examined]) -> Iterator[TraceFinding]:

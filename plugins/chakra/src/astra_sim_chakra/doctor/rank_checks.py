@@ -33,7 +33,7 @@ _SHOWN = 10
 
 @attrs.frozen(eq=False)
 class Examined:
-    """A trace, what is wrong in it, and its graph."""
+    """A trace, its errors, and its graph."""
 
     trace: LenientTrace
     findings: Sequence[TraceFinding]
@@ -41,7 +41,7 @@ class Examined:
 
 
 def examine(trace: LenientTrace) -> Examined:
-    """Look at a trace by itself; what depends on its rank or on others is not looked at."""
+    """Check a single trace, without properties that depend on its rank or on others."""
     graph = graph_of(dependencies(trace.nodes), [node.id for node in trace.nodes])
     findings = [*trace.findings]
     if not trace.nodes and not findings:

@@ -1,8 +1,8 @@
-"""Mends in traces what can be mended without guessing, and says what it did.
+"""Repairs errors of traces that have only one possible correction, and lists the changes.
 
-Safe is what leaves a run of which everybody would say that it was meant: a node that is there twice with equal fields, a control
+A change is safe if its result is certainly what was meant: a node that occurs twice with equal fields, a control
 dependency on a node that is not there, a wait of a node for itself, a node that does nothing (that of NONE in a text, too), control
-dependencies in a circle where data dependencies alone have none (Chakra's own feeder follows only those), and microseconds that the text
+dependencies in a circle if data dependencies alone have none (Chakra's own feeder follows only those), and microseconds that the text
 in the trace proves to be nanoseconds.
 """
 
@@ -21,7 +21,7 @@ from astra_sim_chakra.trace import Node
 
 @attrs.define
 class Repair:
-    """A trace as far as it could be mended, and what was done, in words with how often."""
+    """A trace with all possible repairs, and descriptions of them with their counts."""
 
     nodes: list[Node]
     done: dict[str, int] = attrs.field(factory=dict)
@@ -85,7 +85,7 @@ def _invalid(repaired: Repair) -> None:
     }
     nones = sum(is_none_collective(node) for node in empty.values())
     if len({node.id for node in repaired.nodes}) < len(repaired.nodes):
-        return  # which of several nodes of one id is meant cannot be said
+        return  # it is ambiguous which of several nodes of one id is meant
     nothing = list(empty.values())
     graph = graph_of(dependencies(nothing), range(len(nothing)))
     if not graph.is_complete:

@@ -1,7 +1,7 @@
-"""The same work on more ranks: what ranks that are alike do is what further ones would do, too.
+"""The same work on more ranks: further ranks do the same as similar ranks in the trace.
 
-Ranks are alike if they share a program: peers at the same distance, process groups of the same shape. What the trace cannot tell is said:
-where ranks differ (stages of a pipeline), copies of all of them side by side are what is left, and the user says which groups join them.
+Ranks are similar if they share a program: peers at the same distance, process groups of the same shape. Ambiguities are reported:
+if ranks differ (stages of a pipeline), only copies of all of them side by side are possible, and the user names the groups that join them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GroupRule:
 
 @attrs.define(eq=False)
 class Scaled:
-    """The nodes of further ranks. `notes` say how groups, peers and sizes continue."""
+    """The nodes of further ranks. `notes` describe how groups, peers and sizes continue."""
 
     npus: int
     groups: dict[str, list[int]] = attrs.field(factory=dict)
@@ -60,7 +60,7 @@ class Scaling:
     ) -> None:
         """`copies`: copies of all ranks side by side, which the groups `grow` join. `keep_shards`: all-gathers keep the bytes of a rank.
 
-        Raises InputError, saying why, if the traces do not tell what further ranks would do.
+        Raises InputError, with the reason, if the traces do not determine the work of further ranks.
         """
         self._traces = traces
         self._old, self._copies, self._grow, self._keep_shards = traces.ranks, copies, frozenset(grow), keep_shards
@@ -78,10 +78,10 @@ class Scaling:
         source = rank % self._old
         return [self._node(node, rank) for node in self._traces.trace(source).nodes()]
 
-    # -- What can be scaled --------------------------------------------------------------------------------------------
+    # -- Scalable traces -----------------------------------------------------------------------------------------------
 
     def _check(self, npus: int) -> None:
-        """Raise InputError if traces cannot be continued on so many ranks."""
+        """Raise InputError if traces cannot be continued on `npus` ranks."""
         old, traces = self._old, self._traces
         if npus < old:
             raise InputError(f"--npus {npus}: there are {old} ranks already; expected more")
@@ -121,7 +121,7 @@ class Scaling:
         return ", ".join(map(repr, self._rules)) or "none"
 
     def _tell(self) -> None:
-        """Note which groups grow and what is assumed."""
+        """Note the groups that grow, and the assumptions."""
         notes = self.result.notes
         growing = [name for name, rule in self._rules.items() if rule.grows]
         staying = [name for name, rule in self._rules.items() if not rule.grows]

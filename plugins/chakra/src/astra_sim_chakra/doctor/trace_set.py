@@ -54,7 +54,7 @@ EVERYBODY = ("", "0")
 def open_traces(name: str, groups: str | None = None, platform: str | None = None) -> TraceSet:
     """Open TRACE: a prefix with or without its extension, or one file. Raises InputError if there is no such trace.
 
-    `groups`: the file of process groups (None: `PREFIX.groups.json`, if it is there); `platform`: what `involved_dim` is about.
+    `groups`: the file of process groups (None: `PREFIX.groups.json`, if it is there); `platform`: the dimensions of `involved_dim`.
     """
     if os.path.isfile(name):
         prefix, rank = _of_file(name)

@@ -45,10 +45,10 @@ def link_command(
     astra trace link kineto.json -o linked.json
     astra convert linked.json traces/bert.et --from pytorch
 
-    A trace of Kineto alone is enough where its kernels say what they communicate (PyTorch 2.4 and later).
+    A trace of Kineto alone is enough if its kernels record their communication (PyTorch 2.4 and later).
 
-    Operators of the host get the times at which they ran, and kernels the operators that launched them. What was matched is said, and how
-    far a replay of what the linked trace becomes is from the measured run.
+    Operators of the host get the times at which they ran, and kernels the operators that launched them. Matches are reported, and the
+    error of a replay of the linked trace against the measured run.
     """
     target = output if output is not None else f"{host.removesuffix('.gz').removesuffix('.json')}.linked.json"
     with Progress(enabled=not quiet and not as_json) as progress:

@@ -42,7 +42,7 @@ _BYTES = {
 
 @attrs.frozen
 class Communication:
-    """What a kernel communicates; None: not recorded. `size` in bytes is what a rank puts in, as `comm_size` counts: the whole buffer of an
+    """The communication of a kernel; None: not recorded. `size` in bytes is the rank's input, as `comm_size` counts: the whole buffer of an
     all-reduce, reduce-scatter and all-to-all, the shard of an all-gather."""
 
     type: NodeType

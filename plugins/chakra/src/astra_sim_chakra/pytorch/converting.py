@@ -1,10 +1,10 @@
-"""A linked trace as Chakra nodes: what ran, how long by itself, and what it waited for, so that a replay runs as the run did.
+"""A linked trace as Chakra nodes: operators, their own times, and their dependencies, so that a replay runs as the run did.
 
-The host: each thread is a chain of slices, for each moment the innermost operator or call. Between operators a thread runs what the
+The host: each thread is a chain of slices, for each moment the innermost operator or call. Between operators a thread runs code that
 profiler does not see (Python, mostly), which becomes a node of its own; if a thread was idle for longer than `IDLE_NS`, it is taken to
 have waited for the slice of another thread that ended last before it went on, and only the rest is such a node. A call that comes back
 when kernels have ended waits for them. The GPU: a kernel waits for the kernel before it on its stream, for kernels of other streams that
-the linked trace names, and for the slice of its host thread that ended last before it, up to the call that launched it; what is left
+the linked trace names, and for the slice of its host thread that ended last before it, up to the call that launched it; the rest
 until it begins is latency.
 """
 
@@ -58,7 +58,7 @@ class TraceSlice:
 
 @attrs.define(eq=False)
 class Converted:
-    """The Chakra nodes of a rank. `measured` says for each node when it began and ended, in ns from the first one on."""
+    """The Chakra nodes of a rank. `measured` is when each node began and ended, in ns from the first one on."""
 
     nodes: list[Node] = attrs.field(factory=list)
     measured: dict[int, tuple[int, int]] = attrs.field(factory=dict)
@@ -77,7 +77,7 @@ def convert(host: HostTrace) -> Converted:
 
 
 def _timed(node: HostNode, path: str) -> Timed | None:
-    """When a node ran and what it waits for; None for one without times. Raises InputError."""
+    """When a node ran and its dependencies; None for one without times. Raises InputError."""
     fields = node.fields
     begin, length = fields.get("ts"), fields.get("inclusive_dur", fields.get("exclusive_dur"))
     if begin is None or length is None:
@@ -141,7 +141,7 @@ class _Converter:
         return {thread: _slices(operators) for thread, operators in by_thread.items()}
 
     def _host_nodes(self, threads: Mapping[Any, Sequence[TraceSlice]]) -> None:
-        """Make the nodes of host threads: each slice follows the one before, or what ended last elsewhere after an idle time."""
+        """Make the nodes of host threads: each slice follows the one before, or the last one elsewhere after an idle time."""
         ends = sorted((part.end, number, thread) for number, thread in enumerate(threads) for part in threads[thread])
         for slices in threads.values():
             for part in slices:
@@ -187,7 +187,7 @@ class _Converter:
     # -- The GPU -------------------------------------------------------------------------------------------------------
 
     def _gpu_nodes(self, threads: Mapping[Any, Sequence[TraceSlice]]) -> None:
-        """Make the nodes of GPU work: each follows its stream, what it waits for, and the host's call that launched it."""
+        """Make the nodes of GPU work: each follows its stream, its waits, and the host's call that launched it."""
         streams: dict[Any, Timed] = {}
         slices_of: dict[int, tuple[Sequence[TraceSlice], Sequence[int]]] = {}
         for slices in threads.values():

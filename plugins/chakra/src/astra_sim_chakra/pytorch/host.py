@@ -48,8 +48,9 @@ class HostTrace:
         return {step: node.id for node in self.nodes.values() if (step := step_of(node.name)) is not None}
 
     def of_step(self, number: int) -> HostTrace:
-        """What began in a step of the profiler, by ids, which PyTorch counts up over all threads as operators begin; what represents
-        processes, threads and process groups stays. A trace without steps is as it is. Raises InputError if there is no such step."""
+        """The operators that began in a step of the profiler, by ids, which PyTorch counts up over all threads as operators begin; a node
+        that represents processes, threads and process groups stays. A trace without steps is as it is. Raises InputError if there is no
+        such step."""
         steps = self.steps
         if not steps:
             return self
@@ -129,7 +130,7 @@ def _is_attribute(table: Any) -> bool:
 
 
 def _groups(inputs: Any) -> Iterator[tuple[str, list[int]]]:
-    """The process groups that a node lists, each with its ranks; what is damaged is left out."""
+    """The process groups that a node lists, each with its ranks; damaged ones are left out."""
     values = inputs.get("values") if isinstance(inputs, dict) else inputs
     text = values[0] if isinstance(values, list) and values and isinstance(values[0], str) else "[]"
     try:

@@ -1,7 +1,7 @@
 """Kineto's trace: when operators, calls of the CUDA runtime and kernels ran, as `export_chrome_trace` of PyTorch's profiler writes it.
 
 Events of phase X have `cat`, `name`, `pid`, `tid`, `ts` and `dur` in microseconds, and `args`: `Record function id` of operators,
-`correlation` of a call and what it launched, `External id` of an operator and what it launched, `stream` and `device` of what ran on a
+`correlation` of a call and its kernels, `External id` of an operator and its kernels, `stream` and `device` of work on a
 GPU.
 """
 
@@ -45,7 +45,7 @@ class TraceEvent:
 
     @property
     def stream(self) -> tuple[int, int]:
-        """Device and stream of what runs on a GPU."""
+        """Device and stream of an event on a GPU."""
         tid = self.tid if type(self.tid) is int else 0
         stream = self.number("stream")
         return self.number("device") or 0, tid if stream is None else stream
@@ -53,7 +53,7 @@ class TraceEvent:
 
 @attrs.frozen(eq=False)
 class Kineto:
-    """The events of a trace, each kind by its begin, and what PyTorch says of its processes.
+    """The events of a trace, each kind by its begin, and PyTorch's facts about its processes.
 
     `processes` are those of the operators, and `steps` the spans of the profiler's steps, in ns.
     """

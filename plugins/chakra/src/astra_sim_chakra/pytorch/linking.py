@@ -1,7 +1,7 @@
-"""Joins an execution trace and a trace of Kineto of the same run: what was called, and when it ran, on the host and on the GPU.
+"""Joins an execution trace and a trace of Kineto of the same run: operators, and their times, on the host and on the GPU.
 
 Operators are matched by the number of their call (`rf_id`, `Record function id`; `External id` in 2023), else by their order among
-operators of the same name on the same thread. Threads are those whose operators were matched. What ran on a GPU belongs to the call with
+operators of the same name on the same thread. Threads are those whose operators were matched. Work on a GPU belongs to the call with
 its `correlation`, and to the operator with its `External id`, else to the innermost one around the call.
 """
 
@@ -78,7 +78,7 @@ _FORCE = "astra trace link --force links them all the same"
 
 
 def link_alone(kineto: Kineto, rank: int | None = None, force: bool = False) -> Linked:
-    """A trace of Kineto as a linked one, without an execution trace: kernels that communicate say all themselves.
+    """A trace of Kineto as a linked one, without an execution trace: kernels record their own communication.
 
     Raises InputError if one does not, unless it is forced.
     """
@@ -123,7 +123,7 @@ def _check_rank(kineto: Kineto, rank: int | None) -> None:
 
 
 def _check_of_one_run(host: HostTrace, kineto: Kineto, rank: int | None) -> None:
-    """Raise InputError if what both traces say of their run differs."""
+    """Raise InputError if the facts of both traces about their run differ."""
     _check_rank(kineto, rank)
     process = host.head.get("pid")
     if type(process) is int and kineto.processes and process not in kineto.processes:
@@ -163,7 +163,7 @@ class _Linker:
         return self.matched / max(1, min(self.matched + self._counts.only_host, self._counts.operators))
 
     def linked(self) -> Linked:
-        """Match operators, then what they launched."""
+        """Match operators, then their launches."""
         self._match_operators()
         self._find_callers()
         calls = {number: event for event in self._kineto.calls if (number := event.number("correlation"))}
@@ -183,7 +183,7 @@ class _Linker:
     # -- Operators -----------------------------------------------------------------------------------------------------
 
     def _match_operators(self) -> None:
-        """Match operators of both traces by the number of their call, and what is left in other ways; with one trace, each with itself."""
+        """Match operators of both traces by the number of their call, and the rest in other ways; with one trace, each with itself."""
         if self._alone:
             for node, event in zip(self._host.nodes.values(), self._kineto.operators, strict=True):
                 self._join(node, event)

@@ -1,4 +1,4 @@
-"""Replays Chakra nodes without a simulator, and says how far that is from the measured run."""
+"""Replays Chakra nodes without a simulator, and computes the error against the measured run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from astra_sim_chakra.schema import NodeType
 
 @attrs.frozen
 class Replay:
-    """A replay beside the measured run, in ns: how long both took, how far nodes began from when they did, and what the nodes account for.
+    """A replay beside the measured run, in ns: their lengths, the mean shift of begins, and the time that nodes account for.
 
-    `known_ns` is the replay without the time that no event accounts for: what the run would take if hosts ran nothing between operators and
+    `known_ns` is the replay without the time that no event accounts for: the run if hosts ran nothing between operators and
     launched kernels in no time.
     """
 

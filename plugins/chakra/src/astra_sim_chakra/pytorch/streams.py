@@ -1,6 +1,6 @@
 """Dependencies on the GPU: kernels of other streams, and calls of the host that return only when kernels have ended.
 
-Kernels of a stream run in the order in which they are launched. A stream waits for another one by an event: the profiler says which where
+Kernels of a stream run in the order in which they are launched. A stream waits for another one by an event: the profiler records which if
 it recorded `cuda_sync` events (`enable_cuda_sync_events`). If it did not, a `cudaStreamWaitEvent` is taken to let the next kernel that
 its thread launches wait for that kernel of another stream, launched before the call, which ended last before it began.
 """
@@ -53,7 +53,7 @@ class Waits:
 
 
 def waits_of(kineto: Kineto, calls: Mapping[int, TraceEvent]) -> Waits:
-    """The waits of a trace whose calls have these correlations. None contradicts the times: what is waited for ended before."""
+    """The waits of a trace whose calls have these correlations. None contradicts the times: the awaited work ended before."""
     waits = Waits()
     launch: dict[int, TraceEvent] = {}
     for kernel in kineto.kernels:

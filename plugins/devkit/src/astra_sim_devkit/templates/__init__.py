@@ -1,7 +1,7 @@
 """New plugin packages: `astra plugins new` writes one from the files of this folder.
 
 Every kind has a folder; `package/` is for all of them, `python/` for packages without compiled parts. A file `NAME.txt` becomes `NAME`
-where it stands, and in its path PACKAGE, TEST, TESTS and DOT are put in. In its text `@@{word}` represents a word of `Package.words`.
+path in the package, in which PACKAGE, TEST, TESTS and DOT are replaced. In its text `@@{word}` represents a word of `Package.words`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ kernel says so if it does not know that version. After a change of C++ install t
 
 @attrs.frozen
 class Kind:
-    """A kind of package: what its component is, in the words of `KINDS` and of people, what the example does, and how it is used.
+    """A kind of package: its component, in the words of `KINDS` and of people, the example, and its use.
 
     `needs` are packages of astra that its example and tests need beside those of an ordinary run.
     """

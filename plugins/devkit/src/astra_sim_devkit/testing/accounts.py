@@ -1,4 +1,4 @@
-"""Lets accounts say what a small run costs."""
+"""Lets accounts compute the cost of a small run."""
 
 from __future__ import annotations
 

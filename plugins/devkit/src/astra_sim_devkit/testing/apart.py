@@ -28,7 +28,7 @@ class CheckOutcome(NamedTuple):
 def check_apart(kind: str, component: Provider | FileFormat, timeout_s: float) -> CheckOutcome:
     """Check one component in a process of its own, which is ended after `timeout_s` seconds.
 
-    If there is no fork, which takes along what was registered by hand, it is checked in this process, without a limit of time.
+    If there is no fork, which inherits components registered by hand, it is checked in this process, without a limit of time.
     """
     if not hasattr(os, "fork"):
         return _outcome(kind, component)
@@ -70,7 +70,7 @@ def _outcome(kind: str, component: Provider | FileFormat) -> CheckOutcome:
 
 
 def _tell(channel: Connection, kind: str, component: Provider | FileFormat, folder: str) -> None:
-    """Check a component, and send the outcome. What it prints goes to standard error, so that the results stay readable."""
+    """Check a component, and send the outcome. Its output goes to standard error, so that the results stay readable."""
     os.setpgid(0, 0)
     with contextlib.suppress(OSError):
         os.dup2(2, 1)

@@ -1,6 +1,6 @@
 """The bench on which components are tried: a platform of 4 x 2 NPUs, and the simplest system, network, compute and memory models.
 
-They keep their contracts themselves and use no plugin, so that what goes wrong on the bench is the fault of what is tried there.
+They keep their contracts themselves and use no plugin, so that errors on the bench are the fault of the component under test.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def check_collective(
 ) -> dict[tuple[Collective, int], Schedule]:
     """Check every schedule that an algorithm gives, by moving pieces along it and comparing them with the bytes of messages.
 
-    It is asked for each again in another order, and must answer the same; and what it gave must stay as it is. Sizes that it refuses with
-    ScheduleError are skipped, but it must accept one. `scales` says that messages grow with the collective. Returns the schedules by
+    It is called for each again in another order, and must return the same; and its earlier results must stay as they are. Sizes that it
+    refuses with ScheduleError are skipped, but it must accept one. `scales`: messages grow with the collective. Returns the schedules by
     collective and number of ranks.
     """
     requests = list(_requests(ranks))

@@ -19,7 +19,7 @@ from astra_sim_devkit.testing.contracts import CONTRACTS, OptionsRefused, run_co
 def check_component(kind: str, component: Provider | FileFormat) -> str:
     """Check one component, with the defaults of its options and with the examples that it offers.
 
-    Returns why its contract was not run, "" if it was. Raises an exception that says what is wrong.
+    Returns why its contract was not run, "" if it was. Raises an exception that describes the error.
     """
     if isinstance(component, FileFormat):
         _check_format(component)

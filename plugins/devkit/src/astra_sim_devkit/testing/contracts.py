@@ -1,4 +1,4 @@
-"""Test classes for plugin authors: what each kind of component promises. Subclass one, name your component, and pytest runs its tests.
+"""Test classes for plugin authors: the contract of each kind of component. Subclass one, name your component, and pytest runs its tests.
 
 class TestMine(CollectiveContract):
     name = "mine"                     # as offered through the hook; the package must be installed
@@ -49,7 +49,7 @@ from astra_sim_devkit.testing.variations import check_variation
 
 
 class OptionsRefused(InputError):
-    """A component cannot be made of the options of the test; the message says why."""
+    """A component cannot be made with the options of the test; the message gives the reason."""
 
 
 class ComponentContract:
@@ -128,7 +128,7 @@ _RANKS_OF_PLATFORMS = (2, 3, 4, 8)
 
 
 class CollectiveContract(ComponentContract):
-    """A collective moves every piece where it belongs in messages of its size, on all numbers of `ranks` that it does not refuse.
+    """A collective moves every piece to its destination in messages of its size, on all numbers of `ranks` that it does not refuse.
 
     Its schedules depend on nothing but the request, and are not changed after it has given them.
     """
@@ -155,7 +155,7 @@ class SchedulerContract(ComponentContract):
     platform: ClassVar[Platform] = PLATFORM
 
     def test_its_answers_can_be(self) -> None:
-        """And they depend on nothing but what is asked."""
+        """They depend only on their arguments."""
         if self.provider.orders == "queue":
             check_queue_order(self.make())
         else:
@@ -163,7 +163,7 @@ class SchedulerContract(ComponentContract):
 
 
 class TopologyContract(ComponentContract):
-    """A topology counts hops sensibly, and is as symmetric as it says."""
+    """A topology counts hops sensibly, and is as symmetric as it claims."""
 
     kind = "platform"
 
@@ -177,7 +177,7 @@ class TopologyContract(ComponentContract):
         return check_dimensions(dimensions_of(result, self.name, shared_plugins()) if isinstance(result, Preset) else result)
 
     def test_it_is_a_topology(self) -> None:
-        """Every dimension has what the kernel asks of it."""
+        """Every dimension has the attributes that the kernel needs."""
         for dimension in self.dimensions:
             check_links(dimension)
             check_queue_directions(dimension)
@@ -188,7 +188,7 @@ class TopologyContract(ComponentContract):
             check_hops(dimension)
 
     def test_it_is_as_symmetric_as_it_says(self) -> None:
-        """Peers said to be symmetric are as far away from everywhere."""
+        """Peers declared symmetric are as far away from everywhere."""
         for dimension in self.dimensions:
             check_symmetry(dimension)
 
@@ -246,7 +246,7 @@ class NetworkContract(ComponentContract):
 
 
 class ComputeContract(ComponentContract):
-    """A compute model gives times that are not negative, and no less for more work; or it says what is missing."""
+    """A compute model gives times that are not negative, and no less for more work; or it names the missing input."""
 
     kind = "compute"
     work: ClassVar[tuple[Work, ...]] = ()
@@ -335,7 +335,7 @@ class ModelContract(ComponentContract):
 
 
 class ServingPolicyContract(ComponentContract):
-    """A policy of a serving instance plans what is there, within the limits, until every request has ended."""
+    """A policy of a serving instance plans the waiting and running requests, within the limits, until every one has ended."""
 
     kind = "serving_policy"
 
@@ -345,7 +345,7 @@ class ServingPolicyContract(ComponentContract):
 
 
 class VariationContract(ComponentContract):
-    """A variation says what operations take, and the same again of the same ones in another order."""
+    """A variation gives times of operations, and the same again of the same ones in another order."""
 
     kind = "variation"
 
@@ -388,7 +388,7 @@ CONTRACTS: dict[str, type[ComponentContract]] = {
 
 
 def run_contract(kind: str, provider: Any, options: Mapping[str, Any]) -> None:
-    """Run the contract of a component with some options. Raises PluginError that says what it does not keep."""
+    """Run the contract of a component with some options. Raises PluginError that describes the violation."""
     contract = CONTRACTS[kind]()
     contract.name, contract.options = provider.name, options
     contract.provider = provider

@@ -1,4 +1,4 @@
-"""Puts messages on a network and sees what becomes of them: each must arrive once, in order of time, and not before it was sent."""
+"""Puts messages on a network and checks their arrival: each must arrive once, in order of time, and not before it was sent."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class _DeliveryRun:
         self._sent.update({message.number: (batch.time, message) for message in batch.messages})
 
     def take(self, until: int | None) -> None:
-        """Take what arrives up to a time."""
+        """Take the arrivals up to a time."""
         empty = 0
         while (delivery := advance(self._network, 0, until)) is not None:
             time, numbers, sent = delivery

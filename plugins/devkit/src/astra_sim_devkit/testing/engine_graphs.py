@@ -101,7 +101,7 @@ class OneWire(EventNetwork):
 
 
 class Uneven:
-    """A topology whose hops depend on where a message starts."""
+    """A topology whose hops depend on the source of a message."""
 
     name = "uneven"
 
@@ -303,7 +303,7 @@ class RandomGraph:
             )
         starts = random.choice([0, 1, 1, 2])
         programs = [RankProgram(tuple(steps), starts) for steps in steps_of]
-        if any(not steps for steps in steps_of):  # a program needs a step to say how large its tokens are
+        if any(not steps for steps in steps_of):  # a program needs a step for the size of its tokens
             return Schedule.shared(request, [exchange(shift(1), size)])
         return Schedule.per_rank(request, programs)
 
@@ -340,7 +340,7 @@ class RandomGraph:
             return [type(error).__name__, str(error), *((engine.now, engine.messages) for engine in engines)]
 
     def _run(self, engine_type: EngineType, created: list[Engine]) -> list[Any]:
-        """All that an engine says about the graph. It is in `made` as soon as it exists, so that one that fails can still be asked."""
+        """All results of an engine for the graph. It is in `made` as soon as it exists, so that one that fails can still be asked."""
         engine = engine_type(self.npus, self.network(), **self.options)
         created.append(engine)
         if self.seed % 2:

@@ -1,4 +1,4 @@
-"""Asks compute and memory models for times, and looks at what they answer."""
+"""Asks compute and memory models for times, and checks the results."""
 
 from __future__ import annotations
 

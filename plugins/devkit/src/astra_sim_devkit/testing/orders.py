@@ -1,4 +1,4 @@
-"""Asks orders of queues and orders of dimensions, and looks at what they answer."""
+"""Calls orders of queues and orders of dimensions, and checks the results."""
 
 from __future__ import annotations
 

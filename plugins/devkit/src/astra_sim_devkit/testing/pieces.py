@@ -1,15 +1,15 @@
-"""Moves pieces of data along a schedule, to prove that a collective does what its name says.
+"""Moves pieces of data along a schedule, to prove that a collective does what its name promises.
 
 Pieces are named by the steps that carry them. For all-reduce, reduce-scatter and all-gather a buffer of n ranks has the pieces 0 to
-n - 1; for all-to-all piece (a, b) is what rank a has for rank b. In programs that all ranks share the numbers are relative to the rank,
+n - 1; for all-to-all piece (a, b) is the data of rank a for rank b. In programs that all ranks share the numbers are relative to the rank,
 in the way of the step's peer: offsets for `shift`, bit patterns for `xor`.
 
-A buffer may be cut finer: where ranks have programs of their own that name higher pieces, it has k * n of them, as few as that takes, and
+A buffer may be cut finer: if ranks have programs of their own that name higher pieces, it has k * n of them, as few as that takes, and
 rank r has the k from r * k on. Three names have a meaning of their own (see `astra_sim.schedule_bytes`):
 
 * `("lower", p)` and `("upper", p)`: the two parts of piece p. All messages of a program that all ranks share may carry such parts.
 * `(ALL, p)`: the network joins piece p of all ranks, as they have it at the start; the message brings the sum.
-* `UNNAMED` or `(UNNAMED, share)`: data of which only the bytes are known. Then what is checked is that every rank hears of every other, and
+* `UNNAMED` or `(UNNAMED, share)`: data of which only the bytes are known. Then the check is that every rank hears of every other, and
   that enough bytes are sent in all; of messages that do not grow with the collective (not `scales`) not even that.
 """
 
@@ -29,11 +29,11 @@ Contents = dict[Hashable, Counter[int]]
 
 
 def check_schedule(schedule: Schedule, request: Request, scales: bool = True) -> list[Contents]:
-    """Run a schedule and check its outcome. Returns what each rank holds at the end.
+    """Run a schedule and check its outcome. Returns the final pieces of each rank.
 
     After an all-reduce every rank holds every rank's contribution to every piece exactly once; after a reduce-scatter the ranks hold one
-    complete piece each; after an all-gather every rank holds every piece; after an all-to-all what was meant for it. Every message is as
-    large as its pieces. Raises AssertionError if not, or if a rank does not finish.
+    complete piece each; after an all-gather every rank holds every piece; after an all-to-all its pieces from all others. Every message is
+    as large as its pieces. Raises AssertionError if not, or if a rank does not finish.
     """
     try:
         contents = _checked(schedule, request)
@@ -115,7 +115,7 @@ class _PieceRank:
         self.awaited: set[int] = set()
 
     def absorb(self, receipt: int, data: Contents) -> None:
-        """Add what a message holds, as its receive says, for one more token."""
+        """Add the content of a message, according to its receive, for one more token."""
         for piece, contribution in data.items():
             if piece == UNNAMED:
                 self.held[piece] = self.held.get(piece, Counter([self.index])) | contribution

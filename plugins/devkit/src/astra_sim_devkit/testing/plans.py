@@ -1,4 +1,4 @@
-"""Lets a system layer plan collectives, and passes pieces of data through its phases, to prove that they do what was asked."""
+"""Lets a system layer plan collectives, and passes pieces of data through its phases, to prove that the result is right."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _check_phase(phase: PhasePlan, where: str) -> None:
 class _Flow:
     """Pieces of data of all NPUs, as the phases of a chunk move them: for each NPU, whose contributions it holds to which pieces.
 
-    A buffer has as many pieces as NPUs take part. For all-to-all the piece (a, b) is what NPU a has for NPU b.
+    A buffer has as many pieces as NPUs take part. For all-to-all the piece (a, b) is the data of NPU a for NPU b.
     """
 
     def __init__(self, operation: Communicate, platform: Platform, where: str) -> None:
@@ -169,7 +169,7 @@ class _Flow:
         return {name: Counter([npu]) for name in names}
 
     def check(self, phases: Sequence[PhasePlan]) -> None:
-        """Pass all pieces through the phases, and raise AssertionError if they do not end where they should."""
+        """Pass all pieces through the phases, and raise AssertionError if they do not end at their destinations."""
         for number, phase in enumerate(phases):
             what = f"{self._where}, phase {number} ({phase.collective})"
             for group in phase.logical.groups(self._npus):
@@ -179,7 +179,7 @@ class _Flow:
             self._check_result(npu, members)
 
     def _pass_through(self, phase: PhasePlan, group: Sequence[int], what: str) -> None:
-        """Do what a phase does to the pieces that the NPUs of a group hold."""
+        """Apply a phase to the pieces of the NPUs of a group."""
         before = [self._held.get(npu, {}) for npu in group]
         if phase.collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER):
             names = list(before[0])

@@ -100,7 +100,7 @@ class _Watched(LayeredProgram):
         self.awaited.add((layer, training_pass))
 
     def check_waits(self) -> None:
-        """Raise AssertionError if it waits for what is never issued.
+        """Raise AssertionError if it waits for operations that are never issued.
 
         To wait for a pass of all layers that some of them issue is right, unless others are left over.
         """

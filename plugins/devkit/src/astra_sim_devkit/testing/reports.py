@@ -97,7 +97,7 @@ _watching: list[set[str]] = []
 """The files that are opened to be written, of everybody who watches."""
 
 _CACHES = (".pyc", ".nbi", ".nbc")
-"""Endings of what Python and libraries remember of code."""
+"""Endings of files with compiled code of Python and libraries."""
 
 
 def _notice(event: str, arguments: tuple[Any, ...]) -> None:

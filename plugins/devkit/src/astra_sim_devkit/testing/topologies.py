@@ -62,7 +62,7 @@ def check_hops(dimension: Dimension) -> None:
 
 
 def check_symmetry(dimension: Dimension) -> None:
-    """Raise AssertionError if a peer that is said to be symmetric is not as many hops away from everywhere."""
+    """Raise AssertionError if a peer declared symmetric is not as many hops away from everywhere."""
     n, topology = dimension.size, dimension.topology
     distances = [distance for distance in range(1 - n, n) if distance]
     masks = [mask for mask in range(1, 1 << (n - 1).bit_length()) if all(rank ^ mask < n for rank in range(n))]
@@ -81,7 +81,7 @@ def check_symmetry(dimension: Dimension) -> None:
 
 
 def check_links(dimension: Dimension) -> None:
-    """Raise AssertionError unless the links of a topology that lists them can be, join all NPUs, and agree with what it says of itself.
+    """Raise AssertionError unless the links of a topology that lists them are valid, join all NPUs, and agree with its other attributes.
 
     These are its hops, the links of an NPU, and `uniform_links()`.
     """

@@ -1,4 +1,4 @@
-"""Records what one rank of a PyTorch script would do, without an accelerator, a network or memory for tensors.
+"""Records the work of one rank of a PyTorch script, without an accelerator, a network or memory for tensors.
 
 These modules run in a process of the Python that has torch, which need not be that of astra: they import nothing of astra.
 """

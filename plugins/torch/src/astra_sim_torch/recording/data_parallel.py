@@ -85,7 +85,7 @@ class RecordedDataParallel(torch.nn.Module):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Raises RuntimeError: what a hook communicates is not known."""
+        """Raises RuntimeError: the communication of a hook is not known."""
         raise RuntimeError("communication hooks of DistributedDataParallel are not captured")
 
     def _plan(self, order: Sequence[torch.nn.Parameter]) -> None:

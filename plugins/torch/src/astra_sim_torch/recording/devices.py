@@ -88,7 +88,7 @@ def stub_accelerator(streams: Mapping[str, Any], gpus_per_node: int, memory_gib:
         setattr(torch.cpu, name, value)
     torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign]
     torch.nn.Module._apply = _apply  # type: ignore[method-assign, assignment]
-    supported = [*_foreach_utils._get_foreach_kernels_supported_devices(), "cpu"]  # what represents the GPU
+    supported = [*_foreach_utils._get_foreach_kernels_supported_devices(), "cpu"]  # the simulated GPU
     replace(_foreach_utils._get_foreach_kernels_supported_devices, lambda: supported)
     optimizer._foreach_supported_types.append(FakeTensor)
     _redirect_autocast()

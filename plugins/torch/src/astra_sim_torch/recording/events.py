@@ -18,7 +18,7 @@ Event = dict[str, Any]
 class TorchEvents:
     """The events of each step of a script: a step ends with the step of an optimizer.
 
-    Streams are numbered; 0 is the current stream at the start. `describe` says where in the model and the script an event is.
+    Streams are numbered; 0 is the current stream at the start. `describe` gives the place of an event in the model and the script.
     """
 
     def __init__(self, script: str) -> None:
@@ -38,7 +38,7 @@ class TorchEvents:
         self.add(kind, **fields, **self.describe())
 
     def next_work(self) -> int:
-        """A number for what may be waited for."""
+        """A number for an event that others may wait for."""
         self.works += 1
         return self.works
 
@@ -63,7 +63,7 @@ class TorchEvents:
 
 @functools.cache
 def _short(file: str) -> str:
-    """A path from the folder of the process, where it is in that."""
+    """A path from the folder of the process, if it is in that."""
     path = os.path.relpath(file)
     return file if path.startswith(os.pardir) else path
 

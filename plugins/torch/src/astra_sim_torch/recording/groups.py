@@ -55,7 +55,7 @@ class RecordingGroup(dist.ProcessGroup):
         super().__init__(rank, size)
         self._events, self._rank, self._size = events, rank, size
 
-    # -- What torch asks of a group
+    # -- Called by torch on a group
 
     def size(self) -> int:
         """Its ranks."""

@@ -58,7 +58,7 @@ def _bytes(tensors: Iterable[torch.Tensor]) -> int:
 
 
 class Recorder(TorchDispatchMode):
-    """Adds an event for each kernel and each functional collective. `fixed`: what `.item()` of an unknown number gives; None: an error."""
+    """Adds an event for each kernel and each functional collective. `fixed`: the value of `.item()` for unknown numbers; None: an error."""
 
     def __init__(self, events: TorchEvents, memory: TorchMemory, fixed: float | None) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Recorder(TorchDispatchMode):
         if not any(tensor.numel() for tensor in written):
             return
         if not function._schema.is_mutable and all(any(output is each for each in inputs) for output in written):
-            return  # an operator that gave back what it was given, such as a reshape of what is contiguous
+            return  # an operator that returned its input, such as a reshape of a contiguous tensor
         shape = _shape(name, inputs, args, kwargs)
         flops = _attention_flops(shape) or self._flops(function, args, kwargs, result)
         fields: dict[str, Any] = {"op": name, "flops": flops, "read": _bytes(inputs), "write": _bytes(written)}
@@ -144,7 +144,7 @@ def _mutated(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list
 
 
 def _shape(name: str, inputs: list[torch.Tensor], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The shape of a product, a convolution or attention: what a kernel model prices."""
+    """The shape of a product, a convolution or attention: the input of a kernel model."""
     if name in _PRODUCTS:
         left, right = inputs[1:3] if name in ("addmm", "baddbmm") else inputs[:2]
         batch = left.shape[0] if left.dim() == 3 else 1

@@ -1,6 +1,6 @@
-"""The memory of tensors over a step: what is allocated at its peak, by the phase in which it was allocated.
+"""The memory of tensors over a step: the allocations at its peak, by the phase in which they were made.
 
-Storages count in blocks of 512 bytes, as PyTorch's allocator for GPUs hands them out; what the allocator keeps beside is not counted.
+Storages count in blocks of 512 bytes, as PyTorch's allocator for GPUs hands them out; the allocator's own memory is not counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BLOCK = 512
 
 
 class TorchMemory:
-    """Live bytes by phase, and those at the peak since the last `restart`. `phase` says the phase of an allocation."""
+    """Live bytes by phase, and those at the peak since the last `restart`. `phase` is the phase of an allocation."""
 
     def __init__(self, phase: Callable[[], str]) -> None:
         self._phase = phase

@@ -21,7 +21,7 @@ from .memory import TorchMemory
 from .modules import Modules
 
 FAILED = 3
-"""Exit status where the script fails; standard error then ends with a line that says where."""
+"""Exit status if the script fails; standard error then ends with a line that names the place."""
 
 
 class _Done(BaseException):
@@ -63,7 +63,7 @@ def _options(words: Sequence[str]) -> Any:
 
 
 def _be_rank(rank: int, world: int, gpus_per_node: int) -> None:
-    """Set what torchrun sets."""
+    """Set the environment of torchrun."""
     local = min(gpus_per_node, world)
     os.environ.update(
         RANK=str(rank),
@@ -77,7 +77,7 @@ def _be_rank(rank: int, world: int, gpus_per_node: int) -> None:
 
 
 def _record(options: Any, script: str, events: TorchEvents) -> str | None:
-    """Run the script. Returns what went wrong in it, if anything."""
+    """Run the script. Returns its error, if any."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     modules = Modules(events)
@@ -115,7 +115,7 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
 
 
 def _described(problem: BaseException, script: str) -> str:
-    """A line about what ended the script: the line of the script, the error, and what to do about it."""
+    """A line about the error that ended the script: the line of the script, the error, and advice."""
     frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == script]
     frames = frames or [frame for frame in traceback.extract_tb(problem.__traceback__) if "site-packages" not in frame.filename]
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else script

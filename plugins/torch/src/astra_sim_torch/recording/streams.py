@@ -23,7 +23,7 @@ class TorchEvent(_Recording):
         self.mark = 0
 
     def record(self, stream: Any = None) -> TorchEvent:
-        """Mark what has been issued to a stream until now."""
+        """Mark the work issued to a stream until now."""
         self.mark = next(_marks)
         self.events.add("mark", mark=self.mark, **_on(stream))
         return self
@@ -77,7 +77,7 @@ class TorchStream(_Recording):
             event.wait(self)
 
     def wait_stream(self, stream: Any) -> None:
-        """Wait for what has been issued to another stream."""
+        """Wait for the work issued to another stream."""
         self.wait_event(stream.record_event())
 
     def synchronize(self) -> None:
