@@ -438,7 +438,7 @@ def test_a_line_passes_unless_it_says_that_it_is_symmetric(check: Check) -> None
 @pytest.mark.parametrize(
     ("platform", "words"),
     [
-        (line(symmetric=True), ("is said to be symmetric", "hops away from position 0")),
+        (line(symmetric=True), ("is declared symmetric", "hops away from position 0")),
         (line(first_hop=0), ("hops(0, 1) is 0",)),
         (line(first_hop=1.5), ("hops(0, 1) is 1.5",)),
         (line(wires=((0, 1, 25.0, 10.0),)), ("NPU 0 does not reach NPU 2",)),

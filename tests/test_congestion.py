@@ -365,7 +365,7 @@ def test_a_topology_that_does_not_give_its_links_is_an_error() -> None:
         def links_per_message(self) -> int:
             return 1
 
-    with pytest.raises(astra_sim.InputError, match=r"dimension 0: topology 'unknown' does not say its links"):
+    with pytest.raises(astra_sim.InputError, match=r"dimension 0: topology 'unknown' does not list its links"):
         network(dimension(Unknown()))
 
 

@@ -25,13 +25,13 @@ SUPPORT |= {"pending_links", "under_way"}
 NAMES = {"ReferenceEngine": "Machine", "_try": "attempt"}
 """What has another name in C++, where `try` is a keyword."""
 
-WITHIN = {"_Side": "SharedBus", "Node": "Waiting"}
+WITHIN = {"_Side": "SharedBus", "WaitingNode": "Waiting"}
 """Classes of Python whose methods are those of another class in C++, where their objects are numbered."""
 
 ONLY_PYTHON = {
     "Events": {"_add"},  # the queue of events is a class of its own in C++
     "Collectives": {"_phase_of"},  # in C++ the phases of a collective all happen when it is made
-    "Plan": {"steps"},
+    "CollectivePlan": {"steps"},
     "PointToPoint": {"_peer"},  # public in C++, where programs are checked with it
     "Waiting": {"update"},  # a node's, which sums up what is below
 }

@@ -131,5 +131,5 @@ def test_a_topology_that_does_not_say_its_links_is_an_error() -> None:
     class Unknown:
         name = "unknown"
 
-    with pytest.raises(astra_sim.AstraError, match=r"dimension 0: topology 'unknown' does not say its links"):
+    with pytest.raises(astra_sim.AstraError, match=r"dimension 0: topology 'unknown' does not list its links"):
         Platform((Dimension(Unknown(), 2, 1, 1.0, 1.0),)).fabric()

@@ -377,7 +377,7 @@ def test_the_cost_is_that_of_the_wires_and_of_a_machine_that_of_its_dimensions()
         ("clos?npus=32&ports=8&logical_dims=4,x", "logical_dims is '4,x'; expected a list of whole numbers, such as [8, 2]"),
         ("dragonfly_plus?leaves=2&groups=9", "groups is 9; 2 spines with 1 global links reach at most 3 groups"),
         ("hyperx?sizes=4,4&npus=4&ports=8", "ports is 8, and a switch needs 10: 4 for NPUs and 6 for switches"),
-        ("mesh?sizes=4,4&logical_dims=2,8", "logical dimensions of a platform of 2 dimensions; expected one in which all NPUs lie"),
+        ("mesh?sizes=4,4&logical_dims=2,8", "logical dimensions of a platform of 2 dimensions; expected one that contains all NPUs"),
     ],
 )
 def test_what_cannot_be_built_names_the_option(spec: str, message: str) -> None:

@@ -295,9 +295,9 @@ def test_a_plugin_that_cannot_be_imported_shows_its_own_frames_alone(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("x.dot",), "x.dot: TARGET is missing; expected a name with an extension that says what to write (.et)"),
+        (("x.dot",), "x.dot: TARGET is missing; expected a name with an extension that names the format (.et)"),
         (("x.dot", "y.dot"), "y.dot: the format is not clear from the name; expected an extension (.et) or --to chakra"),
-        (("x.toml",), "x.toml: TARGET is missing; expected a name with an extension that says what to write (.txt, .toml, .json, .et)"),
+        (("x.toml",), "x.toml: TARGET is missing; expected a name with an extension that names the format (.txt, .toml, .json, .et)"),
     ],
 )
 def test_convert_says_what_it_can_write(arguments: tuple[str, ...], message: str) -> None:

@@ -239,7 +239,7 @@ def test_messages_take_the_delay_of_their_links() -> None:
         ("model=nccl&device=h100&parameters=x.toml", "device and parameters are given"),
         ("model=nccl&parameters=none.toml", "none.toml"),
         ("model=nccl&device=h100&congestion=aware", "model is nccl and congestion is aware"),
-        ("model=nccl&device=b200&channels=4", "channels is 4, and B200-SXM, NCCL 2.29.2 does not say with how many"),
+        ("model=nccl&device=b200&channels=4", "channels is 4, and B200-SXM, NCCL 2.29.2 does not tell with how many"),
         ("device=h100", "device is given, which model=nccl alone reads"),
         ("nic_efficiency=0.5", "nic_efficiency is given"),
         ("fabric_latency=efa", "fabric_latency is given"),
@@ -263,7 +263,7 @@ FIT = {"operation": "all_reduce", "ranks": 8}
     ("fits", "why"),
     [
         ([FIT], r"fits.0 \(all_reduce, 8 ranks\): expected a protocol"),
-        ([{**FIT, "ll": protocol(1, 1)}] * 2, r"fits.1 \(all_reduce, 8 ranks\): it stands there twice"),
+        ([{**FIT, "ll": protocol(1, 1)}] * 2, r"fits.1 \(all_reduce, 8 ranks\): it occurs twice"),
         ([{**FIT, "ll": protocol(1, 0)}], "gb_per_s is 0"),
         ([{**FIT, "ll": {"latency_us": 1}}], "gb_per_s"),
         ([{**FIT, "bytes": [1.0, 1.0], "microseconds": [1.0, 2.0]}], "as many microseconds as bytes, bytes rising"),

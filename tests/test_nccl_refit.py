@@ -52,7 +52,7 @@ def test_times_of_a_table_that_fall_are_levelled() -> None:
 
 
 def test_a_size_of_a_table_that_stands_there_twice_is_an_error() -> None:
-    with pytest.raises(InputError, match="all_reduce on 8 ranks: 8 bytes stand there twice; expected each size once"):
+    with pytest.raises(InputError, match="all_reduce on 8 ranks: 8 bytes occur twice; expected each size once"):
         tables_of([MeasuredCollective(AR, 8, 8, 1.0)] * 2, NcclNode())
 
 

@@ -109,7 +109,7 @@ def test_ranks_order_gpus_where_all_have_one(tmp_path: Path) -> None:
     [
         ("<system><cpu></system>", r"node.xml:1: not XML: mismatched tag"),
         ("<!DOCTYPE system><system/>", r"node.xml:1: a DOCTYPE; expected none"),
-        ('<system version="1"/>', r"node.xml:1: 0 <gpu> in 1 node; expected two GPUs at least, as in what NCCL writes"),
+        ('<system version="1"/>', r"node.xml:1: 0 <gpu> in 1 node; expected two GPUs at least, as in NCCL's own files"),
         (
             system(pci("a", gpu(0), speed="fast", width="0")),
             r"node.xml:3: link_speed of <pci> is 'fast' and link_width '0'; expected such as '16 GT/s' and '16'",

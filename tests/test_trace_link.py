@@ -225,7 +225,7 @@ def test_kineto_alone_is_refused_where_a_kernel_does_not_say_what_it_communicate
     host, kineto = training_step(tmp_path, 1, old_records=True)
     done = astra("trace", "link", kineto)
     assert done.status == 2
-    assert f"kernel {KERNEL} at 430 us does not say in full what it communicates" in done.error
+    assert f"kernel {KERNEL} at 430 us does not record its communication in full" in done.error
     assert astra("trace", "link", kineto, "--force").status == 0
     done = astra("trace", "link", kineto, "--force", "--rank", "0")
     assert done.status == 0

@@ -116,7 +116,7 @@ def test_stages_that_differ_are_copied_only_on_request(astra: Astra, tmp_path: P
     [
         (("--npus", "2"), "--npus 2: there are 4 ranks already"),
         (("--npus", "6"), "--npus 6 is no multiple of the 4 ranks"),
-        (("--npus", "8", "--grow", "1"), "--grow says which groups join copies; expected --copies, too"),
+        (("--npus", "8", "--grow", "1"), "--grow names the groups that join copies; expected --copies, too"),
         (("--npus", "8", "--copies", "--grow", "9"), "--grow 9: no collective of the traces runs in this process group; they have 'x'"),
     ],
 )
@@ -131,7 +131,7 @@ def test_what_cannot_be_scaled_is_said(options: Sequence[str], message: str, ast
 def test_groups_of_unknown_or_irregular_ranks_are_not_guessed(astra: Astra, tmp_path: Path) -> None:
     prefix = write_ranks(tmp_path / "t", [[collective(0, 64, pg_name="x" if rank != 2 else "y")] for rank in range(4)])
     done = astra("trace", "scale", prefix, "--npus", "8", "--output", str(tmp_path / "out"))
-    assert "nobody says its ranks" in done.error
+    assert "but its ranks are unknown" in done.error
     (tmp_path / "t.groups.json").write_text('{"x": [0, 1, 3], "y": [2]}')
     done = astra("trace", "scale", prefix, "--npus", "8", "--output", str(tmp_path / "out"))
     assert "are 0, 1, 3, with no regular distance" in done.error
@@ -202,7 +202,7 @@ def test_the_bound_is_that_of_a_run_where_nodes_compute_one_at_a_time(astra: Ast
     assert simulate(prefix, 2, system="plugin:astra2?one_at_a_time=false").finish_ns == 100_000
     words = " ".join(astra("trace", "stats", prefix).out.split())
     assert "A run takes at least 100.000 us, the longest chain of compute through all ranks (1 nodes)." in words
-    assert "The busiest unit of a rank computes for 300.000 us: so long a run takes where it computes one node at a time" in words
+    assert "The busiest unit of a rank computes for 300.000 us: a run takes that long if it computes one node at a time" in words
 
 
 def test_a_circle_between_ranks_has_no_longest_chain(astra: Astra, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_stats_of_traces_that_cannot_be_read_are_an_error(astra: Astra, tmp_path
     file.write_bytes(file.read_bytes()[:-3])
     done = astra("trace", "stats", prefix)
     assert (done.status, done.out) == (2, "")
-    assert re.search(rf"{prefix}: rank 1: .*the file ends in the middle of a message.* \(astra trace check says all", done.error)
+    assert re.search(rf"{prefix}: rank 1: .*the file ends in the middle of a message.* \(astra trace check lists all", done.error)
 
 
 def test_stats_fit_a_screen(astra: Astra, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

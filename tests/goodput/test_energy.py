@@ -93,7 +93,7 @@ def test_links_take_energy_for_every_bit_that_crosses_them() -> None:
         assert run({**POWERS, "link_pj_per_bit": table}, **aware).energy == result.energy
     with pytest.raises(InputError, match="link_pj_per_bit has 1, mesh; expected 0 or ring, for dimension 0"):
         run({**POWERS, "link_pj_per_bit": {"1": 1, "mesh": 2}}, **aware)
-    with pytest.raises(InputError, match="this network does not count what links carry"):
+    with pytest.raises(InputError, match="this network does not count the loads of links"):
         run({**POWERS, "link_pj_per_bit": 10})
 
 

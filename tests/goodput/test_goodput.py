@@ -276,7 +276,7 @@ def test_quantiles_of_students_t() -> None:
         ({"checkpoint": {"interval": "5 steps"}}, "needs step_s or experiment"),
         ({"checkpoint": {"interval": 0}}, "interval is 0; expected more than 0 s"),
         ({"checkpoint": {"interval": 1e8}}, "none is ever reached; expected a shorter interval"),
-        ({"recovery": {"detect_s": 1e9}}, "takes 1e+09 s, and 11135.1 s lie between two interruptions: none is ever done"),
+        ({"recovery": {"detect_s": 1e9}}, "takes 1e+09 s, and 11135.1 s pass between two interruptions: none is ever done"),
         ({"levels": [{"write_s": 1}, {"write_s": 2}]}, "levels 0: recovers is missing"),
         ({"levels": [{"write_s": 1, "recovers": 0.5}]}, "add up to 0.5; expected 1"),
         ({"levels": [{"write_s": 1, "every": 2}]}, "every is 2; expected a multiple of 1, 1"),

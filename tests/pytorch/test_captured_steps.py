@@ -134,7 +134,7 @@ def test_groups_of_other_ranks_are_those_that_the_script_made(tmp_path: Path) ->
     path = written(tmp_path, events, world=4, groups=groups, made=[[0, 2], [1, 3]])
     assert run(path, 4).finish_ns == 100
     written(tmp_path, events, world=4, groups=groups, made=[[0, 2]])
-    with pytest.raises(InputError, match=r"group 1 has ranks 0, 2, and the capture stands for ranks outside of it"):
+    with pytest.raises(InputError, match=r"group 1 has ranks 0, 2, and the capture represents ranks outside of it"):
         run(path, 4)
 
 
@@ -145,7 +145,7 @@ def message(kind: str, peer: int, work: int, group: str = "0") -> dict[str, Any]
 def test_stages_of_a_pipeline_have_captures_of_their_own(tmp_path: Path) -> None:
     groups = {"stages": [0, 2]}
     written(tmp_path, [kernel(50), message("send", 1, 1, "stages")], world=4, groups=groups)
-    with pytest.raises(InputError, match="no capture stands for rank 2"):
+    with pytest.raises(InputError, match="no capture represents rank 2"):
         run(tmp_path, 4)
     written(tmp_path, [message("receive", 0, 1, "stages"), on(0, "wait", 1), kernel(30)], rank=2, world=4, groups=groups)
     assert run(tmp_path, 4).finish_ns == 50 + 100 + 30

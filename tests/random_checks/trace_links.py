@@ -164,7 +164,7 @@ def _alone(host: str, kineto: str, folder: Path) -> list[str]:
         del event["args"]["Process Group Name"]
         (folder / "silent.json").write_text(json.dumps(table))
         refused, done = _linked(lambda: link_alone(read_kineto(str(folder / "silent.json"))))
-        if done is not None or "does not say in full what it communicates" not in refused:
+        if done is not None or "does not record its communication in full" not in refused:
             wrong.append("a kernel without its process group is not refused")
     return wrong
 

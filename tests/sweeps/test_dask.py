@@ -94,7 +94,7 @@ def test_a_worker_without_the_package_is_told_by_its_name(tmp_path: Path, start:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "no such file, for 0.3 s (--worker-timeout); expected what dask scheduler --scheduler-file writes"),
+        (None, "no such file, for 0.3 s (--worker-timeout); expected the output of dask scheduler --scheduler-file"),
         ("{}", "not a file of a scheduler of Dask"),
         ("nonsense", "not a file of a scheduler of Dask"),
         ('{"address": 3}', "its address is 3"),

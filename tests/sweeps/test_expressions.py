@@ -93,7 +93,7 @@ def test_what_is_no_expression_is_refused_when_it_is_read(text: str, words: str)
         ("dp in network", "'plugin:packet' is not a list"),
         ("bath", "there is no 'bath'; did you mean 'batch'?"),
         ("result.layers[1]", "there is no 'result.layers.1'; expected a position from 0 to 0"),
-        ("result.cost.usd", "there is no 'result.cost.usd': what it is part of is None"),
+        ("result.cost.usd", "there is no 'result.cost.usd': its parent is None"),
     ],
 )
 def test_what_has_no_value_says_why(text: str, words: str) -> None:

@@ -41,7 +41,7 @@ class _Dimension:
     size: int = figure(minimum=1, help="NPUs")
     utilisation: float = figure(minimum=0, help="share of the run")
     average_chunk_latency_ns: float | None = figure(help="mean latency")
-    bytes: float = figure(minimum=0, help="what NPU 0 sends")
+    bytes: float = figure(minimum=0, help="bytes that NPU 0 sends")
 
 
 @attrs.frozen
@@ -60,13 +60,13 @@ class _Network:
 
 @attrs.frozen
 class _Finding:
-    message: str = figure("", help="what is wrong")
+    message: str = figure("", help="description")
 
 
 @attrs.frozen
 class _ResultPart:
     ns: float = figure(help="time")
-    kind: str | None = figure(None, help="what it does")
+    kind: str | None = figure(None, help="compute, communication, memory")
     layer: str | None = figure(None, help="whose")
     collective: str | None = figure(None, help="which")
     group: str | None = figure(None, help="of whom")
@@ -76,7 +76,7 @@ class _ResultPart:
 @attrs.frozen
 class _Sensitivity:
     percent: float = figure(help="change of the run for a change of one percent")
-    parameter: str | None = figure(None, help="of what")
+    parameter: str | None = figure(None, help="the varied parameter")
     dimension: int | None = figure(None, help="where")
     layer: str | None = figure(None, help="of which layer")
     method: str | None = figure(None, help="how it was found")
@@ -85,15 +85,15 @@ class _Sensitivity:
 @attrs.frozen
 class _Bound:
     ns: float = figure(help="time")
-    kind: str | None = figure(None, help="of what")
+    kind: str | None = figure(None, help="what the bound is of")
     dimension: int | None = figure(None, help="where")
 
 
 @attrs.frozen
 class _Explanation:
     path: tuple[_ResultPart, ...] = figure((), help="critical path")
-    sensitivities: tuple[_Sensitivity, ...] = figure((), help="what would change the run")
-    bounds: tuple[_Bound, ...] = figure((), help="what it takes at least")
+    sensitivities: tuple[_Sensitivity, ...] = figure((), help="effects of changes")
+    bounds: tuple[_Bound, ...] = figure((), help="lower bounds")
 
 
 @attrs.frozen
@@ -124,19 +124,19 @@ class _Document:
     exposed_comm_ns: float = figure(0.0, minimum=0, help="time in which it does not compute")
     npus: int = figure(1, minimum=1, help="NPUs")
     simulated_npus: int = figure(1, minimum=1, help="of them simulated")
-    every_npu_reason: str = figure("", help="why no NPU stands for others")
+    every_npu_reason: str = figure("", help="why no NPU represents others")
     messages: int = figure(0, minimum=0, help="of all NPUs")
     events: int = figure(0, minimum=0, help="events")
-    wall_s: float = figure(0.0, minimum=0, help="what the run took")
+    wall_s: float = figure(0.0, minimum=0, help="wall time of the run")
     network: _Network = figure(factory=_Network, help="figures of the network")
     layers: tuple[_Layer, ...] = figure((), help="figures of layers")
     dimensions: tuple[_Dimension, ...] = figure((), help="figures of dimensions")
     audit: tuple[_Finding, ...] = figure((), help="findings")
-    explanation: _Explanation | None = figure(None, help="what takes the time")
+    explanation: _Explanation | None = figure(None, help="causes of the time")
     breakdown: dict[str, Any] = figure(factory=dict, help="where the time of an iteration goes (s)")
     inputs: tuple[_Input, ...] = figure((), help="files")
-    versions: _Versions = figure(factory=_Versions, help="what ran")
-    experiment: dict[str, Any] = figure(factory=dict, help="what was run")
+    versions: _Versions = figure(factory=_Versions, help="versions of the software")
+    experiment: dict[str, Any] = figure(factory=dict, help="the experiment")
     invocation: dict[str, Any] = figure(factory=dict, help="how")
     units: dict[str, Any] = figure(factory=dict, help="units of figures")
     operations: tuple[dict[str, Any], ...] = figure((), help="operations of all NPUs")

@@ -84,7 +84,7 @@ def _from_nccl_tests(
         if len(cells) < len(heading) or not all(_is_number(cells[place]) for place in places):
             raise InputError(f"{where}: {line.strip()!r:.100} is no whole row of nccl-tests; expected {', '.join(heading)}")
         if operation is None:
-            raise InputError(f"{path}: it does not say which collective was measured; expected --op")
+            raise InputError(f"{path}: the collective is not named; expected --op")
         if ranks is None:
             raise InputError(f"{path}: it lists no ranks; expected --ranks")
         rows.append(

@@ -83,7 +83,7 @@ class _Limited:
         data = self._file.read(self._left + 1 if size < 0 else min(size, self._left + 1))
         self._left -= len(data)
         if self._left < 0:
-            raise InputError(f"{self._path}: more than {self._most} bytes are packed in it; expected at most so many")
+            raise InputError(f"{self._path}: more than {self._most} bytes of content; expected at most that")
         return data
 
 
@@ -149,7 +149,7 @@ def parse_json(text: str, path: str, line: int | None = None, once: bool = True)
 
     values = text.count(",") + text.count("[") + text.count("{")
     if values > MAX_VALUES:
-        raise InputError(f"{path}: more than {MAX_VALUES} values are too many for a file of JSON; expected at most so many")
+        raise InputError(f"{path}: more than {MAX_VALUES} values in a file of JSON; expected at most that")
     try:
         return json.loads(text, object_pairs_hook=_once if once else None, parse_int=_whole)
     except json.JSONDecodeError as error:
@@ -198,7 +198,7 @@ def csv_rows(text: str, path: str, plain: bool = False) -> Iterator[tuple[int, l
         except StopIteration:
             return
         except csv.Error as error:
-            reason = f"a cell has more than {MAX_CELL} characters; expected at most so many" if "field limit" in str(error) else error
+            reason = f"a cell has more than {MAX_CELL} characters; expected at most that" if "field limit" in str(error) else error
             raise InputError(f"{path}:{rows.line_num}: {reason}") from None
         if not plain:
             cells = [cell.strip() for cell in cells]

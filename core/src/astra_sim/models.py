@@ -65,7 +65,7 @@ class ModelDescription:
     expert_ffn: int = option(0, minimum=0, help="width of an expert")
     shared_experts: int = option(0, minimum=0, help="experts that every token meets")
     dense_layers: int = option(0, minimum=0, help="first layers without experts")
-    expert_interval: int = option(1, minimum=1, help="of the others, every so many-th layer has experts: the last of so many")
+    expert_interval: int = option(1, minimum=1, help="of the others, the last of every N layers has experts")
     mtp_layers: int = option(0, minimum=0, help="blocks that predict further tokens (multi-token prediction), each with a head")
     mla: LatentAttention | None = option(None, help="multi-head latent attention")
 

@@ -446,7 +446,7 @@ def with_logical_dimensions(platform: Platform, sizes: Sequence[int]) -> Platfor
     Raises InputError if it has several dimensions, or the sizes multiply to more than its NPUs.
     """
     if len(platform.dimensions) != 1:
-        raise InputError(f"logical dimensions of a platform of {len(platform.dimensions)} dimensions; expected one in which all NPUs lie")
+        raise InputError(f"logical dimensions of a platform of {len(platform.dimensions)} dimensions; expected one that contains all NPUs")
     (whole,) = platform.dimensions
     dimensions, stride = [], 1
     for size in sizes:

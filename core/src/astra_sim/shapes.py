@@ -174,7 +174,7 @@ class Attention:
     causal: bool = option(False, help="a query sees the keys up to its own place")
     flash: bool = option(True, help="one fused kernel; false: products and softmax apart, with all scores in memory")
     backward: bool = option(False, help="the backward pass")
-    paged: bool = option(False, help="keys and values lie in blocks of a cache, as in inference servers")
+    paged: bool = option(False, help="keys and values are in blocks of a cache, as in inference servers")
     dropout: bool = option(False, help="dropout of the scores, which unfused kernels read and write once more, with a mask")
     element_type: str | None = _element_type()
 
@@ -261,7 +261,7 @@ class Cast:
     element_type: ClassVar[None] = None
     operations: ClassVar[int] = 0
     elements: int = option(minimum=1, help="elements")
-    batch: int = option(1, minimum=1, help="casts of so many elements, each by a kernel of its own")
+    batch: int = option(1, minimum=1, help="number of casts, each of all elements and by a kernel of its own")
     from_type: str = option("bf16", choices=tuple(ELEMENT_BYTES), help="type that is read")
     to_type: str = option("fp8", choices=tuple(ELEMENT_BYTES), help="type that is written")
     transposed: bool = option(False, help="a transposed copy is written too")

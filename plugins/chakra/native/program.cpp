@@ -51,7 +51,7 @@ class Dependencies {
   std::vector<std::uint32_t> seen_;  // the row for which another was last met
 };
 
-// Numbers rows by what they are like in some columns, in a table of 2^n places. The numbers are places in `firsts`, which may be shared.
+// Numbers rows by their values in some columns, in a table of 2^n places. The numbers are places in `firsts`, which may be shared.
 class Kinds {
  public:
   Kinds(std::vector<ColumnView> alike, std::vector<std::uint32_t>& firsts)

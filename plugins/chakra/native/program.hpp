@@ -1,4 +1,4 @@
-// The nodes of a trace as a program: in an order in which each comes after what it waits for, and by what they are like.
+// The nodes of a trace as a program: in an order in which each comes after its dependencies, and grouped by equal values.
 // astra_sim_chakra/program.py is the same in Python.
 #pragma once
 
@@ -41,7 +41,7 @@ struct ProgramColumns {
   std::vector<std::uint32_t> kinds;    // for each kind of node the first row that is like it
   std::vector<std::uint32_t> kind_of;  // for each place
   std::vector<std::uint32_t> works;    // for each work of nodes that compute the first row that has it
-  std::vector<std::uint32_t> work_of;  // for each place; where a node does not compute, the number of works
+  std::vector<std::uint32_t> work_of;  // for each place; if a node does not compute, the number of works
   std::vector<std::uint64_t> after_end;
   std::vector<std::uint32_t> after;       // places, as compressed sparse rows
   std::vector<std::uint32_t> priorities;  // for each place that of its id among all ids; empty where ids ascend with places
@@ -53,9 +53,9 @@ struct TraceColumns {
   std::vector<std::uint32_t> control;
   std::vector<std::uint64_t> data_end;
   std::vector<std::uint32_t> data, order;
-  std::vector<std::string_view> device;  // what nodes that compute are like, and the others too
-  std::vector<std::string_view> others;  // what the others are like
-  std::vector<std::string_view> work;    // what nodes compute
+  std::vector<std::string_view> device;  // the equality key of nodes that compute, and of the others
+  std::vector<std::string_view> others;  // the equality key of the others
+  std::vector<std::string_view> work;    // the work of nodes
   std::string_view computing;            // a byte each: whether a node computes
 };
 

@@ -170,7 +170,7 @@ std::size_t Reader::consume(std::string_view bytes) {
 
 void Reader::node(std::string_view message) {
   Columns& c = columns;
-  if (c.id.size() == kMaxNodes) throw Broken("more than " + std::to_string(kMaxNodes) + " nodes; expected at most so many");
+  if (c.id.size() == kMaxNodes) throw Broken("more than " + std::to_string(kMaxNodes) + " nodes; expected at most that");
   std::uint64_t id = 0, type = 0, duration = 0;
   std::string_view name;
   std::vector<Attribute> attributes;
@@ -430,7 +430,7 @@ void Reader::each_dependency(std::size_t row, bool control, const Action& action
   for (std::uint64_t at = row ? c.data_end[row - 1] : 0; at < c.data_end[row]; ++at) action(c.data[at]);
 }
 
-// Finds an order in which every node comes after what it depends on: of all such orders that in which the lowest ids come first.
+// Finds an order in which every node comes after its dependencies: of all such orders that in which the lowest ids come first.
 void Reader::sort() {
   const std::size_t count = columns.id.size();
   bool in_order = by_id_.empty();
@@ -476,7 +476,7 @@ std::vector<std::uint32_t> Reader::sorted(bool control, std::vector<std::uint32_
   return order;
 }
 
-// What is left waits for a cycle: from the first of it, dependencies that are left lead there.
+// The remaining nodes wait for a cycle: from the first of it, remaining dependencies lead there.
 std::string Reader::circle(const std::vector<std::uint32_t>& waits) const {
   std::vector<std::uint32_t> path;
   std::vector<std::size_t> seen(waits.size(), 0);
@@ -502,7 +502,7 @@ std::string Reader::circle(const std::vector<std::uint32_t>& waits) const {
   return message;
 }
 
-// What to call a node in messages: its id, and the beginning of its name in one line.
+// The name of a node in messages: its id, and the beginning of its name in one line.
 std::string Reader::label(std::size_t row) const {
   constexpr std::size_t shown = 60;
   const std::uint64_t begin = row ? columns.name_end[row - 1] : 0;

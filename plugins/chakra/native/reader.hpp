@@ -11,7 +11,7 @@
 
 namespace astra::chakra {
 
-// A value for every node, -1 where the node has none, but for tags, priorities and the rest of a duration: 0.
+// A value for every node, -1 if the node has none, but for tags, priorities and the rest of a duration: 0.
 struct Columns {
   std::vector<std::uint64_t> id, name_end, other_end;
   std::vector<std::int8_t> type, is_cpu_op, comm_type;
@@ -52,7 +52,7 @@ class Reader {
   void add_row(std::uint64_t id, std::uint64_t type, std::uint64_t duration, std::string_view name,
                const std::vector<Attribute>& attributes);
   void attribute(std::size_t row, const Attribute& result, std::uint32_t& arguments);
-  // Add what a duration has beyond whole microseconds.
+  // Add a duration's fraction of a microsecond.
   void add_rest(std::size_t row, const Field& value, const char* name);
   static Attribute parse_attribute(std::string_view message);
   static void dependencies(const Field& field, const char* name, std::vector<std::uint64_t>& into);
@@ -72,7 +72,7 @@ class Reader {
   bool broken_ = false;
   std::string pending_;  // the beginning of a message that is not complete
   std::vector<std::uint64_t> control_ids_, data_ids_;
-  std::vector<std::uint32_t> by_id_;  // rows, where ids do not ascend
+  std::vector<std::uint32_t> by_id_;  // rows, if ids do not ascend
   Index group_index_, involved_index_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace astra::chakra {
 
-// What is wrong with a file.
+// An error in a file.
 struct Broken : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
@@ -28,7 +28,7 @@ inline const char* wire_name(std::uint32_t type) {
   }
 }
 
-// A field of a message: its number, and its value as a number or as bytes. `begin` is where its key stands.
+// A field of a message: its number, and its value as a number or as bytes. `begin` is the position of its key.
 struct Field {
   std::uint32_t number;
   std::uint32_t type;
@@ -119,7 +119,7 @@ inline void expect(const Field& field, std::uint32_t type, const char* name) {
   if (field.type != type) throw Broken(std::string(name) + " is " + wire_name(field.type) + "; expected " + wire_name(type));
 }
 
-// Whether bytes are UTF-8, as protobuf asks of text.
+// Whether bytes are UTF-8, as protobuf requires of text.
 inline bool is_utf8(std::string_view text) {
   const auto* at = reinterpret_cast<const unsigned char*>(text.data());
   const auto* end = at + text.size();
@@ -138,7 +138,7 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-// The text of a field; `name` says which.
+// The text of a field; `name` is the field's.
 inline std::string_view text(const Field& field, const char* name) {
   expect(field, kLength, name);
   if (!is_utf8(field.bytes)) throw Broken(std::string(name) + " is not text in UTF-8");

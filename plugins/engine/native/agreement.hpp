@@ -1,8 +1,8 @@
 // Orders that NPUs have in common, so that no two of them wait for each other.
 //
-// For each queue, and each unit, there is one order of what the NPUs of an agreement begin. The one that comes to a place first decides
-// what is there, and all others follow; one that does not have it ready yet waits. `agreement.py` says why then none wait for each other in
-// a circle.
+// For each queue, and each unit, there is one order in which the NPUs of an agreement begin. The one that comes to a place first decides
+// the next job, and all others follow; one that does not have it ready yet waits. `agreement.py` proves why then none wait for each other
+// in a circle.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace astra::engine {
 
-// What begins, alike on all NPUs: a chunk in a queue, as (task, chunk), or a collective that takes a unit, as (task, 0).
+// An item that begins in the same order on all NPUs: a chunk in a queue, as (task, chunk), or a collective with a unit, as (task, 0).
 using Key = std::uint64_t;
 constexpr Key kNoKey = UINT64_MAX;
 
-// The order of one queue or unit, for so many NPUs; places that all of them have passed are forgotten. `member_of` numbers the NPUs.
+// The order of one queue or unit, for `npus` NPUs; places that all of them have passed are dropped. `member_of` numbers the NPUs.
 class Agreement {
  public:
   Agreement(std::uint32_t npus, const std::vector<std::uint32_t>& member_of) : npus_(npus), member_of_(member_of), place_(npus) {}
 
-  // What an NPU has to begin next; kNoKey where it is the first to come there, and decides.
+  // The next item that an NPU has to begin; kNoKey if it is the first to arrive there, and decides.
   Key next(NpuId npu) const;
-  // An NPU begins what is next.
+  // An NPU begins the next item.
   void take(NpuId npu, Key key);
 
  private:

@@ -1,8 +1,8 @@
 // Chunks of collectives on an NPU, and the queues of its dimensions through which they pass.
 //
-// A chunk passes through its phase steps one after another. A step may lie in a queue of the NPU: it takes the place that the queue's order
+// A chunk passes through its phase steps one after another. A step may be in a queue of the NPU: it takes the place that the queue's order
 // gives it, and begins when it is among the first slots. It is a phase, which the ranks run message by message, or the time that the phase
-// takes where that is known before the run. When the last step of a chunk has ended, its collective is told: the one way back up.
+// takes if that is known before the run. When the last step of a chunk has ended, its collective is notified: the only call upwards.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace astra::engine {
 
-// Is told that a chunk of a collective has ended on the NPU of `task`.
+// Called when a chunk of a collective has ended on the NPU of `task`.
 class ChunkListener {
  public:
   virtual ~ChunkListener() = default;
@@ -49,7 +49,7 @@ class Chunks {
   // The ranks of phases that have begun and not ended, by task, chunk, step and NPU.
   std::vector<RankState> blocked_ranks() const;
 
-  // What an event is of a chunk's step on its NPU; kNone: it has not begun.
+  // The event of a chunk's step on its NPU; kNone: it has not begun.
   Label label(LinkKind kind, StepId step) const;
 
   // A chunk on the NPU of a task, before its first step.
@@ -65,19 +65,19 @@ class Chunks {
     TaskId task;
     ChunkOf of;
     std::uint32_t place = 0;
-    std::uint32_t record = kNone;  // of the first step, where the NPU is observed
+    std::uint32_t record = kNone;  // of the first step, if the NPU is observed
     bool started = false;
     bool used = true;
 
     const PhaseStep& step() const { return (*of.steps)[place]; }
     PhaseId phase() const { return of.phases[step().phase_place]; }
     bool is_last() const { return place + 1 == of.steps->size(); }
-    // What its chunk is on all NPUs of the program; a chunk waits in one queue at a time.
+    // The key of its chunk on all NPUs of the program; a chunk waits in one queue at a time.
     Key key() const { return pair_key(task.number, of.chunk); }
     bool runs_phase() const { return used && started && step().phase >= 0; }
   };
 
-  // Where what happens to a step is noted; nullptr where the NPU is not observed.
+  // The record of a step's events; nullptr if the NPU is not observed.
   PhaseStepRecord* record_of(const StepRun& run);
   void enter(StepId id);
   // Begin the steps that have a slot in a queue, in the order that NPUs have agreed on where they do.
@@ -96,7 +96,7 @@ class Chunks {
   std::uint32_t npus_;
   std::vector<std::unique_ptr<Queue>> queues_;
   Pool<StepRun> steps_;
-  std::vector<Label> labels_;  // of steps that have begun, where causes are kept: close together, for every event asks for one
+  std::vector<Label> labels_;  // of steps that have begun, if causes are kept: close together, because every event asks for one
   Observed<std::vector<PhaseStepRecord>> records_;
 };
 

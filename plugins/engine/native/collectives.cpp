@@ -19,13 +19,13 @@ void Collectives::add_program(const std::vector<Task>& kinds, std::uint32_t npus
 
 std::vector<std::uint64_t> Collectives::uses() const {
   std::vector<std::uint64_t> counts;
-  for (const Plan& plan : plans_) counts.push_back(plan.uses);
+  for (const CollectivePlan& plan : plans_) counts.push_back(plan.uses);
   return counts;
 }
 
 std::uint32_t Collectives::issue(TaskId task, ProgramId program, const Task& kind) {
   const CollectiveId id = issued_as(program, task.number, kind);
-  Collective& collective = collectives_[id];
+  CollectiveRun& collective = collectives_[id];
   const std::vector<Chunk>& chunks = plans_[collective.plan].chunks;
   const std::uint32_t count = next_id(chunks);
   --collective.npus_left;
@@ -67,7 +67,7 @@ CollectiveId Collectives::share(ProgramId program, std::uint32_t task, const Tas
       shared = shared_.emplace(pair_key(group, ordinal), id).first;
     }
     id = shared->second;
-    Collective& collective = collectives_[id];
+    CollectiveRun& collective = collectives_[id];
     if (collective.first_number != kind.collective) throw UnlikeCollectives({program, task}, collective.first, ordinal + 1);
     if (--collective.programs_left == 0) shared_.erase(shared);
   }
@@ -76,12 +76,12 @@ CollectiveId Collectives::share(ProgramId program, std::uint32_t task, const Tas
 }
 
 CollectiveId Collectives::make(ProgramId program, std::uint32_t task, const Task& kind) {
-  Collective collective;
+  CollectiveRun collective;
   collective.plan = plan(program, task, kind);
   collective.number = count_++;
   collective.first = {program, task};
   collective.first_number = kind.collective;
-  Plan& own = plans_[collective.plan];
+  CollectivePlan& own = plans_[collective.plan];
   for (const PhaseKindId phase : own.phases) collective.phases.push_back(phases_.start_phase(phase));
   ++own.uses;
   return collectives_.add(std::move(collective));
@@ -92,7 +92,7 @@ PlanId Collectives::plan(ProgramId program, std::uint32_t task, const Task& kind
     const auto known = repeated_.find(kind.collective);
     if (known != repeated_.end()) return known->second;
   }
-  Plan plan;
+  CollectivePlan plan;
   plan.chunks = host_.issue(program, task, events_.now());
   plan.repeats = kind.repeats;
   number_steps(plan);
@@ -102,7 +102,7 @@ PlanId Collectives::plan(ProgramId program, std::uint32_t task, const Task& kind
   return id;
 }
 
-void Collectives::number_steps(Plan& plan) {
+void Collectives::number_steps(CollectivePlan& plan) {
   for (Chunk& chunk : plan.chunks) {
     if (chunk.empty()) invalid("a chunk without steps");
     for (PhaseStep& step : chunk) {
@@ -123,9 +123,9 @@ void Collectives::check_step(const PhaseStep& step) const {
 }
 
 void Collectives::free_if_done(CollectiveId id) {
-  Collective& collective = collectives_[id];
+  CollectiveRun& collective = collectives_[id];
   if (collective.open || collective.npus_left || collective.programs_left) return;
-  Plan& plan = plans_[collective.plan];
+  CollectivePlan& plan = plans_[collective.plan];
   if (!plan.repeats) std::vector<Chunk>().swap(plan.chunks);
   collective.phases.clear();
   collectives_.release(id);

@@ -1,6 +1,6 @@
-// Collectives: what chunks they become, planned when the first NPU issues them.
+// Collectives: their chunks, planned when the first NPU issues them.
 //
-// The NPUs that run one program share what its collectives become. Programs may share the collectives of a group: the n-th that one issues
+// The NPUs that run one program share the plans of its collectives. Programs may share the collectives of a group: the n-th that one issues
 // there is the n-th of the others. Collectives that repeat become the same chunks, which are planned once. A collective is forgotten when
 // all have issued it and its chunks have ended.
 #pragma once
@@ -22,7 +22,7 @@ class Collectives {
   Collectives(Events& events, Phases& phases, Chunks& chunks, Host& host)
       : events_(events), phases_(phases), chunks_(chunks), host_(host) {}
 
-  // Count a program, run by so many NPUs, among those that share the collectives of its groups.
+  // Count a program, run by `npus` NPUs, among those that share the collectives of its groups.
   void add_program(const std::vector<Task>& kinds, std::uint32_t npus);
   // How many collectives became each plan.
   std::vector<std::uint64_t> uses() const;
@@ -33,7 +33,7 @@ class Collectives {
 
  private:
   // The chunks of a collective, or of all that repeat it.
-  struct Plan {
+  struct CollectivePlan {
     std::vector<Chunk> chunks;
     std::vector<PhaseKindId> phases;  // of all its steps that are phases
     std::uint64_t uses = 0;           // collectives that became its chunks
@@ -41,7 +41,7 @@ class Collectives {
   };
 
   // A collective that was issued, as the `number`-th: its plan, its phases, who issued it first, and who has not.
-  struct Collective {
+  struct CollectiveRun {
     PlanId plan = 0;
     std::int64_t number = 0;
     std::vector<PhaseId> phases;  // those of its plan
@@ -58,22 +58,22 @@ class Collectives {
     std::uint32_t npus_left;
   };
 
-  // A program: by how many NPUs it is run, and what those have issued, by task.
+  // A program: the number of its NPUs, and the collectives they have issued, by task.
   struct Issuer {
     std::uint32_t npus;
     std::unordered_map<std::uint32_t, Issued> issued;
   };
 
-  // What a collective became when the first NPU of its program issued it, which may be this one.
+  // The plan of a collective from when the first NPU of its program issued it, which may be this one.
   CollectiveId issued_as(ProgramId program, std::uint32_t task, const Task& kind);
-  // What a collective became when the first program issued it, which may be this one.
+  // The plan of a collective from when the first program issued it, which may be this one.
   CollectiveId share(ProgramId program, std::uint32_t task, const Task& kind);
   // A collective that is issued now.
   CollectiveId make(ProgramId program, std::uint32_t task, const Task& kind);
   // The plan of a collective; one that repeats is planned once.
   PlanId plan(ProgramId program, std::uint32_t task, const Task& kind);
-  // Number the steps of a plan, and list its phases. Raises std::invalid_argument for what cannot be.
-  void number_steps(Plan& plan);
+  // Number the steps of a plan, and list its phases. Raises std::invalid_argument for an invalid plan.
+  void number_steps(CollectivePlan& plan);
   void check_step(const PhaseStep& step) const;
   void free_if_done(CollectiveId id);
 
@@ -81,9 +81,9 @@ class Collectives {
   Phases& phases_;
   Chunks& chunks_;
   Host& host_;
-  std::vector<Plan> plans_;
+  std::vector<CollectivePlan> plans_;
   std::unordered_map<std::int32_t, PlanId> repeated_;  // plans of collectives that repeat, by their number
-  Pool<Collective> collectives_;
+  Pool<CollectiveRun> collectives_;
   std::int64_t count_ = 0;
   std::uint32_t step_count_ = 0;
   std::vector<Issuer> issuers_;                                   // of each program

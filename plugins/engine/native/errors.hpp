@@ -1,6 +1,6 @@
-// What ends a run, or refuses what it is given.
+// Errors that end a run, or refuse its input.
 //
-// Each carries what it is about in fields, which module.cpp hands to Python; astra_sim_engine/machine.py makes messages for people of
+// Each carries its subject in fields, which module.cpp hands to Python; astra_sim_engine/machine.py makes messages for people of
 // them.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Events, and the queue of those to come.
 //
-// What happens later lies in a radix queue, by time. What is added to the instant that it is belongs to one of two stages: the level after
+// Later events are in a radix queue, by time. An event added to the current instant belongs to one of two stages: the level after
 // the one that it is, or the next ends. So each stage has a list. Most events share their stage with many others, and are added nearly in
 // the order in which they happen: a list notes where its order breaks, and is merged from its ordered runs when its turn comes.
 #pragma once
@@ -20,8 +20,8 @@
 
 namespace astra::engine {
 
-// Where in its instant something happens: in a round, before or among its ends, and there at a level. The order of these three is that of
-// one number, which holds them all.
+// The position of an event within its instant: in a round, before or among its ends, and there at a level. The order of these three is that
+// of one number, which holds them all.
 class Stage {
  public:
   static constexpr Stage messages(std::int64_t round) { return Stage(round * kRound); }
@@ -38,7 +38,7 @@ class Stage {
   constexpr auto operator<=>(const Stage&) const = default;
 
  private:
-  static constexpr std::int64_t kEnds = std::int64_t{1} << 39, kRound = std::int64_t{1} << 40;  // a level is what is below kEnds
+  static constexpr std::int64_t kEnds = std::int64_t{1} << 39, kRound = std::int64_t{1} << 40;  // a level is the part below kEnds
   explicit constexpr Stage(std::int64_t packed) : packed_(packed) {}
 
   std::int64_t packed_;
@@ -61,7 +61,7 @@ struct TokenReady {
   RankId rank;
 };
 
-// The shared bus of an NPU has finished what it did.
+// The shared bus of an NPU has finished a transfer.
 struct BusCall {
   NpuId npu;
   std::uint32_t call;
@@ -114,16 +114,16 @@ struct StepEnd {
   StepId step;
 };
 
-// What an event does. Where times, stages and histories are equal the earlier kind of this list goes first; ends are in a stage of their
-// own, where both kinds go together.
+// The action of an event. If times, stages and histories are equal the earlier kind of this list goes first; ends are in a stage of their
+// own, in which both kinds go together.
 using EventPayload = std::variant<MessageArrival, RequestArrival, TokenReady, BusCall, PointToPointArrival, PointToPointSent,
                                   PointToPointRequest, Meeting, Departure, Landing, Reception, TaskEnd, StepEnd>;
 
-// Events that happen one after another and are alike but for their numbers may be one: a run. The events of a run are told apart by steps:
+// Consecutive events that are equal but for their numbers may be one: a run. The events of a run are distinguished by steps:
 // how far the NPU, the place of the rank and the receipt of one are from those before.
 struct Run {
   // By whom the things that NPUs schedule are numbered. A run is of events between which no other can come: those that the NPUs 4, 5, 6
-  // schedule each as its 9th, or things 9, 10, 11 of all NPUs. Ends, and what is no message or token of a rank, happen alone.
+  // schedule each as its 9th, or events 9, 10, 11 of all NPUs. Ends, and events that are no message or token of a rank, happen alone.
   enum Numbering : std::uint32_t { alone, by_npu, by_all };
 
   static constexpr std::uint32_t kLongest = 0xffff;
@@ -142,9 +142,9 @@ struct Run {
 };
 static_assert(sizeof(Run) == 4);
 
-// Something that happens, which `npu` scheduled as its `order`-th; where it stands for a run, the first of it.
+// An event that `npu` scheduled as its `order`-th; if it represents a run, the first of it.
 struct Event {
-  HistoryId key;  // by which it is put in order, and from which what it brings about goes on
+  HistoryId key;  // by which it is ordered, and from which its effects continue
   std::uint32_t order;
   NpuId npu;
   Run run;
@@ -261,11 +261,11 @@ class StageEvents {
   std::vector<Event> scratch_;
 };
 
-// The event of a later instant that was added last, where it is a run, and what the one that goes on with it is like. Where ranks are in
+// The event of a later instant that was added last, if it is a run, and the key of the one that continues it. If ranks are in
 // step nearly all events go on so, and need no place of their own.
 class OpenRun {
  public:
-  // Let an event be the next of the run, if that is what it is.
+  // Let an event be the next of the run, if it continues it.
   bool absorb(Time time, HistoryId key, std::uint32_t order, NpuId npu, bool joined, RankId rank, ReceiptId receipt, bool is_message) {
     if (time != time_ || place_ != rank.place || npu_ != npu || phase_ != rank.phase || order_ != order || receipt_ != receipt)
       return false;
@@ -293,7 +293,7 @@ class OpenRun {
     for (std::uint32_t count = event.run.count; count > 0; --count) go_on(event.run);
   }
 
-  // Events are taken, or sorted to find the next: the run may be gone, or lie elsewhere.
+  // Events are taken, or sorted to find the next: the run may be gone, or moved.
   void close() { time_ = -1; }
 
  private:
@@ -429,7 +429,7 @@ class EventQueue {
 
   StageEvents& stage_of(const Event& event) { return event.is_end() ? ends_ : next_level_; }
 
-  // Go on to the next instant. Where it has one event that is taken, else nullptr.
+  // Go on to the next instant. If it has one event that is taken, else nullptr.
   const Event* go_on() {
     open_.close();
     now_ = next_later();
@@ -457,7 +457,7 @@ class EventQueue {
   Stage stage_ = Stage::ends(0);
   StageEvents next_level_, ends_;  // of this instant
   EventsInOrder tokens_;           // of later ones,
-  RadixQueue<Later> later_;        // and what else there is
+  RadixQueue<Later> later_;        // and all other events
   OpenRun open_;                   // of those
   Event alone_{};                  // the only one of this instant
 };

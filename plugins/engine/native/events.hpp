@@ -1,11 +1,11 @@
-// What happens, and when: the clock, the events to come, and the order of what happens in one instant.
+// Events: the clock, the future events, and their order within one instant.
 //
-// What happens in one instant is put in order by its stage: messages arrive and endpoints make tokens of them; what these bring about in
-// the same instant follows, level by level; then tasks and phase steps end, and what that brings about in the same instant is another
-// round. Within a stage things happen in the order of their history: the times, latest first, at which what leads to them was scheduled.
-// An earlier history goes first, then what its NPU scheduled earlier. Where NPUs wait for each other (on a network with contention, or at a
-// port of memory), what any NPU scheduled earlier goes first, and the tokens of an NPU happen together. Messages that a network delivers at
-// one instant keep the order in which it delivers them.
+// Events of one instant are ordered by their stage: messages arrive and endpoints make tokens of them; their effects in
+// the same instant follow, level by level; then tasks and phase steps end, and their effects in the same instant are another
+// round. Within a stage events happen in the order of their history: the times, latest first, at which their predecessors were scheduled.
+// An earlier history goes first, then the event that its NPU scheduled earlier. If NPUs wait for each other (on a network with contention,
+// or at a port of memory), the event that any NPU scheduled earlier goes first, and the tokens of an NPU happen together. Messages that a
+// network delivers at one instant keep the order in which it delivers them.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Events {
   Events(std::size_t npus, bool contended) : contended_(contended), orders_(npus), has_token_(npus / 64 + 1), tokens_of_(npus) {}
 
   Time now() const { return queue_.now(); }
-  HistoryId history() const { return history_; }        // of what happens now
+  HistoryId history() const { return history_; }        // of the current event
   std::uint64_t happened() const { return happened_; }  // events so far
   Histories& histories() { return histories_; }
   const Histories& histories() const { return histories_; }
@@ -43,28 +43,28 @@ class Events {
   void push(Time time, NpuId npu, const What& what, Time via = -1) {
     const HistoryId next = next_history();
     if (via < 0) return push_with(time, npu, what, next);
-    // What comes via the very instant in which it happens joins what is scheduled for that already.
+    // Events that pass through this very instant join those that are scheduled for it already.
     if (via == time) return schedule(time, npu, what, next, next_order(npu), true);
     push_with(time, npu, what, prepend(via_, via, next));
   }
-  // Let something happen with a history; in this instant, a level after what happens now, or in the next round after an end.
+  // Schedule an event with a history; in this instant, a level after the current event, or in the next round after an end.
   template <typename What>
   void push_with(Time time, NpuId npu, const What& what, HistoryId history) {
     schedule(time, npu, what, history, next_order(npu), false);
   }
-  // Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after what ends now.
+  // Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after the current end.
   template <typename What>
   void push_end(Time time, NpuId npu, const What& what, HistoryId history, std::uint32_t order) {
     schedule(time, npu, what, history, order, false);
   }
-  // The history of what is scheduled now; whoever keeps it must hold it.
+  // The history of events that are scheduled now; the caller must hold it to keep it.
   HistoryId next_history() { return prepend(next_, now(), history_); }
   // Which of the tasks and steps that an NPU begins this is.
   std::uint32_t next_end_order(NpuId npu) { return ++(contended_ ? all_ : orders_[npu]).ends; }
   bool empty() const { return queue_.empty(); }
   // When something happens next; ASTRA_NEVER where nothing does.
   Time next_time() { return queue_.empty() ? ASTRA_NEVER : queue_.next_time(); }
-  // Go on to the next stage, and take what happens in it; where NPUs wait for each other, the tokens of each where its first one is.
+  // Go on to the next stage, and take its events; if NPUs wait for each other, the tokens of each where its first one is.
   // The events stay until the next call.
   std::span<const Event> next_level();
   // Go on to an event of that stage.
@@ -72,7 +72,7 @@ class Events {
     history_ = event.is_end() ? 0 : event.run.joined ? prepend(joined_, now(), event.key) : event.key;
     happened_ += event.run.count;
   }
-  // What the event is that happens now, where causes are kept.
+  // The current event, if causes are kept.
   void label(const Event& event, const Label& label) { causes_->happens({event.npu, event.order, queue_.stage().is_ends()}, label); }
   // An event has happened: its history is not needed any more.
   void forget(const Event& event) { histories_.drop(event.key, event.run.count); }
@@ -93,7 +93,7 @@ class Events {
     std::uint32_t events = 0, ends = 0;
   };
 
-  // The history that was made last, of what is scheduled at `at` after `of`: most of what is scheduled shares it.
+  // The latest history, of events scheduled at `at` after `of`: most scheduled events share it.
   struct Recent {
     HistoryId history = 0;
     HistoryId of = kNone;
@@ -114,16 +114,16 @@ class Events {
     }
     queue_.push(time, key, order, npu, run, what);
   }
-  // The history `of` with a time in front, from what was made last where that is it.
+  // The history `of` with a time in front, from the latest one if that is it.
   HistoryId prepend(Recent& recent, Time time, HistoryId of) {
     return recent.of == of && recent.at == time ? recent.history : prepend_anew(recent, time, of);
   }
   HistoryId prepend_anew(Recent& recent, Time time, HistoryId of);
-  // Which event of an NPU this is; where NPUs wait for each other, of all NPUs: there it matters who comes first.
+  // The number of an event of an NPU; if NPUs wait for each other, of all NPUs: there it matters who comes first.
   std::uint32_t next_order(NpuId npu) { return ++(contended_ ? all_ : orders_[npu]).events; }
   // Whether an NPU has several tokens in this level, apart from each other.
   bool tokens_meet();
-  // Let the tokens of an NPU happen together, where the first of them does.
+  // Let the tokens of an NPU happen together, if the first of them does.
   void join_tokens();
   // Add the token of an NPU, one of an event of this level, to the joined level.
   void join(const Event& event, NpuId npu);

@@ -1,4 +1,4 @@
-// Histories: the last times at which what leads to an event was scheduled, latest first. They put in order what happens at one stage.
+// Histories: the last times at which an event's predecessors were scheduled, latest first. They order the events of one stage.
 //
 // Many events share a history, so an event holds its number only, and histories count who holds them. History 0 is empty and always there.
 #pragma once
@@ -41,7 +41,7 @@ class Histories {
 
   void hold(HistoryId id) { ++counts_[id]; }
 
-  // Let go of a history that was held so many times.
+  // Let go of a history that was held several times.
   void drop(HistoryId id, std::uint32_t times = 1) {
     if ((counts_[id] -= times) == 0) free_.push_back(id);
   }

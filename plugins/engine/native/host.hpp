@@ -1,4 +1,4 @@
-// What a run asks of Python: how collectives are planned, what orders of queues say, and a network that has no function table.
+// Calls of a run to Python: the plans of collectives, orders of queues, and a network that has no function table.
 //
 // The engine itself knows no Python. module.cpp implements this with the functions that a run is given.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace astra::engine {
 
-// How the rules of a queue's order see a class of jobs: the number of the rule that places it, and its marks by each. Where a rule goes by
+// A class of jobs as the rules of a queue's order see it: the number of the rule that places it, and its marks by each. If a rule goes by
 // priority the job's priority counts, not the key.
 struct Standing {
   std::uint32_t rule;
@@ -32,7 +32,7 @@ class Host {
   virtual std::uint32_t place(QueueId queue, const std::deque<Job>& jobs, std::uint32_t running, const Job& job) = 0;
   // The time of a task that computes from `begin` on.
   virtual Time compute(NpuId npu, std::uint32_t task, Time begin) = 0;
-  // What a processor spends on a message that it sends or receives.
+  // The time of a processor for a message that it sends or receives.
   virtual Time overhead(std::int64_t bytes, bool receives) = 0;
   virtual Time delay(NpuId source, NpuId destination, std::int64_t bytes) = 0;
   virtual void inject(Time now, std::span<const astra_message_v2> messages) = 0;

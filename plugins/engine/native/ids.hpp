@@ -1,6 +1,6 @@
 // Numbers that name things, and how to go from a number to its thing.
 //
-// What the engine keeps lies in arrays, and is named by its place there. The alias says of what a number is the place. `at` looks it up
+// The engine's records are in arrays, and are named by their index there. The alias tells which array a number belongs to. `at` looks it up
 // whatever the type of the number; `narrow` makes a number smaller whose range was checked where it came in; a `Pool` uses the numbers of
 // records that are gone again.
 #pragma once
@@ -28,7 +28,7 @@ using QueueId = std::uint32_t;
 using MailboxId = std::uint32_t;
 using HandledId = std::uint32_t;  // a message on which processors spend time
 using HistoryId = std::uint32_t;
-using JobClass = std::uint32_t;  // what a job is, but for its priority
+using JobClass = std::uint32_t;  // the class of a job, without its priority
 
 constexpr std::uint32_t kNone = 0xffffffff;
 
@@ -63,7 +63,7 @@ std::uint32_t next_id(const Container& container) {
 // Two numbers as one key.
 constexpr std::uint64_t pair_key(std::uint32_t high, std::uint32_t low) { return std::uint64_t{high} << 32 | low; }
 
-// Numbered records. The number of one that was released is given to another; what it held stays until then.
+// Numbered records. The number of one that was released is given to another; its content stays until then.
 template <typename Record>
 class Pool {
  public:
@@ -91,7 +91,7 @@ class Pool {
   std::vector<std::uint32_t> free_;
 };
 
-// What is kept of those NPUs only that are observed.
+// The record of observed NPUs.
 template <typename Record>
 class Observed {
  public:

@@ -1,7 +1,7 @@
-// What an engine is given and what it answers, as in astra_sim/engine/interface.py.
+// The input and output of an engine, as in astra_sim/engine/interface.py.
 //
 // A program is a list of tasks that some NPUs run. A collective among them issues chunks, which pass through their phase steps one after
-// another, each in a queue of the NPU or in none. What is given does not change during a run.
+// another, each in a queue of the NPU or in none. The input does not change during a run.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr std::uint32_t kUnits = 8;           // of an NPU
 
 enum class TaskKind : std::uint8_t { join, timer, collective, access, send, receive, compute };
 
-// What a task is like.
+// The type of a task.
 struct Task {
   TaskKind kind;
   std::int8_t unit;  // of its NPU, or -1
@@ -41,13 +41,13 @@ struct ProgramColumns {
   std::vector<std::uint32_t> after;
 };
 
-// What the order of a queue looks at.
+// A queued chunk as queue orders see it.
 struct Job {
   JobClass job_class;
   std::int64_t priority;
 };
 
-// A rule of an order. What the host says of a class of jobs are keys by it, but where it goes by priority.
+// A rule of an order. The host gives the keys of classes of jobs by it, unless it goes by priority.
 struct Rule {
   bool by_priority;
   bool before_equal;
@@ -63,7 +63,7 @@ struct QueuePlan {
 // A chunk in one of its phases: phase number `phase`, or (-1) a time of `delay` that ends with a history of offsets.
 struct PhaseStep {
   Job job;
-  std::int64_t age;  // what the priority grows by with every collective
+  std::int64_t age;  // growth of the priority with every collective
   std::int32_t queue;
   std::int32_t phase;
   Time delay;
@@ -90,7 +90,7 @@ struct Options {
   NetworkKind network = NetworkKind::delays;
   Time endpoint_ps = 0;
   bool rendezvous = false;
-  bool reports_completion = false;  // an event network without a table says when senders know that their messages have arrived
+  bool reports_completion = false;  // an event network without a table reports when senders know that their messages have arrived
   std::unique_ptr<BusOptions> bus;
 };
 
@@ -105,7 +105,7 @@ struct SendRecord {
   Time began_at;
 };
 
-// What a rank has measured: the time from posting a receive to its message, over the received ones.
+// A rank's measurement: the time from posting a receive to its message, over the received ones.
 struct Measured {
   Time delay_sum = 0;
   std::uint32_t received = 0;

@@ -1,14 +1,14 @@
-// The engine: owns its parts, gives them what happens, and answers. Its meaning is that of astra_sim/engine/reference, which has the same
-// parts with the same names in Python. What it is given is described in astra_sim/engine/interface.py.
+// The engine: owns its parts, dispatches events, and answers. Its meaning is that of astra_sim/engine/reference, which has the same
+// parts with the same names in Python. Its input is described in astra_sim/engine/interface.py.
 //
 //   causes           which event has brought about which
-//   events           what happens, and in which order
-//   processors       what computes, and handles messages where that takes time
+//   events           events, and their order
+//   processors       compute, and handling of messages if that takes time
 //   transport        messages on their way through the network
-//   shared_bus       the bus between an NPU and its memory, where endpoints share one
+//   shared_bus       the bus between an NPU and its memory, if endpoints share one
 //   phases           the ranks of a collective's phase, which run its schedule
 //   agreement        orders that NPUs have in common
-//   waiting, queues  the queues of an NPU, and what waits in them
+//   waiting, queues  the queues of an NPU, and the jobs in them
 //   chunks           the chunks of a collective on an NPU, and the queues through which they pass
 //   collectives      which chunks a collective becomes, and who shares them
 //   point_to_point   messages between two tasks
@@ -42,7 +42,7 @@ class Machine : private ChunkListener {
   std::uint64_t ended() const { return tasks_.ended(); }
   std::size_t undelivered() const { return transport_.undelivered(); }  // messages that an event network has
 
-  // These raise std::invalid_argument for what cannot be.
+  // These raise std::invalid_argument for invalid input.
   void set_table(const NetworkTable& table) { transport_.set_table(table); }
   void add_queues(const std::vector<QueuePlan>& plans);
   void set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues);
@@ -68,7 +68,7 @@ class Machine : private ChunkListener {
   std::vector<Unfinished> unfinished() const { return tasks_.unfinished(); }
   std::vector<Unreceived> unreceived() const { return point_to_point_.unreceived(); }
   std::vector<RankState> blocked_ranks() const { return chunks_.blocked_ranks(); }
-  // The links that lead to what happened last; none where causes are not kept.
+  // The links that lead to the last event; none if causes are not kept.
   std::vector<Link> critical_path() const { return events_.causes() ? events_.causes()->path() : std::vector<Link>(); }
 
   // The messages that have arrived; none where they are not kept.
@@ -83,7 +83,7 @@ class Machine : private ChunkListener {
   void handle(const EventPayload& what, const Run& run);
   // A message has reached its destination.
   void land(HandledId message);
-  // What an event is.
+  // The kind of an event.
   Label label(const EventPayload& what) const;
   // The one way back up: the last chunk of a collective lets its task end.
   void chunk_ended(TaskId task, CollectiveId collective) override;

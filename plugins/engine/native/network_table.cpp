@@ -9,7 +9,7 @@
 namespace astra::engine {
 namespace {
 
-// Call a function of the network. What it throws becomes a NetworkFailure that names it.
+// Call a function of the network. Its exceptions become a NetworkFailure that names it.
 template <typename Function, typename... Arguments>
 auto called(const char* name, Function function, Arguments... arguments) {
   try {

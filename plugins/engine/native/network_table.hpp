@@ -1,7 +1,7 @@
 // The functions of a compiled network (include/astra_sim/network.h), called with care.
 //
-// A function may report an error, throw, or answer what cannot be: a time outside of what was asked for, or messages without numbers. Each
-// of these is a NetworkFailure, with the words of the network where it has some.
+// A function may report an error, throw, or give an invalid answer: a time outside of the requested range, or messages without numbers.
+// Each of these is a NetworkFailure, with the words of the network where it has some.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class NetworkTable {
   explicit NetworkTable(const astra_network* table) : first_(table) {}
   explicit NetworkTable(const astra_network_v2* table) : second_(table) {}
 
-  // Whether there are the functions that a kind of network needs.
+  // Whether the functions that a kind of network needs are there.
   bool is_whole(NetworkKind network) const;
   bool reports_completion() const { return second_ && second_->tells_sent != 0; }
 
@@ -29,7 +29,7 @@ class NetworkTable {
   // The next deliveries between two times; none where nothing is delivered. They stay until the next call, in `room` where the network has
   // numbers of messages alone.
   std::span<const astra_delivery> advance(Time since, Time until, Time& time, std::vector<astra_delivery>& room) const;
-  // Raise what the network says of its last error, or that a function failed.
+  // Raise the network's own last error, or that a function failed.
   [[noreturn]] void fail(const char* function) const;
 
  private:

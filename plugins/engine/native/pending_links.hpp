@@ -1,6 +1,6 @@
 // Links of causes that wait for something to happen, by a key.
 //
-// Few wait at a time, and keys come and go with every event: so they lie in one array, each at the slot that its key says, or at the next
+// Few wait at a time, and keys come and go with every event: so they are in one array, each at the slot of its key, or at the next
 // that is free.
 #pragma once
 
@@ -24,7 +24,7 @@ class PendingLinks {
     std::size_t gap = home(key);
     while (slots_[gap].link == kNone || slots_[gap].key != key) gap = (gap + 1) & last;
     const std::uint32_t link = slots_[gap].link;
-    // What the gap has kept from its slot moves up.
+    // The entry displaced from the gap moves up.
     for (std::size_t next = (gap + 1) & last; slots_[next].link != kNone; next = (next + 1) & last) {
       if (((next - home(slots_[next].key)) & last) < ((next - gap) & last)) continue;
       slots_[gap] = slots_[next];

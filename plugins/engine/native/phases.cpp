@@ -174,7 +174,7 @@ Measured Phases::end(PhaseId number, NpuId npu) {
   return measured;
 }
 
-// -- what happens to a rank -------------------------------------------------------------------------------------------
+// -- Events of a rank -----------------------------------------------------------------------------------------------
 
 void Phases::on_token(RankId id) { count_token(phase_of(id.phase), id); }
 

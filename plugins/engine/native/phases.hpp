@@ -1,7 +1,7 @@
 // Phases of collectives: the ranks that run a schedule together.
 //
 // A schedule gives every rank steps, each a send and a receive. A rank counts tokens: its starts, and one for each message that its
-// endpoint has handled. It takes its next step when it has the tokens and messages for which the step waits. What it sends meets a receipt
+// endpoint has handled. It takes its next step when it has the tokens and messages for which the step waits. Its messages meet a receipt
 // of its destination: the state of a receive, which is not posted yet, posted, or done. Which receipt that is was found before the run.
 // When a message has met its receive, the endpoint makes a token of it, after its endpoint delay and the pass of the bytes through memory,
 // or when the shared bus has carried it. Under rendezvous a message waits for the request that its receive sends.
@@ -27,7 +27,7 @@
 
 namespace astra::engine {
 
-// The places of NPUs in a list: a table from the first NPU to the last where they lie close together, else the NPUs in order. So groups
+// The places of NPUs in a list: a table from the first NPU to the last if they are close together, else the NPUs in order. So groups
 // take memory by their members, not each by all NPUs.
 class Places {
  public:
@@ -47,7 +47,7 @@ class Places {
   std::vector<std::pair<NpuId, std::uint32_t>> ordered_;
 };
 
-// Groups of one size that run phases together. A rank is a place in `members`; with `loop_back` the first stands for all.
+// Groups of one size that run phases together. A rank is a place in `members`; with `loop_back` the first represents all.
 struct Groups {
   std::vector<NpuId> members;  // group after group
   Places place_of;             // of an NPU in `members`
@@ -81,7 +81,7 @@ struct Ending {
   HistoryId history = 0;  // the latest of those that finished last, at finished_at
 };
 
-// One rank of a phase: its program, how far it is, and what it measured.
+// One rank of a phase: its program, its progress, and its measurements.
 struct Rank {
   const LoweredProgram* program = nullptr;
   NpuId npu = 0;
@@ -122,7 +122,7 @@ class Phases : private TokenListener {
  public:
   Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options);
 
-  // These raise std::invalid_argument for what cannot be, and answer with a number.
+  // These raise std::invalid_argument for invalid input, and return a number.
   GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
   ScheduleId add_schedule(RankPrograms programs, GroupsId groups);
   PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
@@ -130,12 +130,12 @@ class Phases : private TokenListener {
 
   // The latest history of the ranks with which a phase ended last; empty where they end each by itself.
   const History& history(PhaseKindId kind) const;
-  // What the rank of an NPU has measured.
+  // The measurements of the rank of an NPU.
   const Measured& measured(PhaseId phase, NpuId npu) const;
-  // How far the rank of an NPU is, in the fields of `state` that say so.
+  // The progress of the rank of an NPU, in the fields of `state` for it.
   void fill(RankState& state, PhaseId phase, NpuId npu) const;
 
-  // The step that ends with a rank; kNone where it has not begun.
+  // The step that ends with a rank; kNone if it has not begun.
   StepId step_of(RankId id) const { return phases_[id.phase].ranks ? phases_[id.phase].ranks[id.place].step : kNone; }
 
   // A phase that happens now, on all its NPUs.
@@ -156,7 +156,7 @@ class Phases : private TokenListener {
   void on_meeting(RankId id, ReceiptId receipt);
   // The request for a message has reached its sender, who sends it as soon as it has it.
   void on_request(RankId id, ReceiptId receipt);
-  // The shared bus of an NPU has finished what it did.
+  // The shared bus of an NPU has finished a transfer.
   void on_bus_call(NpuId npu, std::uint32_t call) { buses_.on_call(npu, call); }
 
  private:
@@ -177,7 +177,7 @@ class Phases : private TokenListener {
   void post(const Phase& phase, RankId id, Rank& rank, const Action& action);
   // A message has met its receive: the endpoint makes a token of it.
   void receive(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt, const Receipt& state);
-  // The endpoint makes a token of a message; of a start, where `receipt` is kStart.
+  // The endpoint makes a token of a message; of a start, if `receipt` is kStart.
   void handle(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt);
   // A rank has finished in a phase.
   void finish(Phase& phase, RankId id, const Rank& rank);
@@ -188,7 +188,7 @@ class Phases : private TokenListener {
   std::uint32_t npus_;
   bool rendezvous_;
   Buses buses_;
-  std::deque<Groups> groups_;  // what is referred to stays where it is
+  std::deque<Groups> groups_;  // references stay valid
   std::deque<GroupSchedule> schedules_;
   std::deque<PhaseKind> kinds_;
   Pool<Phase> phases_;

@@ -1,7 +1,7 @@
 // Messages between two tasks: a SEND of one NPU and the RECEIVE of another.
 //
 // NPUs are pipeline stages that hand on activations, or ranks of a traced program that speak to each other outside of collectives. Both
-// meet in a mailbox: the n-th send of so many bytes with a tag from one NPU to another meets the n-th receive of that kind. A send ends
+// meet in a mailbox: the n-th send of equal bytes and tag from one NPU to another meets the n-th receive of that kind. A send ends
 // when its message has arrived (on some networks later: when its sender knows that), a receive when it has its message. Under rendezvous a
 // send waits for the request of its receive.
 #pragma once
@@ -36,7 +36,7 @@ class PointToPoint {
   NpuId peer(NpuId npu, const Task& kind) const { return kind.peer ? kind.peer.of(npu, npus_) : npu; }
 
  private:
-  // What the messages of a mailbox have in common.
+  // The common fields of the messages of a mailbox.
   struct Key {
     NpuId source, destination;
     std::int32_t tag;

@@ -1,6 +1,6 @@
-// The processors of NPUs, where it takes their time to send a message and to receive one: the overhead o of LogGP.
+// The processors of NPUs, if sending and receiving messages takes their time: the overhead o of LogGP.
 //
-// A processor does one thing after another, in the order in which they are asked of it, and does to its end what it has begun: so it sends
+// A processor does one thing after another, in the order of requests, and never interrupts one: so it sends
 // and receives nothing while it computes, and computes nothing while it sends or receives (Alexandrov et al., 1995). NPUs may have a
 // processor for messages beside the one that computes: then computing waits for no message, and messages for each other alone. Without
 // overheads nothing waits.
@@ -21,13 +21,13 @@ class Processors {
 
   // Whether messages take their time.
   bool handle_messages() const { return handle_messages_; }
-  // Let them handle messages, and say whether they compute, too. The host says what messages take.
+  // Let them handle messages, and compute, too, if `compute` is set. The host gives the time of messages.
   void set_overheads(bool compute);
   // When a computation begins that is ready now.
   Time free_from(NpuId npu, Time now) const;
   // Compute from `begin` on (`free_from`). Returns when that ends. Raises TooLong.
   Time compute(NpuId npu, Time begin, Time duration);
-  // Send or receive a message of so many bytes, from now on or when what came before has ended. Returns when that ends. Raises TooLong.
+  // Send or receive a message of `bytes` bytes, from now on or after the processor's earlier work. Returns the end. Raises TooLong.
   Time handle(NpuId npu, Time now, std::int64_t bytes, bool receives);
 
  private:
@@ -36,7 +36,7 @@ class Processors {
   bool handle_messages_ = false;
   bool compute_ = false;
   std::vector<Time> free_at_;                           // of each NPU, or nothing where messages take no time
-  std::unordered_map<std::int64_t, Time> spent_on_[2];  // sending and receiving a message of so many bytes
+  std::unordered_map<std::int64_t, Time> spent_on_[2];  // sending and receiving a message, by bytes
 };
 
 }  // namespace astra::engine

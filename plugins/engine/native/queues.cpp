@@ -50,7 +50,7 @@ StepId AskedQueue::take(NpuId npu, Key key) {
   const auto first = narrow<std::ptrdiff_t>(running(npu));
   const auto place = std::find(own.keys.begin() + first, own.keys.end(), key) - own.keys.begin();
   if (place == narrow<std::ptrdiff_t>(own.keys.size())) return kNone;
-  // What runs stays in front.
+  // A running job stays in front.
   const auto move = [&](auto& of_all) { std::rotate(of_all.begin() + first, of_all.begin() + place, of_all.begin() + place + 1); };
   move(own.steps);
   move(own.jobs);

@@ -1,7 +1,7 @@
 // The queues of NPUs: phase steps that run, as many as a queue has slots, and others that wait in its order.
 //
 // A dimension of the platform has a queue on every NPU, and a job in it is a chunk in one of its phases. One object is a queue of every
-// NPU. The order is a set of rules, which the engine follows itself, or a function, which it asks; what a function says of a short queue is
+// NPU. The order is a set of rules, which the engine follows itself, or a function, which it calls; its results for a short queue are
 // remembered, for other NPUs and later.
 #pragma once
 
@@ -24,7 +24,7 @@ class Queue {
 
   // Let a step wait at the place that the order gives it. It has a key where it may be wanted by that.
   virtual void enter(NpuId npu, StepId step, Key key, const Job& job) = 0;
-  // Give the next step a slot, or the one with the key that is wanted; kNone where no slot is free, or it does not wait here.
+  // Give the next step a slot, or the one with the key that is wanted; kNone if no slot is free, or it does not wait here.
   StepId start(NpuId npu, Key wanted);
   // Let a step that runs go.
   virtual void leave(NpuId npu, StepId step);
@@ -34,7 +34,7 @@ class Queue {
   Queue(Host& host, QueueId number, std::int64_t slots, std::size_t npus);
   // The next step, which is about to run, or kNone.
   virtual StepId next(NpuId npu) = 0;
-  // The step with a key, which is about to run; kNone where it does not wait here.
+  // The step with a key, which is about to run; kNone if it does not wait here.
   virtual StepId take(NpuId npu, Key key) = 0;
   Host& host() const { return host_; }
   QueueId number() const { return number_; }
@@ -47,7 +47,7 @@ class Queue {
   std::vector<std::uint32_t> running_;
 };
 
-// A queue whose order is a function. It is shown all jobs, those that run in front. What it says of a short queue is remembered, for other
+// A queue whose order is a function. It is shown all jobs, the running ones in front. Its results for a short queue are cached, for other
 // NPUs and later.
 class AskedQueue : public Queue {
  public:
@@ -73,11 +73,11 @@ class AskedQueue : public Queue {
     std::size_t operator()(const std::vector<std::uint32_t>& words) const;
   };
 
-  // The place of a new job. What the order has answered once about a short queue is remembered.
+  // The place of a new job. Earlier results of the order for a short queue are cached.
   std::uint32_t place_of(NpuId npu, const Job& job);
   // Ask the order for the place of a new job.
   std::uint32_t ask(NpuId npu, const Job& job);
-  // What the order goes by when a job comes, in key_: of priorities only which are higher.
+  // The key of the order for a new job, in key_: of priorities only which are higher.
   void make_key(NpuId npu, const Job& job);
 
   std::vector<Npu> npus_;
@@ -88,7 +88,7 @@ class AskedQueue : public Queue {
   std::size_t words_ = 0;
 };
 
-// A queue whose order is rules. Only what waits has a place.
+// A queue whose order is rules. Only waiting jobs have a place.
 class RuledQueue : public Queue {
  public:
   RuledQueue(Host& host, QueueId number, const QueuePlan& plan, std::size_t npus)
@@ -103,7 +103,7 @@ class RuledQueue : public Queue {
   std::vector<Rule> rules_;
   Waiting waiting_;
   std::vector<Waiting::Tree> trees_;                           // of each NPU
-  std::vector<std::unordered_map<Key, Waiting::Tree>> nodes_;  // of each NPU, where steps have keys
+  std::vector<std::unordered_map<Key, Waiting::Tree>> nodes_;  // of each NPU, if steps have keys
   std::unordered_map<JobClass, Standing> standings_;           // by class of job
   std::vector<Mark> marks_;
 };

@@ -1,4 +1,4 @@
-// The receipts of a rank: what has happened to each of its receives, whichever comes first of the message and of posting the receive.
+// The receipts of a rank: the state of each of its receives, whichever comes first of the message and of posting the receive.
 // Receives are done nearly in the order of their numbers. So they are kept from the first that is not done, in a ring of 2^n
 // places.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace astra::engine {
 
-// What has happened to a receive; several may have.
+// The state of a receive; several flags may be set.
 enum ReceiptState : std::uint8_t {
   kArrived = 1,   // the message is there
   kPosted = 2,    // the rank waits for it

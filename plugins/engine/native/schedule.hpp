@@ -1,4 +1,4 @@
-// Schedules as the engine runs them: what each rank of a group sends and receives, and what it waits for.
+// Schedules as the engine runs them: the sends and receives of each rank of a group, and their dependencies.
 //
 // They are those of astra_sim/schedule.py. A rank names others by peers, which are the same for all ranks, so that one program does for
 // all. Which receive a message meets is in the action that sends it.
@@ -36,7 +36,7 @@ struct Peer {
 
 constexpr Time kUnknown = -1;  // a delay that depends on the rank: ask the network
 
-// A step of a rank: when to take it, what to send, and what to receive.
+// A step of a rank: when to take it, its sends, and its receives.
 struct Action {
   std::int32_t after;           // tokens
   std::int32_t after_arrivals;  // messages
@@ -59,8 +59,8 @@ struct Carriage {
 // The steps of a rank. It has finished when it has all its tokens: its starts, and one for each receive.
 struct LoweredProgram {
   std::vector<Action> actions;
-  std::vector<Time> after_ps;       // for each receive what comes when its endpoint is done: memory and computing; -1: nothing
-  std::vector<bool> reduced;        // for each receive whether its data is added to what is there; only where there is a bus
+  std::vector<Time> after_ps;       // for each receive the time after its endpoint is done: memory and computing; -1: none
+  std::vector<bool> reduced;        // for each receive whether its data is added to local data; only if there is a bus
   std::vector<Carriage> carriages;  // of each token; only where there is a bus
   std::int32_t starts = 0;
   std::int32_t tokens = 0;

@@ -2,9 +2,9 @@
 //
 // A bus has two sides, NPU and memory, each a half-duplex LogGP endpoint (Alexandrov et al., 1995): it sends or receives one transfer at
 // a time. The NPU side reads and writes through a second bus of the same kind, between it and local memory.
-// A transfer is sent when the side is free: it waits for the overhead, and for the gap after what the side sent before, takes its bytes
+// A transfer is sent when the side is free: it waits for the overhead, and for the gap after the side's last one, takes its bytes
 // times the gap per byte, and arrives a latency and an overhead later. There it may be reduced, and may come back.
-// A bus works for the tokens of one NPU; `Buses` has those of all NPUs, and says when a token has been carried.
+// A bus works for the tokens of one NPU; `Buses` has those of all NPUs, and reports when a token has been carried.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace astra::engine {
 
-// A token that the bus carries: of a rank, and what comes after it (memory and computing; -1: nothing).
+// A token that the bus carries: of a rank, and the time after it (memory and computing; -1: none).
 struct Carried {
   RankId rank;
   Time after_ps;
@@ -41,7 +41,7 @@ class SharedBus {
 
  private:
   enum State : std::uint8_t { kFree, kSending, kReceiving };
-  enum class Then : std::uint8_t { done, join, reduce, send_back, finish };  // what follows a transfer
+  enum class Then : std::uint8_t { done, join, reduce, send_back, finish };  // the step after a transfer
   enum Call : std::uint8_t { kSent, kReceived, kReduced };
 
   // Bytes on their way. `owner` is the transfer on the outer bus for which the inner bus works.
@@ -72,12 +72,12 @@ class SharedBus {
   // A transfer begins to come in.
   void receive(std::uint32_t side, std::uint32_t transfer, std::int64_t wait);
   void received(std::uint32_t side);
-  // What comes after reception and reduction: back to the other side, or done.
+  // The step after reception and reduction: back to the other side, or done.
   void hand_on(std::uint32_t side, std::uint32_t transfer);
   // The NPU side writes to local memory before it goes on.
   void through_inner(std::uint32_t side, std::uint32_t transfer, bool returned, Then what);
   void then(std::uint32_t side, std::uint32_t transfer, Then what);
-  // A transfer has been carried: a token, or (on the inner bus) what the NPU side of the outer one waits for.
+  // A transfer has been carried: a token, or (on the inner bus) the one that the NPU side of the outer one waits for.
   void finished(std::uint32_t transfer);
   void reduce(std::uint32_t side, std::uint32_t transfer);
   void start_reduction(std::uint32_t side);
@@ -109,12 +109,12 @@ class Buses {
   bool shared() const { return options_ != nullptr; }
   // Let the bus of an NPU carry a token, and at the other end reduce it or not.
   void carry(NpuId npu, const Carriage& carriage, bool reduced, const Carried& token);
-  // The bus of an NPU has finished what it did.
+  // The bus of an NPU has finished a transfer.
   void on_call(NpuId npu, std::uint32_t call) { bus_of(npu).call(call); }
   std::int64_t now_ns() const;
-  // Call the bus of an NPU after so many nanoseconds.
+  // Call the bus of an NPU after some nanoseconds.
   void call_after(std::int64_t nanoseconds, NpuId npu, std::uint32_t call);
-  // A token has been carried: what follows it begins, or it counts at once.
+  // A token has been carried: its next step begins, or it counts at once.
   void carried(NpuId npu, const Carried& token);
 
  private:

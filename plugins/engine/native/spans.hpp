@@ -1,4 +1,4 @@
-// Figures of a run from its columns: what astra_sim/report/spans.py says, in C++.
+// Figures of a run from its columns: astra_sim/report/spans.py in C++.
 //
 // A span is the time from a begin to an end. How much time several cover together is the length of their union.
 #pragma once
@@ -36,7 +36,7 @@ struct Uses {
 Uses uses_of(const std::vector<Time>& step, const std::vector<Time>& queued, const std::vector<Time>& started,
              const std::vector<Time>& ended, const std::vector<std::vector<std::uint32_t>>& groups_of, std::size_t groups);
 
-// Parts one after another, as `numbers` say, each with an offset added to its members.
+// Parts one after another, in the order of `numbers`, each with an offset added to its members.
 std::vector<Time> repeated(const std::vector<std::vector<Time>>& parts, const std::vector<std::uint32_t>& numbers,
                            const std::vector<Time>& offsets);
 

@@ -1,9 +1,10 @@
 // The tasks of NPUs: their programs, who waits for whom, and the units that they need.
 //
-// A task is ready when those it waits for have ended. Where its program uses units, an NPU does one task of a unit at a time: of those that
-// are ready the one with the lowest priority, which is its number unless the program has other priorities. What a task does when it begins
-// depends on its kind: it takes its delay or a time that is asked for, on its NPU's processor where it computes, uses the port of its NPU's
-// memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of them.
+// A task is ready when its dependencies have ended. If its program uses units, an NPU does one task of a unit at a time: of those that
+// are ready the one with the lowest priority, which is its number unless the program has other priorities. The action of a task when it
+// begins depends on its kind: it takes its delay or a time that is asked for, on its NPU's processor where it computes, uses the port of
+// its NPU's memory for so long, sends or receives a message, or issues the chunks of a collective, and ends its delay after the last of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +80,7 @@ class Units {
   std::vector<std::uint32_t> ready() const;
 
  private:
-  // The collective that may take a unit next by the agreement; kNone where it is not ready.
+  // The collective that may take a unit next by the agreement; kNone if it is not ready.
   std::uint32_t next_collective(std::uint32_t unit) const;
 
   NpuId npu_;
@@ -93,7 +94,7 @@ class Units {
 // The ports through which NPUs access memory. NPUs that have the same port use it one after another.
 class Ports {
  public:
-  // Say which port each NPU uses, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
+  // Set the port of each NPU, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
   bool add(const std::vector<std::int64_t>& ports, std::size_t npus);
   // An NPU uses its port for so long, from now on or when it is free. Returns when that ends. Raises TooLong.
   Time use(NpuId npu, Time now, Time delay);
@@ -108,7 +109,7 @@ class Tasks {
   Tasks(Events& events, Processors& processors, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, Host& host,
         std::uint32_t npus);
 
-  // Say which port each NPU uses, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
+  // Set the port of each NPU, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
   bool add_ports(const std::vector<std::int64_t>& ports);
   // Ask the host for the times of tasks that compute; without this their delays count.
   void set_compute_times() { asks_compute_ = true; }
@@ -164,7 +165,7 @@ class Tasks {
   bool begin_ready(TaskId task);
   // Take one wait off a task; whether that was the last.
   bool release(TaskId task) { return --run_of(task).left == 0; }
-  // A task begins what takes time; of a collective, the delay after its chunks.
+  // A task begins that takes time; of a collective, the delay after its chunks.
   void begin(TaskId task);
   void end(TaskId task);
   void set_ready(TaskId task);

@@ -86,7 +86,7 @@ void Transport::carry(NpuId destination, std::int64_t bytes) {
 void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {
   for (const astra_delivery& reported : deliveries) {
     if (reported.kind == ASTRA_SENT) {
-      // Of a message that belongs to a collective nobody waits for this.
+      // No operation waits for this if the message belongs to a collective.
       if (const auto outcome = unconfirmed_.take(reported.number)) deliver_outcome(time, *outcome, sent_cause(reported.number));
       continue;
     }
@@ -114,7 +114,7 @@ Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {
   if (table_) {
     const Time delay = table_->delay(source, destination, bytes);
     if (delay >= 0) return delay;
-    host_.delay(source, destination, bytes);  // where the network says in Python what is wrong
+    host_.delay(source, destination, bytes);  // raises the network's own error in Python
     table_->fail("delay");
   }
   auto& known = delays_[pair_key(source, destination)];

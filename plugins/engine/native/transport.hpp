@@ -1,9 +1,9 @@
-// Messages on their way: what sends a message hands it over here, and what it brings about happens when it has arrived.
+// Messages on their way: senders hand them over here, and their effects happen when they have arrived.
 //
 // On a network without contention a message arrives after a delay that its ends and size decide. A network with events takes the messages
 // that are sent at one level of an instant together, in order, and is asked for the next delivery before anything else happens. A network
 // that has a function table is called through it, others through the host. Some tell of a message, too, when its sender knows that it has
-// arrived. Where processors handle messages, that of the sender comes before the network, and that of the receiver after it.
+// arrived. If processors handle messages, that of the sender comes before the network, and that of the receiver after it.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ class Outbox {
   std::size_t count_ = 0, room_ = 0;
 };
 
-// A message on which processors spend time: what `Transport::transmit` is given.
+// A message on which processors spend time: the argument of `Transport::transmit`.
 struct HandledMessage {
   NpuId source, destination;
   std::int64_t bytes;
@@ -86,14 +86,14 @@ class Transport {
 
   std::uint64_t messages() const { return messages_; }           // that were sent
   std::size_t undelivered() const { return under_way_.size(); }  // that an event network was given and has not delivered
-  // Whether the network says when senders know that their messages have arrived.
+  // Whether the network reports when senders know that their messages have arrived.
   bool reports_completion() const { return reports_completion_; }
   // The traffic classes of messages in no queue, and of those of each queue (-1: the network chooses). Without this it always does.
   void set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues);
   // A number for messages that belong together.
   std::uint64_t new_flow() { return ++flows_; }
   // Send a message now; `arrival` happens when it is there. It bears the `queue` of the system layer that sends it. `delay` is that of the
-  // message where it is known, `flow` the number of those that it belongs to. Where the network tells that, `sent` (if any) happens when
+  // message if it is known, `flow` the number of those that it belongs to. If the network reports it, `sent` (if any) happens when
   // the sender knows that the message has arrived.
   template <typename What>
   void transmit(NpuId source, NpuId destination, std::int64_t bytes, const What& arrival, std::uint64_t flow, std::int32_t queue = -1,
@@ -108,15 +108,15 @@ class Transport {
   const HandledMessage& handled(HandledId id) const { return handled_[id]; }
   // The processor of its sender has sent a message.
   void on_departure(HandledId id);
-  // A message has reached its destination. Returns what happens with it now; nothing where its receiver has to spend time on it first.
+  // A message has reached its destination. Returns its effect now; nothing if its receiver has to spend time on it first.
   std::optional<EventPayload> on_landing(HandledId id);
-  // The processor of its destination has received a message. Returns what happens with it.
+  // The processor of its destination has received a message. Returns its effect.
   EventPayload on_reception(HandledId id);
   // Hand new messages to the network, and take all that arrive before anything else happens.
   void exchange();
 
  private:
-  // What a message brings about.
+  // The effect of a message.
   struct Outcome {
     NpuId source;
     HistoryId history;
@@ -145,15 +145,15 @@ class Transport {
   }
   // The message that was handed over last has a sender that waits: `sent` happens when it knows that the message has arrived.
   void await_sent(NpuId source, NpuId destination, std::int64_t bytes, const EventPayload& sent);
-  // What was scheduled last is an overhead of such a message.
+  // The event that was scheduled last is an overhead of such a message.
   void carry(NpuId destination, std::int64_t bytes);
   std::int32_t class_of(std::int32_t queue) const;
-  // What these messages bring about happens at a time, in this order: none with an earlier history than those before it.
+  // The effects of these messages happen at a time, in this order: none with an earlier history than those before it.
   void deliver(Time time, std::span<const astra_delivery> deliveries);
   void deliver_outcome(Time time, const Outcome& outcome, std::uint64_t cause);
   // How causes know that the sender of a message waits.
   static std::uint64_t sent_cause(std::uint64_t number) { return ~number; }
-  // What a message takes on a network without contention.
+  // The time of a message on a network without contention.
   Time delay_of(NpuId source, NpuId destination, std::int64_t bytes);
   // Hand the messages of the outbox to an event network.
   void inject();
@@ -178,7 +178,7 @@ class Transport {
   Pool<HandledMessage> handled_;
   Time quiet_until_ = -1;  // the network has nothing to deliver up to this time
   Time latest_at_ = -1;    // when it delivered last,
-  HistoryId latest_ = 0;   // and with the latest history of what it delivered then
+  HistoryId latest_ = 0;   // and with the latest history of these deliveries
 };
 
 }  // namespace astra::engine

@@ -1,6 +1,6 @@
-// What is kept of messages that a network has and has not delivered, by their numbers.
+// The record of messages that a network has and has not delivered, by their numbers.
 //
-// Numbers ascend, and most messages arrive nearly in the order in which they were sent. So they lie in pages of numbers one after another,
+// Numbers ascend, and most messages arrive nearly in the order in which they were sent. So they are in pages of consecutive numbers,
 // from that of the first message under way to that of the last; a page without messages is used again.
 #pragma once
 

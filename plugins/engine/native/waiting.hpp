@@ -2,7 +2,7 @@
 //
 // The jobs of an NPU are a balanced tree (a treap), read from left to right. Every node sums up the part of the order below it, a span for
 // each rule, so that the first job that a new one goes before is found on the way down. The trees of all NPUs share their nodes.
-// What a rule sees in a job is its mark: a key, by which it goes before others, and which of two kinds that take turns it is of.
+// A job has a mark for each rule: a key, by which it goes before others, and which of two kinds that take turns it is of.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace astra::engine {
 
-// What a rule sees in a job: its key, and which of the two kinds that take turns it is of (1 or 2; 0: none).
+// The mark of a job: its key, and which of the two kinds that take turns it is of (1 or 2; 0: none).
 struct Mark {
   Time key;
   std::uint8_t side;
 };
 
-// A queue of every NPU: for each what waits, in order.
+// A queue of every NPU: for each the waiting jobs, in order.
 class Waiting {
  public:
-  using Tree = std::uint32_t;  // its root; kNone where nothing waits
+  using Tree = std::uint32_t;  // its root; kNone if nothing waits
 
   struct Entry {
     StepId step;
@@ -43,13 +43,13 @@ class Waiting {
 
  private:
   // Neighbours as a rule sees them: the key of the first, the highest of the others before which a job may go, and the sides at the ends.
-  // Whether a job may go before the first depends on what is in front of the span.
+  // Whether a job may go before the first depends on the jobs in front of the span.
   struct Span {
     Time first, others;
     std::uint8_t first_side, last_side;
   };
 
-  struct Node {
+  struct WaitingNode {
     Entry entry;
     std::uint32_t weight, size = 1;
     Tree left = kNone, right = kNone, above = kNone;
@@ -57,7 +57,7 @@ class Waiting {
 
   // Whether neighbours of these sides are of the two kinds that take turns.
   static bool take_turns(std::uint8_t one, std::uint8_t other) { return one + other == 3 && one && other; }
-  // Whether a span behind a job of side `before` has a job that is looked for; not the first, where that is `closed`.
+  // Whether a span behind a job of side `before` has a job of the wanted kind; not the first, if that is `closed`.
   static bool is_in(const Span& span, Time limit, std::uint8_t before, bool closed);
   // Two spans side by side as one.
   static Span join(const Span& left, const Span& right);
@@ -67,22 +67,22 @@ class Waiting {
   // A node of its own.
   Tree make(Entry entry, const std::vector<Mark>& marks);
   void set_root(Tree& tree, Tree root);
-  // Sum up what is below a node.
+  // Sum up the subtree of a node.
   void update(Tree node);
   Tree insert(Tree node, std::uint32_t place, Tree result);
   // The jobs before a place, and the others.
   std::pair<Tree, Tree> split(Tree node, std::uint32_t place);
-  // What is left of a tree without its first node.
+  // The tree without its first node.
   Tree pop(Tree node, Tree& first);
   // How many jobs are before a node.
   std::uint32_t place_of(Tree node) const;
-  // What is left of a tree without the job at a place.
+  // The tree without the job at a place.
   Tree erase(Tree node, std::uint32_t place);
   // Jobs, and others behind them.
   Tree merge(Tree left, Tree right);
 
   std::size_t rules_;
-  std::vector<Node> nodes_;
+  std::vector<WaitingNode> nodes_;
   std::vector<Mark> marks_;  // of each node, by each rule
   std::vector<Span> spans_;  // the same
   std::vector<Tree> free_;

@@ -1,4 +1,4 @@
-// The congestion-aware network: astra_sim_network_analytical.congestion, in C++. The same rules, the same order of what happens.
+// The congestion-aware network: astra_sim_network_analytical.congestion, in C++. The same rules, the same order of events.
 #pragma once
 
 #include <astra_sim/network.h>
@@ -23,9 +23,9 @@ namespace astra::analytical {
 
 class Fifo {
  public:
-  // What a link carried: its number, messages, bytes, picoseconds in which it was busy, and the most messages that waited at a time.
+  // The load of a link: its number, messages, bytes, picoseconds in which it was busy, and the most messages that waited at a time.
   using Figures = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
-  // What the links of a dimension carried: bytes, nanoseconds in which they were busy, and the most messages that waited at one.
+  // The load of a dimension's links: bytes, nanoseconds in which they were busy, and the most messages that waited at one.
   using Totals = std::tuple<std::int64_t, double, std::int64_t>;
 
   Fifo(LinkMap map, Rounding rounding, bool cut_through) : map_(std::move(map)), rounding_(rounding), cut_through_(cut_through) {}
@@ -66,7 +66,7 @@ class Fifo {
     return true;
   }
 
-  // What `advance` found.
+  // The result of `advance`.
   std::int64_t delivered_at() const { return instants_[reported_ - 1].time; }
   std::span<const astra_delivery> delivered() const {
     const std::size_t begin = reported_ > 1 ? instants_[reported_ - 2].end : 0;
@@ -100,7 +100,7 @@ class Fifo {
     if (!can_go_on) throw std::invalid_argument(error_);
   }
 
-  // What happens at one time comes in the order in which it was scheduled: when a transfer begins, the message's arrival first, and then
+  // Events of one time come in the order in which they were scheduled: when a transfer begins, the message's arrival first, and then
   // the end of the transfer.
   enum Kind : std::uint64_t { at_node, at_destination, link_free };
 
@@ -146,7 +146,7 @@ class Fifo {
     instants_.back().end = arrived_.size();
   }
 
-  // All that have arrived were told of; the room of many is given back.
+  // All arrivals were delivered; if there were many, their memory is released.
   void forget_arrived() {
     reported_ = 0;
     instants_.clear();
@@ -165,7 +165,7 @@ class Fifo {
       now_events_.clear();
       events_.take([this](const Event& event) { now_events_.push_back(event); });
       running_ = now_events_.front().time;
-      // The end of a transfer is scheduled when the first message waits for it, and may come before what was scheduled after it began.
+      // The end of a transfer is scheduled when the first message waits for it, and may come before events scheduled after it began.
       if (!std::is_sorted(now_events_.begin(), now_events_.end(), before)) std::sort(now_events_.begin(), now_events_.end(), before);
       for (next_event_ = 0; next_event_ < now_events_.size();) {
         const Event event = now_events_[next_event_++];

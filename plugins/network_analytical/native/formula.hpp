@@ -12,10 +12,10 @@ namespace astra::analytical {
 struct Dimension {
   std::int32_t size;
   std::vector<std::int32_t> hops;  // by distance (`size` entries), or by source and destination (`size` squared)
-  double bandwidth;                // bytes per nanosecond of what one message uses
+  double bandwidth;                // bytes per nanosecond for one message
   double link_latency_ns;
   double nic_latency_ns;
-  double router_latency_ns;  // 0 where there is none
+  double router_latency_ns;  // 0 if there is none
   double memory_latency_ns;
   double memory_bandwidth;
   double memory_scale;
@@ -31,7 +31,7 @@ class Formula {
 
   std::int64_t npus() const { return npus_; }
 
-  // Picoseconds of a message, or -1 where it has no delay that fits.
+  // Picoseconds of a message, or -1 if its delay does not fit.
   std::int64_t delay(std::int32_t source, std::int32_t destination, std::int64_t bytes) const {
     if (source < 0 || destination < 0 || source >= npus_ || destination >= npus_ || source == destination || bytes < 0) return -1;
     std::int64_t delay = -1, stride = 1;

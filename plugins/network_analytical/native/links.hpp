@@ -11,7 +11,7 @@
 
 namespace astra::analytical {
 
-// A link: what it carried, when it is free (the time and order of that event), and its queue, once a message had to wait for it.
+// A link: its load, when it is free (the time and order of that event), and its queue, once a message had to wait for it.
 struct Link {
   std::int64_t messages = 0, bytes = 0, busy_ps = 0;
   std::int64_t free_at = 0;
@@ -26,7 +26,7 @@ struct LinkQueue {
   std::uint32_t waiting = 0, largest = 0;
 };
 
-// An NPU that sends to many uses links one after another. So they lie in groups of so many numbers, and a group is searched for, where it
+// An NPU that sends to many uses links one after another. So they are in groups of consecutive numbers, and a group is searched for, if it
 // is not the one that was found last.
 class Links {
  public:

@@ -1,6 +1,6 @@
 // When flows end, the next one first: a heap in which each flow has one place that can change.
 //
-// It is no `RadixQueue`, as what is to come there never changes: a flow that comes or goes gives others another rate, and so another end.
+// It is no `RadixQueue`, whose events never change: a flow that comes or goes gives others another rate, and so another end.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Messages that have arrived, and are not told yet.
+// Messages that have arrived, and are not delivered yet.
 #pragma once
 
 #include <algorithm>

@@ -42,13 +42,13 @@ class Fabric {
   int dimensions() const { return count_of(groups_); }
   const Group& group(int dimension) const { return at(groups_, dimension); }
 
-  // Where an NPU is in a dimension.
+  // The position of an NPU in a dimension.
   int position(int npu, int dimension) const { return npu / at(stride_, dimension) % group(dimension).size; }
 
   // The NPU at another position of the dimension.
   int moved(int npu, int dimension, int to) const { return npu + (to - position(npu, dimension)) * at(stride_, dimension); }
 
-  // The number of the first link of the group in which an NPU lies.
+  // The number of the first link of the group of an NPU.
   int first_link(int npu, int dimension) const;
 
   // Bytes per nanosecond of a link.

@@ -19,7 +19,7 @@
 
 namespace astra::flow {
 
-// What a link carried: messages, bytes (with acknowledgements), and the most flows that used it at a time.
+// The load of a link: messages, bytes (with acknowledgements), and the most flows that used it at a time.
 struct LinkFigures {
   std::int64_t messages = 0;
   double bytes = 0;
@@ -41,10 +41,10 @@ class Network {
   // A time before which nothing arrives; ASTRA_NEVER where nothing is under way.
   std::int64_t next_event();
 
-  // Who is told, now and then after rates have been computed, how far it is.
+  // The progress watcher, called repeatedly after rates have been computed.
   void watch(Watcher watcher) { interruptible_.watch(std::move(watcher)); }
 
-  // What `advance` found: when, and the numbers of messages, ascending.
+  // The result of `advance`: when, and the numbers of messages, ascending.
   std::int64_t delivered_at() const { return delivered_.time(); }
   const std::vector<std::uint64_t>& delivered() const { return delivered_.numbers(); }
 
@@ -64,7 +64,7 @@ class Network {
     bool around = false;  // not on a path of least cost
   };
 
-  // A message on its links. What was left of it at a time, since when its rate has not changed.
+  // A message on its links. Its remaining bytes at a time, since when its rate has not changed.
   struct Flow {
     std::uint64_t number = 0;
     std::int64_t begun = 0;
@@ -76,11 +76,11 @@ class Network {
   };
 
   void send(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes);
-  // Lets happen what comes next, if that is not after `until`. Returns whether it is.
+  // Runs the next event, if that is not after `until`. Returns whether it is.
   bool step(std::int64_t until);
   void settle();
   std::int64_t next_time();
-  // Whether a message goes around. With ugal where less is in the way there than on the shortest: the messages of its fullest link, in
+  // Whether a message goes around. With ugal if less is in the way there than on the shortest: the messages of its fullest link, in
   // bandwidths of it, times its links. Around a message takes many ways, so there the mean of the links counts.
   bool goes_around(int source, int destination);
   double in_the_way(int source, int destination, bool around);

@@ -30,7 +30,7 @@ class Paths {
 
   // The path of a message between two different positions, by the routing. `source` and `destination` are the NPUs at the ends of its whole
   // route, by which messages of different pairs take different ones of several paths. Returns whether there is one.
-  // `around`: equal parts through every other switch next to NPUs, where there are any; else as the routing says.
+  // `around`: equal parts through every other switch next to NPUs, if there are any; else by the routing.
   bool find(int from, int to, int source, int destination, bool around, GroupPath& path);
 
  private:

@@ -13,7 +13,7 @@ namespace astra::flow {
 // next to NPUs (Valiant and Brebner, STOC 1981); with ugal it does that or goes as with split (Singh, Stanford 2005).
 enum class Routing { hash, destination, first, split, valiant, ugal };
 
-// What flows weigh where they share a link: all the same, or each one over its round trip time.
+// The weights of flows that share a link: all the same, or each one over its round trip time.
 enum class Fairness { equal, rtt };
 
 struct Rules {
@@ -23,10 +23,10 @@ struct Rules {
   std::uint64_t seed;
   double bandwidth_factor;
   double latency_factor;
-  double weight_bytes;  // what links add by their bandwidth to a round trip time: so many bytes over it
+  double weight_bytes;  // the bytes whose time at its bandwidth each link adds to a round trip time
   double window_bytes;  // a flow has no more than this under way in a round trip; 0: no limit
   double tolerance;     // rates are computed so late after a flow has ended, as a share of the time that it took
-  double ack_share;     // what acknowledgements take on the way back, of what the flow takes
+  double ack_share;     // the bandwidth of acknowledgements on the way back, over that of the flow
 
   bool by_round_trip() const { return fairness == Fairness::rtt; }
 };

@@ -198,7 +198,7 @@ void Sharing::fix_all(Link& link, double level) {
   }
 }
 
-// The flow gets its part, by weight, of what `weight` gets together.
+// The flow gets its part, by weight, of the rate of `weight` together.
 void Sharing::fix(int number, double level, std::int64_t rate, Wide weight) {
   Flow& flow = at(flows_, number);
   at(level_, number) = level;

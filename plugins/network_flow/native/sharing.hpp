@@ -1,12 +1,12 @@
-// Weighted max-min fair shares of links: `astra_sim_network_flow.sharing` says the same in plain Python, for all flows at once.
+// Weighted max-min fair shares of links: `astra_sim_network_flow.sharing` is the same in plain Python, for all flows at once.
 //
 // A flow takes so much of a link as its rate times its share there. Filling raises the level of all flows together. The rate of a flow is
 // the level times its weight, until a link that it uses is full, or its bound is reached; there it stays (progressive filling: Bertsekas
 // and Gallager, Data Networks, 1992, 6.5.2). Rates are whole numbers, and those that a full link leaves to its flows are rounded down, so
 // the answer does not depend on the order in which flows and links are looked at.
 //
-// Only what can change is computed again. A flow that goes leaves all levels below its own as they are, and so does one that comes; of the
-// others only those count that are joined to it by links which they share.
+// Only levels that can change are computed again. A flow that goes leaves all levels below its own as they are, and so does one that comes;
+// of the others only those count that are joined to it by links which they share.
 #pragma once
 
 #include <astra_sim/index.hpp>
@@ -72,7 +72,7 @@ class Sharing {
     std::vector<int> opened;  // flows on it that are looked at
   };
 
-  // What is full at a level: a link, or (~number) a flow that has reached its bound.
+  // The bottleneck of a level: a link, or (~number) a flow that has reached its bound.
   using Full = std::pair<double, int>;
 
   static constexpr double kOpen = -1;  // below all levels
@@ -84,7 +84,7 @@ class Sharing {
   void reach(int link);
   void open(int flow);
   void fill();
-  // The lowest of what waits to be full, taken out; there is some.
+  // The lowest of the pending bottlenecks, taken out; there is some.
   Full take_lowest();
   void push(double level, int what);
   void fix_all(Link& link, double level);

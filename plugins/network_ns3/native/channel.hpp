@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A pair of links between two nodes: ns-3's point-to-point channel with a delay for each way, which counts what it carries.
+// A pair of links between two nodes: ns-3's point-to-point channel with a delay for each way, which counts its traffic.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace astra::tcp {
 
-// What a link has carried, how long it was busy (ps), and the bytes that waited for it when a packet left, with that packet: the most, and
+// The load of a link, its busy time (ps), and the bytes that waited for it when a packet left, with that packet: the most, and
 // the sum over all packets.
 struct Load {
   std::uint64_t packets = 0;

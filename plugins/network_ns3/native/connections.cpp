@@ -92,7 +92,7 @@ void Connection::close() {
   sender_->Close();
 }
 
-// Hands to the socket what it has room for.
+// Hands to the socket as much as it has room for.
 void Connection::fill() {
   while (handed_over_ < end_) {
     const std::int64_t piece = std::min<std::int64_t>({end_ - handed_over_, sender_->GetTxAvailable(), kLargestPiece});

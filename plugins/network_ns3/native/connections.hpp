@@ -20,7 +20,7 @@ class TcpSocketBase;
 
 namespace astra::tcp {
 
-// What became of a message; times in ps. `begin` and `end` are its bytes on its connection.
+// The record of a message; times in ps. `begin` and `end` are its bytes on its connection.
 struct Message {
   std::uint64_t number = 0;
   std::uint32_t source = 0;
@@ -37,7 +37,7 @@ struct Message {
 
 class Connection;
 
-// What a connection tells its network.
+// The calls of a connection to its network.
 struct Listener {
   std::function<void(const Message&)> arrived;
   std::function<void(const Message&, Connection&)> acknowledged;

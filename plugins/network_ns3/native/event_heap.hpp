@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The events of ns-3 in a heap that does not keep what has been cancelled, and gives up single events, as schedulers of ns-3 must: so it is
+// The events of ns-3 in a heap that drops cancelled ones, and removes single events, as schedulers of ns-3 must: so it is
 // no `RadixQueue` of the kernel.
 //
 // TCP sets its timer of retransmission anew with every acknowledgement. ns-3 leaves the cancelled timer among its events until its time
-// comes, 0.2 simulated seconds later: by then there would be millions. Here they are moved to the front now and then, where they do
+// comes, 0.2 simulated seconds later: by then there would be millions. Here they are moved to the front repeatedly, where they do
 // nothing.
 #pragma once
 

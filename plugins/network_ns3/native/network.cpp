@@ -32,7 +32,7 @@ Network::Network(Settings settings, Plan plan, bool counts)
                [this](const Message& message, Connection& connection) { acknowledged(message, connection); },
                [this](const std::string& why) { fail(why); }, [this] { ++figures_.retransmissions; }};
   lease_ = std::make_unique<Lease>(settings_.seed, [this] { figures_ = figures(); });
-  // An attribute of what ns-3 makes within a socket, which only its default reaches.
+  // An attribute of an object that ns-3 makes within a socket, which only its default reaches.
   ns3::Config::SetDefault("ns3::TcpCubic::HyStart", ns3::BooleanValue(settings_.hystart));
   topology_ = std::make_unique<Topology>(settings_, plan_, [this] {
     interrupted_ = interrupted_ || interrupts_.raises(ns3::Simulator::Now().GetPicoSeconds());

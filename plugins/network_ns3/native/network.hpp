@@ -86,7 +86,7 @@ class Network {
   Listener listener_;
   std::unique_ptr<Lease> lease_;
   std::unique_ptr<Topology> topology_;
-  std::vector<ns3::Ptr<ns3::Socket>> listening_;  // of each NPU to which somebody has connected
+  std::vector<ns3::Ptr<ns3::Socket>> listening_;  // of each NPU with connections to it
   std::vector<std::uint16_t> next_port_;          // of each NPU
   std::map<Ends, std::unique_ptr<Connection>> connections_;
   std::map<std::pair<std::uint32_t, std::uint16_t>, Connection*> by_port_;  // source and its port, until they are accepted

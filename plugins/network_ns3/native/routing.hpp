@@ -16,7 +16,7 @@ namespace astra::tcp {
 ns3::Ipv4Address address_of(std::uint32_t node);
 std::uint32_t node_of(ns3::Ipv4Address address);
 
-// What the nodes of a network share: routes, and for each link the route over it as ns-3 has it.
+// The shared data of a network's nodes: routes, and for each link the route over it in ns-3's form.
 struct SharedRoutes {
   Routes routes;
   std::uint64_t seed = 0;

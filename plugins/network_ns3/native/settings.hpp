@@ -24,7 +24,7 @@ struct InvalidMessage : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// Messages are under way that cannot arrive any more. The first line says why, each other one names a message.
+// Messages are under way that cannot arrive any more. The first line has the reason, each other one names a message.
 struct Deadlock : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -49,7 +49,7 @@ struct Settings {
   std::uint32_t queue_packets;      // at a port of a switch
   std::uint32_t nic_queue_packets;  // at a port of an NPU; 0: no limit
   std::uint32_t seed;
-  std::uint32_t mark_packets;  // packets are marked where so many wait; of the constructor of a network
+  std::uint32_t mark_packets;  // queue length from which packets are marked; of the constructor of a network
 
   // Switches and interfaces mark packets (ECN).
   bool marks() const { return congestion_control == CongestionControl::dctcp; }

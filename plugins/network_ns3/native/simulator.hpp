@@ -18,7 +18,7 @@ class Lease {
 
   bool holds() const { return holder_ == this; }
 
-  // Destroys what is simulated, if this is the holder.
+  // Destroys the simulation, if this is the holder.
   void end();
 
  private:

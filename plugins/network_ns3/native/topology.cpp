@@ -45,7 +45,7 @@ Topology::Topology(const Settings& settings, const Plan& plan, std::function<voi
   for (std::uint32_t link = 0; link < plan_.links.size(); ++link) {
     if (link < plan_.links[link].reverse) join(link, plan_.links[link].reverse);
   }
-  // Before any socket connects: a node initialises itself at time 0 otherwise, and loses what has been sent by then.
+  // Before any socket connects: a node initialises itself at time 0 otherwise, and loses earlier packets.
   for (const auto& node : nodes_) node->Initialize();
 }
 

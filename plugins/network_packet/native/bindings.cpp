@@ -89,7 +89,7 @@ bool uninterrupted(Action action) {
   }
 }
 
-// What makes the next network, by a function of Python.
+// The factory of the next network, a function of Python.
 FoldedNetwork::Make maker_of(const nb::object& make) {
   return [make](const std::vector<bool>& folded) {
     const nb::gil_scoped_acquire locked;

@@ -104,7 +104,7 @@ Settings settings_of(const nb::dict& table) {
 using LinkRow = std::tuple<NodeId, NodeId, std::int64_t, Tick, double, std::int64_t, std::int64_t, double, std::int64_t, int, int>;
 using DimensionRow = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::vector<std::pair<int, int>>, std::vector<int>>;
 
-// The links of a plan, of a platform with so many dimensions, or with 0 where routes do not go by dimensions.
+// The links of a plan, of a platform with `dimensions` dimensions, or with 0 if routes do not go by dimensions.
 void add_links(Plan& plan, const std::vector<LinkRow>& links, std::size_t dimensions) {
   for (const auto& [source, target, rate, delay, error, from, all, share, headroom, cost, dimension] : links) {
     if (source >= plan.nodes || target >= plan.nodes || rate < 1 || delay < 0 || cost < 1)

@@ -1,4 +1,4 @@
-// Congestion control: what sets the rates of queue pairs. Each algorithm is a class that owns what it remembers of each message.
+// Congestion control: algorithms that set the rates of queue pairs. Each is a class that owns its state of each message.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace astra::roce {
 
 class Nics;
 
-// What an algorithm may use.
+// The inputs of an algorithm.
 struct Tools {
   const Settings& settings;
   Events& events;

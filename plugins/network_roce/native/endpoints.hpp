@@ -43,7 +43,7 @@ class Endpoints {
   // A message has waited for an acknowledgement as long as it may. Returns false where that has happened too often.
   bool timeout(FlowId flow);
 
-  // What has become of messages since this was emptied.
+  // Events of messages since this was emptied.
   std::vector<Delivery> delivered;
 
  private:
@@ -53,12 +53,12 @@ class Endpoints {
 
   void receive(PacketId id);
   void answer(PacketId id);
-  // What a receiver says to a packet, in order or in any order.
+  // A receiver's reply to a packet, in order or in any order.
   Answer in_order(Flow& flow, const Packet& packet);
   Answer in_any_order(FlowId id, const Packet& packet);
   bool acknowledges(const Flow& flow) const;
-  // Bytes of a message are lost: it goes back to the first that is not acknowledged. With slow restart half of what was in flight may be in
-  // flight from now on, or after a timeout one packet.
+  // Bytes of a message are lost: it goes back to the first that is not acknowledged. With slow restart half of the bytes in flight may be
+  // in flight from now on, or after a timeout one packet.
   void go_back(Flow& flow, bool timed_out);
   // So many bytes more are acknowledged: the window after a loss grows, first by them, then by a packet in each window.
   void grow(Flow& flow, std::int64_t bytes) const;

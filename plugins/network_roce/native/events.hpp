@@ -1,10 +1,10 @@
-// The clock, and what is to happen: ordered by time, and within an instant by when it was scheduled.
+// The clock, and future events: ordered by time, and within an instant by when they were scheduled.
 //
 // An order number may be taken before it is known whether an event is needed: a port is free at a moment that has its place in the order
-// even if nobody waits for it.
+// even if it is not needed.
 //
-// Events of the near future lie in a wheel of buckets, each a short span of time; only those of the bucket whose turn it is are put in
-// order. So an event costs the same however many wait. Events beyond the wheel lie in a heap.
+// Events of the near future are in a wheel of buckets, each a short span of time; only those of the bucket whose turn it is are put in
+// order. So an event costs the same however many wait. Events beyond the wheel are in a heap.
 //
 // It is no `RadixQueue` of the kernel, which keeps events of one time in the order in which they were added: here an event may get a place
 // among those of its instant that was taken before.
@@ -36,7 +36,7 @@ class Events {
   static constexpr std::uint64_t kLast = ~std::uint64_t{0};
 
  public:
-  // What an event is, in a word.
+  // An event, in a word.
   class EventRef {
    public:
     EventRef() = default;
@@ -62,13 +62,13 @@ class Events {
   }
 
   Tick now() const { return now_; }
-  // The place of what happens now among all of this instant.
+  // The place of the current event among all of this instant.
   std::uint64_t current() const { return current_; }
   std::uint64_t next_order() { return ++orders_; }
   std::uint64_t last_order() const { return orders_; }
   std::uint64_t count() const { return count_; }
 
-  // Whether there is nothing more to happen; else `first` is next, at `first_time`.
+  // Whether there are no more events; else `first` is next, at `first_time`.
   bool empty() {
     const Entry next = turn_[place_];
     if (next.key >= limit_) return look_further();
@@ -86,7 +86,7 @@ class Events {
     return {chunks_[next_chunk_].data(), count};
   }
 
-  // The event so many after the first, if it belongs to the same bucket; else none.
+  // The n-th event after the first, if it belongs to the same bucket; else none.
   const Entry* ahead(std::size_t count) const { return place_ + count < end_ ? &turn_[place_ + count] : nullptr; }
 
   // The first event happens, after `empty` was asked.
@@ -125,10 +125,10 @@ class Events {
   static constexpr std::size_t kFew = 16;  // moves of an event, while a bucket is put in order one by one
   static constexpr std::uint32_t kOfChunk = 16;
 
-  // Where the first event lies.
+  // The place of the first event.
   enum class Source : std::uint8_t { turn, late, far };
 
-  // Entries of a bucket lie some together, so that all are brought near the processor at once before its turn.
+  // Entries of a bucket are partly together, so that all are prefetched at once before its turn.
   using Chunk = std::array<Entry, kOfChunk>;
   struct Bucket {
     std::uint32_t head = kNone;  // the newest chunk
@@ -145,7 +145,7 @@ class Events {
     return {time_of(base, entry.key), entry.key & kOrders, entry.thing.subject(), entry.thing.link(), entry.thing.what()};
   }
 
-  // `empty`, where the first event may not be the next of the turn.
+  // `empty`, if the first event may not be the next of the turn.
   [[gnu::noinline]] bool look_further();
   // Take the first event out of its heap.
   [[gnu::noinline]] void take_out();
@@ -214,7 +214,7 @@ class Events {
     end_ = bucket.count;
     if (turn_.size() <= end_) turn_.resize(2 * end_);
     turn_[end_] = Entry{};
-    // What was put in last comes first.
+    // The latest entry comes first.
     for (std::uint32_t left = bucket.count; left > 0;) {
       const std::uint32_t id = bucket.head;
       const std::uint32_t count = (left - 1) % kOfChunk + 1;
@@ -231,7 +231,7 @@ class Events {
     look_ahead(index);
   }
 
-  // Bring near the processor what buckets after this one hold.
+  // Prefetch the buckets after this one.
   void look_ahead(std::uint32_t index) {
     if (waiting_ == 0) return;
     const std::uint32_t next = next_filled((index + 1) % kBuckets);
@@ -284,7 +284,7 @@ class Events {
   }
 
   unsigned shift_;
-  Tick span_;  // events not so far from now lie in the wheel
+  Tick span_;  // events nearer than this are in the wheel
   std::vector<Bucket> buckets_;
   std::array<std::uint64_t, kBuckets / kBits> filled_{};
   std::vector<Chunk> chunks_;
@@ -295,7 +295,7 @@ class Events {
   std::size_t waiting_ = 0;      // events in the wheel whose bucket has not had its turn
   std::vector<Entry> turn_;      // events of the bucket whose turn it is, in order,
   std::size_t place_ = 0;        // and the next of them,
-  std::size_t end_ = 0;          // up to here, where a mark stands;
+  std::size_t end_ = 0;          // up to here, at a mark;
   std::vector<Entry> late_;      // a heap of those that came while it had its turn, and not as the last
   std::uint64_t limit_ = kLast;  // the next of the turn is the first of all events where its key is below this
   std::int64_t bucket_ = 0;      // counted from time 0

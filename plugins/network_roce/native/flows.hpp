@@ -1,4 +1,4 @@
-// Messages under way: what the sender's queue pair and the receiver know of each. A place is used again when nothing refers to it any more.
+// Messages under way: the sender's queue pair and the receiver's state of each. A place is used again when nothing refers to it any more.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace astra::roce {
 
-// What is looked at for every packet comes first.
+// Fields read for every packet come first.
 struct alignas(64) Flow {
   // The sender.
   std::int64_t bytes = 0;
@@ -25,7 +25,7 @@ struct alignas(64) Flow {
   bool under_way = false;
   bool timer = false;  // a timeout is scheduled
 
-  Tick last_time = 0;  // what the last packet takes, its bytes, and the rate
+  Tick last_time = 0;  // the time of the last packet, its bytes, and the rate
   std::int64_t last_rate = 0;
   std::uint32_t last_bytes = 0;
   LinkId nic = kNone;
@@ -38,7 +38,7 @@ struct alignas(64) Flow {
 
   Tick round_trip_ns = 0;  // the longest of all pairs, or its own
 
-  // After a loss (slow restart): bytes in flight at most, and up to where this grows by what is acknowledged.
+  // After a loss (slow restart): bytes in flight at most, and the end up to which this grows by acknowledged bytes.
   std::int64_t loss_window = std::numeric_limits<std::int64_t>::max();
   std::int64_t loss_threshold = 0;
 

@@ -18,7 +18,7 @@ class Labels {
   std::uint32_t count() const { return static_cast<std::uint32_t>(events_.size()); }
   // The thing of a label.
   std::uint32_t thing(std::uint32_t label) const { return events_[label]; }
-  // The label of a thing; kNone where it was not met.
+  // The label of an object; kNone if it was not met.
   std::uint32_t known(std::uint32_t thing) const {
     const auto entry = labels_.find(thing);
     return entry == labels_.end() ? kNone : entry->second;

@@ -44,7 +44,7 @@ class PathChoices {
   // Routes have changed: packets may be anywhere on old ones.
   void forget() { keeps_ = false; }
 
-  // The port on which a packet that has come by a link leaves a switch; kNone where there is no way.
+  // The port on which a packet that has come by a link leaves a switch; kNone if there is no path.
   LinkId choose(LinkId link, PacketId id) {
     Packet& packet = packets_[id];
     const bool back = packet.kind != Kind::data;
@@ -54,7 +54,7 @@ class PathChoices {
     return saved;
   }
 
-  // The port that a packet will likely take; kNone where that is not known yet.
+  // The port that a packet will likely take; kNone if that is not known yet.
   LinkId expected(const Packet& packet) const {
     return packet.step < kSteps ? paths_[packet.flow].ports[packet.kind != Kind::data ? 1 : 0][packet.step] : kNone;
   }
@@ -133,7 +133,7 @@ class PathChoices {
     std::uint32_t& middle = packets_.middle(id);
     if (plan_.links[link].source < plan_.npus) {
       middle = random_.below(static_cast<std::uint32_t>(plan_.middles.size()));
-      // What one switch joins stays there.
+      // Nodes joined by one switch stay there.
       const auto direct = routes_.next_hops(node, destination);
       const bool beside = !direct.empty() && plan_.links[direct[0]].target == destination;
       const bool detour = !beside && plan_.middles[middle] != node && !routes_.next_hops_to_middle(node, middle).empty();

@@ -1,4 +1,4 @@
-// What a network counts, and, where it is asked to, remembers: pauses and messages.
+// The counters of a network, and, on request, its records: pauses and messages.
 #pragma once
 
 #include <array>
@@ -52,7 +52,7 @@ struct Counters {
   std::uint64_t messages = 0;  // that have ended
 
   static constexpr std::array<std::uint64_t Counters::*, 8> all();
-  // What was counted after other figures.
+  // The counts after other figures.
   Counters since(const Counters& before) const;
   void add(const Counters& more);
 };

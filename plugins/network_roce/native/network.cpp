@@ -6,7 +6,7 @@
 namespace astra::roce {
 namespace {
 
-// Events before its own at which what an event needs is brought near the processor.
+// Events before its own at which an event's data is prefetched.
 constexpr std::size_t kFar = 10;
 constexpr std::size_t kNear = 4;
 constexpr unsigned kPicosecondBuckets = 10;  // events are sorted within a nanosecond, about
@@ -35,7 +35,7 @@ Network::Network(Settings settings, Plan plan)
       endpoints_(settings_, events_, packets_, flows_, nics_, path_choices_, *congestion_, monitor_, random_) {
   path_choices_.look_at(switches_.queues());
   settings_.pint_rtt_ns = static_cast<std::uint64_t>(routes_.longest_round_trip_ns());
-  // HPCC and PINT see what a port has sent in all.
+  // HPCC and PINT see a port's total of sent bytes.
   repeats_ = settings_.extrapolate && settings_.balancing == Balancing::ecmp && settings_.algorithm != Algorithm::hpcc &&
              settings_.algorithm != Algorithm::pint;
   for (std::uint32_t number = 0; number < plan_.failures.size(); ++number) {

@@ -44,10 +44,10 @@ class Network : public Interruptible<1U << 14> {
 
   // Take a message that is sent at a time, which is not before the last event. Throws InvalidMessage.
   void inject(Tick time, const MessageSpec& message);
-  // Go on until messages are delivered, but not beyond a time. Returns whether there are any: they stand in `delivered`. Throws Deadlock.
+  // Go on until messages are delivered, but not beyond a time. Returns whether there are any: they are in `delivered`. Throws Deadlock.
   bool advance(Tick until);
 
-  // Do what was only played back since the network was idle, so that all figures are those of now. They are not before.
+  // Simulate the periods that were only played back since the network was idle, so that all figures are those of now. They are not before.
   void settle() {
     if (player_.plays()) leave();
   }
@@ -59,7 +59,7 @@ class Network : public Interruptible<1U << 14> {
   const Routes& routes() const { return routes_; }
   const Monitor& monitor() const { return monitor_; }
   Monitor& monitor() { return monitor_; }
-  // Sample the queues of switches after each so many ticks, from now on.
+  // Sample the queues of switches at equal intervals in ticks, from now on.
   void sample_queues(Tick interval) {
     samples_.begin(interval, plan_);
     repeats_ = false;
@@ -81,7 +81,7 @@ class Network : public Interruptible<1U << 14> {
   Reached run(Tick until);
   // A message waits for its start.
   void post(const Start& start);
-  // Bring near the processor what an event needs first, and, when that is there, what it needs then. Inlined since calls of functions
+  // Prefetch the data that an event needs first, and, when they are there, those it needs then. Inlined since calls of functions
   // without effect are left out.
   [[gnu::always_inline]] void prefetch(Events::EventRef event) const;
   [[gnu::always_inline]] void prefetch_dependents(Events::EventRef event) const;
@@ -99,10 +99,10 @@ class Network : public Interruptible<1U << 14> {
   void look_for_an_end(Events::EventRef event);
   [[noreturn]] void give_up() const;
 
-  // The next event is the start of a message. Where the network is idle, a period ends and the next one begins: returns whether that is
+  // The next event is the start of a message. If the network is idle, a period ends and the next one begins: returns whether that is
   // played back. All of this is in repeat.cpp.
   bool repeats();
-  // From a moment on at which the network is idle: what happens next is recorded.
+  // From a moment on at which the network is idle: later events are recorded.
   void record(Tick now, std::vector<PendingSend> pending, const std::vector<Start>& waiting);
   // Messages that wait, and timers that messages have left behind: those of this period, and older ones. False where the network is not
   // idle.
@@ -114,11 +114,11 @@ class Network : public Interruptible<1U << 14> {
   void meet(LinkId link, std::vector<std::int64_t>& way);
   void stop_events();
   void note_delivery();
-  // Go on as the player says. Returns whether it has an answer: whether messages are delivered.
+  // Go on from the player's record. Returns whether it has an answer: whether messages are delivered.
   bool play(Tick until, bool& delivered);
-  // Count what has happened in the period that was played back.
+  // Count the events of the period that was played back.
   void count_period();
-  // Do what was only played back.
+  // Simulate the periods that were only played back.
   void leave();
 
   Settings settings_;
@@ -147,7 +147,7 @@ class Network : public Interruptible<1U << 14> {
   Recorder recorder_;
   Player player_;
   bool repeats_ = false;             // periods are recorded and played back
-  bool catches_up_ = false;          // what happens was played back before
+  bool catches_up_ = false;          // these events were played back before
   std::uint64_t next_look_ = 0;      // events before a period may end
   std::uint64_t first_order_ = 0;    // of events that belong to the period
   std::uint64_t older_events_ = 0;   // that have happened, and belonged to none
@@ -155,7 +155,7 @@ class Network : public Interruptible<1U << 14> {
   Tick reached_ = 0;                 // the last answer
 };
 
-// What waits for what in a network in which nothing moves: a line about it, and then one for each link of a circle of pauses, or each
+// The wait cycle of a network in which nothing moves: a line about it, and then one for each link of a circle of pauses, or each
 // message.
 std::string explain_deadlock(const Network& network);
 

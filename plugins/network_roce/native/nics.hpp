@@ -1,6 +1,6 @@
 // Network interfaces of NPUs: each sends acknowledgements and the packets of its queue pairs, in turn, as windows and rates allow.
 //
-// An interface is the port of a link that leaves an NPU. A queue pair is a message. Where none may send, the interface sleeps until the
+// An interface is the port of a link that leaves an NPU. A queue pair is a message. If none may send, the interface sleeps until the
 // next one may.
 #pragma once
 
@@ -34,10 +34,10 @@ class Nics {
   }
   bool is_paused(LinkId nic, std::uint32_t queue) const { return (nics_[nic].paused >> queue & 1) != 0; }
 
-  // Send what may be sent, if the port is free.
+  // Send the next packet, if there is one and the port is free.
   void serve(LinkId nic);
   void woken(LinkId nic);
-  // What a message may send has changed: acknowledgements have come, its window or its rate are others.
+  // The sending state of a message has changed: acknowledgements have come, its window or its rate are others.
   void update(FlowId flow);
   // The rate of a message changes, and with it the time of its next packet.
   void change_rate(FlowId flow, std::int64_t rate);
@@ -70,7 +70,7 @@ class Nics {
   QueuePairs::State state_of(const Flow& flow) const;
   // Whether the window of a message has room.
   bool has_room(const Flow& flow) const;
-  // The place of the next pair that may send; kNone where there is none. Pairs that have finished leave the list.
+  // The place of the next pair that may send; kNone if there is none. Pairs that have finished leave the list.
   std::uint32_t choose(Nic& nic);
   void sleep(LinkId nic);
   void wake_at(LinkId nic, Tick time);

@@ -28,7 +28,7 @@ class OutputQueues {
       port.highest = 0;
     }
   }
-  // Count what is known to have waited at a port.
+  // Count the bytes known to have waited at a port.
   void raise(LinkId port, std::int64_t bytes) { ports_[port].highest_before = std::max(ports_[port].highest_before, bytes); }
   std::uint32_t waiting(LinkId port) const { return ports_[port].packets; }
   bool is_paused(LinkId port, std::uint32_t queue) const { return (ports_[port].paused >> queue & 1) != 0; }
@@ -61,7 +61,7 @@ class OutputQueues {
     if (queue != 0) at.last = static_cast<std::uint8_t>(queue);
   }
 
-  // The next packet that may be sent, taken out; kNone where there is none.
+  // The next packet that may be sent, taken out; kNone if there is none.
   PacketId pop(LinkId port) {
     Port& at = ports_[port];
     if ((at.filled & 1) != 0) return take(at, 0);
@@ -73,7 +73,7 @@ class OutputQueues {
     return take(at, queue);
   }
 
-  // The first packet of a queue, taken out, paused or not; kNone where it is empty.
+  // The first packet of a queue, taken out, paused or not; kNone if it is empty.
   PacketId drain(LinkId port, std::uint32_t queue) { return holds(port, queue) ? take(ports_[port], queue) : kNone; }
 
   // When they are empty.
@@ -97,7 +97,7 @@ class OutputQueues {
     std::uint8_t last = 0;    // the queue that was served last
     std::uint8_t filled = 0;  // queues that are not empty
     std::uint8_t paused = 0;
-    std::array<Queue, kQueues> queues{};  // from the usual group on, which lies in the same line of the cache
+    std::array<Queue, kQueues> queues{};  // from the usual group on, which is in the same line of the cache
 
     Queue& queue(std::uint32_t number) { return queues[(number - kUsualGroup) % kQueues]; }
     const Queue& queue(std::uint32_t number) const { return queues[(number - kUsualGroup) % kQueues]; }

@@ -27,13 +27,13 @@ struct alignas(32) Packet {
 };
 static_assert(sizeof(Packet) == 32);
 
-// What algorithms read of a packet that measure delays, or utilisation as PINT does.
+// Fields for algorithms that measure delays, or utilisation as PINT does.
 struct Measured {
   Tick stamp = 0;           // when the data was sent
   std::uint16_t power = 0;  // PINT: the utilisation, as a power of a base
 };
 
-// What a switch writes into a packet of data (INT), quantised as on the wire.
+// A switch's record in a packet of data (INT), quantised as on the wire.
 struct Hop {
   std::uint32_t time = 0;   // ns mod 2^24
   std::uint32_t bytes = 0;  // that the port has sent, in units of 128, mod 2^20
@@ -100,7 +100,7 @@ class Packets {
   std::vector<Packet> packets_;
   std::vector<Hops> hops_;  // of each packet, with HPCC
   std::vector<Measured> measured_;
-  std::vector<std::uint32_t> middles_;  // of each packet, where packets may go around
+  std::vector<std::uint32_t> middles_;  // of each packet, if packets may go around
   PacketId free_ = kNone;
   std::size_t used_ = 0;
 };

@@ -1,6 +1,6 @@
-// A period: what happens between two moments at which the network is idle, with times from its start on.
+// A period: the events between two moments at which the network is idle, with times from its start on.
 //
-// The network is idle where no packet and no message is under way: messages at most wait for their start. What it does from there on
+// The network is idle if no packet and no message is under way: messages at most wait for their start. Its events from there on
 // depends on that moment, on the messages that are sent, and on random numbers alone. Of links and nodes it depends on those that the
 // messages pass, and not on their numbers: here they are numbered in the order in which messages first pass them (labels.hpp). So the steps
 // of a ring are the same period, though other NPUs come first in each.
@@ -36,7 +36,7 @@ struct PendingSend {
   std::uint32_t rounds = 0;
   std::int64_t bytes = 0;
   std::uint8_t queue = 0;
-  std::vector<std::int64_t> way;  // its round trip, and the labels of what it passes, with what decides what happens there
+  std::vector<std::int64_t> way;  // its round trip, and the labels of the links on it, with the state that decides events there
 
   bool operator==(const PendingSend&) const = default;
 };
@@ -62,7 +62,7 @@ struct Left {
   std::uint32_t rounds;
 };
 
-// What is counted of a link.
+// The counters of a link.
 struct LinkTotal {
   std::uint64_t bytes = 0;
   Tick busy = 0;
@@ -85,7 +85,7 @@ struct Period {
   Tick length = 0;
   std::vector<Tick> timers;  // that it leaves behind, of messages that have ended: from its end on. They change nothing, but are events
   std::vector<Left> left;
-  Totals totals;                    // what was counted in it
+  Totals totals;                    // its counters
   std::vector<FlowRecord> flows;    // that ended in it; `number` is the message of this period
   std::vector<PauseRecord> pauses;  // nodes and ports by label
 };

@@ -1,7 +1,7 @@
 // Plays periods back that were recorded, as long as the same messages are sent at the same times.
 //
-// Meanwhile the network itself stands still, at the moment at which it was idle. Where something else happens than in any period that is
-// known, it begins there again, and is told all that was played back.
+// Meanwhile the network itself is stopped at the idle moment. If an event differs from any period that is
+// known, it begins there again, and gets all messages that were played back.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace astra::roce {
 
-// Where the network has to begin again: an idle moment, and what has been played back since.
+// The point from which the network may have to begin again: an idle moment, and the messages played back since.
 struct Played {
   Tick began = 0;
   std::vector<Tick> timers;     // of messages that have ended

@@ -1,6 +1,6 @@
 // The queue pairs of an interface, in the order in which they take turns, and which of them could send.
 //
-// An interface with hundreds of messages looks for the next one that may send after each packet. So what decides it stands here side by
+// An interface with hundreds of messages looks for the next one that may send after each packet. So the deciding fields are here side by
 // side, and not with the messages: a bit of each pair that has something to send and room in its window, a bit of each that has finished,
 // and the times before which they may not send.
 #pragma once
@@ -45,7 +45,7 @@ class QueuePairs {
     pairs_[place].next_time = state.next_time;
   }
 
-  // The first place after `last`, round, whose pair may send now; kNone where there is none. Bits of `paused` are queues that may not.
+  // The first place after `last`, round, whose pair may send now; kNone if there is none. Bits of `paused` are queues that may not.
   std::uint32_t next(std::uint32_t last, Tick now, unsigned paused) const {
     const std::uint32_t after = last + 1;
     const std::uint32_t place = first_ready(after, count(), now, paused);
@@ -61,7 +61,7 @@ class QueuePairs {
     return early != kNone ? early : first_of(&Bits::finished, after, count());
   }
 
-  // Takes out all that have finished, from a place on. `gone` is told of each, `moved` of those that have another place now.
+  // Takes out all that have finished, from a place on. `gone` is called for each, `moved` for those that have another place now.
   template <class Gone, class Moved>
   void take_finished(std::uint32_t from, Gone gone, Moved moved) {
     std::uint32_t end = from;
@@ -111,7 +111,7 @@ class QueuePairs {
     FlowId flow;
     std::uint8_t queue;  // its priority group
   };
-  // Of so many pairs.
+  // With a number of pairs.
   struct Bits {
     std::uint64_t can_send = 0;
     std::uint64_t finished = 0;

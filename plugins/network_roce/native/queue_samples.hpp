@@ -1,4 +1,4 @@
-// The queues of ports of switches at equal intervals, where they are asked for.
+// The queues of ports of switches at equal intervals, on request.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace astra::roce {
 
-// What waits at a port from a time on, until the next sample of that port.
+// The bytes that wait at a port from a time on, until the next sample of that port.
 struct QueueSample {
   Tick time;
   LinkId port;
@@ -27,7 +27,7 @@ class QueueSamples {
     }
   }
 
-  // Nothing happens before a time: take the samples up to it. Queues do not change in between, so one of them says it all.
+  // There are no events before a time: take the samples up to it. Queues do not change in between, so one of them represents all.
   void upto(Tick time, const OutputQueues& queues) {
     if (time < next_) return;
     for (const LinkId port : ports_) {
@@ -45,7 +45,7 @@ class QueueSamples {
   Tick interval_ = 0;
   Tick next_ = kNever;
   std::vector<LinkId> ports_;
-  std::vector<std::int64_t> last_;  // by link: what the last sample of the port says
+  std::vector<std::int64_t> last_;  // by link: the value of the last sample of the port
   std::vector<QueueSample> taken_;
 };
 

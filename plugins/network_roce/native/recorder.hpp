@@ -15,7 +15,7 @@
 
 namespace astra::roce {
 
-// The network at a moment at which it is idle, beside what waits.
+// The network at a moment at which it is idle, with the waiting messages.
 struct PeriodState {
   std::vector<std::int64_t> state;  // of all its parts
   std::uint64_t random = 0;         // numbers that were drawn
@@ -30,17 +30,17 @@ class Recorder {
   Tick began() const { return began_; }
   void stop();
 
-  // A period begins; `pending` is what can matter of the messages that wait.
+  // A period begins; `pending` are the waiting messages that can matter.
   void begin(Tick now, std::vector<PendingSend> pending, const std::vector<Start>& waiting, PeriodState period_state,
              const Monitor& monitor);
   // A message is sent.
   void post(PendingSend pending, const Start& start);
-  // The network has answered: with what has become of a message, or that nothing happens up to a time.
+  // The network has answered: with the end of a message, or that there are no events up to a time.
   void deliver(Tick now, std::uint64_t number, bool arrived, bool sent);
   void wait(Tick until) { upto_ = std::max(upto_, until); }
 
   // The period has ended: the network is idle again. Returns it, or nothing where another need not be the same: where the network does not
-  // stand as at its start, or random numbers were drawn.
+  // are as at its start, or random numbers were drawn.
   std::shared_ptr<const Period> end(Tick now, const std::vector<Tick>& timers, const std::vector<Start>& waiting,
                                     const PeriodState& period_state, const Monitor& monitor, const Labels& links, const Labels& nodes);
 

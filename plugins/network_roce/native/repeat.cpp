@@ -1,4 +1,4 @@
-// The network passes over what it is known to repeat: periods from one idle moment to the next (see period.hpp).
+// The network skips periods that it is known to repeat: from one idle moment to the next (see period.hpp).
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -8,7 +8,7 @@
 namespace astra::roce {
 namespace {
 
-constexpr std::uint64_t kEventsOfLink = 32;    // a period has so many events for each link, so that looking at all links costs little,
+constexpr std::uint64_t kEventsOfLink = 32;    // the events of a period for each link, such that looking at all links costs little,
 constexpr std::uint64_t kEventsOfWaiting = 8;  // and for each event that waits at its start
 
 bool is_timer(EventKind what) {

@@ -93,7 +93,7 @@ void Routes::find_to(NodeId npu, const std::vector<bool>& up) {
     }
     return true;
   });
-  // Where a link has failed, routes are the shortest ones that are left.
+  // If a link has failed, routes are the shortest remaining ones.
   const bool named = !plan_.named.empty() && std::find(up.begin(), up.end(), false) == up.end();
   for (NodeId node = 0; node < plan_.nodes; ++node) {
     if (distance[node] == fabric::kUnreachable || node == npu) continue;

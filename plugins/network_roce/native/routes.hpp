@@ -1,4 +1,4 @@
-// PathChoices of least cost over switches: for each node and NPU the ports with which they begin, and what a round trip takes.
+// PathChoices of least cost over switches: for each node and NPU the ports with which they begin, and the time of a round trip.
 //
 // NPUs do not forward. Nodes and destinations with the same ports share one set of them, and pairs with the same round trip its figures, so
 // memory goes with nodes times NPUs, some bytes each.
@@ -57,7 +57,7 @@ class Routes {
   // The ways to an NPU, and the figures of round trips to it.
   void find_to(NodeId npu, const std::vector<bool>& up);
   void find_to_middle(std::uint32_t middle, const std::vector<bool>& up);
-  // The ports of a node on shortest paths to a node, where distances are those of a search.
+  // The ports of a node on shortest paths to a node, if distances are those of a search.
   void find_nearer(NodeId node, NodeId target, const std::vector<int>& distance, const std::vector<bool>& up,
                    std::vector<LinkId>& nearer) const;
   std::uint32_t number_of(const std::vector<LinkId>& ports);

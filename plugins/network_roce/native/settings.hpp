@@ -1,4 +1,4 @@
-// What a network is told of its rules. Times in ticks unless they say otherwise, sizes in bytes, rates in bits per second.
+// The settings of a network's rules. Times in ticks unless stated otherwise, sizes in bytes, rates in bits per second.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct BufferSettings {
   bool marking = true;
 };
 
-// How network interfaces limit and order what they send.
+// How network interfaces limit and order their packets.
 struct SendingSettings {
   bool windows = true;
   bool common_window = true;    // the longest bandwidth-delay product of all pairs, else that of the pair
@@ -48,14 +48,14 @@ struct SendingSettings {
   bool blocked_pairs_hold = false;  // a pair that cannot send counts where the interface sleeps until the next one may
 };
 
-// Acknowledgements and what follows a loss.
+// Acknowledgements and recovery from a loss.
 struct RecoverySettings {
   std::int64_t chunk_bytes = 4000;
   std::int64_t ack_interval_bytes = 1;
   bool back_to_chunk = false;
   Tick nack_gap = 500'000'000;
   Tick retransmission = 0;   // 0: there is no timeout
-  bool slow_restart = true;  // a loss halves what is in flight, a timeout leaves one packet; timeouts in a row double, at random
+  bool slow_restart = true;  // a loss halves the bytes in flight, a timeout leaves one packet; timeouts in a row double, at random
   bool out_of_order = false;
 };
 
@@ -67,7 +67,7 @@ struct RoutingSettings {
   Tick flowlet_gap = 0;
 };
 
-// What several algorithms of congestion control have in common.
+// Common settings of several algorithms of congestion control.
 struct RateSettings {
   std::int64_t least_rate = 100'000'000;
   std::int64_t rate_step = 0;        // additive increase
@@ -93,7 +93,7 @@ struct HpccSettings {
   bool fast_reaction = true;
   bool rate_of_hop = false;
   bool sampled_feedback = false;
-  bool divides_by_window = false;  // also where there is none: what comes of a division by 0 counts
+  bool divides_by_window = false;  // also if there is none: the result of a division by 0 counts
 };
 
 // HPCC-PINT.
@@ -137,10 +137,10 @@ struct CongestionSettings : RateSettings, DcqcnSettings, HpccSettings, PintSetti
 struct Settings : PacketSettings, MessageSettings, BufferSettings, SendingSettings, RecoverySettings, RoutingSettings, CongestionSettings {
   Tick ticks_per_ns = 1000;
   std::uint64_t seed = 1;
-  bool extrapolate = true;  // play back what is known to repeat
+  bool extrapolate = true;  // play back known periods
 };
 
-// A link, one way, as it is told.
+// A link, one way, as in the input.
 struct LinkSpec {
   NodeId source;
   NodeId target;
@@ -150,7 +150,7 @@ struct LinkSpec {
   std::int64_t mark_from = 0;  // bytes in a queue: kmin and kmax of the port, and the probability at kmax
   std::int64_t mark_all = 0;
   double mark_share = 0;
-  std::int64_t headroom = 0;  // bytes that the node it enters keeps for what is on the wire
+  std::int64_t headroom = 0;  // bytes that the node it enters reserves for data on the wire
   int cost = 1;               // routes have the least sum of these
   int dimension = 0;          // of the platform
 };
@@ -182,13 +182,13 @@ struct Plan {
   std::vector<std::int64_t> memory;      // bytes of each node that is a switch
   std::vector<std::uint32_t> addresses;  // of each NPU
   bool descending_order = false;
-  std::vector<bool> preferred;  // nodes: of paths of equal cost only those over such a node count, where there are any
+  std::vector<bool> preferred;  // nodes: of paths of equal cost only those over such a node count, if there are any
   std::vector<Failure> failures;
   // With one way for each destination: of several equal ones that of the lowest dimension, and there the one whose turn it is.
   std::vector<DimensionPlan> dimensions;   // none: all paths of equal cost count
   std::vector<std::uint32_t> places;       // of nodes: of a switch in a group of its dimension; of others (within an NPU) that of the NPU
   std::vector<bool> is_switch;             // of nodes: whether it is such a switch
-  std::vector<std::vector<LinkId>> named;  // by node and NPU, where topologies name routes: the ports; none: shortest paths
+  std::vector<std::vector<LinkId>> named;  // by node and NPU, if topologies name routes: the ports; none: shortest paths
   std::vector<NodeId> middles;             // switches through which packets may go around (valiant, ugal)
 };
 

@@ -3,7 +3,7 @@
 namespace astra::roce {
 namespace {
 
-constexpr std::uint8_t kShift = 3;  // a port may use an eighth of what is free
+constexpr std::uint8_t kShift = 3;  // a port may use an eighth of the free part
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // The memory of a switch that its ports share, and when a port must pause its peer (IEEE 802.1Qbb, with a threshold that falls as the
 // memory fills).
 //
-// Bytes are counted where they came in: by link and queue. Each has a reserve; what goes beyond takes of the shared part, up to the
-// threshold, and then of the headroom, which is for what is on the wire when a pause is sent.
+// Bytes are counted by link and queue of arrival. Each has a reserve; more bytes take of the shared part, up to the
+// threshold, and then of the headroom, which is for data on the wire when a pause is sent.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,11 @@ class SharedBuffers {
   // Bytes that came by a link leave their switch.
   void remove(LinkId link, std::uint32_t queue, std::int64_t bytes);
 
-  // Whether the peer at the other end of a link must pause a queue now, or may resume; each says so once.
+  // Whether the peer at the other end of a link must pause a queue now, or may resume; each reports a change once.
   bool must_pause(LinkId link, std::uint32_t queue);
   bool may_resume(LinkId link, std::uint32_t queue);
 
-  // What decides what happens to bytes that come by a link, and at a node.
+  // The decision about bytes that come by a link, and at a node.
   void snapshot(LinkId link, Snapshot& snapshot) const;
   void snapshot_node(NodeId node, Snapshot& snapshot) const;
 
@@ -37,7 +37,7 @@ class SharedBuffers {
 
  private:
   struct Count {
-    std::int64_t in = 0;  // but for what is in the headroom
+    std::int64_t in = 0;  // without bytes in the headroom
     std::int64_t headroom = 0;
   };
   // A link where it enters a switch.
@@ -45,7 +45,7 @@ class SharedBuffers {
     std::int64_t headroom = 0;
     NodeId node = 0;
     std::uint8_t shift = 0;
-    std::uint8_t paused = 0;                  // queues whose peer was told to pause
+    std::uint8_t paused = 0;                  // queues whose peer was paused
     std::array<Count, kQueues - 1> counts{};  // of queues 1 to 7
 
     Count& count(std::uint32_t queue) { return counts[queue - 1]; }

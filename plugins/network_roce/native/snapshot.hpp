@@ -1,4 +1,4 @@
-// What decides what an idle network does next, as a row of numbers: each of its parts writes its own. Most are 0 and cost no memory.
+// The complete state of an idle network, as a row of numbers: each of its parts writes its own. Most are 0 and cost no memory.
 #pragma once
 
 #include <cstdint>

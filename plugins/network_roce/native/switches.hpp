@@ -1,4 +1,4 @@
-// Switches: what comes in is counted in shared memory, waits at its output port, and may be marked or measured when it leaves.
+// Switches: incoming packets are counted in shared memory, wait at their output port, and may be marked or measured when they leave.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class Switches {
     queues_.resume(port, queue);
     serve(port);
   }
-  // Drop what waits at the port of a link that has failed.
+  // Drop the packets that wait at the port of a link that has failed.
   void fail(LinkId port);
 
   void snapshot(LinkId link, Snapshot& snapshot) const {

@@ -1,4 +1,4 @@
-// What switches measure at a port when a packet of data leaves: a record for each hop (INT of HPCC), or one utilisation (PINT).
+// Measurements of switches at a port when a packet of data leaves: a record for each hop (INT of HPCC), or one utilisation (PINT).
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Links, one way each: the port that sends on it. A packet on the wire is an event, its arrival.
 //
-// A transmission schedules first that the port is free, then the arrival. The first is an event only where somebody waits for it; its
+// A transmission schedules first that the port is free, then the arrival. The first is an event only if something waits for it; its
 // place in the order is kept in any case.
 #pragma once
 
@@ -50,7 +50,7 @@ class Wires {
     snapshot.put(std::bit_cast<std::int64_t>(error_rate(link)));
     snapshot.put(is_up(link) ? 1 : 0);
   }
-  // Count what is known to have happened on the link.
+  // Count the events known to have happened on the link.
   void add(LinkId link, std::uint64_t bytes, Tick busy) {
     wires_[link].sent += bytes;
     wires_[link].busy += busy;
@@ -99,7 +99,7 @@ class Wires {
     Tick free_at = -1;
     std::uint64_t free_order = 0;
     Tick delay = 0;
-    // The last size of a packet, and what it takes: of data, and of all other packets.
+    // The last size of a packet, and its time: of data, and of all other packets.
     std::array<Tick, 2> usual_time{};
     std::array<std::uint32_t, 2> usual_bytes{};
     std::uint64_t sent = 0;

@@ -23,7 +23,7 @@ def list_components(as_json: bool, every: bool = False) -> None:
     if as_json:
         say_json({"components": rows, "broken": [attrs.asdict(info) for info in broken]})
         return
-    columns = Column("kind", "word"), Column("name", "name"), Column("plugin", "word", 1), Column("what it is", "text")
+    columns = Column("kind", "word"), Column("name", "name"), Column("plugin", "word", 1), Column("summary", "text")
     screen = Screen(every)
     screen.table(Table(columns, [[row["kind"], row["name"], row["plugin"], row["summary"]] for row in rows]))
     for info in broken:
@@ -47,7 +47,7 @@ def show_components(names: Sequence[str], as_json: bool) -> None:
         Column("type", "text"),
         Column("default", "text"),
         Column("unit", "word"),
-        Column("what it is", "text"),
+        Column("summary", "text"),
     )
     for entry in described:
         screen.text(f"{entry['kind']} {entry['name']}: {entry['summary']} (plugin {entry['plugin']})")

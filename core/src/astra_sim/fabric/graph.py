@@ -188,7 +188,7 @@ def wires_of(dimension: Dimension, where: str) -> list[FabricLink]:
     elif listed is not None:
         links = [_of_entry(entry) for entry in listed]
     else:
-        raise InputError(f"{where}: topology {topology.name!r} does not say its links (it has no method wires() or links())")
+        raise InputError(f"{where}: topology {topology.name!r} does not list its links (it has no method wires() or links())")
     for link in links:
         possible = 0 < link.bandwidth <= LARGEST_BANDWIDTH and link.latency_ns >= 0 and 0 <= link.error_rate <= 1
         if min(link.source, link.target) < 0 or link.source == link.target or not possible:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from astra_sim.setup.plugins import Plugins
 
 SERIES = ("limited", "all", "none")
-SERIES_HELP = "How much reports write of what grows with simulated time; limited: a small file, in wider steps where need be."
+SERIES_HELP = "How much of time series reports write; limited: a small file, in wider steps if needed."
 DEFAULT_REPORTS = ("astra1",)
 TIMELINE = "timeline"
 """The report that `--timeline` writes."""

@@ -62,7 +62,7 @@ class _Inquest:
         if not lost:
             return ""
         name = type(self._inputs.network).__name__
-        return f"network {name} lost {lost} of {self._engine.messages} messages: it says that none is under way, and they did not arrive"
+        return f"network {name} lost {lost} of {self._engine.messages} messages: it reports none under way, and they did not arrive"
 
     def _unreceived(self) -> list[str]:
         """The messages that have arrived and that nothing receives."""

@@ -24,14 +24,12 @@ class RunOptions:
         1, minimum=1, maximum=1024, help="queues of each dimension; those of the second half run in the opposite direction"
     )
     rendezvous: bool = option(False, help="a message waits for a request from its receiver")
-    symmetry: bool = option(True, help="let one NPU stand for all that provably do the same")
+    symmetry: bool = option(True, help="simulate one NPU for all that provably do the same")
     strict: bool = option(False, help="findings of the physics audit are an error")
     groups: dict[str, Any] = option(factory=dict, help="communicator groups: the NPUs of each by name, or their file (JSON, TOML)")
-    slow_npus: str = option(
-        "", help="NPUs whose compute takes so many times as long, always or in a window: 3:1.5, 8-15:2@10ms-20ms (all: every NPU)"
-    )
+    slow_npus: str = option("", help="slowdown of the compute of NPUs, always or in a window: 3:1.5, 8-15:2@10ms-20ms (all: every NPU)")
     engine: str = option(
         "auto",
         names="astra_sim.setup.engines:engine_names",
-        help="which engine runs: auto (the compiled one where it is installed), python, compiled, or one of a plugin",
+        help="which engine runs: auto (the compiled one if it is installed), python, compiled, or one of a plugin",
     )

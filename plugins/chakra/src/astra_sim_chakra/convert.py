@@ -101,7 +101,7 @@ class TraceRequest:
     "--time-unit", type=click.Choice(tuple(NS)), help="Unit of the times in a FlexFlow graph; s, as MLCommons' converter reads them."
 )
 @click.option("--kineto", metavar="FILE", type=click.Path(), help="Kineto file that belongs to the PyTorch execution trace SOURCE.")
-@click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace.  [default: what Kineto recorded, else 0]")
+@click.option("--rank", type=click.IntRange(0), help="Rank of a PyTorch trace.  [default: from Kineto, else 0]")
 @click.option(
     "--mlcommons",
     metavar="N",
@@ -142,7 +142,7 @@ def convert(
     """
     chosen = source_format or _format_of_source(source)
     if target is None:
-        raise InputError(f"{source}: TARGET is missing; expected a name with an extension that says what to write ({_extensions(chosen)})")
+        raise InputError(f"{source}: TARGET is missing; expected a name with an extension that names the format ({_extensions(chosen)})")
     to = target_format or _format_of_target(target, chosen)
     settings = {name: value for name, value in run.items() if value is not None}
     request = TraceRequest(source, chosen, target, to, compress, settings, assignments, time_unit, kineto, rank, mlcommons)
@@ -387,7 +387,9 @@ def _from_pytorch(request: TraceRequest, files: FileSet) -> Iterable[str]:
     if converted.left_out:
         lines.append(f"left out: {converted.left_out} nodes of the execution trace that have no time")
     if converted.incomplete:
-        lines.append(f"{converted.incomplete} kernels communicate what PyTorch did not record in full (astra trace check names them)")
+        lines.append(
+            f"{converted.incomplete} kernels have communication that PyTorch did not record in full (astra trace check names them)"
+        )
     if converted.groups:
         _write_text(files, f"{prefix}.groups.json", [json.dumps(_joined(prefix, converted.groups)) + "\n"])
         lines.append(f"{len(converted.groups)} process groups: {prefix}.groups.json")

@@ -30,7 +30,7 @@ class CustomCollectiveOptions:
         help="the trace of rank N is the file PREFIX.N.et; its messages keep their sizes, whatever the size of the collective",
         path="path",
     )
-    dependencies: str = option("both", choices=DEPENDENCIES, help="what nodes wait for: control and data dependencies, or data alone")
+    dependencies: str = option("both", choices=DEPENDENCIES, help="dependencies of nodes: control and data dependencies, or data alone")
 
 
 def custom_collective(request: Request, options: CustomCollectiveOptions) -> Schedule:
@@ -121,7 +121,7 @@ class _TraceRank:
             raise self.impossible(row, f"takes {self.trace.duration_ns[row]} ns (duration_micros) and does not wait for one receive alone")
         followers = [other for other in range(len(self.trace)) if waits[0] in self.waits[other]]
         if followers != [row]:
-            raise self.impossible(row, f"computes on what {self.trace.label(waits[0])} receives, for which others wait too")
+            raise self.impossible(row, f"computes on data that {self.trace.label(waits[0])} receives, for which others wait too")
         self.compute_ps[waits[0]] = self.trace.duration_ns[row] * PS_PER_NS
 
     def _needs(self) -> dict[int, int]:

@@ -18,10 +18,10 @@ def astra_commands() -> list[Provider]:
         *(
             Provider(f"trace {name}", summary, f"astra_sim_chakra.doctor.commands:{name}_command")
             for name, summary in (
-                ("check", "Say what is wrong with traces, and what that breaks."),
-                ("repair", "Mend in traces what can be mended without guessing."),
+                ("check", "Find errors in traces, and their effects."),
+                ("repair", "Repair unambiguous errors in traces."),
                 ("scale", "Make the traces of more ranks, where ranks are alike."),
-                ("stats", "Print what traces hold, and what a run takes at least."),
+                ("stats", "Print the content of traces, and lower bounds of a run."),
             )
         ),
         Provider(

@@ -133,7 +133,7 @@ class Reader:
         columns = self._columns
         row = len(columns["id"])
         if row == MAX_TRACE_NODES:
-            raise Broken(f"more than {MAX_TRACE_NODES} nodes; expected at most so many")
+            raise Broken(f"more than {MAX_TRACE_NODES} nodes; expected at most that")
         columns["id"].append(node.id)
         self._names += node.name.encode()
         columns["name_end"].append(len(self._names))

@@ -41,7 +41,7 @@ class ChakraOptions:
     dependencies: str = option(
         "both",
         choices=DEPENDENCIES,
-        help="what nodes wait for; both: control and data dependencies, as in ASTRA-sim 2.x; "
+        help="dependencies of nodes; both: control and data dependencies, as in ASTRA-sim 2.x; "
         "data: data dependencies alone, as in the feeder of Chakra 1.0.0",
     )
 

@@ -60,7 +60,7 @@ def garnet(name: str, argv: Sequence[str]) -> None:
     """gem5 with Garnet and 1.0's system layer: a script of gem5 and `--synthetic=training` come before the options of 1.0."""
     scripts = [each for each in argv if each.endswith(".py") and not each.startswith("-")]
     known = _options(name, "network of routers (Garnet)")
-    known.text("synthetic", "what is simulated: training")
+    known.text("synthetic", "the simulated task: training")
     values = _values(known, {}, [each for each in argv if each not in scripts])
     if values["synthetic"] != "training":
         raise InputError(f"--synthetic is {values['synthetic']}; expected training, as astra simulates ASTRA-sim alone")
@@ -84,7 +84,7 @@ def _options(name: str, network: str) -> Arguments:
     known.text("network-configuration", "network")
     known.text("system-configuration", "system layer (text)")
     known.text("workload-configuration", "workload (text)")
-    known.text("path", "what the names of result files begin with: a folder with / at its end")
+    known.text("path", "prefix of the names of result files: a folder with / at its end")
     known.text("run-name", "name of the run in result files (unnamed run)", "unnamed run")
     known.number("num-passes", "training iterations", 1)
     known.number("comm-scale", "factor on the size of collectives", 1.0)
@@ -99,7 +99,7 @@ def _options(name: str, network: str) -> Arguments:
 def _values(known: Arguments, overrides: Mapping[str, tuple[str, type[int] | type[float]]], argv: Sequence[str]) -> dict[str, Any]:
     """The values of options. Raises UsageError and InputError."""
     for option, (_, kind) in overrides.items():
-        known.numbers(option, "of each dimension, in place of what the network file says", kind)
+        known.numbers(option, "of each dimension, in place of the network file's value", kind)
     values = known.all([each for each in argv if each])  # scripts for several networks leave some arguments empty
     if values["total_stat_rows"] < 1:
         raise InputError(f"--total-stat-rows is {values['total_stat_rows']}; expected at least 1")

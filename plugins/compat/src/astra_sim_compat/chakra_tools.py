@@ -19,7 +19,7 @@ def converter(name: str, argv: Sequence[str]) -> None:
     """chakra_converter: a text workload of ASTRA-sim 1.0, or a linked trace of PyTorch, to Chakra traces."""
     known = Arguments(name, "Chakra's converter, by `astra convert`.")
     known.add_argument("--log-filename", metavar="TEXT", help="has no effect: there is no log")
-    known.add_argument("kind", choices=tuple(_CONVERTERS), help="what is converted; `KIND --help` lists its options")
+    known.add_argument("kind", choices=tuple(_CONVERTERS), help="the source format; `KIND --help` lists its options")
     known.add_argument("options", nargs=argparse.REMAINDER, help="its options")
     values = known.all(argv)
     _tell_without_effect(values, "log-filename", "there is no log")
@@ -63,7 +63,7 @@ _CONVERTERS = {"PyTorch": _from_pytorch, "Text": _from_text}
 def trace_link(name: str, argv: Sequence[str]) -> None:
     """chakra_trace_link: an execution trace of PyTorch and a trace of Kineto as one."""
     known = Arguments(name, "Chakra's linker of traces, by `astra trace link`.")
-    known.add_argument("--rank", metavar="N", type=int, help="rank of the traces (what Kineto recorded)")
+    known.add_argument("--rank", metavar="N", type=int, help="rank of the traces (from Kineto)")
     known.text("chakra-host-trace", "execution trace of PyTorch (JSON)")
     known.text("chakra-device-trace", "trace of Kineto (JSON)")
     known.text("output-file", "the linked trace (JSON)")

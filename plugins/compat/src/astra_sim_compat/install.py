@@ -54,7 +54,7 @@ exit 0
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False))
-@click.option("--checkout", is_flag=True, help="DIR is a checkout of ASTRA-sim or of its tutorials: write where its scripts look.")
+@click.option("--checkout", is_flag=True, help="DIR is a checkout of ASTRA-sim or of its tutorials: write into the folders of its scripts.")
 @json_option
 @quiet_option
 def install(folder: str, checkout: bool, as_json: bool, quiet: bool) -> None:

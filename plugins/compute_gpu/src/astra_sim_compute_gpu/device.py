@@ -52,9 +52,9 @@ class AttentionFit:
 class PagedAttentionFit:
     """Measured rates of attention of inference servers, whose keys and values are in blocks of a cache."""
 
-    start_us: float = option(minimum=0, help="start-up time of the kernel, with that of what combines its parts", unit="us")
+    start_us: float = option(minimum=0, help="start-up time of the kernel, including the kernel that combines its parts", unit="us")
     wave_us: float = option(
-        minimum=0, help="least time of a key head of a sequence on a multiprocessor, where one query each decodes", unit="us"
+        minimum=0, help="least time of a key head of a sequence on a multiprocessor, if one query each decodes", unit="us"
     )
     byte_efficiency: float = option(above=0, maximum=1, help="share of the memory bandwidth at which keys and values are read")
 
@@ -64,7 +64,7 @@ class ServedProductFit:
     """Measured rates of products of inference servers, which have few rows."""
 
     share: float = option(above=0, maximum=2, help="factor on the rates of `gemm`; of single products with up to 512 rows")
-    start_us: float = option(minimum=0, help="start-up time of the kernel, with that of what scales its first factor", unit="us")
+    start_us: float = option(minimum=0, help="start-up time of the kernel, including the kernel that scales its first factor", unit="us")
     byte_efficiency: float = option(above=0, maximum=1, help="share of the memory bandwidth that a product reaches at most")
 
     def share_of(self, rows: int) -> float:
@@ -123,7 +123,9 @@ class MemoryFit:
 class MemoryMargin:
     """Memory that a program does not get, or that its allocator cannot use."""
 
-    context_gib: float = option(1.4, minimum=0, help="what the driver keeps of the stated memory, and the context of a process", unit="GiB")
+    context_gib: float = option(
+        1.4, minimum=0, help="memory that the driver keeps of the stated size, and the context of a process", unit="GiB"
+    )
     communicators_gib: float = option(2.0, minimum=0, help="buffers of communicators, such as NCCL's", unit="GiB")
     fragmentation: float = option(0.03, minimum=0, maximum=1, help="share of the memory that the allocator holds and cannot give")
 
@@ -139,13 +141,13 @@ class GpuDevice:
     memory_gib: float = option(above=0, help="memory in 2^30 bytes, which vendors of GPUs call GB", unit="GiB")
     memory_margin: MemoryMargin = option(MemoryMargin(), help="memory that is not there for a workload")
     peak_tera_ops_per_s: dict[str, Any] = option(help="dense peak rates by element type", unit="10^12 operations/s")
-    gemm: dict[str, Any] = option(help="what products reach, by element type")
-    attention: AttentionFit = option(help="what flash attention reaches")
+    gemm: dict[str, Any] = option(help="rates of products, by element type")
+    attention: AttentionFit = option(help="rates of flash attention")
     attention_fp8: AttentionFit | None = option(None, help="the same for elements of 8 bits; none: as with 16")
-    paged_attention: PagedAttentionFit | None = option(None, help="what attention of inference servers reaches; none: as flash attention")
-    inference: InferenceFits | None = option(None, help="what kernels of inference servers reach; none: what those of training do")
-    elementwise: MemoryFit = option(help="what element-wise kernels and optimizer steps reach")
-    cast: MemoryFit = option(help="what casts reach")
+    paged_attention: PagedAttentionFit | None = option(None, help="rates of attention of inference servers; none: as flash attention")
+    inference: InferenceFits | None = option(None, help="rates of kernels of inference servers; none: those of training")
+    elementwise: MemoryFit = option(help="rates of element-wise kernels and optimizer steps")
+    cast: MemoryFit = option(help="rates of casts")
     block_scaling: bool | None = option(None, help="whether it multiplies MX formats (a scale for each 32 elements); none: unknown")
     based_on: str = option("", help="the device of this package, or the file, whose numbers hold where this file has none")
     sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")

@@ -25,7 +25,7 @@ def template(name: str, whole: bool = False) -> str:
     if whole:
         lines.append(f'title = "like {table["title"]}"')
     else:
-        lines += [f'based_on = "{name}"  # what is not given here is as in {where}', f'title = "based on {base}"']
+        lines += [f'based_on = "{name}"  # values not given here are those of {where}', f'title = "based on {base}"']
     lines += ["calibrated = false  # true: the efficiencies were fitted to kernels measured on this very device", ""]
     lines += _keys(GpuDevice, table, "" if whole else "# ")
     return "\n".join(lines) + "\n"

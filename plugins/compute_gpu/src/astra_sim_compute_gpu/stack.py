@@ -43,7 +43,7 @@ class Stack:
         (), help="devices on which it is the stack of training that names none, of dense models or with experts"
     )
     undetermined: tuple[str, ...] = option(
-        (), help="numbers that the fitted iterations do not determine: on a bound of the fit, or where it began; a run warns"
+        (), help="numbers that the fitted iterations do not determine: on a bound of the fit, or at its start; a run warns"
     )
     precisions: tuple[str, ...] = option((), help="precisions of the fitted iterations; none: any")
     workload: dict[str, Any] = option(

@@ -165,7 +165,7 @@ def read_topology(text: str, path: str, gemm: bool) -> list[NamedShape]:
         values = [whole_number(row[column], f"{where}: {column}", least=1, most=_MAX_NUMBER) for column in needed]
         layers += _gemm(row["name"], values) if gemm else _convolutions(row, values, where)
         if len(layers) > MAX_LAYERS:
-            raise InputError(f"{where}: more than {MAX_LAYERS} layers; expected at most so many")
+            raise InputError(f"{where}: more than {MAX_LAYERS} layers; expected at most that")
     if not layers:
         raise InputError(f"{path}: no layer follows the heading")
     return layers

@@ -147,7 +147,7 @@ def row_of_run(parameters: Mapping[str, Any], figures: Mapping[str, Any]) -> dic
 @click.argument("experiments", nargs=-1, type=click.Path())
 @component_options(multiple=True)
 @run_options
-@click.option("--run-name", metavar="NAME", help="What the names of runs in reports begin with.")
+@click.option("--run-name", metavar="NAME", help="Prefix of the names of runs in reports.")
 @output_options(multiple=True)
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")

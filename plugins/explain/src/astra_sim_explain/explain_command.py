@@ -42,7 +42,7 @@ from astra_sim_explain.explanation_text import difference, print_difference
     type=click.Path(file_okay=False),
     help="Write result.json there, with the explanation, and a timeline with the critical path; of two, a list.",
 )
-@click.option("--ranges", is_flag=True, help="Say by how much a parameter may change until another path is the longest, by more runs.")
+@click.option("--ranges", is_flag=True, help="Find how much a parameter may change until another path is the longest, by more runs.")
 @table_options
 @json_option
 @quiet_option

@@ -216,7 +216,7 @@ def _sensitivities(explanation: PathExplanation, screen: Screen) -> Table:
     return Table(
         columns,
         own + (of_layers if screen.every else of_layers[:SHOWN]),
-        "What 1 % more changes",
+        "Effect of 1 % more",
         f"... and {len(of_layers) - SHOWN} more (--all)" if len(of_layers) > SHOWN and not screen.every else "",
         indent=2,
     )

@@ -12,7 +12,7 @@ def astra_explainers() -> list[Provider]:
     return [
         Provider(
             "critical_path",
-            "The critical path of a run, what would change its time, and lower bounds",
+            "The critical path of a run, effects of changes, and lower bounds",
             f"{_HERE}.what_if:explain_run",
             f"{_HERE}.options:ExplainOptions",
         )
@@ -23,6 +23,6 @@ def astra_explainers() -> list[Provider]:
 def astra_commands() -> list[Provider]:
     return [
         Provider("compare", "Run an experiment with several choices and print one table.", f"{_HERE}.compare:compare"),
-        Provider("explain", "Say what takes the time of a run, and what would change it.", f"{_HERE}.explain_command:explain"),
-        Provider("rerun", "Run a result again, and compare it with what it has recorded.", f"{_HERE}.rerun:rerun"),
+        Provider("explain", "Explain the time of a run, and the effects of changes.", f"{_HERE}.explain_command:explain"),
+        Provider("rerun", "Run a result again, and compare it with its record.", f"{_HERE}.rerun:rerun"),
     ]

@@ -114,7 +114,7 @@ def graph_of(platform: Platform, operation: Collective, ranks: int, size: int) -
 @click.option(
     "--op", "name", type=click.Choice([each.value for each in Collective]), default="all_reduce", show_default=True, help="Collective."
 )
-@click.option("--ranks", type=click.IntRange(min=2), help="The first so many NPUs take part.  [default: all]")
+@click.option("--ranks", type=click.IntRange(min=2), help="The number of NPUs that take part, the first ones.  [default: all]")
 @click.option("--sizes", metavar="A..B[,C...]", help=f"Sizes, which double from A to B.  [default: {DEFAULT_SIZES}, or those measured]")
 @click.option("--measured", metavar="FILE", type=click.Path(), help="Output of nccl-tests, or CSV, to compare with.")
 @json_option

@@ -171,7 +171,7 @@ def _links(options: EnergyOptions, result: Any, platform: Platform) -> float:
     rows = result.npu_tables().get("links")
     if rows is None:
         raise InputError(
-            "link_pj_per_bit: this network does not count what links carry; expected one that does, such as analytical?congestion=aware"
+            "link_pj_per_bit: this network does not count the loads of links; expected one that does, such as analytical?congestion=aware"
         )
     of_dimension = [_pj_per_bit(options.link_pj_per_bit, number, each.topology.name) for number, each in enumerate(platform.dimensions)]
     return float(sum(row["bytes"] * BITS * of_dimension[row["dimension"]] for row in rows)) * PICO
@@ -196,7 +196,7 @@ def cost(options: RunCostOptions, result: Any, platform: Platform) -> dict[str, 
     usd = (options.gpu_hour_usd or 0.0) * hours * platform.npus
     if options.energy_usd_per_kwh is not None:
         if "energy" not in result.figures:
-            raise InputError("energy_usd_per_kwh: the experiment has no section energy, which says how much there is")
+            raise InputError("energy_usd_per_kwh: the experiment has no section energy, which gives the power")
         usd += options.energy_usd_per_kwh * result.figures["energy"]["kwh"]
     passes = max(1, result.experiment.get("run", {}).get("passes", 1))
     return {"usd": Figure(usd, "cost", "USD"), "usd_per_step": usd / passes}

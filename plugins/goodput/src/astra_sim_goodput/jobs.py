@@ -28,7 +28,7 @@ SYSTEM = "astra2"
 class JobOptions:
     """A table of `[[jobs]]`."""
 
-    name: str = option(help="what the job is called")
+    name: str = option(help="name of the job")
     workload: Any = option(help="its workload: plugin:NAME, a path, or a table")
     ranks: Any = option(None, help='its NPUs in the order of ranks: "0:64", "0:64:2", "0:8,16:24", or a list')
     npus: int | None = option(None, minimum=1, help="how many NPUs a placement chooses")

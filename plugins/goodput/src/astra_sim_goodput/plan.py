@@ -28,7 +28,9 @@ class LevelOptions:
     nic_gb_per_s: float | None = option(None, above=0, help="bandwidth of a node to the store", unit="GB/s")
     recovers: float | None = option(None, minimum=0, maximum=1, help="share of interruptions after which it is loaded; none: all others")
     load_s: float = option(0.0, minimum=0, help="time to load a checkpoint and warm up", unit="s")
-    every: int = option(1, minimum=1, maximum=1_000_000, help="which checkpoints are written here, too: every so many of the first level")
+    every: int = option(
+        1, minimum=1, maximum=1_000_000, help="interval, in checkpoints of the first level, at which they are written here, too"
+    )
 
 
 @attrs.frozen
@@ -47,7 +49,7 @@ class CheckpointOptions:
     interval: int | float | str = option(
         "auto", help='work between two checkpoints: seconds, "N steps", or auto: where the goodput is greatest', unit="s"
     )
-    levels: tuple[LevelOptions, ...] = option(factory=lambda: (LevelOptions(write_s=0.0),), help="where they are kept, the fastest first")
+    levels: tuple[LevelOptions, ...] = option(factory=lambda: (LevelOptions(write_s=0.0),), help="places of checkpoints, the fastest first")
     asynchronous: AsynchronousOptions | None = option(None, help="writing of the last level beside training")
 
 
@@ -89,7 +91,7 @@ class GoodputOptions:
     step_s: float | None = option(None, above=0, help="duration of a step; or `step_ns`, or `experiment`", unit="s")
     step_ns: float | None = option(None, above=0, help="duration of a step", unit="ns")
     experiment: str | None = option(None, path="path", help="an experiment whose run is a step")
-    tokens_per_step: float | None = option(None, above=0, help="tokens of a step; an experiment of the workload llm says them")
+    tokens_per_step: float | None = option(None, above=0, help="tokens of a step; an experiment of the workload llm gives them")
     checkpoint: CheckpointOptions = option(factory=CheckpointOptions, help="how the job is saved")
     recovery: RecoveryOptions = option(factory=RecoveryOptions, help="how it recovers")
     lemons: LemonOptions | None = option(None, help="nodes that fail more often than others; rates are those of the others")

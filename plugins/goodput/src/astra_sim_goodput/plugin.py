@@ -7,13 +7,13 @@ from astra_sim import Provider, hookimpl
 
 @hookimpl
 def astra_commands() -> list[Provider]:
-    summary = "Say what of months of training is lost to failures, checkpoints and recovery."
-    scatter = "Run an experiment that varies with many seeds, and say how its time scatters."
+    summary = "Estimate the losses of months of training to failures, checkpoints and recovery."
+    scatter = "Run an experiment that varies with many seeds, and report the spread of its time."
     return [
         Provider("goodput", summary, "astra_sim_goodput.command:goodput_command"),
         Provider(
             "jobs",
-            "Run several jobs on one platform, and say how much they slow each other.",
+            "Run several jobs on one platform, and report how much they slow each other.",
             "astra_sim_goodput.jobs_command:jobs_command",
         ),
         Provider("sample", scatter, "astra_sim_goodput.sample_command:sample_command"),

@@ -11,7 +11,7 @@ from astra_sim_goodput.samples import Sample, Scatter, sample
 @click.command("sample")
 @click.argument("file", type=click.Path())
 @click.option("--seeds", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Runs, each with another seed.")
-@click.option("--pair", type=click.Path(), metavar="FILE2", help="Another experiment, run with the same seeds, and what it differs by.")
+@click.option("--pair", type=click.Path(), metavar="FILE2", help="Another experiment, run with the same seeds, and the difference.")
 @click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
 @click.option("--no-blame", is_flag=True, help="Leave out the runs without each entry of [variation] compute.")
 @json_option
@@ -60,7 +60,7 @@ def _print(outcome: Sample) -> None:
     if outcome.blame:
         columns = (Column("compute", "word"), Column("ranks", "text"), Column(f"without ({unit.name})"), Column(f"costs ({unit.name})"))
         listed = [[str(each["compute"]), each["ranks"], unit.number(each["without"]), unit.number(each["costs"])] for each in outcome.blame]
-        screen.table(Table(columns, listed, "What each entry of compute costs"))
+        screen.table(Table(columns, listed, "Cost of each entry of compute"))
     if outcome.pair is not None:
         rows = [*rows_of("mean", Scatter(**outcome.pair["finish"])), *rows_of("difference", Scatter(**outcome.pair["difference"]))]
         screen.table(Table(plain, rows, outcome.pair["run_name"], headed=False, indent=1))

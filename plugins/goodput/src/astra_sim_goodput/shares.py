@@ -110,7 +110,7 @@ def _running(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
         nominal = sum(spent.values())
         if nominal / apart > _LARGEST_EXPONENT:
             raise InputError(
-                f"{plan.name}: {nominal:g} s lie between two checkpoints of {level.name}, and {apart:g} s between two interruptions after"
+                f"{plan.name}: {nominal:g} s pass between two checkpoints of {level.name}, and {apart:g} s between two interruptions after"
                 " which it is loaded: none is ever reached; expected a shorter interval"
             )
         interruptions = math.expm1(nominal / apart)
@@ -120,7 +120,7 @@ def _running(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
         whole, begin = sum(stages.values()), 0.0
         if whole / mtti > _LARGEST_EXPONENT:
             raise InputError(
-                f"{plan.name}: a restart from {level.name} takes {whole:g} s, and {mtti:g} s lie between two interruptions: none is ever"
+                f"{plan.name}: a restart from {level.name} takes {whole:g} s, and {mtti:g} s pass between two interruptions: none is ever"
                 " done; expected less time to detect, replace and load"
             )
         for part, lasts in stages.items():

@@ -29,10 +29,10 @@ class ComputeVariation:
 
     ranks: str = option("all", help="all, or numbers and ranges of NPUs: 5, 0-7,16")
     factor: float = option(1.0, above=0, maximum=1e6, help="times as long")
-    distribution: str = option("constant", choices=DISTRIBUTIONS, help="what the factor is multiplied with, of mean 1")
+    distribution: str = option("constant", choices=DISTRIBUTIONS, help="distribution of the random factor, of mean 1")
     cv: float | None = option(None, above=0, maximum=100, help="coefficient of variation; of constant and empirical none")
     file: str | None = option(None, path="path", help="empirical: a file with a number a line, one of which is drawn")
-    scope: str = option("rank", choices=SCOPES, help="what has a draw of its own: each rank, each pass of it, or each operation")
+    scope: str = option("rank", choices=SCOPES, help="unit of a draw: each rank, each pass of it, or each operation")
     keep_mean: bool = option(True, help="the mean is 1; false: the median (lognormal), the least (exponential), the file's own (empirical)")
 
     def __attrs_post_init__(self) -> None:

@@ -74,7 +74,7 @@ class LlmFigures:
             "mfu_flops": facts.counted,
             "bubble_share": Figure(breakdown["bubble"] / iteration if iteration else 0.0, "bubble", "share"),
             "memory_bytes": Figure(facts.memory_bytes, "memory", "bytes", facts.memory_words),
-            "breakdown": Figure(breakdown, "breakdown of an iteration", "s", "communication: what is exposed; means over stages"),
+            "breakdown": Figure(breakdown, "breakdown of an iteration", "s", "communication: exposed time; means over stages"),
         }
 
     def _exposed(self, stage: _Stage, stages: Sequence[_Stage], place_of: Mapping[int, int], finish_ps: int) -> dict[str, float]:

@@ -41,7 +41,7 @@ def model_of_table(table: Any, where: str, padded_to: int = 1) -> Model:
     if kind in WITH_TEXT and isinstance(table.get("text_config"), Mapping):
         config = _Config(f"{where}: text_config", table["text_config"])
         kind = WITH_TEXT[kind]
-        warn(f"{where}: only the language model is simulated ({kind}), not what reads images or sound")
+        warn(f"{where}: only the language model is simulated ({kind}), not its encoders of images or sound")
     if kind not in ARCHITECTURES:
         hint, known = suggestion(kind, ARCHITECTURES), ", ".join(sorted({*ARCHITECTURES, *WITH_TEXT}))
         why = f", whose {NOT_MODELLED[kind]} not modelled" if kind in NOT_MODELLED else ""

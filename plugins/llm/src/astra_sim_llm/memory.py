@@ -91,7 +91,7 @@ def capacity_of(compute: Compute, margin_gib: float | None, total_bytes: float |
     if total is None:
         if margin_gib is not None:
             raise InputError(
-                f"memory_margin is {margin_gib:g} GiB, which has no effect: the compute model does not say how much memory an NPU has"
+                f"memory_margin is {margin_gib:g} GiB, which has no effect: the compute model does not know the memory of an NPU"
             )
         return None
     margin = compute.memory_margin_bytes if margin_gib is None else margin_gib * GIB

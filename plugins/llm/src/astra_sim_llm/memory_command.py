@@ -50,13 +50,15 @@ LEAST_TOKENS = 4096
 """Tokens of a sequence that a rank has at least if context parallelism is searched."""
 
 
-@click.command(short_help="Show the memory of a large language model's ranks, and search what fits.")
+@click.command(short_help="Show the memory of a large language model's ranks, and search for setups that fit.")
 @click.argument("experiment", required=False, type=click.Path())
 @component_options(multiple=False)
 @click.option("--capacity", metavar="GIB", type=float, help="Memory of an NPU in GiB; else that of the compute model's device.")
 @click.option("--search", "is_search", is_flag=True, help="List combinations of parallelism, ZeRO and recomputation that fit, by time.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Combinations that --search lists.")
-@click.option("--keep", multiple=True, type=click.Choice(AXES), help="With --search: what stays as the experiment says; may be repeated.")
+@click.option(
+    "--keep", multiple=True, type=click.Choice(AXES), help="With --search: the parameter that stays as in the experiment; may be repeated."
+)
 @json_option
 @quiet_option
 def memory(
@@ -173,7 +175,7 @@ def _show(case: Case, as_json: bool, quiet: bool) -> None:
 def _search(case: Case, limit: int, keep: Sequence[str], as_json: bool, quiet: bool) -> None:
     """Search for combinations that fit, simulate the fastest, and print them. Raises InputError."""
     if case.capacity is None:
-        raise InputError("the compute model does not say how much memory an NPU has; expected --capacity GIB")
+        raise InputError("the compute model does not know the memory of an NPU; expected --capacity GIB")
     if case.options.mode != "train":
         raise InputError(f"mode is {case.options.mode}; expected train, for which combinations are searched")
     errors: list[InputError] = []

@@ -24,7 +24,7 @@ class Overlap:
     tp: str = option(
         "none",
         choices=("none", "gather", "backward", "userbuffers"),
-        help="tensor-parallel collectives: beside nothing; gather: the saved input beside the input gradient, as arXiv 2205.05198 says of"
+        help="tensor-parallel collectives: beside nothing; gather: the saved input beside the input gradient, as in arXiv 2205.05198 for"
         " sequence parallelism; backward: those of input gradients beside the weight gradients, too; userbuffers: four fifths of each"
         " beside its product, too",
     )
@@ -32,7 +32,7 @@ class Overlap:
         False, help="gradients are reduced beside the last backward passes, parameters gathered beside the first forward ones"
     )
     gathers: bool | None = option(
-        None, help="parameters of ZeRO-1 and 2 are gathered beside the first forward passes; none: as dp says of gradients"
+        None, help="parameters of ZeRO-1 and 2 are gathered beside the first forward passes; none: as dp sets it for gradients"
     )
     p2p: bool = option(False, help="the sender of activations goes on while they are under way")
     ep: bool = option(
@@ -46,7 +46,7 @@ class Overlap:
 class RecomputeLayers:
     """Recomputation of some layers."""
 
-    layers: int = option(minimum=0, help="so many layers of each chunk, the first ones, are recomputed in full")
+    layers: int = option(minimum=0, help="number of layers of each chunk, the first ones, that are recomputed in full")
 
 
 @attrs.frozen
@@ -58,7 +58,7 @@ class LlmOptions:
     model: str | Model = option(help="a model by name (gpt3-175b, megatron-1t, llama3-405b, mixtral-8x7b, qwen3-235b-a22b, deepseek-v3,"
                                 " ...), the path of a Hugging Face config.json or of its folder, or a table of its dimensions",
                                 path="name or path", names="astra_sim_llm.models:names")  # fmt: skip
-    sequence: int | None = option(None, minimum=1, help="tokens of a sequence; none: as the model says", unit="tokens")
+    sequence: int | None = option(None, minimum=1, help="tokens of a sequence; none: the model's", unit="tokens")
     global_batch: int = option(minimum=1, help="sequences of an iteration, over all replicas", unit="sequences")
     micro_batch: int = option(1, minimum=1, help="sequences of a micro-batch", unit="sequences")
     precision: str = option("bf16", choices=PRECISIONS, help="type of the inputs of products; activations are fp16 or bf16")
@@ -69,16 +69,16 @@ class LlmOptions:
     kv_length: int | None = option(None, minimum=1, help="tokens in the cache before decoding; none: sequence", unit="tokens")
     tensor_parallel: int = option(1, minimum=1, help="ranks that share each product", unit="ranks")
     sequence_parallel: bool | None = option(
-        None, help="what is between products is shared over the tensor ranks; none: if there are several"
+        None, help="tensors between products are shared over the tensor ranks; none: if there are several"
     )
     pipeline_parallel: int = option(1, minimum=1, help="stages of the pipeline", unit="ranks")
     virtual_stages: int = option(1, minimum=1, help="chunks of layers of a stage, for the schedule interleaved", unit="chunks")
     context_parallel: int = option(1, minimum=1, help="ranks that share a sequence", unit="ranks")
     expert_parallel: int = option(1, minimum=1, help="ranks that share the experts", unit="ranks")
     expert_tensor_parallel: int | None = option(None, minimum=1, help="ranks that share an expert; none: tensor_parallel", unit="ranks")
-    data_parallel: int | str = option("fill", help="replicas; fill: what is left of the platform", unit="ranks")
+    data_parallel: int | str = option("fill", help="replicas; fill: as many as the platform has", unit="ranks")
     zero: int = option(
-        0, minimum=0, maximum=3, help="what is sharded over replicas: 1 optimizer states, 2 gradients too, 3 weights too (FSDP)"
+        0, minimum=0, maximum=3, help="state that is sharded over replicas: 1 optimizer states, 2 gradients too, 3 weights too (FSDP)"
     )
     accumulation: str = option(
         "shards",
@@ -99,12 +99,12 @@ class LlmOptions:
     attention: str = option("flash", choices=("flash", "unfused"), help="one fused kernel, or products and softmax apart")
     fp8_attention: bool = option(False, help="queries, keys and values of fused attention are cast to fp8, where products have it")
     context: str = option("ring", choices=("ring", "ulysses"), help="context parallelism: keys and values go round, or heads are exchanged")
-    overlap: Overlap = option(Overlap(), help="what runs beside compute")
+    overlap: Overlap = option(Overlap(), help="communication that runs beside compute")
     detail: str = option(
         "layer",
         choices=("kernel", "layer", "pass"),
         help="an operation a kernel, one between two collectives, or one a pass, which takes as long on a network without contention,"
-        " where all ranks of a stage are in step",
+        " if all ranks of a stage are in step",
     )
     stages: str | tuple[int, ...] = option("even", help="layers of each chunk: even, embedding_as_layer (embedding and head count as one"
                                            " each), weighted (by time), or a list")  # fmt: skip
@@ -122,22 +122,20 @@ class LlmOptions:
         choices=("experts", "ranks"),
         help="how often a token is sent: once for each of its experts, or once for each rank that has some of them (DeepEP, HybridEP)",
     )
-    fused_experts: bool = option(
-        False, help="activations of experts, and the casts of what they make, are part of the products before them"
-    )
+    fused_experts: bool = option(False, help="activations of experts, and the casts of their results, are part of the products before them")
     fused_loss: bool = option(False, help="the loss is one fused kernel over 16-bit logits, not several in fp32")
     cuda_graphs: str = option(
         "none",
         choices=CUDA_GRAPHS,
-        help="kernels that the host does not launch one by one, where the compute model says how long a launch takes: those of routers,"
+        help="kernels that the host does not launch one by one, if the compute model knows the time of a launch: those of routers,"
         " of attention and routers, or of the whole iteration",
     )
     causal_flops: bool = option(True, help="model FLOPs count half of the attention square, which a causal mask leaves; false: all of it")
-    check_memory: bool = option(True, help="refuse what does not fit the memory of the compute model's device, where it is known")
+    check_memory: bool = option(True, help="refuse setups that do not fit the memory of the compute model's device, if it is known")
     memory_margin: float | None = option(
         None,
         minimum=0,
-        help="memory of the device that is left free for what is not counted: driver, communicators, fragmentation; none: as the compute"
-        " model says of its device",
+        help="memory of the device that is left free for uncounted uses: driver, communicators, fragmentation; none: as the compute"
+        " model sets for its device",
         unit="GiB",
     )

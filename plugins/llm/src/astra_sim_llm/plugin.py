@@ -30,7 +30,7 @@ def astra_workloads() -> list[Provider]:
 
 @hookimpl
 def astra_commands() -> list[Provider]:
-    summary = "Show the memory of a large language model's ranks, and search what fits."
+    summary = "Show the memory of a large language model's ranks, and search for setups that fit."
     return [Provider("memory", summary, f"{_HERE}.memory_command:memory")]
 
 

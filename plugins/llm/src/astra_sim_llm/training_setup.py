@@ -30,7 +30,7 @@ class TrainingSetup:
     micro_batches: int = option(1, minimum=1, help="micro-batches of an iteration for each replica")
     precision: str = option("bf16", choices=PRECISIONS, help="inputs of products")
     gradients: str = option("fp32", choices=("fp32", "same"), help="precision in which gradients are kept")
-    accumulation: str = option("shards", choices=("shards", "whole"), help="what ZeRO-2 and 3 keep of gradients between micro-batches")
+    accumulation: str = option("shards", choices=("shards", "whole"), help="the gradients that ZeRO-2 and 3 keep between micro-batches")
     recompute: str = option("none", choices=RECOMPUTE, help="activations that are computed again")
     recompute_layers: int | None = option(None, minimum=0, help="first layers of each chunk that are computed again; none: all")
     attention: str = option("flash", choices=("flash", "unfused"), help="attention kernels")

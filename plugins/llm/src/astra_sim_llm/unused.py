@@ -92,7 +92,7 @@ def _of_one_rank(options: LlmOptions, parallel: Parallelism) -> Unused:
 def _beside_others(options: LlmOptions, names: Container[str]) -> Unused:
     """Options that others leave without effect."""
     if options.capacity_factor is not None and "expert_skew" in names:
-        yield "expert_skew", "beside capacity_factor, which drops what is over it; expected one of them"
+        yield "expert_skew", "beside capacity_factor, which drops tokens over it; expected one of them"
     if options.reduction == "all" and options.zero not in (1, 2):
         yield "reduction", f"where zero is {options.zero}; expected 1 or 2"
     if "accumulation" in names and options.zero < 2:

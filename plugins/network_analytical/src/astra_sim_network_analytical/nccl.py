@@ -68,8 +68,8 @@ class NcclNetwork(AnalyticalNetwork):
             self.measured_dimensions = frozenset((0,))
             if links is not None:
                 warn(
-                    f"{parameters.title}: it does not say on which links it was measured, so what the platform says of those of its"
-                    f" innermost dimension changes nothing in collectives; expected node = {{ gb_per_s = {links.gb_per_s:g} }}, say"
+                    f"{parameters.title}: the links of its measurement are unknown, so the platform's links of its"
+                    f" innermost dimension changes nothing in collectives; expected node = {{ gb_per_s = {links.gb_per_s:g} }} for example"
                 )
         if not parameters.calibrated:
             warn(f"{parameters.title}: its collectives were not fitted to measurements on it")
@@ -270,7 +270,7 @@ def _share_of_channels(most: int | None, parameters: NcclParameters) -> float:
     if most is None:
         return 1.0
     if parameters.channels is None:
-        raise InputError(f"channels is {most}, and {parameters.title} does not say with how many it was measured")
+        raise InputError(f"channels is {most}, and {parameters.title} does not tell with how many it was measured")
     return min(1.0, most / parameters.channels)
 
 

@@ -139,7 +139,7 @@ def tables_of(rows: Sequence[MeasuredCollective], node: NcclNode) -> list[NcclFi
             sizes = [row.bytes for row in part]
             for earlier, later in pairwise(sizes):
                 if earlier == later:
-                    raise InputError(f"{operation} on {ranks} ranks: {later} bytes stand there twice; expected each size once")
+                    raise InputError(f"{operation} on {ranks} ranks: {later} bytes occur twice; expected each size once")
             times = tuple(_levelled([row.microseconds for row in part]))
             fit = NcclFit(operation=operation.value, ranks=ranks, bytes=tuple(map(float, sizes)), microseconds=times)
             fits.append(_extended(fit, rows, node))

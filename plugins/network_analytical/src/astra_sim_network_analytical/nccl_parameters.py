@@ -30,7 +30,7 @@ class Protocol:
 
     latency_us: float = option(minimum=0, help="time of a collective of no bytes", unit="us")
     gb_per_s: float = option(above=0, help="bus bandwidth, as nccl-tests defines it", unit="10^9 bytes/s")
-    step_us: float = option(0.0, minimum=0, help="what a further step of the ring adds to the latency", unit="us")
+    step_us: float = option(0.0, minimum=0, help="latency that a further step of the ring adds", unit="us")
 
 
 @attrs.frozen
@@ -45,7 +45,7 @@ class NcclFit:
     nvls: Protocol | None = option(None, help="reduction in the switches of a node (NVLS)")
     bytes: tuple[float, ...] = option((), above=0, help="sizes of a measured table, rising")
     microseconds: tuple[float, ...] = option((), above=0, help="times of that table, not falling", unit="us")
-    beyond: Protocol | None = option(None, help="what holds beyond the sizes that were measured, where that is faster")
+    beyond: Protocol | None = option(None, help="protocol beyond the measured sizes, if that is faster")
 
     def protocols(self) -> dict[str, Protocol]:
         """The protocols by name, and `beyond`. Those of a table: its least time, and the bandwidth of its last row."""
@@ -134,16 +134,16 @@ class BetweenNodes:
     )
     post_us: ByProtocol = option(
         factory=lambda: ByProtocol(ll=1.0, ll128=1.0, simple=3.0, nvls=0.0),
-        help="what a step within a node takes at least, where the ring leaves the node",
+        help="least time of a step within a node, if the ring leaves the node",
         unit="us",
     )
     level_us: ByProtocol = option(
         factory=lambda: ByProtocol(ll=10.0, ll128=17.0, simple=28.0, nvls=41.8), help="a level of a tree, up and down", unit="us"
     )
     latency_us: float = option(2.7, minimum=0, help="latency of a message to another node for which the steps and levels hold", unit="us")
-    peer_us: float = option(0.5, minimum=0, help="all-to-all: what each rank of another node adds", unit="us")
+    peer_us: float = option(0.5, minimum=0, help="all-to-all: time that each rank of another node adds", unit="us")
     nvls_gb_per_s: float | None = option(
-        None, above=0, help="what trees of NVLS send from a node at most; none: as much as its NICs", unit="10^9 bytes/s"
+        None, above=0, help="greatest bandwidth of trees of NVLS out of a node; none: as much as its NICs", unit="10^9 bytes/s"
     )
     chain: Chain | None = option(None, help="how trees without NVLS fill; none: it takes no time, and all pass the node as a ring does")
 
@@ -157,8 +157,8 @@ class NcclParameters:
     channels: int | None = option(None, minimum=1, help="channels with which its bandwidths were measured")
     nvls_channels: int = option(16, minimum=1, help="channels of NVLS, each of which has a chunk of each rank of a node on its way")
     node: NodeLinks | None = option(None, help="links of the node in which they were measured; none: the platform's, whatever they are")
-    fits: tuple[NcclFit, ...] = option(help="what is known, by collective and ranks in a node")
-    between_nodes: BetweenNodes = option(factory=BetweenNodes, help="what differs between nodes")
+    fits: tuple[NcclFit, ...] = option(help="fits by collective and ranks in a node")
+    between_nodes: BetweenNodes = option(factory=BetweenNodes, help="differences between nodes")
     sources: dict[str, Any] = option(factory=dict, help="where the numbers come from, by key")
 
     def fit(self, operation: Collective, ranks: int) -> NcclFit:
@@ -205,7 +205,7 @@ def parameters_of(table: dict[str, Any], where: str) -> NcclParameters:
     for number, fit in enumerate(parameters.fits):
         what = f"{where}: fits.{number} ({fit.operation}, {fit.ranks} ranks)"
         if (fit.operation, fit.ranks) in seen:
-            raise InputError(f"{what}: it stands there twice")
+            raise InputError(f"{what}: it occurs twice")
         seen.add((fit.operation, fit.ranks))
         _check(fit, what)
     return parameters

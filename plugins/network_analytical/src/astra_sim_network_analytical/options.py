@@ -42,7 +42,7 @@ class AnalyticalOptions:
     model: str = option(
         "schedule",
         choices=("schedule", "nccl"),
-        help="what collectives take: by the messages of their schedules; nccl: as NCCL does them, by parameters of a device",
+        help="time of collectives: by the messages of their schedules; nccl: as NCCL does them, by parameters of a device",
     )
     device: str | None = option(
         None,
@@ -52,11 +52,11 @@ class AnalyticalOptions:
     parameters: str | None = option(None, help="nccl: a file of parameters, such as `astra calibrate collective` writes", path="path")
     channels: int | None = option(None, minimum=1, help="nccl: the most channels, where those are fewer than NCCL would use")
     nic_efficiency: float | None = option(
-        None, above=0, maximum=1, help="nccl: share of the NICs' bandwidth that collectives reach; none: as the parameters say"
+        None, above=0, maximum=1, help="nccl: share of the NICs' bandwidth that collectives reach; none: the parameters'"
     )
     fabric_latency: str | None = option(
         None,
-        help="nccl: what connects nodes (infiniband, efa, tcpxo), or the latency of a message between nodes (us), in place of what the "
-        "platform says; set it for machines in clouds",
+        help="nccl: the fabric between nodes (infiniband, efa, tcpxo), or the latency of a message between nodes (us), in place of the "
+        "platform's; set it for machines in clouds",
     )
     link_figures: bool = option(False, help="aware: the result has figures of every link that carried something")

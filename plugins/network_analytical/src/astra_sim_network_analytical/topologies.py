@@ -24,7 +24,7 @@ class DimensionOptions:
     hbm_latency_ns: float = option(0.0, minimum=0, help="latency of the memory that feeds the links", unit="ns")
     hbm_bandwidth_bytes_per_ns: float = option(1.0, above=0, help="bandwidth of that memory", unit="bytes/ns")
     hbm_scale: float = option(0.0, minimum=0, help="factor on that memory's delay; 0: it is no bottleneck")
-    packaging: str = option("node", choices=("tile", "package", "node", "pod"), help="what the links are made of, for the cost model")
+    packaging: str = option("node", choices=("tile", "package", "node", "pod"), help="packaging of the links, for the cost model")
 
 
 @attrs.frozen

@@ -10,9 +10,7 @@ from astra_sim import InputError, option
 class AutoOptions:
     """Options of the network `auto`."""
 
-    error: str = option(
-        "1%", help="how wide the bound of the makespan may be, as a share of it: 1% or 0.01; --strict fails where it is wider"
-    )
+    error: str = option("1%", help="how wide the bound of the makespan may be, as a share of it: 1% or 0.01; --strict fails if it is wider")
     target: str = option("packet", specs="network", help="the network on which the whole run would be exact: NAME or NAME?key=value")
     part_bytes: int = option(
         1 << 36,

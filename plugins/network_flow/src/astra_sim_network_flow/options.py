@@ -48,7 +48,7 @@ class FlowOptions:
     preset: str = option(
         "ideal",
         choices=tuple(PRESETS),
-        help="what options are whose default is none: links as they are, or TCP as SimGrid models it",
+        help="defaults of options whose default is none: links as they are, or TCP as SimGrid models it",
     )
     routing: str = option(
         "destination",
@@ -60,16 +60,16 @@ class FlowOptions:
     npus_forward: str = option(
         "if_needed",
         choices=("if_needed", "always", "never"),
-        help="whether messages pass through NPUs within a dimension: where no switches lead on; wherever that is shorter; never",
+        help="whether messages pass through NPUs within a dimension: if no switches lead on; wherever that is shorter; never",
     )
     seed: int = option(0, minimum=0, help="hash: another number gives other paths")
     bandwidth_factor: float | None = option(None, above=0, maximum=1, help="share of the bandwidth of links that flows can use")
-    latency_factor: float | None = option(None, minimum=0, help="what latencies are multiplied by before a message begins to flow")
+    latency_factor: float | None = option(None, minimum=0, help="factor on latencies before a message begins to flow")
     fairness: str | None = option(
-        None, choices=("equal", "rtt"), help="flows weigh the same where they share a link; or one over their round trip time, as with TCP"
+        None, choices=("equal", "rtt"), help="flows that share a link have equal weights; or one over their round trip time, as with TCP"
     )
     weight_bytes: float | None = option(
-        None, minimum=0, help="rtt: each link adds the time of so many bytes to the round trip time (SimGrid's weight-S)", unit="bytes"
+        None, minimum=0, help="rtt: bytes whose time each link adds to the round trip time (SimGrid's weight-S)", unit="bytes"
     )
     window_bytes: float | None = option(
         None, minimum=0, help="a flow moves at most this in two latencies of its route (SimGrid's TCP-gamma); 0: no limit", unit="bytes"

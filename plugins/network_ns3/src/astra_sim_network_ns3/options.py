@@ -34,7 +34,7 @@ class Ns3Options:
     )
     initial_window: int = option(10, minimum=1, maximum=10**6, help="segments that a connection begins with (RFC 6928)", unit="segments")
     delayed_ack_segments: int = option(
-        1, minimum=1, maximum=1000, help="an acknowledgement for so many segments; 2 in ns-3, which leaves the last one to delayed_ack_ms"
+        1, minimum=1, maximum=1000, help="segments for each acknowledgement; 2 in ns-3, which leaves the last one to delayed_ack_ms"
     )
     delayed_ack_ms: float = option(40.0, above=0, maximum=1e6, help="longest delay of an acknowledgement (Linux)", unit="ms")
     min_rto_ms: float = option(
@@ -48,7 +48,7 @@ class Ns3Options:
         512,
         minimum=4,
         maximum=2**20,
-        help="what a connection has under way at most; Linux goes up to 4096, but ns-3 looks through it with every segment",
+        help="most bytes of a connection under way; Linux goes up to 4096, but ns-3 looks through it with every segment",
         unit="KiB",
     )
     receive_buffer_kib: int = option(6144, minimum=4, maximum=2**20, help="the largest window of a receiver (Linux)", unit="KiB")
@@ -59,7 +59,10 @@ class Ns3Options:
         0, minimum=0, maximum=10**6, help="the same at a port of an NPU; 0: no limit, as Linux holds back a sender whose interface is busy"
     )
     ecn_threshold_packets: int | None = option(
-        None, minimum=1, maximum=10**6, help="dctcp: packets are marked that come where so many wait; default 65 (its paper, 10 Gbit/s)"
+        None,
+        minimum=1,
+        maximum=10**6,
+        help="dctcp: queue length in packets from which packets are marked; default 65 (its paper, 10 Gbit/s)",
     )
     switch_latency_ns: float = option(0.0, minimum=0, maximum=1e9, help="time through a switch, on links that enter one", unit="ns")
     npu_forwarding: bool = option(True, help="packets pass through NPUs where some pairs have no way over switches; false: an error")

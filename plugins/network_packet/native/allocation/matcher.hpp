@@ -1,4 +1,4 @@
-// Separable allocators with round-robin arbiters: each side of a match has a pointer that says where to look first.
+// Separable allocators with round-robin arbiters: each side of a match has a pointer to the first candidate.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace astra::packet {
 struct Ask {
   int input = 0;
   int output = 0;
-  int tag = 0;  // what is asked for, for the caller
+  int tag = 0;  // identifies the request, for the caller
 };
 
-// Where the arbiters of outputs (over inputs) and of inputs (over outputs) start.
+// The initial pointers of the arbiters of outputs (over inputs) and of inputs (over outputs).
 struct Pointers {
   int* of_output;
   int* of_input;

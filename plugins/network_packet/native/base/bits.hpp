@@ -19,7 +19,7 @@ inline int lowest(std::uint64_t bits) { return __builtin_ctzll(bits); }
 // The same in a word of a set of several.
 inline int bit_number(std::size_t word, std::uint64_t bits) { return narrow<int>(word * 64) + lowest(bits); }
 
-// Calls visit(number) for each number of a set, ascending. What is added meanwhile may or may not be visited.
+// Calls visit(number) for each number of a set, ascending. Numbers added meanwhile may or may not be visited.
 template <class Visit>
 [[gnu::always_inline]] inline void each_bit(const std::uint64_t* words, std::size_t count, Visit visit) {
   for (std::size_t word = 0; word < count; ++word) {
@@ -62,7 +62,7 @@ class BitSets {
     while (word != end && *word == 0) ++word;  // std::any_of takes four at a time, but most sets are one word
     return word != end;
   }
-  // The only number of a set, or -1 where it has none, several, or more words than one.
+  // The only number of a set, or -1 if it has none, several, or more words than one.
   int only(int owner) const {
     const std::uint64_t bits = *(*this)[owner];
     const bool one = bits != 0 && (bits & (bits - 1)) == 0;  // std::has_single_bit is a call on processors that may not count bits

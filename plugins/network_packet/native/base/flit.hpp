@@ -1,4 +1,4 @@
-// What moves through the network: flits of packets of messages one way, credits the other way.
+// Objects that move through the network: flits of packets of messages one way, credits the other way.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct alignas(64) Packet {  // in a cache line
   Cycle injected = 0;         // when its head left the source
   std::int32_t hops = 0;      // links between routers crossed so far
   std::uint16_t vnet = 0;
-  std::uint8_t vc_class = 0;  // class of virtual channels, where datelines divide them
+  std::uint8_t vc_class = 0;  // class of virtual channels, if datelines divide them
 };
 
 inline constexpr std::uint32_t kNoMessage = std::numeric_limits<std::uint32_t>::max();
@@ -46,8 +46,8 @@ struct Message {
   Cycle created = 0;
   Cycle ready = 0;  // first cycle in which the source may make a packet
   std::uint64_t number = 0;
-  Cycle flight = 0;                   // cycles from the departure of its last flit to its arrival, at least; 0: nobody asks
-  std::uint32_t behind = kNoMessage;  // the next one from there to the same destination, where destinations take turns
+  Cycle flight = 0;                   // cycles from the departure of its last flit to its arrival, at least; 0: not needed
+  std::uint32_t behind = kNoMessage;  // the next one from there to the same destination, if destinations take turns
   Cycle landing = 0;                  // when it can arrive at the soonest, since that has left
 };
 

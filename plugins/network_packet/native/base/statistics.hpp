@@ -1,4 +1,4 @@
-// Counters. All are sums of whole numbers, so that what happens in a period can be multiplied, and threads (see thread_team.hpp) can count
+// Counters. All are sums of integers, so that the counts of a period can be multiplied, and threads (see thread_team.hpp) can count
 // apart.
 #pragma once
 
@@ -47,7 +47,7 @@ struct Statistics {
     ++of_channel[kChannelFlits];
     of_channel[kChannelPackets] += head;
   }
-  // A thread has received a packet. `settle` adds what threads have counted to what is known.
+  // A thread has received a packet. `settle` adds the threads' counts to the total.
   void received(int thread, std::int64_t queueing, std::int64_t in_network, int flits, int hops) {
     std::int64_t* const totals = thread == 0 ? counters.data() : at(apart_, thread - 1).data();
     ++totals[kPackets];
@@ -67,7 +67,7 @@ struct Statistics {
     }
   }
 
-  // What has been counted since they were `before` has happened `times` times more.
+  // The counts since `before` are repeated `times` times more.
   void repeat(const std::vector<std::int64_t>& before, std::int64_t times) {
     for (std::size_t i = 0; i < counters.size(); ++i) counters[i] += times * (counters[i] - before[i]);
   }

@@ -89,7 +89,7 @@ bool FoldedNetwork::are_alike(const std::vector<Sent>& messages) {
 bool FoldedNetwork::send_all(Cycle cycle) {
   const std::vector<Sent>& messages = later_.begin()->second;
   const bool awake = shape_->rules.same_cycle();
-  // What comes from outside finds interfaces awake or not, which is looked up in the whole network.
+  // Messages from outside find interfaces awake or not, which is looked up in the whole network.
   if ((awake && !wake_senders_) || !are_alike(messages)) {
     part(awake ? std::vector<bool>(shape_->sizes.size()) : common_dimensions(messages), cycle);
     return false;
@@ -163,11 +163,11 @@ std::vector<bool> FoldedNetwork::common_dimensions(const std::vector<Sent>& mess
     const bool saved = are_kept(messages, along) || (along.use_exclusive_or() && are_kept(messages, along));
     at(common, d) = saved && std::all_of(messages.begin(), messages.end(), alike_in_d);
   }
-  // Where nothing of this is the reason, it is the order of messages, or their lanes.
+  // If nothing of this is the reason, it is the order of messages, or their lanes.
   return common == translations_.folded() ? std::vector<bool>(common.size()) : common;
 }
 
-// Messages that have arrived need no number, since nobody is told of them again.
+// Messages that have arrived need no number, since they are not delivered again.
 void FoldedNetwork::unfold() {
   const std::shared_ptr<MessageNetwork> next = make_(parting_->still_folded);
   std::vector<const UnderWay*> numbered(noted_.size());

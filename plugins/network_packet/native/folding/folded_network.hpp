@@ -1,8 +1,8 @@
-// A network in which one NPU stands for all that translations take to it, as long as they all do the same (see docs/packet.md).
+// A network in which one NPU represents all that translations take to it, as long as they all do the same (see docs/packet.md).
 //
-// Its domain has the routers of one NPU in place of those of its translates: what leaves it by a link of a folded dimension comes back to
-// it by that link. Where NPUs do not do the same any more, or routers choose by numbers of ports that vary among translates, a
-// network is made in which the dimensions that this concerns are not folded. It gets all messages so far once more, and goes on.
+// Its domain has the routers of one NPU in place of those of its translates: traffic that leaves it by a link of a folded dimension comes
+// back to it by that link. If NPUs do not do the same any more, or routers choose by numbers of ports that vary among translates, a network
+// is made in which the dimensions that this concerns are not folded. It gets all messages so far once more, and goes on.
 #pragma once
 
 #include <astra_sim/interrupt.hpp>
@@ -63,22 +63,22 @@ class FoldedNetwork : public MessageNetwork {
     std::vector<std::uint64_t> numbers;
   };
 
-  // The domain does not stand for all any more.
+  // The domain does not represent all any more.
   struct Parting {
     std::vector<bool> still_folded;  // in the next network, by dimension
-    Cycle known = -1;                // all arrivals up to this cycle have been told
+    Cycle known = -1;                // all arrivals up to this cycle have been delivered
     bool catches_up = false;         // the next network has not come there yet
   };
 
   // The same as `advance` as long as the network is folded; nothing where it is no more.
   std::optional<bool> advance_folded(std::int64_t until);
-  // Runs a cycle of the domain, and adds what arrives. Returns false where the domain cannot stand for all any more.
+  // Runs a cycle of the domain, and adds its arrivals. Returns false if the domain cannot represent all any more.
   bool run(Cycle cycle);
   // Hands the messages of a cycle that has been run to their interfaces. Returns false where they are not alike.
   bool send_all(Cycle cycle);
   bool are_alike(const std::vector<Sent>& messages);
   Cycle next_cycle() const;
-  // The domain does not stand for all any more: those dimensions stay folded, and all arrivals up to a cycle are known.
+  // The domain does not represent all any more: those dimensions stay folded, and all arrivals up to a cycle are known.
   void part(std::vector<bool> folded, Cycle known);
   // The dimensions that can stay folded where messages are not alike, or take ways that are not.
   std::vector<bool> common_dimensions(const std::vector<Sent>& messages) const;

@@ -66,7 +66,7 @@ void SymmetricSends::sort(const std::vector<Sent>& messages) {
   starts_[0] = 0;
 }
 
-// Lanes share nothing, so that the order of messages in different ones says nothing: they come by lane.
+// Lanes share nothing, so the order of messages in different ones does not matter: they come by lane.
 void SymmetricSends::list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& result) const {
   result.clear();
   const int node = translations_.node(npu);

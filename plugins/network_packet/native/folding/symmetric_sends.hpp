@@ -1,4 +1,4 @@
-// What all NPUs of a folded network send in a cycle, as the messages of its nodes, if translations take it to itself.
+// The sends of all NPUs of a folded network in a cycle, as the messages of its nodes, if translations take them to themselves.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Network interfaces: messages become packets, packets get virtual channels, flits leave one a cycle; what arrives is consumed at once.
+// Network interfaces: messages become packets, packets get virtual channels, flits leave one a cycle; arriving flits are consumed at once.
 //
 // An interface has a lane for each virtual network, or several: a queue of messages, and a channel to and from a router of its own.
 #pragma once
@@ -65,7 +65,7 @@ class Interfaces {
   struct Lane {
     RingBuffer<std::uint32_t> messages;             // by the rule `in_turn`, the oldest for each destination, the next in turn first,
     std::unordered_map<int, std::uint32_t> newest;  // and the newest for each
-    RingBuffer<std::uint32_t> unseen;               // sent since, where destinations take turns and lanes have clocks of their own
+    RingBuffer<std::uint32_t> unseen;               // sent since, if destinations take turns and lanes have clocks of their own
     RingBuffer<std::uint32_t> packets;              // made, not yet sent completely, oldest first
     RingBuffer<std::uint16_t> vcs;                  // of these packets
     int pointer = 0;                                // where to look for an idle virtual channel next

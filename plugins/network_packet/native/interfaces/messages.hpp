@@ -1,7 +1,7 @@
 // Messages and their packets that are under way, by number. A message is cut into packets by its source, and has arrived when its
 // destination has received the last flit of every packet.
 //
-// Several threads (see thread_team.hpp) may make and receive packets at the same time. What one of them changes that others see comes into
+// Several threads (see thread_team.hpp) may make and receive packets at the same time. Changes of one that others see take
 // effect when `settle` is called, between windows.
 #pragma once
 
@@ -41,7 +41,7 @@ class Messages {
 
   // The last flit of a packet has left its source in cycle `now`.
   void leave_source(int thread, std::uint32_t number, Cycle now);
-  // What the threads have done counts.
+  // The threads' work takes effect.
   void settle();
   // No message arrives before this cycle whose last flit has left its source, of those with a `flight`; kNever: there is none.
   Cycle soonest_arrival() const { return landings_.empty() ? kNever : landings_.begin()->first; }
@@ -52,7 +52,7 @@ class Messages {
   // Messages that have not arrived, and packets that have not.
   std::int64_t outstanding() const { return outstanding_; }
   std::uint32_t packets_under_way() const;
-  // Appends what senders call the messages (Message::number) that have arrived since this was last asked. Returns whether any have.
+  // Appends the senders' numbers (Message::number) of messages that have arrived since the last call. Returns whether there are any.
   bool take_arrived(std::vector<std::uint64_t>& arrived);
   // Forgets the room that messages had which have all arrived.
   void clear();
@@ -68,7 +68,7 @@ class Messages {
   std::size_t count() const { return messages_.size(); }
   // By message, packets that are still to be made.
   std::vector<std::int64_t> unmade() const;
-  // How often what has happened since they were `before` can happen again before a message comes to its last packets; 0 if no packet was
+  // How often the events since `before` can be repeated before a message comes to its last packets; 0 if no packet was
   // made.
   std::int64_t repetitions(const std::vector<std::int64_t>& before) const;
   // It has happened `count` times more, and the cycle is `later`.
@@ -78,7 +78,7 @@ class Messages {
   static constexpr int kBits = Pool<Packet>::kBits;
   static constexpr std::uint32_t kPlace = (1U << kBits) - 1;
 
-  // Of a thread: the packets that it has made, and what it has done since the last window.
+  // Of a thread: the packets that it has made, and its other work since the last window.
   struct alignas(64) Work {
     Pool<Packet> packets;
     std::vector<std::uint32_t> received;  // packets that others have made

@@ -1,7 +1,7 @@
 // Which virtual network carries a message. A network declares its rule once, when it is built.
 //
-// Messages in different virtual networks share links at most, never a virtual channel. So the rule says which messages can hold each other
-// up, and in Garnet, where every virtual network has rings of its own, which way round they go.
+// Messages in different virtual networks share links at most, never a virtual channel. So the rule decides which messages can block each
+// other, and in Garnet, where every virtual network has rings of its own, which way round they go.
 #pragma once
 
 #include <utility>
@@ -23,7 +23,7 @@ class VnetChoice {
   // one below 0.
   static VnetChoice by_queue(std::vector<int> vnet_of_queue);
 
-  // The virtual network of a message; `queue` is below 0 where it comes from none. kNone: there is none for that queue. kNearest: the rule
+  // The virtual network of a message; `queue` is below 0 if it comes from none. kNone: there is none for that queue. kNearest: the rule
   // goes by queue and the message comes from none, so it takes the virtual network with the shortest way.
   static constexpr int kNone = -1;
   static constexpr int kNearest = -2;

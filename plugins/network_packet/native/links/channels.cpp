@@ -20,7 +20,7 @@ Span plus(Span a, const Span& b, std::int64_t clock_ps) {
 }
 
 // When something that a link takes at `takes` arrives: the first clock edge at which it is there. A link that is narrower than a flit has
-// a serializer at each end; it takes the next flit when the last part of this one is on the wires. What is on the wires within a cycle of
+// a serializer at each end; it takes the next flit when the last part of this one is on the wires. Flits on the wires within a cycle of
 // its sender (`own`) is there without delay.
 Cycle arrival(const ChannelSpec& spec, Span& free, Cycle takes, Cycle own, std::int64_t clock_ps) {
   Span start{takes + spec.serializer, 0};
@@ -114,7 +114,7 @@ void Channels::send_parts(int c, std::uint16_t vc, bool frees, Cycle takes) {
   clock_->wake(spec.source, takes + 2 * spec.serializer + spec.latency.cycles + channel.handling);
 }
 
-// In a cycle, what was asked for last is handled first. The router asks for the credit in cycle `now`, the wires ask for their next part
+// In a cycle, the latest request is handled first. The router asks for the credit in cycle `now`, the wires ask for their next part
 // when they take one. So the credit comes first if in cycle `now` the wires had their turn before the router, which is so if they asked for
 // it later than the router (or others for it).
 bool Channels::comes_before_part(int c, Cycle now) {
@@ -177,7 +177,7 @@ bool Channels::credit_usable_in(int c, Cycle usable) const {
   return false;
 }
 
-// What came without all of its parts is too much.
+// Flits without all of their parts are too many.
 Channels::Places Channels::places(int c, int vc) const {
   const Channel& channel = at(channels_, c);
   const RingBuffer<Flit>& flits = at(flits_, c);
@@ -192,7 +192,7 @@ Channels::Places Channels::places(int c, int vc) const {
   return result;
 }
 
-// Where a packet has its virtual channel until its last credit is back, those that are idle are at rest, unless parts of credits have
+// If a packet has its virtual channel until its last credit is back, those that are idle are at rest, unless parts of credits have
 // overtaken others.
 void Channels::snapshot(Snapshot& snapshot, const Messages& messages) {
   const Cycle now = snapshot.now();

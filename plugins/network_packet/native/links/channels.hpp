@@ -2,7 +2,7 @@
 //
 // A channel carries flits one way and credits the other way. Its sender counts the credits of every virtual channel, which are free places
 // in the buffers at the other end, and knows which virtual channels are idle, that is, not given to a packet. All it knows of its receiver
-// it learns through credits. What is put on a channel in one cycle can be taken in a later one at the earliest, so the order in which the
+// it learns through credits. A flit put on a channel in one cycle can be taken in a later one at the earliest, so the order in which the
 // units of a cycle are visited has no effect.
 #pragma once
 
@@ -49,7 +49,7 @@ class Channels {
       return send_narrow_credit(c, vc, frees, takes);
     pass_credit(c, {clock_->edge(channel.source, takes + channel.delay), vc, frees});
   }
-  // What one thread has put on a channel to another (see thread_team.hpp) is on its way, at the end of a window.
+  // Flits that one thread has put on a channel to another (see thread_team.hpp) are on their way, at the end of a window.
   void settle();
   void employ(int threads);
   // The first flit has arrived, and at the end of a slower clock perhaps others since its last edge: calls receive(flit) for each.
@@ -73,12 +73,12 @@ class Channels {
   }
   void give_vc(int c, int vc) { clear_bit(const_cast<std::uint64_t*>(idle(c)), vc); }
   void free_vc(int c, int vc) { set_bit(const_cast<std::uint64_t*>(idle(c)), vc); }
-  // Free places at the end of the channel, an idle virtual channel counting twice: what adaptive routing goes by.
+  // Free places at the end of the channel, an idle virtual channel counting twice: the criterion of adaptive routing.
   std::int64_t free_places(int c) const;
   // Whether a credit has come that can be used in cycle `usable` first.
   bool credit_usable_in(int c, Cycle usable) const;
 
-  // Where the places of a virtual channel are: credits, flits and credits under way, and (in parts of credits) those that are neither.
+  // The places of a virtual channel: credits, flits and credits under way, and (in parts of credits) those that are neither.
   struct Places {
     std::int64_t held = 0;       // credits of the sender, flits and credits under way
     std::int64_t parts = 1;      // of a credit
@@ -93,7 +93,7 @@ class Channels {
   void turn(int c, const VcTurn& turn);
 
  private:
-  // What the sender looks at, in a cache line.
+  // The sender's data, in a cache line.
   struct alignas(64) Channel {
     RingBuffer<Credit> credits;     // under way
     Cycle credit_due = kNever;      // when the first of them can be used
@@ -106,7 +106,7 @@ class Channels {
     bool sender_waits = false;      // wake the sender when a credit comes
     bool joins_threads = false;     // its ends are run by two threads
   };
-  // What a thread has put on channels to others since the last window.
+  // A thread's flits on channels to others since the last window.
   struct alignas(64) Handed {
     std::vector<std::pair<int, Flit>> flits;
     std::vector<std::pair<int, Credit>> credits;
@@ -126,7 +126,7 @@ class Channels {
     if (link(c).delay >= 0 || flits.empty()) clock_->expect_flit(c, flit.time);
     flits.push(flit);
   }
-  // Where the wires are narrower than a flit: when a flit, or a credit, that they take from cycle `takes` on is at the other end.
+  // If the wires are narrower than a flit: when a flit, or a credit, that they take from cycle `takes` on is at the other end.
   Cycle narrow_arrival(int c, Cycle takes);
   Cycle narrow_credit(int c, Cycle takes);
   void send_narrow_credit(int c, std::uint16_t vc, bool frees, Cycle takes);
@@ -166,7 +166,7 @@ class Channels {
     } while (!credits.empty() && credits.front().time <= now);
     channel.credit_due = credits.empty() ? kNever : credits.front().time;
   }
-  // The same where parts of credits may have become one, and what reaches a router in which order.
+  // The same if parts of credits may have become one, with the order in which they reach a router.
   void take_called_credits(int c, Cycle now);
   // Credits of which the last part leaves up to cycle `now` are on their way.
   void take_parts(int c, Cycle now);
@@ -182,7 +182,7 @@ class Channels {
   std::vector<Channel> channels_;
   std::vector<Wires> wires_;
   std::vector<RingBuffer<Flit>> flits_;  // under way, by channel
-  std::vector<std::int32_t> credits_;    // by virtual channel; those of a sender stand together
+  std::vector<std::int32_t> credits_;    // by virtual channel; those of a sender are adjacent
   std::vector<std::uint64_t> many_idle_;
   bool wait_for_tail_credit_;     // a rule
   bool parts_somewhere_ = false;  // a channel has credits in parts

@@ -1,13 +1,13 @@
 // Credits on a narrow link, as Garnet's serializers send them: in parts, one a cycle.
 //
 // Garnet keeps the parts that wait for the wires in a binary heap by time. Parts of one credit have the same time, so they leave in the
-// order in which the heap happens to give them out, and the part that says "the virtual channel is idle again" need not be the last. The
-// other end counts the parts of a virtual channel: every so many are a credit, and that part is one at once, whatever the count, which
+// order in which the heap happens to give them out, and the part that means "the virtual channel is idle again" need not be the last. The
+// other end counts the parts of a virtual channel: each full count is a credit, and that part is one at once, whatever the count, which
 // begins anew. Parts that it has overtaken count for the next packet, so a virtual channel may come to more credits than it has buffers.
 //
-// The order in the heap also depends on whether a credit comes before or after the wires take a part in the same cycle. Garnet handles what
-// is to happen in a cycle in the reverse of the order in which it was asked for, and each of the two is asked for by another unit before:
-// see Channels::comes_before_part.
+// The order in the heap also depends on whether a credit comes before or after the wires take a part in the same cycle. Garnet handles
+// requests is to happen in a cycle in the reverse of the order in which it was asked for, and each of the two is asked for by another unit
+// before: see Channels::comes_before_part.
 #pragma once
 
 #include <cstdint>

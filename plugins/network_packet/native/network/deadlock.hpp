@@ -1,4 +1,4 @@
-// What waits for what, once nothing moves any more.
+// Wait cycles of a network in which nothing moves any more.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace astra::packet {
 
-// For each channel of which the first flit cannot go on, what it waits for: "A waits for B", a line each, forming a cycle where there is
+// For each channel whose first flit cannot go on, the channel it waits for: "A waits for B", a line each, forming a cycle if there is
 // one.
 std::vector<std::string> waiting(const Shape& shape, const Channels& channels, const InputBuffers& inputs);
 

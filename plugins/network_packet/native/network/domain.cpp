@@ -69,7 +69,7 @@ bool Domain::is_shared(Cycle time, Cycle last) {
       team_ = std::make_shared<ThreadTeam>(threads_);
     } catch (const std::system_error&) {
       if (!shape_->rules.when_long) throw;
-      threads_ = 1;  // nobody has asked for more
+      threads_ = 1;  // the default
       return false;
     }
     parts_.employ(threads_);

@@ -44,13 +44,13 @@ class Domain {
 
   // No message is under way and nothing is left to do (credits may still be on their way).
   bool rests() const { return outstanding() == 0 && next() == kNever; }
-  // All that decides what will happen, relative to `now`, of a domain at rest.
+  // The complete state of a domain at rest, relative to `now`.
   std::vector<std::int64_t> signature(Cycle now);
   void clear_statistics() { parts_.statistics = Statistics(shape_->channels()); }
 
-  // For each link that blocks something for ever, what holds it (see deadlock.hpp).
+  // For each link that is blocked for ever, the packet that holds it (see deadlock.hpp).
   std::vector<std::string> waiting() const;
-  // Checks what must always hold; returns what does not, or nothing.
+  // Checks invariants; returns the violated ones, or nothing.
   std::string check() const;
 
   // Synthetic traffic makes messages by itself, through the interfaces; meanwhile no periods are passed over.
@@ -62,12 +62,12 @@ class Domain {
   Cycle step(Cycle time, Cycle last);
   // The last cycle of a window that begins with `time`.
   Cycle end_of_window(Cycle time, Cycle last) const;
-  // Runs cycle by cycle what there is to do in a tile from `time` up to `last`, none after one for which `is_last` holds. Returns the last.
+  // Runs the pending work of a tile cycle by cycle from `time` up to `last`, none after one for which `is_last` holds. Returns the last.
   template <class IsLast>
   Cycle run_window(int tile, Cycle time, Cycle last, IsLast is_last);
   template <class Routers>
   void run_tile(Routers& routers, int tile, Cycle time);
-  // Whether there is enough to do up to `last` for the team. It comes together where the run has turned out to be long.
+  // Whether there is enough work up to `last` for the team. It is created when the run has turned out to be long.
   bool is_shared(Cycle time, Cycle last);
   void note_pace(Cycle time, Cycle last);
   bool looks_for_periods() const { return shape_->rules.extrapolate && shape_->dividers.rhythm != kNever && !has_traffic_; }

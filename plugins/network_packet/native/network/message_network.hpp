@@ -1,4 +1,4 @@
-// What carries messages of a run: the contract behind the function table and the Python module. Times are picoseconds.
+// Carriers of a run's messages: the contract behind the function table and the Python module. Times are picoseconds.
 #pragma once
 
 #include <astra_sim/network.h>
@@ -30,7 +30,7 @@ struct Deadlock : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws RouteError for a message of which an end is none of so many NPUs.
+// Throws RouteError for a message with an end outside of the NPUs.
 inline void check_ends(int source, int destination, int npus) {
   if (source >= 0 && source < npus && destination >= 0 && destination < npus) return;
   throw RouteError("a message from NPU " + std::to_string(source) + " to NPU " + std::to_string(destination) +
@@ -49,7 +49,7 @@ class MessageNetwork {
     for (const astra_message& each : messages) inject(at, each.number, each.source, each.destination, each.bytes, each.queue);
   }
   virtual void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) = 0;
-  // Goes on to the next arrivals, if they are not after `until`. Returns whether there are any; then `time` and `arrived` say what. Throws
+  // Goes on to the next arrivals, if they are not after `until`. Returns whether there are any; then `time` and `arrived` hold them. Throws
   // Deadlock where there is no limit, nothing arrives any more and something should; Interrupted between two cycles, and one can go on.
   virtual bool advance(std::int64_t until) = 0;
   virtual std::int64_t next_event() const = 0;
@@ -60,10 +60,10 @@ class MessageNetwork {
   const std::vector<std::uint64_t>& delivered() const { return arrived; }
   std::vector<astra_statistic> table_statistics() const;
 
-  // Messages come from what NPUs do by themselves, which wakes their interfaces (rule `same_cycle`), and not from outside.
+  // Messages come from NPUs' own events, which wake their interfaces (rule `same_cycle`), and not from outside.
   virtual void wake_senders() = 0;
 
-  // Domains: form, and counters so far. Where a domain stands for `copies`, each of its channels does.
+  // Domains: form, and counters so far. If a domain represents `copies`, each of its channels does.
   virtual std::size_t domains() const = 0;
   virtual const Shape& shape(std::size_t index) const = 0;
   virtual Statistics statistics(std::size_t index) const = 0;
@@ -71,7 +71,7 @@ class MessageNetwork {
   virtual std::int64_t clock_ps() const = 0;
   std::int64_t watched_unit_ps() const { return clock_ps(); }
   virtual Cycle now() const = 0;
-  // Who is told, now and then within a long `advance`, how far it is; an empty one: nobody.
+  // The progress watcher, called repeatedly within a long `advance`; empty: none.
   virtual void watch(Watcher watcher) = 0;
   // Windows that several threads have run together.
   virtual std::int64_t shared_windows() const = 0;

@@ -46,7 +46,7 @@ class Network : public MessageNetwork {
     int instance = -1;
     int node = -1;
   };
-  // A domain that was added. Those that have done the same so far are members of one group, and one state stands for all.
+  // A domain that was added. Those that have done the same so far are members of one group, and one state represents all.
   struct Instance {
     int group = 0;
     std::vector<std::int64_t> earlier;  // counters before it came into its group
@@ -74,7 +74,7 @@ class Network : public MessageNetwork {
   // The group in which an instance is.
   const Group& group_of(std::size_t instance) const { return at(groups_, instances_[instance].group); }
   Group& group_of(std::size_t instance) { return at(groups_, instances_[instance].group); }
-  // Whether an interface of an NPU was at work in a cycle that has been run, where that matters (rule `same_cycle`).
+  // Whether an interface of an NPU was at work in a cycle that has been run, if that matters (rule `same_cycle`).
   bool awake(int npu, Cycle cycle);
   // Hands all messages of a cycle that has been run to their interfaces. Members of a group that get different ones part.
   void send_all(Cycle cycle);
@@ -87,9 +87,9 @@ class Network : public MessageNetwork {
   int vnet_of(int source, int destination, int queue) const;
   // The one with the shortest way, of several the first, or -1.
   int nearest_vnet(int source, int destination) const;
-  // Where an NPU is attached to a virtual network; its instance is -1 where it is not.
+  // The interface of an NPU in a virtual network; its instance is -1 if there is none.
   const Place& place(int npu, int vnet) const { return at(places_, npu * vnets_ + vnet); }
-  // Throws Deadlock if a message has not arrived, with what waits for what.
+  // Throws Deadlock if a message has not arrived, with its wait cycle.
   void report_deadlock() const;
 
   int npus_;

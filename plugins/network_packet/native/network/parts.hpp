@@ -44,7 +44,7 @@ struct Parts {
     staged.employ(threads);
     interfaces.employ(threads);
   }
-  // What they have done in a window counts, and is seen by all.
+  // Their work in a window takes effect, and is seen by all.
   void settle() {
     statistics.settle();
     messages.settle();

@@ -1,4 +1,4 @@
-// Of what a network is made: its timing rules, and its routers, channels and lanes as they are added.
+// The parts of a network: its timing rules, and its routers, channels and lanes as they are added.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ enum class RouteChoice {
   adaptive,  // the one with most free credits
 };
 
-// What a link of a folded dimension (see translations.hpp) does to the offset of a packet's destination in it.
+// The effect of a link of a folded dimension (see translations.hpp) on the offset of a packet's destination in it.
 enum class Fold : std::uint8_t {
   none,      // the dimension is not folded
   right,     // one less
@@ -64,7 +64,7 @@ struct RouterRules {
   int input_speedup;
 };
 
-// What messages are cut into, and how interfaces do that: options, and what the platform adds to them.
+// How messages are cut into packets and flits, and interfaces' rules for it: options, and the platform's additions.
 struct InterfaceRules {
   Preset preset;
   InterfaceOrder interface_order;
@@ -86,7 +86,7 @@ struct RunRules {
   bool when_long;  // but not before the run has turned out to be long
 };
 
-// All rules, and what follows from them. Defaults are those of the options class alone.
+// All rules, and values derived from them. Defaults are those of the options class alone.
 struct Rules : RouterRules, InterfaceRules, RunRules {
   bool staged() const { return allocation == Allocation::staged; }
   // On a one-way ring, choosing a half of the virtual channels at entry would not break the circle of waiting.
@@ -114,7 +114,7 @@ struct Rules : RouterRules, InterfaceRules, RunRules {
   bool waits_for_tail_credit() const { return !staged() || wait_for_tail_credit; }
   // An interface that is at work anyway makes a packet of a message in the cycle in which it is sent.
   bool same_cycle() const { return preset == Preset::garnet; }
-  // Requests of heads that speculate have an allocator of their own, and get what the others leave.
+  // Requests of heads that speculate have an allocator of their own, and get resources that the others leave.
   bool separate_speculation() const { return speculative_allocator == SpeculativeAllocator::separate; }
   // Separable input-first allocators in place of iSLIP.
   bool input_first() const { return allocator == Allocator::separable_input_first; }
@@ -147,7 +147,7 @@ struct ChannelSpec {
   int source_port = 0;  // number among the outputs of its source, and the inputs of its sink: the order of round-robin pointers
   int sink_port = 0;
   Fold fold = Fold::none;
-  bool source_port_varies = false;  // routers for which one of a folded dimension stands have this link at other outputs,
+  bool source_port_varies = false;  // routers that one of a folded dimension represents have this link at other outputs,
   bool sink_port_varies = false;    // or inputs
 };
 

@@ -69,7 +69,7 @@ void Shape::make_routes() {
 
 namespace {
 
-// Cycles in which a unit handles what it has, at most.
+// Cycles in which a unit handles its pending work, at most.
 Cycle handling(const Rules& rules) {
   return rules.router_latency + rules.switch_traversal() + rules.routing_delay + rules.credit_delay + rules.interface_credit_delay();
 }
@@ -117,7 +117,7 @@ void Shape::number_ports() {
   }
 }
 
-// Virtual channels are numbered by the unit at their end and its inputs, so that those of a router stand together.
+// Virtual channels are numbered by the unit at their end and its inputs, so that those of a router are adjacent.
 void Shape::make_links() {
   link.resize(channel.size());
   for (int c = 0; c < channels(); ++c) {

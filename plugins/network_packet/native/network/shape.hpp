@@ -17,7 +17,7 @@
 
 namespace astra::packet {
 
-// What is looked up of a channel in every cycle, in half a cache line.
+// A channel's fields that are read in every cycle, in half a cache line.
 struct Link {
   std::int32_t source = 0;  // units
   std::int32_t sink = 0;
@@ -49,7 +49,7 @@ struct Dependency {
   auto operator<=>(const Dependency&) const = default;
 };
 
-// Thrown by a router of a folded network where not all routers for which it stands would choose alike: the choice goes by numbers of ports,
+// Thrown by a router of a folded network if not all routers that it represents would choose alike: the choice goes by numbers of ports,
 // which vary among them along a dimension.
 struct UnlikeChoice {
   int dimension;
@@ -57,7 +57,7 @@ struct UnlikeChoice {
 
 class Shape;
 
-// Units with clocks of their own, which act in every so many-th cycle of the network only: routers, and lanes with theirs.
+// Units with clocks of their own, which act in every n-th cycle of the network only: routers, and lanes with theirs.
 struct Dividers {
   Dividers() = default;
   // By router.
@@ -83,7 +83,7 @@ class Shape {
   // By dimension, the classes of virtual channels that keep its routes from waiting for each other in a circle. With bubbles, rings need
   // one. Without any means against deadlock all are 1. After `make_routes`.
   const std::vector<int>& vc_classes() const { return routes.vc_classes(); }
-  // With so many virtual channels of each virtual network. Throws std::invalid_argument if the classes are more, or if a link or all
+  // With a number of virtual channels of each virtual network. Throws std::invalid_argument if the classes are more, or if a link or all
   // links together have too many.
   void finish(int vcs);
 
@@ -140,18 +140,18 @@ class Shape {
   std::vector<LaneSpec> lane;
   std::vector<int> sizes;        // of dimensions
   std::vector<int> node_router;  // by node
-  // Before `make_routes`, dimensions of it may be folded: routers of one position stand for those of all. By router and offset of a
-  // destination in the dimension, [router * size + offset]: the channel, or -1 where translates of the packet do not all take its
+  // Before `make_routes`, dimensions of it may be folded: routers of one position represent those of all. By router and offset of a
+  // destination in the dimension, [router * size + offset]: the channel, or -1 if translates of the packet do not all take its
   // translates.
   RoutingTables routes;
   std::vector<Link> link;    // by channel
-  std::vector<int> vc_base;  // by router and past the last: the first virtual channel of its inputs, which stand together
+  std::vector<int> vc_base;  // by router and past the last: the first virtual channel of its inputs, which are adjacent
   int all_vcs = 0;
   Dividers dividers;  // set before `finish`
   Cycle horizon = 0;  // no effect of one unit on another is further ahead
 
  private:
-  // The channel to a node's interface for what comes in through channel `in`: that of the lane which serves it.
+  // The channel to a node's interface for packets that come in through channel `in`: that of the lane which serves it.
   int interface_at(int in, int node, int vnet) const {
     const Lanes& lanes = lanes_of(node, vnet);
     const int place = lanes.count == 1 ? 0 : at(link, in).sink_place % lanes.count;
@@ -170,7 +170,7 @@ class Shape {
   std::vector<int> first_output_;  // and by router the place of its first
 };
 
-// Links between routers on the way of the tables, or -1 where there is none.
+// Links between routers on the way of the tables, or -1 if there is none.
 int hops_between(const Shape& shape, int source, int destination, int vnet);
 
 // All dependencies between virtual channels of links that some packet can bring about, sorted. If they form no circle, the network is

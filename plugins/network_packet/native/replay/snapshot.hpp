@@ -1,4 +1,4 @@
-// All that decides what a domain does next, as a row of numbers relative to the current cycle: each part of a domain writes its own.
+// The complete state of a domain, as a row of numbers relative to the current cycle: each part of a domain writes its own.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct VcTurn {
   int forth(int place) const { return place + first < count ? place + first : place + first - count; }
 };
 
-// Takes a snapshot or, with `compares`, says whether what is written is the same as the last one.
+// Takes a snapshot or, with `compares`, reports whether the new one is the same as the last one.
 class Snapshot {
  public:
   // `rotations`: by channel, how its virtual channels are counted.
@@ -49,7 +49,7 @@ class Snapshot {
   }
   Cycle now() const { return now_; }
   const VcTurn& turn(int channel) const { return at(turns_, channel); }
-  // Nothing has differed so far. Once something has, what follows need not be written.
+  // Nothing has differed so far. Once something has, the rest need not be written.
   bool same() const { return same_; }
   bool complete() const { return same_ && (!compares_ || place_ == values_.size()); }
 

@@ -17,7 +17,7 @@ void SteadyState::forget() {
 
 bool SteadyState::snapshot(Parts& parts, bool compares, Cycle now) {
   Snapshot snapshot(snapshot_, parts.interfaces.vc_rotations(), compares, now);
-  snapshot.put(now % parts.shape->dividers.rhythm);  // routers with clocks of their own must stand at the same places between their edges
+  snapshot.put(now % parts.shape->dividers.rhythm);  // routers with clocks of their own must be at the same places between their edges
   parts.channels.snapshot(snapshot, parts.messages);
   parts.inputs.snapshot(snapshot, parts.messages);
   if (!snapshot.same()) return false;

@@ -1,10 +1,10 @@
 // Long messages cost less than their flits: once the network does the same again and again, whole periods are passed over.
 //
-// A snapshot is all that decides what happens next, with times relative to now and without the counts of packets that messages still have
-// to make. Two equal snapshots mean that the network repeats, exactly, what it did between them, until a message comes to its last
+// A snapshot is the complete state of the simulation, with times relative to now and without the counts of packets that messages still have
+// to make. Two equal snapshots mean that the network repeats its work between them, exactly, until a message comes to its last
 // packets or a new one is sent. Round-robin pointers that had no choice to make in between have had no effect and need not be equal.
 //
-// Every part of a domain writes its own snapshot, and knows how to repeat what it did.
+// Every part of a domain writes its own snapshot, and knows how to repeat its work.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace astra::packet {
 
 class SteadyState {
  public:
-  // Something came from outside, or a message arrived: what was seen so far does not count.
+  // Something came from outside, or a message arrived: earlier snapshots do not count.
   void forget();
   // The lane at whose packets one looks: `lane`, which has made one, if there is none yet.
   int anchored(int lane) { return anchor_ < 0 ? anchor_ = lane : anchor_; }
@@ -27,7 +27,7 @@ class SteadyState {
   bool look(Parts& parts, Cycle now);
   // The snapshot that is compared, and round-robin pointers.
   static std::vector<std::int64_t> signature(Parts& parts, Cycle now);
-  // Pass over so many of these periods.
+  // Skip some of these periods.
   void pass(Parts& parts, std::int64_t count) const;
 
   Cycle period = 0;
@@ -36,12 +36,12 @@ class SteadyState {
  private:
   // Takes a snapshot, or compares with the last one; then returns whether they are equal.
   bool snapshot(Parts& parts, bool compares, Cycle now);
-  // Takes a snapshot, and notes what goes on from period to period.
+  // Takes a snapshot, and notes counters that go on from period to period.
   void start(Parts& parts, Cycle now);
-  // What has happened since the snapshot can happen again: sets `period` and `periods`.
+  // The events since the snapshot can happen again: sets `period` and `periods`.
   bool plan(const Parts& parts, Cycle now);
   bool same_pointers(const Parts& parts) const;
-  // Pass over periods in what a lane's round-robin pointer has given: its virtual channels go on as many as in the periods.
+  // Skip periods of a lane's round-robin pointer: its virtual channels go on as many as in the periods.
   void turn_lane(Parts& parts, int lane, std::int64_t count) const;
 
   int anchor_ = -1;         // the lane at whose packets one looks

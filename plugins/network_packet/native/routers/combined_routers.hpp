@@ -3,7 +3,7 @@
 // Switch allocation is separable, input first: every input port picks one of its virtual channels, then every output port one of the
 // inputs: those from other routers first, by the rule `transit_first`. By the rule `maximal`,
 // inputs that have lost ask again. Of the packets at an input port that may take the same virtual channels of the same output, only the
-// oldest that has a flit may ask. Those of another class do not wait for it: they are what it may be waiting for, beyond a dateline.
+// oldest that has a flit may ask. Those of another class do not wait for it: it may be waiting for them, beyond a dateline.
 #pragma once
 
 #include <span>
@@ -58,7 +58,7 @@ class CombinedRouters {
     std::vector<Arbiter> inputs;   // over virtual channels
     std::vector<Arbiter> outputs;  // by output port, over input ports
   };
-  // What an input sends to the switch.
+  // The flit that an input sends to the switch.
   struct Request {
     InputVc* vc = nullptr;
     int output = 0;
@@ -72,12 +72,12 @@ class CombinedRouters {
     Cycle since = 0;
   };
 
-  // What a thread notes in a router's cycle.
+  // A thread's notes in a router's cycle.
   struct alignas(64) Scratch {
     std::vector<Request> requests;
     std::vector<Candidate> candidates;
     std::vector<int> best;    // by output port: index of a request, or -1
-    std::vector<bool> taken;  // by output port: given away in this cycle, where inputs have lost
+    std::vector<bool> taken;  // by output port: granted in this cycle, after which other inputs have lost
     std::vector<int> losers;  // channels of these,
     std::vector<int> asking;  // and of those that ask again
   };

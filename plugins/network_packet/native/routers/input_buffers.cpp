@@ -57,7 +57,7 @@ bool InputBuffers::has_sets(int c) const {
   return std::is_sorted(inputs.begin(), inputs.end());
 }
 
-// Whether nobody but the router at its end looks at what is on a channel that has sets.
+// Whether only the router at its end reads a channel that has sets.
 bool InputBuffers::goes_straight(int c) const {
   const Link& link = at(links_, c);
   return clock_->tile_of(link.source) == clock_->tile_of(link.sink) && link.delay >= 0 && link.delay < kFurthest;

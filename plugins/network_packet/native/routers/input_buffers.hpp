@@ -1,4 +1,4 @@
-// Input buffers of routers: the flits of every virtual channel, and what the router at its end knows of the packet in front.
+// Input buffers of routers: the flits of every virtual channel, and the state of the packet in front at the router.
 //
 // Inside a tile, a flit that is put on a link goes straight into the buffer at its end, with the time from which the router sees it.
 // Between tiles, on narrow links and where routers have clocks of their own it is queued (see channels.hpp).
@@ -50,7 +50,7 @@ class InputBuffers {
   InputVc& vc(int c, int number) { return at(vcs_, at(links_, c).vc_base + number); }
   const InputVc& vc(int c, int number) const { return at(vcs_, at(links_, c).vc_base + number); }
   InputVc* of_channel(int c) { return vcs_.data() + at(links_, c).vc_base; }
-  // The virtual channels of a router's inputs, which stand together.
+  // The virtual channels of a router's inputs, which are adjacent.
   InputVc* of_router(int r) { return vcs_.data() + at(shape_->vc_base, r); }
 
   // A flit in a virtual channel, which the wires take from cycle `takes` on.
@@ -83,7 +83,7 @@ class InputBuffers {
   }
 
   // The first flit of a virtual channel goes through the crossbar to the output that its packet has; its credit goes back. The router's
-  // cycle takes so many of the network.
+  // cycle takes several of the network.
   [[gnu::always_inline]] void forward(InputVc& from, Cycle now, Cycle cycle) {
     const Rules& rules = *rules_;
     const int c = from.channel;
@@ -131,7 +131,7 @@ class InputBuffers {
   }
   bool has_sets(int c) const;
   bool goes_straight(int c) const;
-  // What comes to a virtual channel, from where its buffer says.
+  // The flits that come to a virtual channel, from where its buffer is.
   void mark_arrivals(const InputVc& vc);
 
   Neighbour<const Shape> shape_;

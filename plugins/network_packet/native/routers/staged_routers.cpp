@@ -186,7 +186,7 @@ template <class Words>
     return;
   }
   if (shape_->routes.is_folded() && r.vcs[*other].way != vc.way)
-    throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs for which one stands
+    throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs that one represents
   if (r.vcs[*other].state != vc.state) return;         // the other does not speculate
   const int count = shape_->vc_count(vc.channel);
   const int start = r.next_vc[input] < count ? r.next_vc[input] : r.next_vc[input] - count;

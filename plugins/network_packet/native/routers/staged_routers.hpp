@@ -58,14 +58,14 @@ class StagedRouters {
     kSets = kStarting + kStartingSets,
   };
 
-  // What a thread notes in a router's cycle.
+  // A thread's notes in a router's cycle.
   struct alignas(64) Scratch {
     explicit Scratch(bool input_first) : heads(input_first), asks(input_first), speculative(input_first) {}
 
     Matcher heads;
     Matcher asks;              // of the switch,
-    Matcher speculative;       // and of its allocator for speculation, where there is one
-    std::vector<Ask> matched;  // of the switch, where heads speculate
+    Matcher speculative;       // and of its allocator for speculation, if there is one
+    std::vector<Ask> matched;  // of the switch, if heads speculate
   };
 
   // One that runs: `Words` is a constant for most, whose sets are one word. Functions out of line get a copy, so that the rest keeps it in
@@ -115,7 +115,7 @@ class StagedRouters {
   // Switch allocation among those that ask, and traversal. Returns whether there is more to do in the next cycle.
   template <class Words>
   bool allocate_switch(const Running<Words>& r);
-  // With an allocator for speculation: it grants what the other has left.
+  // With an allocator for speculation: it grants resources that the other has left.
   template <class Words>
   void allocate_separately(Running<Words> r);
   // One request for each input of the switch and output: of several virtual channels, the next in turn, those that speculate last.
@@ -128,7 +128,7 @@ class StagedRouters {
   // Heads that ask for a virtual channel ask for the switch, too, if they might get one with room.
   template <class Words>
   void ask_speculatively(Running<Words> r);
-  // A flit goes through the switch, unless it has speculated in vain. Behind a tail, the next packet in the buffer begins a cycle later.
+  // A flit goes through the switch, unless its speculation failed. Behind a tail, the next packet in the buffer begins a cycle later.
   template <class Words>
   void cross(const Running<Words>& r, const Ask& ask);
   // Throw UnlikeChoice where heads, or requests of the switch, compete for ports that vary.

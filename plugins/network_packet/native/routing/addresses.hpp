@@ -1,4 +1,4 @@
-// What packets carry as their destination: the number of a node or, of a folded network, one on the whole platform, of which the
+// The destinations of packets: the number of a node or, of a folded network, one on the whole platform, of which the
 // coordinates in folded dimensions are offsets from where the packet is.
 #pragma once
 

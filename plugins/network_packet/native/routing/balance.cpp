@@ -32,7 +32,7 @@ class Balance {
     for (const ChannelSpec& spec : channels) weight_.push_back(spec.flit_time.in_cycles(clock_ps));
   }
 
-  // Adds (or takes away, with `sign` -1) what all NPUs send to a destination.
+  // Adds (or subtracts, with `sign` -1) the load of all NPUs' messages to a destination.
   void add(int wanted, double sign) {
     sort(wanted);
     std::fill(flow_.begin(), flow_.end(), 0.0);
@@ -44,14 +44,14 @@ class Balance {
     }
   }
 
-  // The sum of the squares of what links are busy with.
+  // The sum of the squares of the links' loads.
   double squares() const {
     double sum = 0;
     for (std::size_t c = 0; c < load_.size(); ++c) sum += load_[c] * weight_[c] * load_[c] * weight_[c];
     return sum;
   }
 
-  // Takes destinations to other ways as long as that makes what links are busy with more equal. Returns whether it did.
+  // Moves destinations to other paths as long as that makes the loads of links more equal. Returns whether it did.
   template <class EachWay>
   bool improve(EachWay each_way) {
     bool any = false;
@@ -146,7 +146,7 @@ class Balance {
   std::vector<int> nearest_;    // for the destination at hand
 };
 
-// Where the paths by digits of positions are not even, those that destinations choose one after the other may be better.
+// If the paths by digits of positions are not even, those that destinations choose one after the other may be better.
 void balance(const Layout& layout, const DimensionRoutes& routes, int size, std::vector<std::uint16_t>& table) {
   const bool choices = std::any_of(table.begin(), table.end(), [](std::uint16_t entry) {
     return entry != TableEntry::kUnreachable && (entry & TableEntry::kSeveral) != 0;

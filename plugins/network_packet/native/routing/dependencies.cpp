@@ -1,4 +1,4 @@
-// What a packet holds while it waits for what. Routes whose dependencies form a circle can deadlock.
+// Dependencies between channels: the ones a packet holds while it waits for another. Routes whose dependencies form a circle can deadlock.
 
 #include <algorithm>
 #include <utility>

@@ -21,7 +21,7 @@ void DimensionRoutes::make() {
   is_named() ? measure_named() : measure_distances();
   check();
   table_ = is_named() ? table_by_name() : !destination_order_.empty() ? table_by_turn() : table_by_position();
-  // Turns keep apart what collectives send at a time, so that balancing would only disturb them.
+  // The destination order separates messages that collectives send at a time, so that balancing would only disturb them.
   if (!is_named() && destination_order_.empty()) balance(*layout_, *this, size_, table_);
 }
 
@@ -156,7 +156,7 @@ std::vector<int> DimensionRoutes::heights() const {
   return height;
 }
 
-// By height, what a destination is divided by before it chooses among several ways. Routers of each height look at a digit of the
+// By height, the divisor of a destination before it chooses among several paths. Routers of each height use a digit of the
 // destination that those below them have not looked at, so that destinations spread over all ways up (on a k-ary n-tree: d-mod-k).
 std::vector<std::size_t> DimensionRoutes::strides(const std::vector<int>& height) const {
   std::vector<std::size_t> directions(index(*std::max_element(height.begin(), height.end())) + 1, 1);

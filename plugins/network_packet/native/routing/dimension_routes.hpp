@@ -2,7 +2,7 @@
 // one of them that the table has.
 //
 // Distances are those of the fabric's search, from all routers at a position back: every group of a dimension has links of its own, so one
-// search finds the routes of all groups. What this network adds is which of several outputs the table takes: by digits of the position, so
+// search finds the routes of all groups. This network adds which of several outputs the table takes: by digits of the position, so
 // that destinations spread over all paths up (d-mod-k on k-ary n-trees), by the numbers of destinations where a topology gives them, and
 // else balanced, so that links carry as much as each other (balance.cpp).
 #pragma once
@@ -21,7 +21,7 @@ class DimensionRoutes {
  public:
   DimensionRoutes(const Layout& layout, int d) : layout_(&layout), d_(d), size_(at(layout.sizes, d)) {}
 
-  // Before `make`: routers of one position stand for those of all: see Shape::routes.
+  // Before `make`: routers of one position represent those of all: see Shape::routes.
   void fold(std::vector<int> channels) { folded_ = std::move(channels); }
   // The numbers by which positions take turns at equal paths: see astra_sim/fabric/destination_order.hpp.
   void use_destination_order(std::vector<int> destination_order) { destination_order_ = std::move(destination_order); }
@@ -61,12 +61,12 @@ class DimensionRoutes {
   Table table_by_position() const;
   Table table_by_turn() const;
   Table table_by_name() const;
-  // A table in which choose(router, position, places) says which of several places is taken; it may put them in another order.
+  // A table in which choose(router, position, places) selects one of several places; it may put them in another order.
   template <class Choose>
   Table table_by(Choose choose) const;
   // Of each router, the links of the dimension from the nearest position.
   std::vector<int> heights() const;
-  // By height, what a destination is divided by before it chooses among several outputs.
+  // By height, the divisor of a destination before it chooses among several outputs.
   std::vector<std::size_t> strides(const std::vector<int>& height) const;
 
   const Layout* layout_;

@@ -1,4 +1,4 @@
-// The routers, links and positions between which there are routes: a view of what a shape is put together from.
+// The routers, links and positions between which there are routes: a view of a shape's parts.
 #pragma once
 
 #include <vector>

@@ -18,7 +18,7 @@ class RouteComputation {
  public:
   RouteComputation(const Shape& shape, Channels& channels);
 
-  // Where the packet at the front of a virtual channel of router `r` goes on, from what is known in cycle `now`. It came in through channel
+  // The next hop of the packet at the front of a virtual channel of router `r`, from the state in cycle `now`. It came in through channel
   // `in`.
   [[gnu::always_inline]] void set_route(int r, int in, InputVc& vc, Packet& packet, Cycle now);
 
@@ -28,7 +28,7 @@ class RouteComputation {
   void repeat(const std::vector<std::uint32_t>& before, std::int64_t count);
 
  private:
-  // The output channel that it takes, where router `r` chooses among several, or where there is one: `only`.
+  // The output channel that it takes, if router `r` chooses among several, or if there is one: `only`.
   int choose(int r, int only, int destination, bool several, Cycle now);
   // Of all shortest paths the one with most free places.
   int most_free(int r, int destination, Cycle now);

@@ -18,7 +18,7 @@ namespace astra::packet {
 
 class RoutingTables {
  public:
-  // Of routers and channels that are added before `make`, and what is said of dimensions before it.
+  // Of routers and channels that are added before `make`, and properties of dimensions set before it.
   explicit RoutingTables(Layout layout);
   RoutingTables(const RoutingTables&) = delete;
   RoutingTables& operator=(const RoutingTables&) = delete;
@@ -58,7 +58,7 @@ class RoutingTables {
   static constexpr std::size_t kMostHops = 1 << 16;
 
   std::uint16_t look_up(int r, int address) const;
-  // One table over all dimensions, where the network is small.
+  // One table over all dimensions, if the network is small.
   void make_hops();
 
   Layout layout_;
@@ -67,7 +67,7 @@ class RoutingTables {
   Addresses addresses_;
   std::vector<int> classes_;        // of virtual channels, by dimension
   std::vector<int> coordinate_;     // [router * dimensions + dimension]
-  std::vector<std::uint16_t> hop_;  // [router * addresses + address]: what look_up says; empty on large networks
+  std::vector<std::uint16_t> hop_;  // [router * addresses + address]: the result of look_up; empty on large networks
 };
 
 }  // namespace astra::packet

@@ -97,7 +97,7 @@ int most_classes(const Layout& layout, const DimensionRoutes& routes, int d) {
   return most;
 }
 
-// Where no order is given: links to routers of higher numbers before those to lower ones, along them. So a packet changes its class where
+// If no order is given: links to routers of higher numbers before those to lower ones, along them. So a packet changes its class where
 // it turns from down to up (as up*/down* routing forbids, Schroeder et al. 1991).
 void order_links(const Layout& layout, int d) {
   for (ChannelSpec& spec : layout.channel) {

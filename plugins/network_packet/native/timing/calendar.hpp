@@ -47,7 +47,7 @@ class Calendar {
     return kNever;
   }
 
-  // Calls visit(unit) for what is scheduled for `time`, in order of unit, and forgets it.
+  // Calls visit(unit) for units scheduled for `time`, in order of unit, and removes them.
   template <class Visit>
   [[gnu::always_inline]] void take(Cycle time, Visit visit) {
     const std::size_t slot = slot_of(time);

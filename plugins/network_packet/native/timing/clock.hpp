@@ -1,9 +1,9 @@
 // The clock of a domain: which cycle it is, which units act in which later one, and when flits on links arrive.
 //
-// Units are routers and, after them, the lanes of network interfaces. Those with slower clocks act in every so many-th cycle only (their
+// Units are routers and, after them, the lanes of network interfaces. Those with slower clocks act in every n-th cycle only (their
 // divider): whatever is scheduled for them waits for the next edge of their clock.
 //
-// Units stand in tiles, each with a calendar of its own, so that a tile can run some cycles by itself (see windows.hpp).
+// Units are in tiles, each with a calendar of its own, so that a tile can run some cycles by itself (see windows.hpp).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace astra::packet {
 
 class Clock {
  public:
-  // With so many routers in a tile, each with its lanes.
+  // With a number of routers in a tile, each with its lanes.
   Clock(const Shape& shape, int routers_of_tile);
 
   // The last cycle that was run, or the one that is.
@@ -95,11 +95,11 @@ class Clock {
   // The cycle that is run, or the one up to which all tiles have.
   void set_now(Cycle time) { now_ = time; }
 
-  // Everything happens so many cycles later.
+  // Everything happens some cycles later.
   void shift(Cycle later);
 
  private:
-  // Where a unit, or the channel to it, stands: a tile, and its number there.
+  // The place of a unit, or the channel to it: a tile, and its number there.
   struct Place {
     int tile = 0;
     int number = 0;

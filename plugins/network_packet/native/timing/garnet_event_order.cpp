@@ -23,7 +23,7 @@ void GarnetEventOrder::settle(int router, Cycle now) {
 }
 
 // Both ask for themselves a cycle ahead as long as they have work, and their order then changes from cycle to cycle; it is settled anew
-// where another asks earlier: for the wires the serializer, for the router whoever sends it something. Where two ask in the same cycle the
+// if another asks earlier: for the wires the serializer, for the router the sender of a flit. If two ask in the same cycle the
 // router has asked later; Garnet's order then depends on units further away.
 bool GarnetEventOrder::wires_come_first(int router, int channel, Cycle pushed, Cycle now) const {
   const Call& call = at(calls_, router);

@@ -1,6 +1,6 @@
-// In which order Garnet handles what happens in one cycle, where that decides which part of a credit goes first on a narrow link.
+// The order in which Garnet handles events of one cycle, if it decides which part of a credit goes first on a narrow link.
 //
-// Garnet handles what was asked for last first. So each router remembers the last cycle in which others called it, and how many cycles
+// Garnet handles the latest request first. So each router remembers the last cycle in which others called it, and how many cycles
 // before they asked for that. Nothing of this is kept in networks without credits in parts (see serialized_credits.hpp).
 #pragma once
 

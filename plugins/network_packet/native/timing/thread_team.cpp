@@ -10,7 +10,8 @@ namespace astra::packet {
 
 namespace {
 
-// A window of a network is short: who waits looks so many times, up to some twenty microseconds, before it lets the system wake it.
+// A window of a network is short: a waiting thread polls this many times, up to some twenty microseconds, before it lets the system wake
+// it.
 constexpr int kLooks = 400;
 
 inline void pause() {

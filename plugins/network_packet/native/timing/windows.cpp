@@ -4,7 +4,7 @@ namespace astra::packet {
 
 namespace {
 
-constexpr Cycle kShortest = 4;      // cycles of a window; for less, what is in the cache is not worth the upkeep of many tiles,
+constexpr Cycle kShortest = 4;      // cycles of a window; for less, data in the cache are not worth the upkeep of many tiles,
 constexpr Cycle kShared = 2;        // but threads may be
 constexpr int kRoutersOfTile = 16;  // measured: their state stays in the second cache, and they share its upkeep
 
@@ -44,7 +44,7 @@ Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.rou
   interface_ = 1 + 2 * least_lane + link_ - least_link;
 }
 
-// Where a packet chooses among ways, some may be of fewer links.
+// If a packet chooses among paths, some may be of fewer links.
 int Windows::least_hops(int source, int destination, int vnet) const {
   if (one_way_) return std::max(0, hops_between(*shape_, source, destination, vnet));
   return at(shape_->node_router, source) == at(shape_->node_router, destination) ? 0 : 1;

@@ -1,7 +1,7 @@
 // For how many cycles a tile of neighbouring routers can run by itself, while its state is in the cache.
 //
-// What a unit does is seen behind a link when that link's latency is over, and not before. So in a window that is no longer than the least
-// latency of a link between routers, no tile can see what others do in it, and each may run the whole window at once. The answers are
+// A unit's actions are seen behind a link when that link's latency is over, and not before. So in a window that is no longer than the least
+// latency of a link between routers, no tile can see the others' actions in it, and each may run the whole window at once. The answers are
 // those of running all tiles cycle by cycle. Whoever sends messages wants to know of an arrival before the next cycle is run, so a window
 // ends where a message could arrive (see Messages::soonest_arrival).
 #pragma once
@@ -23,7 +23,7 @@ class Windows {
   Cycle length() const { return length_; }
   // Routers of a tile: all where windows would be too short to be worth it.
   int routers_of_tile() const { return routers_of_tile_; }
-  // A message arrives no sooner than so many cycles after its last flit has left the interface. No window is longer than that.
+  // The least number of cycles from when a message's last flit has left the interface to its arrival. No window is longer than that.
   Cycle follow(int source, int destination, int vnet);
 
  private:

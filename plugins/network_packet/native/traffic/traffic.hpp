@@ -51,7 +51,7 @@ class Traffic {
   void received(int thread, const Message& message, const Packet& packet, Cycle now);
   // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
   void run(Domain& domain, Watcher watcher);
-  // Lets what is in the network arrive, without new packets. Where some of it cannot, says what waits for what.
+  // Lets the packets in the network arrive, without new ones. If some of them cannot, reports the wait cycle.
   std::vector<std::string> deadlock(Domain domain) const;
 
   // Figures of packets that have been received.
@@ -72,7 +72,7 @@ class Traffic {
  private:
   std::uint64_t random();
   double uniform();
-  // One of so many numbers from 0 on, all with the same probability.
+  // A number from 0 on, all with the same probability.
   int draw(int numbers);
   Cycle gap(int lane);
   // Makes the packets of all lanes up to a cycle, in order of time and lane, as they draw from the same random numbers.

@@ -139,16 +139,16 @@ class PacketOptions:
     speculative_allocator: str = option(
         "shared",
         choices=("shared", "separate"),
-        help="speculative: such requests compete with all others (of which separable_input_first prefers the others), or get what they "
-        "leave",
+        help="speculative: such requests compete with all others (of which separable_input_first prefers the others), or get "
+        "the resources that others leave",
     )
     allocator: str = option("islip", choices=("islip", "separable_input_first"), help="staged allocation: which ports choose first")
     input_speedup: int = option(1, minimum=1, maximum=16, help="staged allocation: ports of an input at the switch")
     exact: str | tuple[str, ...] = option(
         (),
         choices=("every-npu", "every-period", "every-cycle", "every-event"),
-        help="take no short cut; the answers are the same. every-npu: also NPUs (and Garnet's rings) that do what others do; "
-        "every-period: also what the network repeats; every-cycle: all routers cycle by cycle; every-event: all of these",
+        help="take no short cut; the answers are the same. every-npu: also NPUs (and Garnet's rings) that repeat the work of others; "
+        "every-period: also repeating periods of the network; every-cycle: all routers cycle by cycle; every-event: all of these",
     )
     threads: int = option(
         0, minimum=0, maximum=16, help="threads of a long run; 0: as many as processors; the answers are the same for any number"

@@ -173,7 +173,7 @@ def _links(lines: list[str], links: int, nodes: int, path: str) -> tuple[FileLin
             raise InputError(f"{path}:{number}: {line!r:.80}; expected no more than the {links} links of line 1")
         wired.append(_link(words, nodes, f"{path}:{number}"))
     if len(wired) != links:
-        raise InputError(f"{path}: {len(wired)} links; expected {links}, as line 1 says")
+        raise InputError(f"{path}: {len(wired)} links; expected {links}, as in line 1")
     return tuple(wired)
 
 

@@ -119,12 +119,12 @@ class RoceOptions:
     )
     headroom_factor: float = option(3.0, minimum=0, maximum=1e6, help="headroom of a port, in bandwidth times delay of its link")
     covering_headroom: bool | None = option(
-        None, help="headroom of a port is never less than what comes in before a pause takes effect; false: headroom_factor alone"
+        None, help="headroom of a port is never less than the data that come in before a pause takes effect; false: headroom_factor alone"
     )
     pfc: bool = option(True, help="switches pause who sends too much; false: they drop")
     ecn: bool = option(True, help="switches mark packets that leave long queues")
-    ecn_kmin: tuple[str, ...] = option(_KMIN, help="no packet is marked up to so many bytes in the queue, each RATE:SIZE", unit="Gbit/s:kB")
-    ecn_kmax: tuple[str, ...] = option(_KMAX, help="every packet is marked beyond so many bytes, each RATE:SIZE", unit="Gbit/s:kB")
+    ecn_kmin: tuple[str, ...] = option(_KMIN, help="queue length up to which no packet is marked, each RATE:SIZE", unit="Gbit/s:kB")
+    ecn_kmax: tuple[str, ...] = option(_KMAX, help="queue length beyond which every packet is marked, each RATE:SIZE", unit="Gbit/s:kB")
     ecn_pmax: tuple[str, ...] = option(_PMAX, help="share of packets marked at kmax, each RATE:SHARE", unit="Gbit/s:1")
     switch_latency_ns: float = option(0.0, minimum=0, maximum=1e9, help="time through a switch, on links that enter one", unit="ns")
     npu_forwarding: bool | None = option(
@@ -150,7 +150,7 @@ class RoceOptions:
     variable_window: bool = option(True, help="windows shrink with the rate")
     pacing: bool = option(True, help="packets leave at the rate of their message, not at that of the line")
     acks_first: bool = option(False, help="acknowledgements leave an interface also while their queue is paused")
-    ack_interval_bytes: int = option(1, minimum=1, maximum=2**62, help="no acknowledgement before so many bytes have come", unit="bytes")
+    ack_interval_bytes: int = option(1, minimum=1, maximum=2**62, help="bytes received before an acknowledgement is sent", unit="bytes")
     chunk_bytes: int = option(4000, minimum=1, maximum=2**62, help="pieces to whose start back_to_chunk goes", unit="bytes")
     back_to_chunk: bool = option(False, help="after a loss a message goes back to the start of a chunk, not of the lost packet")
     nack_gap_us: float = option(500.0, minimum=0, maximum=1e9, help="time between two refusals (NACK) of the same byte", unit="us")
@@ -159,7 +159,7 @@ class RoceOptions:
     )
     slow_restart: bool | None = option(
         None,
-        help="a loss halves what a message has in flight, a timeout leaves one packet of it, and timeouts in a row double, drawn at "
+        help="a loss halves the data in flight of a message, a timeout leaves one packet of it, and timeouts in a row double, drawn at "
         "random; reference false: none of this",
     )
     error_rate: float = option(0.0, minimum=0, maximum=1, help="probability that a packet is lost, on links that have none of their own")
@@ -172,7 +172,7 @@ class RoceOptions:
         None, minimum=0, help="additive increase (DCQCN, HPCC, PINT, TIMELY); default 40, reference 50", unit="Mbit/s"
     )
     rate_hai_mbps: float = option(100.0, minimum=0, help="hyper increase (DCQCN, TIMELY)", unit="Mbit/s")
-    gain: float = option(1 / 256, above=0, maximum=1, help="weight of what is new in alpha (DCQCN, DCTCP)")
+    gain: float = option(1 / 256, above=0, maximum=1, help="weight of new samples in alpha (DCQCN, DCTCP)")
     alpha_interval_us: float | None = option(
         None, above=0, maximum=1e9, help="DCQCN: time between updates of alpha; default 55, reference 1", unit="us"
     )
@@ -199,8 +199,8 @@ class RoceOptions:
     timely_high_us: float = option(500.0, above=0, maximum=1e9, help="TIMELY: round trip above which rates fall", unit="us")
     timely_round_us: float = option(20.0, above=0, maximum=1e9, help="TIMELY: round trip by which the gradient is divided", unit="us")
     swift_base_us: float = option(25.0, minimum=0, maximum=1e9, help="Swift: target of the delay", unit="us")
-    swift_hop_us: float = option(1.0, minimum=0, maximum=1e9, help="Swift: what the target grows by with each switch", unit="us")
-    swift_range_us: float = option(25.0, minimum=0, maximum=1e9, help="Swift: what the target grows by for the smallest window", unit="us")
+    swift_hop_us: float = option(1.0, minimum=0, maximum=1e9, help="Swift: growth of the target with each switch", unit="us")
+    swift_range_us: float = option(25.0, minimum=0, maximum=1e9, help="Swift: growth of the target for the smallest window", unit="us")
     swift_largest_window: float = option(100.0, minimum=1, maximum=1e6, help="Swift: largest window", unit="packets")
 
     # Records

@@ -34,10 +34,10 @@ class InfraGraphOptions:
 
     file: str = option(help="infrastructure in InfraGraph, JSON or YAML; the path is relative to the working directory", path="path")
     bandwidth_gb_per_s: float | None = option(
-        None, above=0, help="bandwidth and direction of links of which the file says none", unit="10^9 bytes/s"
+        None, above=0, help="bandwidth and direction of links without one in the file", unit="10^9 bytes/s"
     )
     link_bandwidths: tuple[str, ...] = option((), help="the same for links of one name, each NAME:BANDWIDTH", unit="10^9 bytes/s")
-    latency_ns: float = option(0.0, minimum=0, help="latency of links of which the file says none", unit="ns")
+    latency_ns: float = option(0.0, minimum=0, help="latency of links without one in the file", unit="ns")
     lanes: int = option(16, minimum=1, maximum=64, help="lanes of links whose bandwidth is in transfers per second (PCIe)")
 
 
@@ -162,7 +162,7 @@ def _indices(chosen: str, count: int, where: str) -> Sequence[int]:
         return [number % count]
     bounds = [each for each in numbers[:2] if each is not None]
     if any(not -count <= each <= count for each in bounds) or (len(numbers) == 3 and numbers[2] == 0):
-        raise InputError(f"{where} has the slice [{chosen:.80}]; expected numbers up to {count}, of which there are so many, and a step")
+        raise InputError(f"{where} has the slice [{chosen:.80}]; expected numbers up to {count}, the number of all, and a step")
     result = range(*slice(*numbers).indices(count))
     if not result:
         raise InputError(f"{where} has the slice [{chosen:.80}], in which there is none of {count}; expected one at least")

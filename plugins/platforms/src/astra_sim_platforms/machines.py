@@ -42,7 +42,7 @@ class NodeOptions:
     between_nodes: str | None = option(
         None,
         choices=("rails", "switches"),
-        help="what joins nodes where links are simulated: rails (leaf and spine switches), or switches, one for each place in a node; "
+        help="network between nodes if links are simulated: rails (leaf and spine switches), or switches, one for each place in a node; "
         "default: rails, where NVSwitch joins the GPUs of a node and three levels of switches are enough",
     )
     nic_efficiency: float = option(1.0, above=0, maximum=1, help="share of the bandwidth between nodes that messages reach")

@@ -90,7 +90,7 @@ class _Node:
         self.hosts = list(names)
         if len(self.gpus) * self._options.nodes < 2:
             raise InputError(
-                f"{root.where}: {len(self.gpus)} <gpu> in {self._options.nodes} node; expected two GPUs at least, as in what NCCL writes"
+                f"{root.where}: {len(self.gpus)} <gpu> in {self._options.nodes} node; expected two GPUs at least, as in NCCL's own files"
                 " (NCCL_TOPO_DUMP_FILE)"
             )
         if self._options.nodes > 1 and not self.nets:

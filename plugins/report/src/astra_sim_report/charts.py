@@ -156,7 +156,7 @@ def path(run: ReportRun, by: str, name: str, colours: Colours) -> Chart | None:
         "place": list(range(len(shown) + 1)),
     }
     tooltips = [("part", "@part"), ("time", "@ns{0,0} ns"), ("share", "@percent{0.00} %")]
-    result = new_figure(f"What makes up the makespan, by {by}", 110 + 26 * len(data["place"]), tooltips)
+    result = new_figure(f"Parts of the makespan, by {by}", 110 + 26 * len(data["place"]), tooltips)
     result.hbar(y="place", left="begin", right="end", height=0.7, color="colour", source=ColumnDataSource(data, name=name))
     _name_rows(result, [f"{shortened(part)}  {percent:.1f} %" for part, percent in zip(data["part"], data["percent"], strict=True)])
     time_axis(result.xaxis, total, "time along the critical path")
@@ -213,7 +213,7 @@ def timeline(run: ReportRun, name: str, colours: Colours) -> Chart | None:
     meanings = list(dict.fromkeys(meaning(each) for each in sorted(slices, key=lambda each: each.begin_ns)))
     tooltips = [("", "@name"), ("group", "@group"), ("begin", "@begin{0,0} ns"), ("end", "@end{0,0} ns"), ("busy", "@busy{0,0} ns")]
     height = 18 if len(rows) <= 60 else 10
-    result = new_figure("What happened when", 110 + height * len(rows), tooltips)
+    result = new_figure("Timeline", 110 + height * len(rows), tooltips)
     for number, results in enumerate(meanings):
         own = [each for each in slices if meaning(each) == results]
         data: dict[str, list[Any]] = {

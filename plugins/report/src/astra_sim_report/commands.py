@@ -47,7 +47,7 @@ def _list(kinds: Mapping[str, str]) -> str:
 
 @click.command(
     help=f"Draw a figure for a paper, of runs or of a table of results.\n\n{_RUNS} KIND is one of these:{_list(KINDS)}"
-    "\n\nWithout KIND one run is drawn by layers, if it has some, and others by where their time goes."
+    "\n\nWithout KIND one run is drawn by layers, if it has some, and others by their time."
     f"\n\n{_RESULTS} KIND is one of these (without it: line):{_list(TABLE_KINDS)}"
     f"\n\nOf folders that `astra flows --output` has written KIND is one of these (without it: slowdown):{_list(FLOW_KINDS)}"
     f"\n\nOf tables that `astra serve` has written KIND is one of these:{_list(SERVING_KINDS)}"
@@ -55,10 +55,10 @@ def _list(kinds: Mapping[str, str]) -> str:
 @click.argument("runs", nargs=-1, required=True, metavar="(RUN... | RESULTS) [KIND]", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(dir_okay=False), help="The picture: *.svg, *.pdf or *.png.")
 @click.option("--title", help="A title above the figure.")
-@click.option("--label", "labels", multiple=True, help="What to call a run, in place of its name; once for each run.")
+@click.option("--label", "labels", multiple=True, help="Label of a run, in place of its name; once for each run.")
 @click.option("--x", metavar="COLUMN", help="Of a table: the column along the figure.")
 @click.option("--y", metavar="COLUMN", help="Of a table: the column up the figure.")
-@click.option("--hue", metavar="COLUMN", help="Of a table: the column that colours stand for.")
+@click.option("--hue", metavar="COLUMN", help="Of a table: the column shown by colours.")
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Of a table: draw only rows with this value; all of several hold.")
 @click.option("--log", multiple=True, type=click.Choice(["x", "y", "hue"]), help="Of a table: a logarithmic axis, or scale of colours.")
 @click.option("--maximize", multiple=True, metavar="COLUMN", help="For pareto: more of this column, --x or --y, is better.")

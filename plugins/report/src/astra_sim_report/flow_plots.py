@@ -108,7 +108,7 @@ def _fct(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
 def _slowdown(runs: Sequence[FlowRun], names: Sequence[str]) -> Any:
     for run in runs:
         if not run.slowdown:
-            raise InputError(f"{run.folder} has no slowdowns, for its platform does not say its links; expected fct")
+            raise InputError(f"{run.folder} has no slowdowns, because its platform does not list its links; expected fct")
     return draw_shares(names, [run.slowdown for run in runs], "time to arrival, in that of the flow alone", "flows")
 
 

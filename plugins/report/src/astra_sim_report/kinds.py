@@ -14,7 +14,7 @@ KINDS = {
     "compute-power": "the same, with runs in order of how fast they compute",
     "utilisation": "how busy dimensions are in time, a panel for each run",
     "links": "how busy links are, from node to node, a panel for each run",
-    "scaling": "time against NPUs; tokens a second where the workload says them",
+    "scaling": "time against NPUs; tokens a second if the workload reports them",
 }
 """The content of each figure."""
 

@@ -213,7 +213,9 @@ def _notes(run: ReportRun) -> list[str]:
 
 def _notes_of_timeline(timeline: TimelineFile) -> list[str]:
     """The slices that the figure of a timeline leaves out, and those it merges."""
-    notes = ["In the timeline, what overlaps in a row is drawn as one, as high as the share of its time in which something is under way."]
+    notes = [
+        "In the timeline, overlapping intervals of a row are drawn as one, as high as the share of its time in which one is under way."
+    ]
     if timeline.joined_ns:
         near = in_unit(timeline.joined_ns)
         notes.append(f"So are intervals that last no longer than {near} and are no further apart; Perfetto shows each of them.")
@@ -265,7 +267,7 @@ def _tables_of_explanation(run: ReportRun) -> list[_PageTable]:
             (*(_cell(each.get(key)) for key in ("parameter", "dimension", "layer")), f"{each['percent']:+.4f} %", _cell(each.get("method")))
             for each in most
         ]
-        tables.append(_PageTable("What changes the time most", header, rows))
+        tables.append(_PageTable("Largest effects on the time", header, rows))
     if explanation.get("bounds"):
         bounds = [(_cell(each.get("kind")), _cell(each.get("dimension")), in_unit(each["ns"])) for each in explanation["bounds"]]
         tables.append(_PageTable("Lower bounds", ("", "dimension", "time"), bounds))

@@ -7,7 +7,7 @@ from astra_sim import Provider, hookimpl
 
 @hookimpl
 def astra_reports() -> list[Provider]:
-    return [Provider("timeline", "A timeline of what happened, for Perfetto or Chrome", "astra_sim_report.timeline:write")]
+    return [Provider("timeline", "A timeline of the run, for Perfetto or Chrome", "astra_sim_report.timeline:write")]
 
 
 @hookimpl

@@ -151,7 +151,7 @@ def _read_sqlite(path: str) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
         raise _no_table(path, error) from None
     check_once(names, path)
     if len(rows) > min(MAX_ROWS, MAX_CELLS // len(names)):
-        raise InputError(f"{path}: its table {TABLE!r} has more than {len(rows) - 1} rows; expected at most so many")
+        raise InputError(f"{path}: its table {TABLE!r} has more than {len(rows) - 1} rows; expected at most that")
     return names, [[_plain(cell) for cell in row] for row in rows]
 
 

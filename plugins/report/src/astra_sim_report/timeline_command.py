@@ -81,7 +81,7 @@ def _changes(run: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
     """Describe the packages that are installed in another version now."""
     before = run.get("versions")
     if not isinstance(before, Mapping):
-        return "the result does not say with which versions it was made"
+        return "the result does not record the versions it was made with"
 
     def flat(table: Mapping[str, Any]) -> dict[str, Any]:
         plugins = table.get("plugins")

@@ -29,11 +29,11 @@ _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
 @click.option("--requests", metavar="FILE", type=click.Path(), help="A trace of requests, whose format is recognised by its content.")
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the result; of several runs *.csv is a table.")
 @click.option("--per-request", metavar="FILE.csv", type=click.Path(), help="Write a row for each request.")
-@click.option("--timeline", metavar="FILE", type=click.Path(), help="Write what instances do over time: a table, or *.json for Perfetto.")
-@click.option("--exact", is_flag=True, help="Simulate every iteration by itself, also where nothing changes between them.")
 @click.option(
-    "--sweep", "axes", metavar="KEY=A,B,...", multiple=True, help="Run each value, and say which is the highest that meets the SLO."
+    "--timeline", metavar="FILE", type=click.Path(), help="Write the work of instances over time: a table, or *.json for Perfetto."
 )
+@click.option("--exact", is_flag=True, help="Simulate every iteration by itself, also if nothing changes between them.")
+@click.option("--sweep", "axes", metavar="KEY=A,B,...", multiple=True, help="Run each value, and report the highest that meets the SLO.")
 @click.option(
     "--search-pools", "npus", metavar="NPUS", type=click.IntRange(1, 4096), help="Find pools of instances that serve most within the SLO."
 )

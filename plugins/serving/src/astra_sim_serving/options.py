@@ -19,7 +19,7 @@ WEIGHT_TYPES = tuple(name for name, size in ELEMENT_BYTES.items() if size <= 2)
 class PoolOptions:
     """Instances that are alike."""
 
-    role: str = option("both", choices=("both", "prefill", "decode"), help="what its instances do: prompts, answers, or both")
+    role: str = option("both", choices=("both", "prefill", "decode"), help="work of its instances: prompts, answers, or both")
     instances: int = option(1, minimum=1, maximum=100_000, help="instances")
     tensor_parallel: int = option(1, minimum=1, help="NPUs of an instance, which share each product", unit="NPUs")
     pipeline_parallel: int = option(1, minimum=1, help="stages of an instance, which share the layers; each has a batch under way")
@@ -106,7 +106,7 @@ class AutoscaleOptions:
     policy: str = option(
         "none",
         choices=("none", "queue", "kv", "rate", "ttft"),
-        help="what decides: requests that wait in an instance, share of its cache in use, requests a second for it, mean TTFT (ms)",
+        help="deciding quantity: requests that wait in an instance, share of its cache in use, requests a second for it, mean TTFT (ms)",
     )
     target: float = option(1.0, above=0, help="value of that which instances are to have, in the unit of the policy")
     minimum: int = option(1, minimum=1, help="instances of a pool at least, with which the run begins")
@@ -130,7 +130,7 @@ class SpeculationOptions:
 
     tokens: int = option(minimum=1, maximum=64, help="tokens of a draft", unit="tokens")
     acceptance: float = option(minimum=0, maximum=1, help="chance that a token of a draft is accepted, if the one before it was")
-    draft: str = option("ngram", help="what drafts: ngram (no time on the device), mtp (a layer for each token), or a model by name")
+    draft: str = option("ngram", help="source of drafts: ngram (no time on the device), mtp (a layer for each token), or a model by name")
 
 
 @attrs.frozen
@@ -188,17 +188,17 @@ class ServingOptions:
     max_prefill_tokens: int = option(0, minimum=0, help="tokens of one prompt in an iteration; 0: no limit", unit="tokens")
     max_model_tokens: int | None = option(None, minimum=2, help="tokens of prompt and answer at most; none: no limit", unit="tokens")
     block_tokens: int = option(16, minimum=1, help="tokens of a block of keys and values", unit="tokens")
-    kv_blocks: int | None = option(None, minimum=1, help="blocks of an instance; none: what fits beside the weights")
+    kv_blocks: int | None = option(None, minimum=1, help="blocks of an instance; none: as many as fit beside the weights")
     memory_utilization: float = option(0.9, above=0, maximum=1, help="share of the memory of an NPU that may be used")
-    memory_gib: float | None = option(None, above=0, help="memory of an NPU; none: as the compute model says", unit="GiB")
+    memory_gib: float | None = option(None, above=0, help="memory of an NPU; none: the compute model's", unit="GiB")
     memory_margin_gib: float = option(1.5, minimum=0, help="memory for contexts and graphs", unit="GiB")
     prefix_caching: bool = option(True, help="freed blocks keep their contents, which requests with the same beginning use")
-    tier: tuple[TierOptions, ...] = option((), help="memories behind the cache, the nearest first; what the cache gives up is kept there")
+    tier: tuple[TierOptions, ...] = option((), help="memories behind the cache, the nearest first; evicted blocks are kept there")
     priorities: bool = option(False, help="smaller priorities go first, and the largest is preempted first; false: by arrival")
     graph_tokens: int | None = option(
         None,
         minimum=0,
-        help="ranks of data parallelism fill batches of up to so many tokens to that of the largest; none: 2 * max_sequences, at most 512",
+        help="ranks of data parallelism fill batches up to this size to that of the largest; none: 2 * max_sequences, at most 512",
         unit="tokens",
     )
     speculative: SpeculationOptions | None = option(None, help="speculative decoding; none: one token an iteration")
@@ -207,7 +207,7 @@ class ServingOptions:
         None,
         choices=("direct", "network"),
         help="all-reduces of tensor parallelism in a node: direct: NPUs read each other's memory up to 8 MiB, as the compute model knows; "
-        "none: direct where it knows and the times of the network were measured (model=nccl)",
+        "none: direct if it knows and the times of the network were measured (model=nccl)",
     )
     async_scheduling: bool = option(True, help="the host plans the next iteration while the device works")
     jumps: bool = option(True, help="iterations whose plan does not change are simulated as one event")
@@ -215,7 +215,7 @@ class ServingOptions:
     warmup_s: float = option(0.0, minimum=0, help="the steady window begins so long after the first arrival", unit="s")
     model: ServedModel = option(help="the model")
     pool: tuple[PoolOptions, ...] = option((PoolOptions(),), help="instances")
-    requests: RequestOptions = option(RequestOptions(rate=1.0), help="what arrives")
+    requests: RequestOptions = option(RequestOptions(rate=1.0), help="arrivals of requests")
     router: RouterOptions = option(RouterOptions(), help="which instance takes a request")
     transfer: TransferOptions = option(TransferOptions(), help="how keys and values get from prefill to decode instances")
     autoscale: AutoscaleOptions = option(AutoscaleOptions(), help="how many of the instances run")
@@ -226,7 +226,7 @@ class ServingOptions:
 class ServingCompute:
     """The options of the section `compute` for serving, besides the compute model's."""
 
-    tables: str | None = option(None, help="a file of measured kernels, which take precedence where they cover a shape", path="path")
+    tables: str | None = option(None, help="a file of measured kernels, which take precedence if they cover a shape", path="path")
     run: str | None = option(None, help="the run of that file whose tables are used")
     skew: float = option(0.055, minimum=0, maximum=1, help="share of the time between longest and mean context that a batch takes longer")
     host_us: float = option(0.0, minimum=0, help="time of the host for an iteration", unit="us")

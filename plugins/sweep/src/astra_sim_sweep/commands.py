@@ -29,7 +29,7 @@ scheduler_option = click.option(
     "--scheduler", metavar="ADDRESS|FILE", help="Run on the workers of a scheduler of Dask: tcp://10.0.0.1:8786, or its scheduler file."
 )
 worker_timeout_option = click.option(
-    "--worker-timeout", type=float, metavar="S", help="With --scheduler: no worker for so many seconds is an error.  [default: 300]"
+    "--worker-timeout", type=float, metavar="S", help="With --scheduler: time without a worker that is an error.  [default: 300]"
 )
 keep_option = click.option("--keep", is_flag=True, help="Keep the whole result of each point, too, in RESULTS.results/.")
 
@@ -40,7 +40,7 @@ keep_option = click.option("--keep", is_flag=True, help="Keep the whole result o
 @click.option("--jobs", type=int, metavar="N", help="Processes on this machine; by default one for each processor.")
 @click.option("--resume", is_flag=True, help="Go on with a sweep that was interrupted or has more points now; nothing is run again.")
 @click.option("--overwrite", is_flag=True, help="Drop the table and its journal, and begin anew.")
-@click.option("--retry-errors", is_flag=True, help="With --resume: run again what has failed.")
+@click.option("--retry-errors", is_flag=True, help="With --resume: run failed points again.")
 @click.option("--timeout", type=float, metavar="S", help="A point that takes more seconds is an error.")
 @scheduler_option
 @worker_timeout_option
@@ -215,7 +215,7 @@ def _line(cells: list[object]) -> str:
     "--junit", metavar="FILE.xml", type=click.Path(dir_okay=False), help="Write the results for continuous integration, as JUnit does."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but what is not as expected.")
+@click.option("--quiet", is_flag=True, help="Print only unmet expectations.")
 def assert_(file: str, junit: str | None, as_json: bool, quiet: bool) -> None:
     """Check figures of experiments against budgets. Exit status 0: all are kept; 1: one is not, or a run failed."""
     if as_json and quiet:

@@ -150,7 +150,7 @@ class Dask:
             scheduler = self._client.scheduler.address if self._client.scheduler is not None else "of the client"
             raise RunError(
                 f"the scheduler {scheduler} has had no worker for {self._worker_timeout:g} s (--worker-timeout); expected some, such as of"
-                f" dask worker {scheduler}; what was finished before is kept, and --resume goes on"
+                f" dask worker {scheduler}; finished points are kept, and --resume goes on"
             )
         return threads
 
@@ -194,7 +194,7 @@ class Dask:
         except TimeoutError:
             return []
         except distributed.CancelledError:
-            raise RunError("the scheduler has lost what it was given; what was finished before is kept, and --resume goes on") from None
+            raise RunError("the scheduler has lost its batches; finished points are kept, and --resume goes on") from None
         outcomes: list[SweepOutcome] = []
         for future in some.done:
             batch = self._pending.pop(future)
@@ -247,6 +247,6 @@ def _address_in(path: str, patience: float) -> str:
         except (ValueError, KeyError, TypeError):
             reason = "not a file of a scheduler of Dask"
         if time.monotonic() > end:
-            expected = "expected what dask scheduler --scheduler-file writes"
+            expected = "expected the output of dask scheduler --scheduler-file"
             raise InputError(f"scheduler {path}: {reason}, for {patience:g} s (--worker-timeout); {expected}") from None
         time.sleep(min(0.2, patience))

@@ -173,7 +173,7 @@ def _walk(scope: Scope, path: Sequence[str | int]) -> Any:
             if not isinstance(step, int) or not 0 <= step < len(value):
                 raise LookupError(f"there is no {so_far!r}; expected a position from 0 to {len(value) - 1}")
         else:
-            raise LookupError(f"there is no {so_far!r}: what it is part of is {value!r}")
+            raise LookupError(f"there is no {so_far!r}: its parent is {value!r}")
         value = value[step]
     return value
 

@@ -101,7 +101,9 @@ class Journal:
                 return JournalRun(row[0], parameters, figures, row[3], float(row[4]))
         except (TypeError, ValueError, RecursionError):
             pass
-        raise RunError(f"{self.path}: the run {key.hex()} cannot be read; expected what astra writes (--overwrite drops the journal)")
+        raise RunError(
+            f"{self.path}: the run {key.hex()} cannot be read; expected a record written by astra (--overwrite drops the journal)"
+        )
 
     def add(self, runs: Sequence[JournalRun]) -> None:
         """Keep runs: when this returns they are in the file, and no end of this process takes them from there."""
@@ -143,7 +145,7 @@ class Journal:
         except (TypeError, ValueError, RecursionError):
             result = [None]
         if not all(isinstance(each, dict) for each in result):
-            raise RunError(f"{self.path}: versions of packages cannot be read; expected what astra writes (--overwrite drops it)")
+            raise RunError(f"{self.path}: versions of packages cannot be read; expected a record written by astra (--overwrite drops it)")
         return result
 
     def add_packages(self, versions: Mapping[str, Any]) -> None:
@@ -180,7 +182,7 @@ class Journal:
         except sqlite3.DatabaseError as error:
             if "not a database" in str(error):
                 raise InputError(f"{self.path}: this is not the journal of a sweep; expected another name of --output") from None
-            raise RunError(f"{self.path}: {error}; what was finished before is kept, and --resume goes on") from None
+            raise RunError(f"{self.path}: {error}; finished points are kept, and --resume goes on") from None
 
 
 def _locked(path: str) -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @worker_timeout_option
 @axis_option
 @keep_option
-@click.option("--dry-run", is_flag=True, help="Print what would be searched, check its options, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the plan of the search, check its options, and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 def search(

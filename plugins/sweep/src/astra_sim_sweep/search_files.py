@@ -38,11 +38,16 @@ class SearchOptions:
     constraints: dict[str, Any] = option(factory=dict, help="conditions over the columns of a row, by name, that a design has to keep")
     method: str = option("auto", choices=("auto", "exhaustive", "optuna"), help="every point, or those that a sampler of Optuna proposes;"
                          " auto: every point where that are few")  # fmt: skip
-    exhaustive_up_to: int = option(1000, minimum=1, help="with method auto: so many points that are not skipped are few", unit="points")
+    exhaustive_up_to: int = option(
+        1000,
+        minimum=1,
+        help="with method auto: the largest number of points that is searched exhaustively, without skipped ones",
+        unit="points",
+    )
     sampler: str = option("tpe", choices=SAMPLERS, help="how Optuna chooses points")
     trials: int = option(200, minimum=1, help="with Optuna: how many different points are run, by all machines together", unit="points")
     seed: int = option(0, minimum=0, help="with Optuna: another seed gives other points; the same seed gives the same")
-    storage: str | None = option(None, help="with Optuna: where its study is kept, for all machines that search: a file, or the URL of a"
+    storage: str | None = option(None, help="with Optuna: place of its study, for all machines that search: a file, or the URL of a"
                                  " database as Optuna has it; none: RESULTS.study.log")  # fmt: skip
 
 
@@ -91,7 +96,7 @@ def _search(tables: Mapping[str, Any], where: str, folder: str) -> SearchPlan:
     reader = PlanReader(where, folder, shared_plugins(), reserved, spans=True)
     plan = reader.plan({name: table for name, table in tables.items() if name != "search"})
     if not plan.axes:
-        raise InputError(f"{where}: axes is missing; expected what a search may change")
+        raise InputError(f"{where}: axes is missing; expected the parameters that a search may change")
     wanted = [*(each.expression for each in goal.objectives), *(each.condition for each in goal.constraints)]
     check_plan(plan, {name for each in wanted for name in each.names})
     spans = [axis.key for axis in plan.axes if axis.span is not None]
@@ -128,7 +133,7 @@ def _goal(options: SearchOptions, at: str) -> Goal:
             raise InputError(f"{at}: {text!r} is no figure; expected an expression over parameters and figures")
     for name in options.constraints:
         if name == MEMORY:
-            raise InputError(f"{at}: constraints: {name!r} is what breaks where a run does not fit in memory; expected another name")
+            raise InputError(f"{at}: constraints: {name!r} is the constraint of runs that do not fit in memory; expected another name")
     constraints = [Constraint(name, _expression(text, f"{at}: constraints: {name}")) for name, text in options.constraints.items()]
     return Goal(objectives, constraints)
 

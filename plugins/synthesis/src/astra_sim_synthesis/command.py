@@ -57,7 +57,7 @@ def path_of(output: str, size: int, several: bool) -> str:
     type=click.Choice([each.value for each in Collective]),
     default="all_reduce",
     show_default=True,
-    help="What it is to do.",
+    help="The collective.",
 )
 @click.option("--bytes", "sizes", metavar="A..B[,C...]", required=True, help="Sizes, which grow fourfold from A to B.")
 @click.option(

@@ -39,7 +39,7 @@ class Astra2Options(ChunkingOptions):
         specs="collective",
     )
     local_memory_gb_per_s: float | None = option(
-        None, above=0, help="bandwidth at which received data is reduced; none: as the memory model says", unit="10^9 bytes/s"
+        None, above=0, help="bandwidth at which received data is reduced; none: the memory model's", unit="10^9 bytes/s"
     )
 
 

@@ -143,7 +143,7 @@ def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension:
 
 
 def _not_asked(request: Request) -> Schedule:
-    raise request.unsupported("auto", "it stands for another algorithm")
+    raise request.unsupported("auto", "it represents another algorithm")
 
 
 def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_bytes: float) -> CostEstimate | None:

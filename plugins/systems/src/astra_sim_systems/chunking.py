@@ -117,7 +117,7 @@ class ChunkingSystem(System):
         self.own_orders_advice = "with admission=common (system; here it is own) they do so in one order"
         if options.active_chunks_per_dimension < options.splits:
             self.own_orders_advice += (
-                f"; where all chunks of a collective run at a time none waits for another: active_chunks_per_dimension is"
+                f"; if all chunks of a collective run at a time none waits for another: active_chunks_per_dimension is"
                 f" {options.active_chunks_per_dimension}, expected at least splits, {options.splits}"
             )
         self.bus = bus_of(options)

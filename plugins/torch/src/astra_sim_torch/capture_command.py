@@ -52,7 +52,7 @@ class CaptureSettings:
     "--timeout", "timeout_s", type=click.FloatRange(1), default=600.0, show_default=True, help="Seconds until a rank is given up."
 )
 @click.option("-o", "--output", default="capture", show_default=True, metavar="DIR", help="Folder for the capture, a file for each rank.")
-@click.option("--python", default=sys.executable, metavar="PATH", help="Python that has torch, where it is not the one of astra.")
+@click.option("--python", default=sys.executable, metavar="PATH", help="Python that has torch, if it is not the one of astra.")
 @json_option
 @quiet_option
 @click.argument("script", nargs=-1, required=True)

@@ -35,5 +35,5 @@ def astra_formats() -> list[FileFormat]:
 
 @hookimpl
 def astra_commands() -> list[Provider]:
-    summary = "Record what ranks of a PyTorch script compute and communicate."
+    summary = "Record compute and communication of ranks of a PyTorch script."
     return [Provider("capture torch", summary, f"{_HERE}.capture_command:capture")]

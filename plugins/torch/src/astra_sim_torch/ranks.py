@@ -66,7 +66,7 @@ class TorchRanks:
         for rank in range(self.world):
             place = tuple(each.index(rank) for each in of_messages)
             if place not in result:
-                raise InputError(f"no capture stands for rank {rank}: it sends messages from another place; capture --ranks all")
+                raise InputError(f"no capture represents rank {rank}: it sends messages from another place; capture --ranks all")
             result[place][1].append(rank)
         return list(result.values())
 
@@ -90,7 +90,7 @@ class TorchRanks:
         if set(stands_for) <= set(ranks):
             return Members(group=ranks)
         raise InputError(
-            f"{capture.path}: group {name} has ranks {_shown(ranks)}, and the capture stands for ranks outside of it, whose groups are not "
+            f"{capture.path}: group {name} has ranks {_shown(ranks)}, and the capture represents ranks outside of it, whose groups are not "
             "known; capture --ranks all"
         )
 

@@ -21,7 +21,7 @@ from astra_sim_torch.ranks import TorchRanks
 class CaptureOptions:
     """Options of a captured step."""
 
-    path: str = option(help="folder that astra capture torch has written, or the file of one rank, which then stands for all", path="path")
+    path: str = option(help="folder that astra capture torch has written, or the file of one rank, which then represents all", path="path")
 
 
 def torch_capture(options: CaptureOptions, context: Context) -> ExecutionGraph:

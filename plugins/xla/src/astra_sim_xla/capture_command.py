@@ -35,9 +35,9 @@ class Captured:
 
 
 @click.command()
-@click.option("--devices", type=click.IntRange(2, 65536), required=True, help="Devices to compile for; the script sees so many.")
+@click.option("--devices", type=click.IntRange(2, 65536), required=True, help="Devices to compile for; the script sees as many.")
 @click.option("-o", "--output", default="hlo", show_default=True, metavar="DIR", help="Folder for the modules, one file for each program.")
-@click.option("--python", default=sys.executable, metavar="PATH", help="Python that has jax, where it is not the one of astra.")
+@click.option("--python", default=sys.executable, metavar="PATH", help="Python that has jax, if it is not the one of astra.")
 @quiet_option
 @click.argument("script", nargs=-1, required=True)
 def capture(devices: int, output: str, python: str, quiet: bool, script: tuple[str, ...]) -> None:

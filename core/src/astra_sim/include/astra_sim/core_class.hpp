@@ -1,4 +1,4 @@
-// What the Python class of a compiled network has in every module: its function table, and who is told how far it is (C++20, nanobind).
+// The common Python class of compiled networks in every module: its function table, and its progress watcher (C++20, nanobind).
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -27,8 +27,8 @@ Watcher watcher_of(const nanobind::object& tell, std::int64_t time_unit = 1) {
   };
 }
 
-// Adds `function_table` and `watch`, by which CompiledNetwork of astra_sim.function_table uses a core. The network has what TableOwner asks
-// for; where calls may be long also `watch(Watcher)`, whose times count in units of `watched_unit_ps()` if it has that.
+// Adds `function_table` and `watch`, by which CompiledNetwork of astra_sim.function_table uses a core. The network has the functions of
+// TableOwner; if calls may be long also `watch(Watcher)`, whose times count in units of `watched_unit_ps()` if it has that.
 template <class Class>
 Class& add_core_functions(Class& core) {
   using Network = typename Class::Type;

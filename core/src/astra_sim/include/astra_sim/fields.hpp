@@ -7,7 +7,7 @@
 //   };
 //   template <> inline constexpr auto astra::names<Routing> = std::array{"dimension_order", "adaptive"};  // in the order of the
 //   enumerators template <> inline constexpr auto astra::fields<Rules> = std::tuple{
-//       ASTRA_FIELD(Rules, buffers, 1, 1'000'000),    // the range, where others would break the code
+//       ASTRA_FIELD(Rules, buffers, 1, 1'000'000),    // the range, if others would break the code
 //       ASTRA_FIELD(Rules, routing),
 //   };
 //   const Rules rules = astra::struct_of<Rules>(options);

@@ -16,7 +16,7 @@ namespace astra {
 // Thrown where a handler of a signal, or a watcher, raised a Python exception, which stays set.
 struct Interrupted {};
 
-// Is told the time that a loop has reached, with the interpreter lock held. Returns false where it set a Python exception.
+// Called with the time that a loop has reached, with the interpreter lock held. Returns false if it set a Python exception.
 using Watcher = std::function<bool(std::int64_t)>;
 
 // Lets Python handle signals, and the watcher know, about every 0.2 seconds of a loop; the clock is read every `kStepsBetweenLooks` steps.
@@ -59,7 +59,7 @@ inline void set_out_of_memory() {
   PyGILState_Release(state);
 }
 
-// Runs `action` for a function of a network function table. Returns 0, or -1 where it throws: what it throws becomes the error text.
+// Runs `action` for a function of a network function table. Returns 0, or -1 if it throws: the exception becomes the error text.
 template <class Action>
 int guarded(std::string& error, Action&& action) {
   try {

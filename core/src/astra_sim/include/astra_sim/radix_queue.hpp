@@ -1,16 +1,17 @@
-// A queue of what is to come, by time: for engines and networks that simulate events (C++20).
+// A queue of future events, by time: for engines and networks that simulate events (C++20).
 //
-// The compiled engine, the analytical networks and flow have their events here. What has not says in its header why: events that change
+// The compiled engine, the analytical networks and flow have their events here. Others give the reason in their header: events that change
 // their time or are cancelled (the ends of flows, the timers of TCP in ns-3) are in heaps, roce has a wheel, packet a calendar.
 //
 // A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990) whose digits have six bits. Time only goes on, so an event is compared with a time
-// before all that are to come, and lies in the list of the highest digit in which the two differ, and of what that digit is. The lowest
+// before all future ones, and is in the list of the highest digit in which the two differ, and of that digit's value. The lowest
 // list that is not empty holds the next events. If they are of one time they are taken as they are; if they are few they become the front,
 // which is sorted; else they are spread over the lists below. Nothing is read when an event is added to a list but its end, and all is read
 // and written in order. An event moves at most once for each digit.
 //
-// What is added for a time that the front covers is inserted there, and a front that grows too long goes back into the lists. So a queue of
-// few events is a sorted array, and the times of many decide only how far down their lists go: how to sort a few of them does not branch.
+// An event added for a time that the front covers is inserted there, and a front that grows too long goes back into the lists. So a queue
+// of few events is a sorted array, and the times of many decide only how far down their lists go: how to sort a few of them does not
+// branch.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ namespace astra {
 
 // `Event` has a member `time`, which is not negative, and can be copied byte by byte. Events of the same time come in the order in which
 // they were added. An `Event` may have a function `bool absorb(const Event& next)`: it is asked whether the event that comes next to it
-// becomes part of it; it may say no.
+// becomes part of it; it may refuse.
 template <class Event>
 class RadixQueue {
  public:
@@ -91,7 +92,7 @@ class RadixQueue {
   static constexpr std::size_t kBlocks = 32;                                             // that are allocated together
   static constexpr std::size_t kKept = 64;                                               // times so many that stay when all lists are empty
 
-  // Some events of a list, in order. A list is of blocks, so that it grows without moving, and what it gives up serves another.
+  // Some events of a list, in order. A list is of blocks, so that it grows without moving, and its released blocks serve another.
   struct Block {
     Block* next;
     std::array<Event, kEvents> events;
@@ -283,7 +284,7 @@ class RadixQueue {
     return std::exchange(spare_, spare_->next);
   }
 
-  // Where no list has events, give up blocks of which there are many.
+  // If no list has events, release blocks of which there are many.
   void give_up_blocks() {
     if (occupied_ || blocks_.size() <= kKept) return;
     blocks_.clear();
@@ -291,8 +292,8 @@ class RadixQueue {
   }
 
   std::int64_t last_ = 0;         // with which events are compared: before all that are to come
-  std::int64_t next_ = kUnknown;  // when the next event of the lists happens, where it is known and there is no front
-  std::int64_t covered_ = -1;     // what is not after this time belongs to the front
+  std::int64_t next_ = kUnknown;  // when the next event of the lists happens, if it is known and there is no front
+  std::int64_t covered_ = -1;     // events up to this time belong to the front
   Front front_;
   std::uint32_t occupied_ = 0;  // a bit for each digit that has events
   std::array<Digit, kDigits> digits_;

@@ -2,17 +2,17 @@
 //
 // Such a network has
 //   void inject(std::int64_t time, std::span<const Message> messages)
-//       takes messages; Message, astra_message or astra_message_v2, says which version its table is
+//       takes messages; Message, astra_message or astra_message_v2, is the version of its table
 //   bool advance(std::int64_t until)
 //       returns whether anything is delivered by then (ASTRA_NEVER: no limit)
 //   std::int64_t delivered_at() const, and delivered()
-//       when that was, and what: a vector or span of numbers of messages (version 1), or of astra_delivery (version 2)
+//       when that was, and the messages: a vector or span of their numbers (version 1), or of astra_delivery (version 2)
 // and may have
 //   std::int64_t next_event()                       of version 1, which asks for it
-//   static constexpr bool kTellsSent                of version 2: whether deliveries say what senders know
+//   static constexpr bool kTellsSent                of version 2: whether deliveries include the senders' knowledge
 //   std::vector<astra_statistic> table_statistics() figures of the run so far
 //   std::int64_t delay(source, destination, bytes)  where messages do not wait for each other: -1 for an error
-// Times are picoseconds. What these functions throw becomes the error of the table; Interrupted leaves its Python exception set.
+// Times are picoseconds. Exceptions of these functions become the error of the table; Interrupted leaves its Python exception set.
 #pragma once
 
 #include <Python.h>

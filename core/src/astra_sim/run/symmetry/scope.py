@@ -24,9 +24,9 @@ from astra_sim.system import System
 class Scope(enum.Enum):
     """The part of the platform that is simulated."""
 
-    PHASES = "one NPU stands for all, and a phase is one event"
-    ONE_NPU = "one NPU stands for all, message by message"
-    CLASSES = "the first NPU of each class stands for the others, and a phase over dimensions is one event"
+    PHASES = "one NPU represents all, and a phase is one event"
+    ONE_NPU = "one NPU represents all, message by message"
+    CLASSES = "the first NPU of each class represents the others, and a phase over dimensions is one event"
     ALL_NPUS = "every NPU and every message"
 
 

@@ -32,7 +32,7 @@ _SHOWN_RANKS = 16
 
 _trace = click.argument("trace", type=click.Path())
 _groups = click.option("--groups", metavar="FILE", type=click.Path(), help="Ranks of each process group.  [default: PREFIX.groups.json]")
-_platform = click.option("--platform", metavar="S", help="Platform of the traces, which says what involved_dim is about.")
+_platform = click.option("--platform", metavar="S", help="Platform of the traces, which defines the dimensions of involved_dim.")
 _output = click.option("-o", "--output", metavar="DIR", required=True, type=click.Path(file_okay=False), help="Folder to write to.")
 _every = click.option("--all", "every", is_flag=True, help="Print all findings.")
 
@@ -64,7 +64,7 @@ def check_command(trace: str, groups: str | None, platform: str | None, every: b
 @click.command("trace repair")
 @_trace
 @_output
-@click.option("--times", type=click.Choice(("ns", "us")), default="us", show_default=True, help="What durations of compute are in.")
+@click.option("--times", type=click.Choice(("ns", "us")), default="us", show_default=True, help="Unit of durations of compute.")
 @_groups
 @_platform
 @_every
@@ -128,7 +128,7 @@ def stats_command(trace: str, groups: str | None, platform: str | None, every: b
     checked = _checked(trace, groups, platform, quiet or as_json)
     unread = [finding for finding in checked.findings if finding.kind in _LOSSY]
     if unread:
-        raise InputError(f"{trace}: {spans(unread[0].ranks)}: {unread[0].text} (astra trace check says all that is wrong)")
+        raise InputError(f"{trace}: {spans(unread[0].ranks)}: {unread[0].text} (astra trace check lists all errors)")
     result = figures(checked)
     if as_json:
         say_json(result.table())
@@ -269,7 +269,7 @@ def _print_repairs(repairs: dict[int, Repair], unread: Sequence[int], prefix: st
     for what, counts in by_what.items():
         screen.text(f"done: {sum(counts.values())} times on {spans(tuple(counts))}: {what}", further="  ", prose=True)
     if not by_what:
-        screen.text("done: nothing; what is wrong cannot be mended without guessing, or nothing is", further="  ", prose=True)
+        screen.text("done: nothing; there are no errors, or no unambiguous repairs", further="  ", prose=True)
     if unread:
         screen.text(f"not written: {spans(unread)}, of which something could not be read and would be lost", further="  ", prose=True)
     written = [rank for rank in repairs if rank not in unread]
@@ -332,7 +332,7 @@ def _of_busiest(stats: TraceFigures, time: Callable[[float], str]) -> str:
         return f"{busiest}."
     if stats.keeps_order:
         return f"{busiest}, several nodes at a time, as it was recorded."
-    return f"{busiest}: so long a run takes where it computes one node at a time (system plugin:astra2 with one_at_a_time)."
+    return f"{busiest}: a run takes that long if it computes one node at a time (system plugin:astra2 with one_at_a_time)."
 
 
 def _few(rows: list[list[str]], screen: Screen) -> list[list[str]]:

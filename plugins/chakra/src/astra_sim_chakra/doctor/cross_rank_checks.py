@@ -176,10 +176,10 @@ def collectives_of(
             (
                 lost,
                 unknown,
-                "no file says its ranks" if trace_set.groups_file is None else f"{trace_set.groups_file} has no such process group",
+                "no file lists its ranks" if trace_set.groups_file is None else f"{trace_set.groups_file} has no such process group",
             ),
             ("not_a_member", strangers, f"{trace_set.groups_file} has the process group without this rank"),
-            ("not_compared", apart, "it runs over some dimensions only; --platform says which ranks these join"),
+            ("not_compared", apart, "it runs over some dimensions only; --platform names the ranks that these join"),
         ):
             if nodes:
                 where = f"pg_name is {nodes[0].pg_name!r}: {text}" if kind != "not_compared" else text

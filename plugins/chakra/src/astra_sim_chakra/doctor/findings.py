@@ -35,21 +35,23 @@ KINDS: dict[str, Kind] = {
     "refused": Kind(_E, "A run stops when it reads the file, for a reason that has no finding of its own."),
     "damaged_node": Kind(_E, "A run stops when it reads the node."),
     "bad_value": Kind(_E, "A run stops when it reads the node: the value cannot be meant."),
-    "missing_rank": Kind(_E, "A run stops: each rank needs its file, and what others send to this one would never arrive."),
+    "missing_rank": Kind(_E, "A run stops: each rank needs its file, and messages of others to this one would never arrive."),
     "no_nodes": Kind(_E, "A run stops: a rank does at least one thing."),
     "duplicate_id": Kind(_E, "A run stops, since nodes that wait for this id may mean either. ASTRA-sim 2.x drops the first one silently."),
     "missing_dependency": Kind(_E, "A run stops: the node would wait for ever."),
     "missing_control_dependency": Kind(_N, "Nothing: MLCommons' converter for PyTorch leaves such ids behind, and a run drops them."),
     "cycle": Kind(_E, "A run stops: none of these nodes could ever begin. ASTRA-sim 2.x leaves them out and reports success."),
     "control_cycle": Kind(_E, "A run stops unless workload.dependencies=data is set, which follows data dependencies alone."),
-    "invalid_node": Kind(_E, "A run stops. In ASTRA-sim 2.x what waits for the node never begins."),
-    "missing_field": Kind(_E, "A run stops: it cannot tell what the node does (system.replay_only=true takes its duration instead)."),
+    "invalid_node": Kind(_E, "A run stops. In ASTRA-sim 2.x nodes that wait for it never begin."),
+    "missing_field": Kind(_E, "A run stops: the node's action is unknown (system.replay_only=true takes its duration instead)."),
     "unsupported_collective": Kind(_E, "A run stops, as in ASTRA-sim 2.x (system.replay_only=true takes its duration instead)."),
     "broadcast": Kind(_W, "A run takes the recorded duration on each rank by itself: nothing is sent, and no rank waits for the others."),
     "empty_collective": Kind(
         _E, "A run stops: 0 bytes cannot be cut. With system astra2 only an all-gather stops it; in ASTRA-sim 2.x that never ends."
     ),
-    "zero_size": Kind(_W, "Nothing is moved, which takes latency alone. In ASTRA-sim 2.x what waits for a memory access of 0 bytes hangs."),
+    "zero_size": Kind(
+        _W, "Nothing is moved, which takes latency alone. In ASTRA-sim 2.x a node that waits for a memory access of 0 bytes hangs."
+    ),
     "zero_time": Kind(_W, "Compute without a duration and without num_ops counts as 1 ns, as in ASTRA-sim 2.x."),
     "no_work": Kind(_N, "A compute model such as roofline cannot time the nodes; their recorded durations hold otherwise."),
     "message_to_itself": Kind(_E, "A run stops: a rank does not send to itself."),
@@ -63,7 +65,7 @@ KINDS: dict[str, Kind] = {
     "groups_not_given": Kind(_N, "A run needs the ranks of these process groups: --groups FILE. Here those that use a name are its group."),
     "deadlock": Kind(_E, "A run cannot finish: each of these operations waits for the next one, on another rank."),
     "order_by_time": Kind(
-        _W, "A run issues what is ready first. Where ranks come to different orders it stops: n-th collectives must be the same."
+        _W, "A run issues nodes as they become ready. If ranks come to different orders it stops: n-th collectives must be the same."
     ),
     "held_up": Kind(
         _W,
@@ -72,7 +74,7 @@ KINDS: dict[str, Kind] = {
     ),
     "not_rehearsed": Kind(_N, "Whether an operation of a rank holds up another one that it needs itself was not looked for."),
     "unit_slip": Kind(_W, "Compute takes a thousand times as long as it should, and communication seems to be nothing beside it."),
-    "none_as_all_reduce": Kind(_W, "A run does an all-reduce where the text that the trace was converted from says NONE."),
+    "none_as_all_reduce": Kind(_W, "A run does an all-reduce if the text that the trace was converted from has NONE."),
 }
 
 

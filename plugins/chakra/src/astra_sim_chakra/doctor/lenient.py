@@ -72,7 +72,7 @@ def read_loosely(path: str) -> LenientTrace:
 
 
 def _too_many(path: str) -> InputError:
-    return InputError(f"{path}: more than {MAX_CHECKED_NODES} nodes are too many to look at one by one; expected at most so many")
+    return InputError(f"{path}: more than {MAX_CHECKED_NODES} nodes are too many to check one by one; expected at most that")
 
 
 def label_of(node: Node) -> str:

@@ -100,7 +100,7 @@ def _invalid(repaired: Repair) -> None:
     repaired.nodes = [
         attrs.evolve(node, control=behind(node.control), data=behind(node.data)) for node in repaired.nodes if node.id not in empty
     ]
-    then = "removed; what waited for it waits for what it waited for"
+    then = "removed; its dependents wait for its dependencies"
     repaired.did(f"INVALID_NODE without duration and size {then}", len(empty) - nones)
     repaired.did(f"collective of 0 bytes that is NONE in the text of Chakra's text converter {then}", nones)
 

@@ -88,13 +88,13 @@ class Scaling:
         if npus % old:
             raise InputError(f"--npus {npus} is no multiple of the {old} ranks that there are")
         if self._grow and not self._copies:
-            raise InputError("--grow says which groups join copies; expected --copies, too")
+            raise InputError("--grow names the groups that join copies; expected --copies, too")
         if len(traces.programs) > 1 and not self._copies:
             kinds = "; ".join(spans(traces.members(program)) for program in range(min(len(traces.programs), 8)))
             more = "" if len(traces.programs) <= 8 else f"; and {len(traces.programs) - 8} more"
             raise InputError(
                 f"{traces.prefix}: the ranks are not alike, they run {len(traces.programs)} programs ({kinds}{more}), so the traces do not "
-                "say what further ranks would do; --copies makes copies of all of them, joined by the process groups that --grow names"
+                "tell the work of further ranks; --copies makes copies of all of them, joined by the process groups that --grow names"
             )
 
     def _rule(self, name: str) -> GroupRule:

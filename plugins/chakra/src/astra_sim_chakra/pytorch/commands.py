@@ -20,8 +20,8 @@ from astra_sim_chakra.pytorch.replay import Replay, replay
 @click.argument("host", metavar="ET.json", type=click.Path())
 @click.argument("kineto", metavar="KINETO.json", type=click.Path(), required=False)
 @click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="The linked trace.  [default: ET.linked.json]")
-@click.option("--rank", type=click.IntRange(0), help="Rank of the traces.  [default: what Kineto recorded, else 0]")
-@click.option("--step", metavar="N", type=click.IntRange(0), help="Only ProfilerStep#N, and what it launches.  [default: all]")
+@click.option("--rank", type=click.IntRange(0), help="Rank of the traces.  [default: from Kineto, else 0]")
+@click.option("--step", metavar="N", type=click.IntRange(0), help="Only ProfilerStep#N, and its kernels.  [default: all]")
 @click.option("--force", is_flag=True, help="Link traces of different processes, ranks or steps, or with little in common.")
 @table_options
 @json_option

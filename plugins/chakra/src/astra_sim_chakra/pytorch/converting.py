@@ -257,7 +257,7 @@ class _Converter:
     def _linked(self, table: dict[str, Any], where: str) -> Communication:
         for key, kind in (("type", str), ("collective", str | None), ("bytes", int | None), ("pg_name", str | None), ("peer", int | None)):
             if not isinstance(table.get(key), kind):
-                raise InputError(f"{where}: {key} is {str(table.get(key))[:80]!r}; expected what astra trace link writes")
+                raise InputError(f"{where}: {key} is {str(table.get(key))[:80]!r}; expected the output of astra trace link")
         try:
             collective = None if table.get("collective") is None else CollectiveType[table["collective"]]
             return Communication(NodeType[table["type"]], collective, table.get("bytes"), table.get("pg_name"), table.get("peer"))

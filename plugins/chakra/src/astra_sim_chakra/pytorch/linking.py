@@ -88,7 +88,7 @@ def link_alone(kineto: Kineto, rank: int | None = None, force: bool = False) -> 
             does = communication_of(kernel.name, kernel.args, None)
             if does is not None and not (does.is_complete and does.group is not None):
                 raise InputError(
-                    f"{kineto.path}: kernel {kernel.name} at {kernel.begin / 1000:g} us does not say in full what it communicates "
+                    f"{kineto.path}: kernel {kernel.name} at {kernel.begin / 1000:g} us does not record its communication in full "
                     f"(collective, elements, type, process group, peer); expected an execution trace of PyTorch beside it ({_FORCE})"
                 )
     return _Linker(_operators_as_host(kineto), kineto, rank, alone=True).linked()

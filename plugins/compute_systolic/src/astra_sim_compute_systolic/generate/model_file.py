@@ -61,7 +61,7 @@ class ModelTable:
     """A model: its layers, or blocks of layers, or another model with other parameters (`base`)."""
 
     name: str = option("", help="name of the model")
-    source: str = option("", help="where its sizes come from")
+    source: str = option("", help="source of its sizes")
     base: str = option("", help="model of this package whose blocks are used, with the parameters of this file")
     parameters: dict[str, Any] = option(factory=dict, help="whole numbers that sizes depend on")
     layers: tuple[LayerTable, ...] = option((), help="the layers")

@@ -64,7 +64,7 @@ def _checked(schedule: Schedule, request: Request) -> list[Contents]:
             for source in range(n):
                 for piece in range(rank * cut, (rank + 1) * cut):
                     whole = held.get((source, piece)) == Counter([source])
-                    require(whole, f"rank {rank} does not hold what rank {source} has for it")
+                    require(whole, f"rank {rank} does not hold the data that rank {source} has for it")
     if request.collective is Collective.REDUCE_SCATTER:
         whole_of = [{piece for piece in range(n * cut) if held[piece] == complete} for held in contents]
         for rank, pieces in enumerate(whole_of):

@@ -115,7 +115,7 @@ def _issued(session: SystemSession, operation: Communicate, platform: Platform) 
             require(right, f"{where}: a phase counts for dimension {phase.dimension}; expected 0 to {len(platform.dimensions) - 1}")
     if session.repeats(operation):
         again = _outline(call(where, session.issue, operation, 0))
-        require(_outline(chunks) == again, f"{where}: repeats says that it is planned alike every time, and it is not")
+        require(_outline(chunks) == again, f"{where}: repeats promises that it is planned alike every time, and it is not")
     return chunks
 
 

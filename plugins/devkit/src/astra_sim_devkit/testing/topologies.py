@@ -76,7 +76,7 @@ def check_symmetry(dimension: Dimension) -> None:
         first = topology.hops(0, peer.of(0, n))
         for rank in range(1, n):
             hops = topology.hops(rank, peer.of(rank, n))
-            lie = f"{peer} is said to be symmetric, but is {first} hops away from position 0 and {hops} from position {rank}"
+            lie = f"{peer} is declared symmetric, but is {first} hops away from position 0 and {hops} from position {rank}"
             require(hops == first, lie)
 
 

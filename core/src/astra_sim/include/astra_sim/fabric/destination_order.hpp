@@ -1,6 +1,6 @@
-// Which of several paths of equal cost a destination takes, where a topology numbers its destinations: d-mod-k (C++20).
+// The choice among several paths of equal cost by destination, if a topology numbers its destinations: d-mod-k (C++20).
 //
-// `fabric/destination_order.py` of the kernel is the same in Python, and says why.
+// `fabric/destination_order.py` of the kernel is the same in Python, with the reasons.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class DestinationOrder {
   // Which of `count` links of equal cost a packet takes at a node for the destination of a number: links in the order of the nodes that
   // they lead to, from `first` to `last`, and then of their numbers.
   //
-  // Several links down to one node are taken as the links up from there are, so that what was apart on the way up stays apart.
+  // Several links down to one node are taken as the links up from there are, so that messages separated on the way up stay separated.
   std::size_t choose(int node, std::size_t number, int first, int last, std::size_t count) const {
     if (at(height_, node) == 0) {
       const std::size_t own = at(number_, node);
@@ -82,7 +82,7 @@ class DestinationOrder {
     for (int& height : height_) height = std::max(height, 0);
   }
 
-  // Switches next to destinations look at the lowest digit, destinations at what is left.
+  // Switches next to destinations use the lowest digit, destinations the quotient.
   void set_strides(std::size_t largest) {
     std::vector<std::size_t> most(index(*std::max_element(height_.begin(), height_.end())) + 1, 1);
     for (std::size_t node = 0; node < height_.size(); ++node) {
@@ -135,7 +135,7 @@ class DestinationOrder {
   std::vector<int> height_;           // of each node: links from the nearest destination
   std::vector<std::vector<int>> up_;  // of each node: where links lead to nodes of a greater height
   std::vector<std::size_t> number_;   // of each destination, by node
-  std::vector<std::size_t> stride_;   // of each height: what a number is divided by
+  std::vector<std::size_t> stride_;   // by height, the divisor of a number
   std::vector<std::size_t> leaf_;     // by number: that of the leaf
 };
 

@@ -1,7 +1,7 @@
-// One link for each node and destination, that of `TieByDestination`, where hosts forward (C++20): `DestinationRoutes` of
+// One link for each node and destination, that of `TieByDestination`, if hosts forward (C++20): `DestinationRoutes` of
 // `fabric/routes.py` of the kernel is the same in Python.
 //
-// For networks that ask again and again: a link is looked up by destination and node, and found when it is first asked for. What is kept of
+// For networks that ask again and again: a link is looked up by destination and node, and found when it is first asked for. The cache of
 // a large graph is bounded; then links are found again, which is fast where ends are near each other.
 #pragma once
 

@@ -16,7 +16,7 @@
 //
 // Rows are made when they are asked for, and nothing is of nodes times destinations: the cost is that of the destinations in use. A network
 // whose destinations are several nodes at once (the routers of all groups at one position), or that notes more at each step of a search (a
-// round trip), uses `ShortestPaths` and `each_next_link` of paths.hpp themselves: they are what `Routes` is made of.
+// round trip), uses `ShortestPaths` and `each_next_link` of paths.hpp themselves: `Routes` is made of them.
 //
 // These headers are compiled into a plugin and belong to one version of the kernel. They are no stable interface as `network.h` is: a
 // package that includes them requires the version of `astra-sim-core` against which it was built.
@@ -76,7 +76,7 @@ class Graph {
   std::span<const int> leaving(int node) const { return leaving_[node]; }
   std::span<const int> entering(int node) const { return entering_[node]; }
 
-  // Another order, by a function that says whether one link of a node comes before another; those that are equal stay as they are. Of
+  // Another order, by a comparison of two links of a node; equal links keep their order. Of
   // links that leave it decides the order of next links; of links that enter, which of several equal paths a search meets first.
   template <class Before>
   void order_leaving(Before before) {

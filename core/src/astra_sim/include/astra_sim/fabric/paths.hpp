@@ -26,7 +26,7 @@ class ShortestPaths {
   //
   // `expand(node, reach)` is called once for each node, when its distance is known. It calls `reach(before, cost)` for each link into the
   // node that may be used, which returns whether this is a cheaper path from `before` than those so far; and it returns whether to go on.
-  // Of equal paths the first one stays. Where it returns false, distances of nodes that are further away may be missing or too large.
+  // Of equal paths the first one stays. If it returns false, distances of nodes that are further away may be missing or too large.
   template <class Expand>
   void search(std::span<const int> destinations, std::vector<int>& distance, Expand&& expand) {
     std::size_t waiting = destinations.size();
@@ -71,8 +71,8 @@ class ShortestPaths {
 // Calls `visit(link)` for each link, in the order of the graph, with which a path of least cost leaves a node, by the distances of a
 // search. At a distance of 0 there is none.
 //
-// `may_enter(node)` says whether messages may pass through a node or end there: a host that does not forward has a distance, too, that of
-// its own messages. `is_up(link)` says which links may be used.
+// `may_enter(node)` is true if messages may pass through a node or end there: a host that does not forward has a distance, too, that of
+// its own messages. `is_up(link)` is true for usable links.
 template <class MayEnter, class IsUp, class Visit>
 void each_next_link(const Graph& graph, const std::vector<int>& distance, int node, MayEnter may_enter, IsUp is_up, Visit visit) {
   const int left = at(distance, node);

@@ -1,8 +1,8 @@
 // Routes of least cost: which links lead on to a destination (C++20). `fabric/routes.py` of the kernel is the same in Python.
 //
 // The set of next links of a node and a destination is the same for all networks. It follows from the costs of links, from the links that
-// are up, and from whether hosts forward; or from the topology, where it names its routes. Which of them a message takes is a rule on top
-// (ties.hpp), and what a network adds (virtual channels, adaptive routing) is its own.
+// are up, and from whether hosts forward; or from the topology, if it names its routes. Which of them a message takes is a rule on top
+// (ties.hpp), and a network's additions (virtual channels, adaptive routing) are its own.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace astra::fabric {
 
-// Whether messages pass through hosts (NPUs): wherever that is cheaper, where no switches lead on, or never. Without switches those that
+// Whether messages pass through hosts (NPUs): wherever that is cheaper, if no switches lead on, or never. Without switches those that
 // forward if needed always do.
 enum class HostForwarding : std::uint8_t { if_needed, always, never };
 
@@ -123,8 +123,8 @@ class Routes {
   }
 
   // Passes something on over all routes from a node, nodes that are furthest from the destination first. `pass(link, count, here, there)`
-  // is called for each link: how many leave the node, what is at the node, and what it changes where the link leads, which begins as
-  // State{}. Returns what is at the destination in the end.
+  // is called for each link: the number of links that leave the node, the state at the node, and the state at the link's target, which
+  // begins as State{}. Returns the state at the destination in the end.
   template <class State, class Pass>
   State spread(const Row& row, int from, State at_from, Pass&& pass) const {
     std::vector<int> links;
@@ -141,7 +141,7 @@ class Routes {
   }
 
  private:
-  // Distances are cached up to this many, and only of searches that had to look at this part of the nodes: what is near is found again as
+  // Distances are cached up to this many, and only of searches that had to visit this part of the nodes: near distances are found again as
   // fast as it is looked up.
   static constexpr std::size_t kMostDistances = std::size_t{1} << 23;
   static constexpr int kPartWorthKeeping = 8;

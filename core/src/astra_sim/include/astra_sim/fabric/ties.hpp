@@ -23,7 +23,7 @@ struct TieFirst {
   std::size_t operator()(int, int, std::span<const int>) const { return 0; }
 };
 
-// The link of the destination's number (d-mod-k), where the topology numbers destinations, by position; else the first, or with `upwards`
+// The link of the destination's number (d-mod-k), if the topology numbers destinations, by position; else the first, or with `upwards`
 // the first that leads to a node of a higher number: on a ring both directions may be as short. The graph lists links by target.
 class TieByDestination {
  public:
