@@ -52,6 +52,19 @@ LEFT = {
 }
 """How often packages still have them."""
 
+PROSE = {
+    r"(?:no|some)body": "name the party: no rank, the user, another process",
+    r"told": "what happens: receives, is called with, is printed",
+    r"in vain": "without effect",
+    r"without a word": "silently",
+    r"pass(?:es|ed|ing) over": "skip",
+    r"foretells?": "estimate",
+    r"(?:stands?|stood|standing) for": "represent",
+    r"so many": "the name of the number",
+    r"Raises? [A-Za-z, ]+ where": "if",
+}
+"""Phrases of a dialect in pages, docstrings and comments, and plain ones."""
+
 MOST_PAGES = 23
 MOST_WORDS = 65_000
 """Words of all pages in docs/, with tables and what commands print."""
@@ -79,6 +92,31 @@ def test_words_of_a_dialect_do_not_come_back() -> None:
     more = {word: f"{count} times; write {WORDS[word]}" for word, count in counts.items() if count > LEFT.get(word, 0)}
     assert more == {}
     assert dict(counts) == LEFT, "there are fewer than the list says: shorten it"
+
+
+def prose(text: str, suffix: str) -> str:
+    """The words for people in a source: comments and docstrings; all of a page, but for its blocks of code."""
+    if suffix == ".md":
+        return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    if suffix != ".py":
+        return "\n".join(re.findall(r"//([^\n]*)", text))
+    docs = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    comments = [each.string for each in tokenize.generate_tokens(io.StringIO(text).readline) if each.type == tokenize.COMMENT]
+    return "\n".join([*(str(each.value) for each in docs), *comments])
+
+
+def test_prose_is_counted() -> None:
+    assert prose('"""Told."""\na = "told"  # so many\n', ".py") == "Told.\n# so many"
+    assert prose("int a;  // told\n", ".cpp") == " told"
+    assert prose("Told.\n```sh\nnobody\n```\n", ".md") == "Told.\n\n"
+
+
+def test_phrases_of_a_dialect_do_not_come_back() -> None:
+    counts = Counter[str]()
+    for path in [*sources(".py", ".hpp", ".cpp", ".h"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        text = prose(path.read_text(encoding="utf-8"), path.suffix)
+        counts.update({phrase: len(re.findall(rf"\b{phrase}\b", text)) for phrase in PROSE})
+    assert {phrase: f"{count} times; write {PROSE[phrase]}" for phrase, count in counts.items() if count} == {}
 
 
 def test_a_class_name_means_one_thing() -> None:

@@ -48,7 +48,7 @@ struct Listener {
 // A stream of bytes from one NPU to another. Its socket at the receiver comes with the first packet, by `accept`.
 class Connection {
  public:
-  // Connects at once. Raises InvalidMessage where the source has no port left.
+  // Connects at once. Raises InvalidMessage if the source has no port left.
   Connection(const Settings& settings, Topology& topology, const Listener& listener, std::uint32_t source, std::uint32_t destination,
              std::uint16_t port, bool counts);
   Connection(const Connection&) = delete;

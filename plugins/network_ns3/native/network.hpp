@@ -49,11 +49,11 @@ class Network {
 
   static constexpr bool kTellsSent = true;
 
-  // Messages are sent at a time (ps). Raises InvalidMessage where one cannot be.
+  // Messages are sent at a time (ps). Raises InvalidMessage if one cannot be.
   void inject(std::int64_t time, std::span<const astra_message_v2> messages);
 
   // Goes on to the next instant at which something is delivered, if that is not after `until`. Returns whether it is.
-  // Raises Deadlock where messages are under way that cannot arrive, InvalidMessage where another network has the simulator.
+  // Raises Deadlock if messages are under way that cannot arrive, InvalidMessage if another network has the simulator.
   bool advance(std::int64_t until);
 
   void watch(Watcher watcher) { interrupts_.watch(std::move(watcher)); }

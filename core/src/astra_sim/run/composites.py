@@ -209,7 +209,7 @@ class Composites:
         return self._collectives.planned()
 
     def moved(self, rows: Rows[Operation], dimensions: int) -> tuple[list[int], int]:
-        """The communication of a program's composites: bytes that NPU 0 sends in each of so many dimensions, and messages of all NPUs.
+        """The communication of a program's composites: bytes that NPU 0 sends in each dimension, and messages of all NPUs.
 
         The messages are those of a platform on which all NPUs run the program.
         """

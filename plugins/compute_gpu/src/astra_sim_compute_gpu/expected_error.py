@@ -3,7 +3,7 @@
 Each row of the file is a published iteration, simulated with a stack: its own, or (half `other`) that which a user of another software
 would get. The expected error is the quantile `SHARE` of the sizes of these errors, each weighted by exp(-d^2 / 2) + `FLOOR`. Here d is how
 far the row's configuration is from the requested one; with the floor a configuration unlike all others has the error of the whole
-stack. Rows of the half `fit` record what was measured, and give no error.
+stack. Rows of the half `fit` record measurements, and give no error.
 
 `python3 dev.py validate` writes the file and reports on the page of the validation how many measured runs are within the expected error
 when their own configuration, or all runs of their software, are left out.

@@ -35,7 +35,7 @@ class Protocol:
 
 @attrs.frozen
 class NcclFit:
-    """The parameters of a collective of so many ranks in a node: its protocols, or a measured table."""
+    """The parameters of a collective on a number of ranks in a node: its protocols, or a measured table."""
 
     operation: str = option(choices=[each.value for each in Collective], help="the collective")
     ranks: int = option(minimum=2, help="ranks in a node")

@@ -29,7 +29,7 @@ class Domain {
 
   // The next cycle in which anything happens, or kNever.
   Cycle next() const { return passing_ == 0 ? parts_.clock.next() : parts_.clock.next() + passing_ * steady_.period; }
-  // Bring a domain that passes over periods to the end of cycle `time`, in which nothing arrives.
+  // Bring a domain that skips periods to the end of cycle `time`, in which nothing arrives.
   void catch_up(Cycle time);
   // Run cycle `time`, which must be next(), and perhaps more, none after `last`. Numbers of messages that have arrived are appended to
   // `arrived`. Returns the last cycle that was run, which is the one in which they have.
@@ -53,7 +53,7 @@ class Domain {
   // Checks invariants; returns the violated ones, or nothing.
   std::string check() const;
 
-  // Synthetic traffic makes messages by itself, through the interfaces; meanwhile no periods are passed over.
+  // Synthetic traffic makes messages by itself, through the interfaces; meanwhile no periods are skipped.
   void attach(Traffic* traffic);
   Interfaces& interfaces() { return parts_.interfaces; }
 
@@ -75,7 +75,7 @@ class Domain {
   std::shared_ptr<const Shape> shape_;
   Parts parts_;
   SteadyState steady_;
-  std::int64_t passing_ = 0;  // periods to be passed over before the next cycle
+  std::int64_t passing_ = 0;  // periods to skip before the next cycle
   bool has_traffic_ = false;
   int threads_;                       // that a shared window has
   std::shared_ptr<ThreadTeam> team_;  // copies of a domain share it: they run one after the other

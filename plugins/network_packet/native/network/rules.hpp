@@ -79,7 +79,7 @@ struct InterfaceRules {
 
 // How a network is simulated, which changes no answer but for the seed of random routes.
 struct RunRules {
-  bool extrapolate;  // pass over periods in which the same happens again
+  bool extrapolate;  // skip periods in which the same happens again
   bool windows;      // a tile of routers runs by itself as long as links allow
   std::uint64_t seed;
   int threads;     // that run tiles at the same time, at most;

@@ -1,4 +1,4 @@
-// Long messages cost less than their flits: once the network does the same again and again, whole periods are passed over.
+// Long messages cost less than their flits: once the network does the same again and again, whole periods are skipped.
 //
 // A snapshot is the complete state of the simulation, with times relative to now and without the counts of packets that messages still have
 // to make. Two equal snapshots mean that the network repeats its work between them, exactly, until a message comes to its last

@@ -90,7 +90,7 @@ class RadixQueue {
   static constexpr std::size_t kBlockBytes = 512;
   static constexpr std::size_t kEvents = (kBlockBytes - sizeof(void*)) / sizeof(Event);  // of a block
   static constexpr std::size_t kBlocks = 32;                                             // that are allocated together
-  static constexpr std::size_t kKept = 64;                                               // times so many that stay when all lists are empty
+  static constexpr std::size_t kKept = 64;                                               // times as many stay when all lists are empty
 
   // Some events of a list, in order. A list is of blocks, so that it grows without moving, and its released blocks serve another.
   struct Block {

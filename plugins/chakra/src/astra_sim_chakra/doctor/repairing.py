@@ -1,6 +1,6 @@
 """Repairs errors of traces that have only one possible correction, and lists the changes.
 
-A change is safe if its result is certainly what was meant: a node that occurs twice with equal fields, a control
+A change is safe if its result was certainly meant: a node that occurs twice with equal fields, a control
 dependency on a node that is not there, a wait of a node for itself, a node that does nothing (that of NONE in a text, too), control
 dependencies in a circle if data dependencies alone have none (Chakra's own feeder follows only those), and microseconds that the text
 in the trace proves to be nanoseconds.
