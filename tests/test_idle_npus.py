@@ -50,7 +50,7 @@ def test_idle_npus_change_nothing_where_others_work(larger: str, network: str, c
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_symmetry_and_engines_agree_beside_idle_npus(network: str) -> None:
-    """Translations of the whole switch take working NPUs to idle ones: nothing may be folded by them."""
+    """Automorphisms of the whole switch take working NPUs to idle ones: nothing may be folded by them."""
     pytest.importorskip(f"astra_sim_network_{network.partition('?')[0]}")
     kinds = itertools.product((True, False), ("auto", "python"))
     result = {finish_ns(network, f"switch?size=8&{LINK}", "all_reduce", symmetry, engine) for symmetry, engine in kinds}

@@ -45,7 +45,7 @@ LEFT = {
     "charged_dimension": 3,
     "found": 3,
     "given": 6,
-    "joined": 89,
+    "joined": 70,
     "posted": 50,
     "tells_sent": 5,
     "turns": 3,

@@ -1,4 +1,4 @@
-"""The packet network with one NPU for all that translations take to it: every figure is that of the whole network."""
+"""The packet network with one NPU for all that automorphisms take to it: every figure is that of the whole network."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from astra_sim.commands import shared_plugins
 from astra_sim.function_table import FunctionTable
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.options import structure
+from astra_sim.platform import LogicalDimension, joined, product_dimension
 from support import ROOT
 from support.analytical import LINKS, network
 from support.networks import Later
@@ -171,6 +172,14 @@ def test_functions_that_a_table_needs_may_still_be_named_when_it_is_made() -> No
         table = FunctionTable(inner.function_table(), needed=["delay", "inject"])
     assert result[0].filename == __file__
     assert table.delay(0, 1, 1000) == inner.message_delay(0, 1, 1000)
+
+
+def test_a_function_may_have_its_former_name() -> None:
+    dimensions = [LogicalDimension(2, 1), LogicalDimension(4, 2)]
+    with pytest.warns(DeprecationWarning, match=r"^joined is deprecated, and gone in astra 0\.3; use product_dimension") as result:
+        product = joined(dimensions)
+    assert result[0].filename == __file__
+    assert product == product_dimension(dimensions)
 
 
 def test_a_network_may_have_the_former_names_of_its_methods_and_attributes() -> None:

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from astra_sim.command.progress import Progress
     from astra_sim.report.amounts import DisplayUnit
     from astra_sim.report.figures import comparison_table
-    from astra_sim.report.folding import Folded, fold
     from astra_sim.report.frames import frame_of
     from astra_sim.report.layout import Column, Table
     from astra_sim.report.network_files import network_files
+    from astra_sim.report.repeated_layers import Folded, fold
     from astra_sim.report.screen import Screen
     from astra_sim.report.spool import SpooledResults
     from astra_sim.report.tables import print_result
@@ -157,7 +157,7 @@ __getattr__ = lazy_names(
         "command.progress": ("Progress",),
         "report.amounts": ("DisplayUnit",),
         "report.figures": ("comparison_table",),
-        "report.folding": ("Folded", "fold"),
+        "report.repeated_layers": ("Folded", "fold"),
         "report.frames": ("frame_of",),
         "report.layout": ("Column", "Table"),
         "report.network_files": ("network_files",),

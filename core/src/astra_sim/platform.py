@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import attrs
 
 from astra_sim._boundary import NOT_NEGATIVE, POSITIVE, TEXT, Expected, each, of_type, shown, whole
+from astra_sim._deprecation import deprecated
 from astra_sim.errors import InputError, PluginError, in_figures
 from astra_sim.fabric import Fabric, Pattern, Topology, completed, fabric_of, pattern_of
 from astra_sim.fabric.topology import written
@@ -39,6 +40,7 @@ __all__ = [
     "device_family",
     "is_power_of_two",
     "joined",
+    "product_dimension",
     "scaled_in",
     "with_logical_dimensions",
 ]
@@ -138,7 +140,7 @@ class LogicalProduct(LogicalDimension):
         return rank
 
 
-def joined(dimensions: Sequence[LogicalDimension]) -> LogicalDimension:
+def product_dimension(dimensions: Sequence[LogicalDimension]) -> LogicalDimension:
     """Logical dimensions, one at least, as one: the NPUs that differ in them alone are a group."""
     parts: list[LogicalDimension] = []
     for dimension in sorted(dimensions, key=lambda dimension: dimension.stride):
@@ -151,6 +153,12 @@ def joined(dimensions: Sequence[LogicalDimension]) -> LogicalDimension:
     if len(parts) == 1:
         return parts[0]
     return LogicalProduct(math.prod(part.size for part in parts), parts[0].stride, None, parts=tuple(parts))
+
+
+def joined(dimensions: Sequence[LogicalDimension]) -> LogicalDimension:
+    """The former name of `product_dimension`."""
+    deprecated("joined", "product_dimension", "0.3")
+    return product_dimension(dimensions)
 
 
 @attrs.frozen

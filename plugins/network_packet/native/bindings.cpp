@@ -243,22 +243,22 @@ NB_MODULE(_core, m) {
       .def("dependencies", &dependencies_of, "domain"_a);
 
   nb::class_<FoldedNetwork, MessageNetwork>(m, "FoldedNetwork",
-                                            "One NPU for all that translations take to it, as long as they do the same.")
+                                            "One NPU for all that automorphisms take to it, as long as they do the same.")
       .def(
           "__init__",
           [](FoldedNetwork* created, const std::shared_ptr<Shape>& shape, std::vector<int> sizes, const std::vector<bool>& folded,
              std::vector<bool> exclusive_or_too, VnetChoice vnet_choice, std::int64_t clock_ps, const nb::object& make) {
-            Translations translations(std::move(sizes), folded, std::move(exclusive_or_too));
-            new (created) FoldedNetwork(shape, std::move(translations), std::move(vnet_choice), clock_ps, maker_of(make));
+            Automorphisms automorphisms(std::move(sizes), folded, std::move(exclusive_or_too));
+            new (created) FoldedNetwork(shape, std::move(automorphisms), std::move(vnet_choice), clock_ps, maker_of(make));
           },
           "shape"_a, "sizes"_a, "folded"_a, "exclusive_or_too"_a, "vnet_choice"_a, "clock_ps"_a, "make"_a)
       .def_prop_ro("folded",
                    [](const FoldedNetwork& network) -> std::optional<std::vector<bool>> {
-                     const Translations* const by = network.translations();
+                     const Automorphisms* const by = network.automorphisms();
                      return by == nullptr ? std::nullopt : std::optional(by->folded());
                    })
       .def_prop_ro("exclusive_or", [](const FoldedNetwork& network) -> std::optional<std::vector<bool>> {
-        const Translations* const by = network.translations();
+        const Automorphisms* const by = network.automorphisms();
         return by == nullptr ? std::nullopt : std::optional(by->exclusive_or());
       });
 

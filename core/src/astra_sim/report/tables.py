@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from astra_sim.graph import Pass
 from astra_sim.report.amounts import byte_unit, to_ns
 from astra_sim.report.figures import figures_table, parts_table, scalar_figures
-from astra_sim.report.folding import Folded, fold
 from astra_sim.report.layout import Column, Table
+from astra_sim.report.repeated_layers import Folded, fold
 from astra_sim.report.screen import Screen
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from astra_sim.limits import MAX_MESSAGES
 from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.communicators import Communicator, Communicators
+from astra_sim.run.describe import OperationNames
 from astra_sim.run.described_plans import DescribedPlan, DescribedPlanCache, PlannedPhase, Traffic
 from astra_sim.run.inputs import RunInputs, check_ranks
 from astra_sim.run.phase_cost import PhaseCost, PhaseTimer
 from astra_sim.run.routes import RunRoutes, messages_of
 from astra_sim.run.symmetry import ScheduleSymmetry, Scope, ScopeSelection, is_closed, is_exact
-from astra_sim.run.words import OperationNames
 from astra_sim.schedule import Schedule, lower
 from astra_sim.system import ChunkPlan, PhasePlan, SystemSession
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from astra_sim.engine import Engine
 from astra_sim.errors import DeadlockError, PluginError, RunError
 from astra_sim.graph import NpuProgram, Operation, Receive, Send, operation_rows, peer_of, waits_of
+from astra_sim.run.describe import OperationNames, describe_rank
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import unit_of
-from astra_sim.run.words import OperationNames, rank_in_words
 
 _LINES_OF_A_DEADLOCK = 20
 
@@ -100,7 +100,7 @@ class _Inquest:
         blocked_ranks = self._engine.blocked_ranks()
         for state in blocked_ranks:
             where = f"{self._name(state.npu, state.task)}, chunk {state.chunk}, phase {state.step + 1}"
-            lines.extend(f"{line} ({where})" for line in rank_in_words(state))
+            lines.extend(f"{line} ({where})" for line in describe_rank(state))
             if not state.program.actions:
                 # A collective that takes a given time begins when all have come to it.
                 here = {other.npu for other in blocked_ranks if other.members == state.members}

@@ -32,9 +32,9 @@ from astra_sim.engine import (
 from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
+from astra_sim.run.describe import describe_rank
 from astra_sim.run.routes import RunRoutes
 from astra_sim.run.symmetry import ScheduleSymmetry
-from astra_sim.run.words import rank_in_words
 from astra_sim.schedule import Schedule, Step, lower
 
 
@@ -173,7 +173,7 @@ class PhaseTimer:
         phase = _run_phase(engine, schedule, dimension, ranks)
         blocked_ranks = engine.blocked_ranks()
         if blocked_ranks:
-            waiting = [line for state in blocked_ranks for line in rank_in_words(state)]
+            waiting = [line for state in blocked_ranks for line in describe_rank(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
         first = engine.phase_steps(0)[0]
         return PhaseCost(engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received)

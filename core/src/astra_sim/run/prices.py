@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from astra_sim._boundary import call, picoseconds
 from astra_sim.graph import Communicate
 from astra_sim.network import Network
-from astra_sim.platform import Group, GroupShape, LogicalDimension, joined
+from astra_sim.platform import Group, GroupShape, LogicalDimension, product_dimension
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, Step, default_output_bytes, shift
 from astra_sim.system import ChunkPlan, PhasePlan, SystemSession
 
@@ -77,7 +77,7 @@ class Prices:
         if members is not None and len(members) < self._network.platform.npus:
             return Group(members) if len(members) > 1 else None
         involved = self._involved(operation)
-        return joined([self._dimensions[number] for number in involved]) if involved else None
+        return product_dimension([self._dimensions[number] for number in involved]) if involved else None
 
     def _shape(self, logical: _Members) -> GroupShape:
         """The placement of a collective's ranks, which is computed once."""

@@ -22,13 +22,13 @@ from astra_sim.run.collectives import CollectiveLowering, NotSymmetricError
 from astra_sim.run.communicators import Communicators
 from astra_sim.run.composites import Composites
 from astra_sim.run.deadlock import check_finished
+from astra_sim.run.describe import OperationNames
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import TaskLowering
 from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.npu_times import observe_every_npu
 from astra_sim.run.record import RunRecord, carried_by, make_record, observe, timeline_npus
 from astra_sim.run.symmetry import ScheduleSymmetry, Scope, ScopeSelection, choose, every_npu
-from astra_sim.run.words import OperationNames
 from astra_sim.system import System, SystemSession
 
 EVENTS_PER_REPORT = 100_000

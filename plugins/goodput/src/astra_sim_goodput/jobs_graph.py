@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError
 from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, NpuProgram, Operation, Receive, Send, Wait
-from astra_sim.platform import LogicalDimension, Platform, joined
+from astra_sim.platform import LogicalDimension, Platform, product_dimension
 from astra_sim.rows import Dependencies, Rows, column, kinds_of
 from astra_sim.schedule import Peer
 
@@ -157,5 +157,5 @@ class _JobsWriter:
             return {"group": tuple(ranks[each] for each in operation.group)}
         if self.keeps_dimensions:
             return {"dimensions": tuple(number + self._first_dimension for number in numbers)}
-        own = joined([self.job.graph.dimensions[number] for number in numbers])
+        own = product_dimension([self.job.graph.dimensions[number] for number in numbers])
         return {"group": tuple(ranks[each] for each in own.group(rank)), "dimensions": self._of_platform}

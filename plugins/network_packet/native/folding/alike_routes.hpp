@@ -1,4 +1,4 @@
-// Whether all NPUs that one represents would send a message along routes that translations take to each other.
+// Whether all NPUs that one represents would send a message along routes that automorphisms take to each other.
 #pragma once
 
 #include "network/shape.hpp"

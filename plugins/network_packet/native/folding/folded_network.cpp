@@ -7,19 +7,19 @@
 
 namespace astra::packet {
 
-FoldedNetwork::FoldedNetwork(std::shared_ptr<const Shape> shape, Translations translations, VnetChoice vnet_choice, std::int64_t clock_ps,
+FoldedNetwork::FoldedNetwork(std::shared_ptr<const Shape> shape, Automorphisms automorphisms, VnetChoice vnet_choice, std::int64_t clock_ps,
                              Make make)
     : shape_(std::move(shape)),
-      translations_(std::move(translations)),
+      automorphisms_(std::move(automorphisms)),
       vnet_choice_(std::move(vnet_choice)),
       clock_ps_(clock_ps),
       make_(std::move(make)),
       domain_(shape_),
-      batch_(*shape_, translations_) {}
+      batch_(*shape_, automorphisms_) {}
 
 void FoldedNetwork::inject(std::int64_t time_ps, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) {
   if (next_) return next_->inject(time_ps, number, source, destination, bytes, queue);
-  check_ends(source, destination, translations_.npus());
+  check_ends(source, destination, automorphisms_.npus());
   const Cycle cycle = (time_ps + clock_ps_ - 1) / clock_ps_;
   later_[std::max(cycle, now_)].push_back({number, bytes, source, destination, queue, vnet_choice_.vnet_of(source, destination, queue)});
 }
@@ -66,7 +66,7 @@ bool FoldedNetwork::run(Cycle cycle) {
   try {
     domain_.run(cycle, cycle, keys_);
   } catch (const UnlikeChoice& choice) {
-    std::vector<bool> folded = translations_.folded();
+    std::vector<bool> folded = automorphisms_.folded();
     at(folded, choice.dimension) = false;
     part(std::move(folded), cycle - 1);
     return false;
@@ -82,7 +82,7 @@ bool FoldedNetwork::run(Cycle cycle) {
 
 bool FoldedNetwork::are_alike(const std::vector<Sent>& messages) {
   if (batch_.take(messages)) return true;
-  if (!std::exchange(goes_by_distance_, false) || !translations_.use_exclusive_or()) return false;
+  if (!std::exchange(goes_by_distance_, false) || !automorphisms_.use_exclusive_or()) return false;
   return batch_.take(messages);
 }
 
@@ -97,7 +97,7 @@ bool FoldedNetwork::send_all(Cycle cycle) {
   domain_.catch_up(cycle);
   for (std::size_t i = 0; i < batch_.messages().size(); ++i) {
     const SymmetricSends::Message& m = batch_.messages()[i];
-    goes_by_distance_ = goes_by_distance_ && translations_.is_common(m.address);
+    goes_by_distance_ = goes_by_distance_ && automorphisms_.is_common(m.address);
     std::uint64_t key = under_way_.size();
     if (free_.empty()) {
       under_way_.emplace_back();
@@ -107,7 +107,7 @@ bool FoldedNetwork::send_all(Cycle cycle) {
     }
     UnderWay& result = under_way_[key];
     result.noted = noted_.size();
-    for (int place = 0; place < translations_.count(); ++place) result.numbers.push_back(batch_.number(i, place));
+    for (int place = 0; place < automorphisms_.count(); ++place) result.numbers.push_back(batch_.number(i, place));
     noted_.push_back({cycle, m.bytes, m.node, m.address, m.queue});
     domain_.inject(cycle, m.node, m.address, m.vnet, m.bytes, key, awake);
   }
@@ -129,7 +129,7 @@ std::int64_t FoldedNetwork::next_event() const {
 Statistics FoldedNetwork::statistics(std::size_t index) const {
   if (next_) return next_->statistics(index);
   Statistics figures = domain_.statistics();
-  for (int i = 0; i < Statistics::kTotals; ++i) at(figures.counters, i) *= translations_.count();
+  for (int i = 0; i < Statistics::kTotals; ++i) at(figures.counters, i) *= automorphisms_.count();
   return figures;
 }
 
@@ -144,27 +144,27 @@ void FoldedNetwork::watch(Watcher watcher) {
   if (next_) next_->watch(std::move(watcher));
 }
 
-const Translations* FoldedNetwork::translations() const {
-  if (!next_) return &translations_;
+const Automorphisms* FoldedNetwork::automorphisms() const {
+  if (!next_) return &automorphisms_;
   const auto* const folded = dynamic_cast<const FoldedNetwork*>(next_.get());
-  return folded == nullptr ? nullptr : folded->translations();
+  return folded == nullptr ? nullptr : folded->automorphisms();
 }
 
 void FoldedNetwork::part(std::vector<bool> folded, Cycle known) { parting_ = Parting{std::move(folded), known, known >= 0}; }
 
 std::vector<bool> FoldedNetwork::common_dimensions(const std::vector<Sent>& messages) const {
-  std::vector<bool> common = translations_.folded();
+  std::vector<bool> common = automorphisms_.folded();
   for (int d = 0; d < count_of(common); ++d) {
     if (!at(common, d)) continue;
     auto alike_in_d = [&](const Sent& m) {
-      return route_is_alike(*shape_, translations_.node(m.source), translations_.address(m.source, m.destination), d);
+      return route_is_alike(*shape_, automorphisms_.node(m.source), automorphisms_.address(m.source, m.destination), d);
     };
-    Translations along = translations_.along(d);
+    Automorphisms along = automorphisms_.along(d);
     const bool saved = are_kept(messages, along) || (along.use_exclusive_or() && are_kept(messages, along));
     at(common, d) = saved && std::all_of(messages.begin(), messages.end(), alike_in_d);
   }
   // If nothing of this is the reason, it is the order of messages, or their lanes.
-  return common == translations_.folded() ? std::vector<bool>(common.size()) : common;
+  return common == automorphisms_.folded() ? std::vector<bool>(common.size()) : common;
 }
 
 // Messages that have arrived need no number, since they are not delivered again.
@@ -176,10 +176,10 @@ void FoldedNetwork::unfold() {
   }
   for (std::size_t i = 0; i < noted_.size(); ++i) {
     const Noted& m = noted_[i];
-    for (int place = 0; place < translations_.count(); ++place) {
-      const int source = translations_.npu(m.node, place);
+    for (int place = 0; place < automorphisms_.count(); ++place) {
+      const int source = automorphisms_.npu(m.node, place);
       const std::uint64_t number = numbered[i] == nullptr ? 0 : numbered[i]->numbers[index(place)];
-      next->inject(m.cycle * clock_ps_, number, source, translations_.destination(source, m.address), m.bytes, m.queue);
+      next->inject(m.cycle * clock_ps_, number, source, automorphisms_.destination(source, m.address), m.bytes, m.queue);
     }
   }
   for (const auto& [cycle, messages] : later_) {

@@ -1,4 +1,4 @@
-// A network in which one NPU represents all that translations take to it, as long as they all do the same (see docs/packet.md).
+// A network in which one NPU represents all that automorphisms take to it, as long as they all do the same (see docs/packet.md).
 //
 // Its domain has the routers of one NPU in place of those of its translates: traffic that leaves it by a link of a folded dimension comes
 // back to it by that link. If NPUs do not do the same any more, or routers choose by numbers of ports that vary among translates, a network
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "folding/automorphisms.hpp"
 #include "folding/symmetric_sends.hpp"
-#include "folding/translations.hpp"
 #include "interfaces/vnet_choice.hpp"
 #include "network/domain.hpp"
 #include "network/message_network.hpp"
@@ -28,7 +28,7 @@ class FoldedNetwork : public MessageNetwork {
   // Makes a network in which these dimensions are folded at most, or throws Interrupted where it set a Python exception.
   using Make = std::function<std::shared_ptr<MessageNetwork>(const std::vector<bool>& folded)>;
 
-  FoldedNetwork(std::shared_ptr<const Shape> shape, Translations translations, VnetChoice vnet_choice, std::int64_t clock_ps, Make make);
+  FoldedNetwork(std::shared_ptr<const Shape> shape, Automorphisms automorphisms, VnetChoice vnet_choice, std::int64_t clock_ps, Make make);
 
   void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) override;
   bool advance(std::int64_t until) override;
@@ -37,7 +37,7 @@ class FoldedNetwork : public MessageNetwork {
   std::size_t domains() const override { return next_ ? next_->domains() : 1; }
   const Shape& shape(std::size_t index) const override { return next_ ? next_->shape(index) : *shape_; }
   Statistics statistics(std::size_t index) const override;
-  int copies() const override { return next_ ? next_->copies() : translations_.count(); }
+  int copies() const override { return next_ ? next_->copies() : automorphisms_.count(); }
   std::int64_t clock_ps() const override { return clock_ps_; }
   Cycle now() const override { return next_ ? next_->now() : now_; }
   void watch(Watcher watcher) override;
@@ -45,8 +45,8 @@ class FoldedNetwork : public MessageNetwork {
   std::string check() const override { return next_ ? next_->check() : domain_.check(); }
 
   void wake_senders() override;
-  // The translations by which it is still folded; nullptr: all NPUs are simulated.
-  const Translations* translations() const;
+  // The automorphisms by which it is still folded; nullptr: all NPUs are simulated.
+  const Automorphisms* automorphisms() const;
 
  private:
   // A message of a node that was sent after a cycle had been run, as it is sent once more in the next network.
@@ -86,7 +86,7 @@ class FoldedNetwork : public MessageNetwork {
   void unfold();
 
   std::shared_ptr<const Shape> shape_;
-  Translations translations_;
+  Automorphisms automorphisms_;
   VnetChoice vnet_choice_;
   std::int64_t clock_ps_;
   Make make_;

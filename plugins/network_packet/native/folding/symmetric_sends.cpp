@@ -7,7 +7,7 @@
 
 namespace astra::packet {
 
-bool are_kept(const std::vector<Sent>& messages, const Translations& by) {
+bool are_kept(const std::vector<Sent>& messages, const Automorphisms& by) {
   const std::size_t places = index(by.count());
   std::vector<std::tuple<int, int, std::int64_t, int, int>> all;  // of one node, and by place
   for (const Sent& m : messages) {
@@ -32,20 +32,20 @@ bool are_kept(const std::vector<Sent>& messages, const Translations& by) {
 bool SymmetricSends::take(const std::vector<Sent>& messages) {
   messages_.clear();
   numbers_.clear();
-  const int places = translations_.count();
+  const int places = automorphisms_.count();
   if (messages.size() % index(places) != 0) return false;
   sort(messages);
   numbers_.resize(messages.size());
-  for (int node = 0; node < translations_.nodes(); ++node) {
+  for (int node = 0; node < automorphisms_.nodes(); ++node) {
     const std::size_t before = messages_.size();
-    list(messages, translations_.npu(node, 0), first_);
+    list(messages, automorphisms_.npu(node, 0), first_);
     for (const Ordered& each : first_) {
       if (!routes_are_alike(shape_, node, each.message.address, each.message.vnet)) return false;
       messages_.push_back(each.message);
     }
     if (messages_.size() * index(places) > messages.size()) return false;  // others send fewer
     for (int place = 0; place < places; ++place) {
-      list(messages, translations_.npu(node, place), other_);
+      list(messages, automorphisms_.npu(node, place), other_);
       if (other_.size() != first_.size()) return false;
       for (std::size_t i = 0; i < other_.size(); ++i) {
         if (!(other_[i].message == first_[i].message)) return false;
@@ -69,10 +69,10 @@ void SymmetricSends::sort(const std::vector<Sent>& messages) {
 // Lanes share nothing, so the order of messages in different ones does not matter: they come by lane.
 void SymmetricSends::list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& result) const {
   result.clear();
-  const int node = translations_.node(npu);
+  const int node = automorphisms_.node(npu);
   for (std::uint32_t i = starts_[index(npu)]; i < starts_[index(npu) + 1]; ++i) {
     const Sent& each = messages[order_[i]];
-    const int address = translations_.address(npu, each.destination);
+    const int address = automorphisms_.address(npu, each.destination);
     const int lane = shape_.lane_towards(node, address, each.vnet);
     result.push_back({{each.bytes, node, address, each.queue, each.vnet, lane}, each.number});
   }

@@ -1,10 +1,10 @@
-// The sends of all NPUs of a folded network in a cycle, as the messages of its nodes, if translations take them to themselves.
+// The sends of all NPUs of a folded network in a cycle, as the messages of its nodes, if automorphisms take them to themselves.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "folding/translations.hpp"
+#include "folding/automorphisms.hpp"
 #include "network/shape.hpp"
 
 namespace astra::packet {
@@ -19,13 +19,13 @@ struct Sent {
   int vnet = 0;
 };
 
-// Whether translations take messages, of one cycle and in any order, to themselves.
-bool are_kept(const std::vector<Sent>& messages, const Translations& by);
+// Whether automorphisms take messages, of one cycle and in any order, to themselves.
+bool are_kept(const std::vector<Sent>& messages, const Automorphisms& by);
 
 class SymmetricSends {
  public:
-  SymmetricSends(const Shape& shape, const Translations& translations)
-      : shape_(shape), translations_(translations), starts_(index(translations.npus()) + 1) {}
+  SymmetricSends(const Shape& shape, const Automorphisms& automorphisms)
+      : shape_(shape), automorphisms_(automorphisms), starts_(index(automorphisms.npus()) + 1) {}
 
   // Takes the messages that are sent in a cycle, in order. Returns whether each NPU sends, in each of its lanes, translates of the messages
   // of the others, in the same order, and all go translates of one way.
@@ -42,7 +42,7 @@ class SymmetricSends {
     bool operator==(const Message&) const = default;
   };
   const std::vector<Message>& messages() const { return messages_; }
-  std::uint64_t number(std::size_t message, int place) const { return numbers_[message * index(translations_.count()) + index(place)]; }
+  std::uint64_t number(std::size_t message, int place) const { return numbers_[message * index(automorphisms_.count()) + index(place)]; }
 
  private:
   struct Ordered {
@@ -55,13 +55,13 @@ class SymmetricSends {
   void list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& result) const;
 
   const Shape& shape_;
-  const Translations& translations_;
+  const Automorphisms& automorphisms_;
   std::vector<std::uint32_t> starts_;  // by NPU and past the last: where its messages begin in `order_`
   std::vector<std::uint32_t> order_;   // messages by source
   std::vector<Ordered> first_;         // of the NPU of a node at place 0, and of another one
   std::vector<Ordered> other_;
   std::vector<Message> messages_;
-  std::vector<std::uint64_t> numbers_;  // [message * translations + place]
+  std::vector<std::uint64_t> numbers_;  // [message * automorphisms + place]
 };
 
 }  // namespace astra::packet

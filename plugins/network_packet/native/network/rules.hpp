@@ -27,7 +27,7 @@ enum class RouteChoice {
   adaptive,  // the one with most free credits
 };
 
-// The effect of a link of a folded dimension (see translations.hpp) on the offset of a packet's destination in it.
+// The effect of a link of a folded dimension (see automorphisms.hpp) on the offset of a packet's destination in it.
 enum class Fold : std::uint8_t {
   none,      // the dimension is not folded
   right,     // one less

@@ -1,7 +1,7 @@
-"""Folded dimensions: one position represents all, since translations along the dimension take the network to itself.
+"""Folded dimensions: one position represents all, since automorphisms along the dimension take the network to itself.
 
-Rings, fully connected dimensions and switches look the same from all of their NPUs. Of links that translations take to one another a folded
-network has one, which leads from a router back to itself. `FoldedNetwork` of the core has the rest of the story.
+Rings, fully connected dimensions and switches look the same from all of their NPUs. Of links that automorphisms map to one another a
+folded network has one, which leads from a router back to itself. `FoldedNetwork` of the core has the details.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def expanded(schedule: Schedule) -> Schedule:
     return Schedule(n, tuple(programs), schedule.output_bytes, schedule.collective)
 
 
-def joined(request: Request, phases: Sequence[PhasePlan], npus: int) -> Schedule:
+def merged_schedule(request: Request, phases: Sequence[PhasePlan], npus: int) -> Schedule:
     """The phases of a system layer as one schedule of all NPUs. Each rank begins a phase when it has done the one before.
 
     Of the data only the bytes are known, but for a single phase of all NPUs.

@@ -22,7 +22,7 @@ from astra_sim_synthesis.bounds import Bound, lower_bound
 from astra_sim_synthesis.circulant import circulant
 from astra_sim_synthesis.edges import RankGraph, rank_graph
 from astra_sim_synthesis.exchanges import straight
-from astra_sim_synthesis.expanded import expanded, joined
+from astra_sim_synthesis.expanded import expanded, merged_schedule
 from astra_sim_synthesis.judge import Judge
 from astra_sim_synthesis.programs import DATA_ONLY, PACED, schedule_of
 from astra_sim_synthesis.proof import named_by_owner, prove
@@ -149,7 +149,7 @@ class Synthesizer:
             auto_ns if is_fallback else best_ns,
             auto_ns,
             bound,
-            joined(request, phases, n) if is_fallback else schedule,
+            merged_schedule(request, phases, n) if is_fallback else schedule,
             designed,
             best_ns,
         )

@@ -59,10 +59,10 @@ class HloValue:
     @property
     def flat(self) -> HloValue:
         """The tuple as one value."""
-        return self if self.parts is None else joined(part.flat for part in self.parts)
+        return self if self.parts is None else merged(part.flat for part in self.parts)
 
 
-def joined(values: Iterable[HloValue]) -> HloValue:
+def merged(values: Iterable[HloValue]) -> HloValue:
     """A value that waits for all that these wait for."""
     flat = [value.flat for value in values]
     return HloValue(max((value.kernel for value in flat), default=-1), frozenset().union(*(value.pending for value in flat)))
@@ -166,16 +166,16 @@ class DeviceProgram:
             return self._wrapped(instruction, operands)
         if opcode.endswith("-done"):
             if self._rules.overlap or opcode == "copy-done":
-                return joined(operands)
-            self._wait(joined(operands).pending, instruction)
+                return merged(operands)
+            self._wait(merged(operands).pending, instruction)
             return HloValue(self._control)
         if is_communication(opcode):
-            return self._communicate(instruction, computation, joined(operands))
+            return self._communicate(instruction, computation, merged(operands))
         if opcode in FIRE_AND_FORGET or opcode == "copy-start":
             inherited = [carried.pop(name) for name in instruction.operands if name in carried]
             if inherited:
                 carried[instruction.name] = _sum(inherited)
-            return operands[0] if opcode in ("opt-barrier", "optimization-barrier") else joined(operands)
+            return operands[0] if opcode in ("opt-barrier", "optimization-barrier") else merged(operands)
         return self._kernel(instruction, computation, operands, carried, fused)
 
     def _kernel(
@@ -191,12 +191,12 @@ class DeviceProgram:
             cost = cost.plus(_sum(inherited))
         if instruction.name in fused:
             carried[instruction.name] = attrs.evolve(cost, write_bytes=0)
-            return joined(operands)
+            return merged(operands)
         scalars = instruction.shape.parts is None and not instruction.shape.sizes and cost.read_bytes <= 64
         if scalars:  # counters of loops and flags, which run beside a kernel or on the host
             self.flops += cost.flops
-            return joined(operands)
-        self._wait(joined(operands).pending, instruction)
+            return merged(operands)
+        self._wait(merged(operands).pending, instruction)
         layer, training_pass = self._layers.of(instruction)
         self.flops += cost.flops
         self.bytes += cost.read_bytes + cost.write_bytes
@@ -290,7 +290,7 @@ class DeviceProgram:
     def _wrapped(self, instruction: Instruction, operands: list[HloValue]) -> HloValue:
         """An async pair around a computation, which runs at its start; its communication is waited for at its end."""
         if instruction.opcode != "async-start":
-            return joined(operands)
+            return merged(operands)
         inner = self._module.computation(instruction.callee("calls"), instruction)
         rules = self._rules
         self._rules = attrs.evolve(rules, overlap=True)

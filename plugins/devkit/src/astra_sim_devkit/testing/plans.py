@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from astra_sim.errors import InputError, PluginError
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Pass
-from astra_sim.platform import Group, LogicalDimension, Platform, joined
+from astra_sim.platform import Group, LogicalDimension, Platform, product_dimension
 from astra_sim.providers import call
 from astra_sim.schedule import Collective, Request
 from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, System, SystemSession, check_chunks
@@ -66,7 +66,7 @@ def _check_one_after_another(system: System, served: list[Communicate], platform
             _check_plan(plan, operation, platform)
         except AssertionError as error:
             raise AssertionError(f"after other collectives in its session: {error}") from None
-        logical = joined([platform.logical_dimensions()[number] for number in operation.dimensions])
+        logical = product_dimension([platform.logical_dimensions()[number] for number in operation.dimensions])
         what = Group(operation.group) if operation.group is not None else logical
         queue, _ = call(f"{name_of(operation)}: place", session.place, operation, operation.dimensions[0], what)
         right = type(queue) is int and -1 <= queue < len(session.queues)

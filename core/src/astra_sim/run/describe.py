@@ -36,7 +36,7 @@ class OperationNames:
         return f"operation {index} ({what}{where}, {operation.training_pass}, iteration {operation.iteration})"
 
 
-def rank_in_words(state: RankState) -> list[str]:
+def describe_rank(state: RankState) -> list[str]:
     """Describe the wait of a rank that has not finished in a phase."""
     program, ranks = state.program, len(state.members)
     if state.tokens >= program.tokens and state.next_action == len(program.actions):

@@ -1,10 +1,10 @@
-#include "folding/translations.hpp"
+#include "folding/automorphisms.hpp"
 
 #include <algorithm>
 
 namespace astra::packet {
 
-Translations::Translations(std::vector<int> sizes, const std::vector<bool>& folded, std::vector<bool> exclusive_or_too)
+Automorphisms::Automorphisms(std::vector<int> sizes, const std::vector<bool>& folded, std::vector<bool> exclusive_or_too)
     : sizes_(std::move(sizes)), folded_(folded), exclusive_or_too_(std::move(exclusive_or_too)), exclusive_or_(sizes_.size()) {
   int all = 1;
   for (std::size_t d = 0; d < sizes_.size(); ++d) {
@@ -32,13 +32,13 @@ Translations::Translations(std::vector<int> sizes, const std::vector<bool>& fold
   }
 }
 
-Translations Translations::along(int d) const {
+Automorphisms Automorphisms::along(int d) const {
   std::vector<bool> only(sizes_.size());
   only[index(d)] = true;
-  return Translations(sizes_, only, exclusive_or_too_);
+  return Automorphisms(sizes_, only, exclusive_or_too_);
 }
 
-int Translations::address(int source, int destination) const {
+int Automorphisms::address(int source, int destination) const {
   const int* const from = coordinates(source);
   const int* const to = coordinates(destination);
   int result = 0;
@@ -50,7 +50,7 @@ int Translations::address(int source, int destination) const {
   return result;
 }
 
-int Translations::destination(int source, int address) const {
+int Automorphisms::destination(int source, int address) const {
   const int* const from = coordinates(source);
   const int* const by = coordinates(address);
   int result = 0;
@@ -62,7 +62,7 @@ int Translations::destination(int source, int address) const {
   return result;
 }
 
-bool Translations::is_common(int address) const {
+bool Automorphisms::is_common(int address) const {
   const int* const by = coordinates(address);
   for (std::size_t d = 0; d < sizes_.size(); ++d) {
     if (folded_[d] && exclusive_or_too_[d] && by[d] != 0 && 2 * by[d] != sizes_[d]) return false;
@@ -70,7 +70,7 @@ bool Translations::is_common(int address) const {
   return true;
 }
 
-bool Translations::use_exclusive_or() {
+bool Automorphisms::use_exclusive_or() {
   exclusive_or_ = exclusive_or_too_;
   return std::find(exclusive_or_.begin(), exclusive_or_.end(), true) != exclusive_or_.end();
 }

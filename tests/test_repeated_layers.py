@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from astra_sim.report.folding import fold
+from astra_sim.report.repeated_layers import fold
 from hypothesis import given
 from hypothesis import strategies as st
 

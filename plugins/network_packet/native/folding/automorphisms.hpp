@@ -1,8 +1,8 @@
-// The translations of a platform along some of its dimensions, which are folded: NPUs that they take to one another do the same.
+// The automorphisms of a platform along some of its dimensions, which are folded: NPUs that they take to one another do the same.
 //
-// A translation adds a distance to the coordinate of every NPU in a folded dimension, modulo its size, or combines them by exclusive or. Of
-// the NPUs that translations take to one another, those without coordinates in folded dimensions are the nodes of a folded network; which
-// translation leads from there to an NPU is its place. A message goes to an address: the number on the whole platform that has the
+// An automorphism adds a distance to the coordinate of every NPU in a folded dimension, modulo its size, or combines them by exclusive or.
+// Of the NPUs that automorphisms take to one another, those without coordinates in folded dimensions are the nodes of a folded network;
+// which automorphism leads from there to an NPU is its place. A message goes to an address: the number on the whole platform that has the
 // coordinates of its destination or, in folded dimensions, their distance from those of its source.
 #pragma once
 
@@ -13,28 +13,28 @@
 
 namespace astra::packet {
 
-class Translations {
+class Automorphisms {
  public:
   // By dimension, the first one first: its size, whether it is folded, and whether exclusive or may do for it as well.
-  Translations(std::vector<int> sizes, const std::vector<bool>& folded, std::vector<bool> exclusive_or_too);
+  Automorphisms(std::vector<int> sizes, const std::vector<bool>& folded, std::vector<bool> exclusive_or_too);
 
   const std::vector<int>& sizes() const { return sizes_; }
   const std::vector<bool>& folded() const { return folded_; }
   int npus() const { return count_of(node_); }
   int nodes() const { return npus() / count_; }
-  // How many translations there are.
+  // How many automorphisms there are.
   int count() const { return count_; }
   int node(int npu) const { return at(node_, npu); }
   int place(int npu) const { return at(place_, npu); }
   int npu(int node, int place) const { return npu_[index(node) * index(count_) + index(place)]; }
   int address(int source, int destination) const;
   int destination(int source, int address) const;
-  // Whether an address is the same by both kinds of translations: those of messages so far leave open which of them all NPUs follow.
+  // Whether an address is the same by both kinds of automorphisms: those of messages so far leave open which of them all NPUs follow.
   bool is_common(int address) const;
   // Goes over from distances to exclusive or where that may be. Returns whether it may anywhere.
   bool use_exclusive_or();
   // Those along one of the dimensions alone, by distance.
-  Translations along(int d) const;
+  Automorphisms along(int d) const;
   // By dimension, whether it goes by exclusive or.
   const std::vector<bool>& exclusive_or() const { return exclusive_or_; }
 
@@ -50,7 +50,7 @@ class Translations {
   std::vector<int> coordinate_;  // [NPU * dimensions + dimension]
   std::vector<int> node_;        // by NPU
   std::vector<int> place_;
-  std::vector<int> npu_;  // [node * translations + place]
+  std::vector<int> npu_;  // [node * automorphisms + place]
 };
 
 }  // namespace astra::packet
