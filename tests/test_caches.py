@@ -224,7 +224,7 @@ def _switch(size: int) -> dict[str, Any]:
     return {"topology": "switch", "size": size, "link_bandwidth_gb_per_s": 1, "link_latency_ns": 1}
 
 
-def test_kept_plans_do_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_plans_do_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: ObjectCaches[Any, Any] = ObjectCaches("", 200, largest=50)
     monkeypatch.setattr(plan_cache, "_plans", plans)
     clear_caches()

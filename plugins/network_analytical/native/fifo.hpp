@@ -169,7 +169,7 @@ class Fifo {
       if (!std::is_sorted(now_events_.begin(), now_events_.end(), before)) std::sort(now_events_.begin(), now_events_.end(), before);
       for (next_event_ = 0; next_event_ < now_events_.size();) {
         const Event event = now_events_[next_event_++];
-        if (!happen(event)) return false;
+        if (!dispatch(event)) return false;
       }
       running_ = -1;
     }
@@ -178,7 +178,7 @@ class Fifo {
 
   static bool before(const Event& a, const Event& b) { return a.order < b.order; }
 
-  bool happen(const Event& event) {
+  bool dispatch(const Event& event) {
     now_ = event.time;
     if (event.kind == at_destination) {
       arrive(event.what);

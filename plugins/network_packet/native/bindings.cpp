@@ -208,7 +208,7 @@ NB_MODULE(_core, m) {
           "name_ways",
           [](Shape& shape, int d, std::vector<std::vector<int>> channels) { shape.routes.dimension(d).name_ways(std::move(channels)); },
           "dimension"_a, "channels"_a)
-      .def_prop_ro("kept_ways_are_whole", [](const Shape& shape) { return shape.routes.kept_ways_are_whole(); })
+      .def_prop_ro("unfolded_routes_are_whole", [](const Shape& shape) { return shape.routes.unfolded_routes_are_whole(); })
       .def("make_routes", &Shape::make_routes)
       .def_prop_ro("vc_classes", &Shape::vc_classes)
       .def("finish", &Shape::finish, "vcs"_a)

@@ -130,7 +130,7 @@ inline void Network::arrive(LinkId link, PacketId id) {
   wires_.enters_npu(link) ? endpoints_.take(id) : switches_.take(link, id);
 }
 
-inline void Network::happen(Events::EventRef event) {
+inline void Network::dispatch(Events::EventRef event) {
   if (event.what() == EventKind::arrival) return arrive(event.link(), event.subject());
   switch (event.what()) {
     case EventKind::port_free:
@@ -165,7 +165,7 @@ Network::Reached Network::run(Tick until) {
     if (event.what() == EventKind::start && repeats_ && repeats()) return Reached::idle;
     samples_.upto(events_.first_time(), switches_.queues());
     events_.begin();
-    happen(event);
+    dispatch(event);
     if (events_.current() <= first_order_ && event.what() != EventKind::start) ++older_events_;
     step(std::max(reached_, events_.now()));
     if (!endpoints_.delivered.empty()) {

@@ -85,7 +85,7 @@ class Network : public Interruptible<1U << 14> {
   // without effect are left out.
   [[gnu::always_inline]] void prefetch(Events::EventRef event) const;
   [[gnu::always_inline]] void prefetch_dependents(Events::EventRef event) const;
-  void happen(Events::EventRef event);
+  void dispatch(Events::EventRef event);
   // A packet comes to the end of a link.
   void arrive(LinkId link, PacketId id);
   // A timer of congestion control goes off.

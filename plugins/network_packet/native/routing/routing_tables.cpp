@@ -25,7 +25,7 @@ void RoutingTables::make() {
   for (int d = 0; d < layout_.dimensions(); ++d) classes_.push_back(classes_needed(layout_, dimension(d), d));
 }
 
-bool RoutingTables::kept_ways_are_whole() const {
+bool RoutingTables::unfolded_routes_are_whole() const {
   for (int d = 0; d < layout_.dimensions(); ++d) {
     if (dimension(d).is_folded() || !dimension(d).has_choices()) continue;
     const bool parts = std::any_of(layout_.channel.begin(), layout_.channel.end(),

@@ -33,7 +33,7 @@ class RoutingTables {
   bool is_folded() const { return is_folded_; }
   // Whether the routes in dimensions that are not folded are those of the whole network: there is one each, or times are whole cycles, so
   // that they are balanced alike, and none is random.
-  bool kept_ways_are_whole() const;
+  bool unfolded_routes_are_whole() const;
   const Addresses& addresses() const { return addresses_; }
   // By dimension, the classes of virtual channels that keep its routes from waiting for each other in a circle. Without any means against
   // deadlock all are 1.

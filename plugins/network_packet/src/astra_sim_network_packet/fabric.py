@@ -258,7 +258,7 @@ class Builder:
         result = tuple(folded)
         if result not in self._shapes:
             self._shapes[result] = shape_of(self._platform, self._settings, self._by_dimension, result)
-        if any(result) and not self._shapes[result].kept_ways_are_whole:
+        if any(result) and not self._shapes[result].unfolded_routes_are_whole:
             return self._shape([False] * len(result))
         return result
 
