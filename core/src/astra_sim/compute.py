@@ -84,7 +84,7 @@ def _are_tables(tables: Any, compute: Any) -> bool:
 
 class Compute(Contract, abc.ABC):
     """A compute model: work to time. `memory_bytes` is the memory of its device, if it knows it, `memory_margin_bytes` the part that the
-    driver, driver, communicators and fragmentation take, which a workload does not count.
+    driver, communicators and fragmentation take, which a workload does not count.
 
     `collective_share` is the share of the bandwidth between nodes that its software reaches: the bandwidths of all dimensions of the
     platform but the innermost are multiplied by it before a network is made.

@@ -205,7 +205,7 @@ class NpuProgram:
 class ProgramTimes:
     """When the first NPU of a program did its operations: ready, begun if it is a message that is sent, ended (picoseconds).
 
-    `sends` are the numbers of the messages that it sent, `sends_begun` when each began. `within` is the place in a composite
+    `sends` are the numbers of the messages that it sent, `sends_begun` when each began. `within` is the time that a composite
     takes (it may have been ready earlier), and has its operations, each with its begin and end from that of the composite.
     """
 

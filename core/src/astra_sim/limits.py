@@ -1,7 +1,7 @@
 """Limits on inputs, in one place: larger values are refused at once, in a message that names the limit.
 
-They are far above useful values, and low enough that a run below them needs the memory of a machine. The limits of a topology or a network
-hold besides is in its own module, and in its options.
+They are far above useful values, and low enough that a run below them needs the memory of a machine. Further limits of a topology or a
+network are in its own module, and in its options.
 """
 
 from __future__ import annotations

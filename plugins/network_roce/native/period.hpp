@@ -1,7 +1,7 @@
 // A period: the events between two moments at which the network is idle, with times from its start on.
 //
 // The network is idle if no packet and no message is under way: messages at most wait for their start. Its events from there on
-// depends on that moment, on the messages that are sent, and on random numbers alone. Of links and nodes it depends on those that the
+// depend on that moment, on the messages that are sent, and on random numbers alone. Of links and nodes they depend on those that the
 // messages pass, and not on their numbers: here they are numbered in the order in which messages first pass them (labels.hpp). So the steps
 // of a ring are the same period, though other NPUs come first in each.
 #pragma once

@@ -39,8 +39,8 @@ class Recorder {
   void deliver(Tick now, std::uint64_t number, bool arrived, bool sent);
   void wait(Tick until) { upto_ = std::max(upto_, until); }
 
-  // The period has ended: the network is idle again. Returns it, or nothing where another need not be the same: where the network does not
-  // are as at its start, or random numbers were drawn.
+  // The period has ended: the network is idle again. Returns it, or nothing where another need not be the same: if the network is not
+  // as at its start, or random numbers were drawn.
   std::shared_ptr<const Period> end(Tick now, const std::vector<Tick>& timers, const std::vector<Start>& waiting,
                                     const PeriodState& period_state, const Monitor& monitor, const Labels& links, const Labels& nodes);
 

@@ -8,7 +8,7 @@ free traffic for MPI global collectives*, JPDC 2012).
 
 If destinations have several links, to planes, these go by the sum of the quotient's digits, the digits, and the number of the sender's
 leaf (at one leaf the sender's own number). So messages from one leaf to another still never meet, and those that a destination gets from
-all leaves comes over all of its links. `include/astra_sim/fabric/destination_order.hpp` is the same in C++.
+all leaves come over all of its links. `include/astra_sim/fabric/destination_order.hpp` is the same in C++.
 """
 
 from __future__ import annotations

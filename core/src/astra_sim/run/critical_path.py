@@ -30,7 +30,7 @@ class SegmentKind(enum.StrEnum):
 
     `UPDATE`: a layer uses the result of its collective. `RECORDED`: communication takes the time in its trace. `QUEUEING`: a
     message waits for others in the network, or an access for its port of remote memory. `NETWORK`: a message, if its time on an empty
-    network it takes on an empty network. `COLLECTIVE`: one that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its
+    network is not known. `COLLECTIVE`: one that the network prices as a whole. `RENDEZVOUS`: a receiver asks for its
     message. `OVERHEAD`: a processor sends or receives a message, `PROCESSOR`: a message or an operation waits for a processor. `START`: the
     network begins before the workload.
     """

@@ -2,7 +2,7 @@
 
 An NPU takes `idle_w` all the time, and additional power while it computes, communicates or accesses memory; concurrent uses add up,
 to `cap_w` at most. Times of states are unions over its operations, for each class of NPUs that do the same, so that symmetry changes
-nothing. There is no default for a power or a price, but for the share of its thermal design power that an NPU takes under load: 0.76, of
+nothing. There is no default for a power or a price, but for the share of its thermal design power that an NPU takes under load: 0.76,
 measured on nodes of eight H100 in heavy training (76 % of 10.2 kW; `docs/goodput.md`).
 """
 

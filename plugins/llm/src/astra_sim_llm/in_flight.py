@@ -15,7 +15,7 @@ def in_flight(schedule: str, stage: int, stages: int, chunks: int, micro_batches
     """The states among which is the one with most activations: micro-batches in flight for each chunk.
 
     GPipe keeps all micro-batches. With 1F1B stage r of p keeps p - r (arXiv 2104.04473), so does ZB-H1 (2401.10241). With 1F1B and
-    interleaved, `extra_ahead` forward passes more go ahead, as if exchanges of experts are hidden.
+    interleaved, `extra_ahead` forward passes more go ahead, if exchanges of experts are hidden.
     ZB-V keeps 2p chunks of half a stage (2405.15362), DualPipe p + 1 of a whole stage (2412.19437, table 2).
     """
     most = micro_batches

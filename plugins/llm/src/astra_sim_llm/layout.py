@@ -26,7 +26,7 @@ def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of:
 
     even: as many in each; embedding_as_layer: embedding and head count as a layer each, and every virtual stage has as many, or one
     less; weighted: so that the longest virtual stage is as short as can be, if `weight_of` gives the time of a dense or moe layer, the
-    embedding and the head take. Raises InputError if they do not fit.
+    embedding and the head. Raises InputError if they do not fit.
     """
     layers = model.layers
     if not isinstance(how, str):

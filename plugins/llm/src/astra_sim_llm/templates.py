@@ -166,7 +166,7 @@ GROUPS = {
 class Compiler:
     """Makes templates of steps, with the times that the compute model gives, in one of three details.
 
-    kernel: a row for each kernel; layer: one for the kernels between two exchanges; pass: a composite of the latter for a pass, cut at
+    kernel: a row for each kernel; layer: one for the kernels between two exchanges; pass: a composite of the latter for a pass, cut where
     exchanges begin that run on.
     """
 

@@ -20,7 +20,7 @@ Span plus(Span a, const Span& b, std::int64_t clock_ps) {
 }
 
 // When something that a link takes at `takes` arrives: the first clock edge at which it is there. A link that is narrower than a flit has
-// a serializer at each end; it takes the next flit when the last part of this one is on the wires. Flits on the wires within a cycle of
+// a serializer at each end; it takes the next flit when the last part of this one is on the wires. A flit on the wires within a cycle of
 // its sender (`own`) is there without delay.
 Cycle arrival(const ChannelSpec& spec, Span& free, Cycle takes, Cycle own, std::int64_t clock_ps) {
   Span start{takes + spec.serializer, 0};

@@ -6,7 +6,7 @@
 // begins anew. Parts that it has overtaken count for the next packet, so a virtual channel may come to more credits than it has buffers.
 //
 // The order in the heap also depends on whether a credit comes before or after the wires take a part in the same cycle. Garnet handles
-// requests is to happen in a cycle in the reverse of the order in which it was asked for, and each of the two is asked for by another unit
+// requests of a cycle in the reverse of their order, and each of the two is requested by another unit
 // before: see Channels::comes_before_part.
 #pragma once
 

@@ -1,7 +1,7 @@
 """Which tokens an iteration computes: the rules of vLLM's V1 scheduler.
 
 Running sequences come first, in order of admission, then waiting ones while tokens, places and blocks last. A prompt is cut at the end of
-budget of tokens ends. If a running sequence finds no block, the last one is preempted: it gives back its blocks and waits at the head.
+the budget of tokens. If a running sequence finds no block, the last one is preempted: it gives back its blocks and waits at the head.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Kernels of a stream run one after another, and a device runs those of all streams one at a time. A collective begins when the work its
 stream has waited for has ended, and when the collective before it in the same group has: NCCL has one stream for each group. Kernels of
 the default stream that wait for communication do so in a `Wait`, which is exposed time; kernels of other streams, such as FSDP's copies,
-wait if they are.
+wait on their own stream.
 """
 
 from __future__ import annotations

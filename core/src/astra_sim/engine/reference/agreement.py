@@ -4,12 +4,12 @@ A phase of a chunk ends when all ranks of its group have run it, and a rank that
 then. If NPUs are out of step (messages wait for each other in the network), each alone would begin its own ready jobs; then one
 holds its slots for chunks that another has not begun, because its slots hold others: neither goes on. So programs may **agree**: for each
 queue, and each unit, there is one order in which their NPUs begin. The first NPU to come to a place of it decides by its own order which
-is there, and all others follow; one that does not have it ready yet waits.
+job is there, and all others follow; one that does not have it ready yet waits.
 
 Why NPUs that agree cannot wait for each other in a circle: of all jobs that have begun somewhere and not ended everywhere, take the one
 that began first, by the time of its first NPU. All earlier ones have ended on every NPU. On each NPU of its group (1) its dependencies had
 ended on the first NPU, so they began earlier, and have ended here too: it is ready, or has begun; (2) the jobs in front of it in the order
-of the queue has ended, so it is next, and there is a slot. So it begins on all its ranks, and a schedule whose ranks have all begun ends.
+of the queue have ended, so it is next, and there is a slot. So it begins on all its ranks, and a schedule whose ranks have all begun ends.
 If nothing has begun, an NPU that has something ready may begin it, since it is the first to come to its place.
 
 The groups of phases must be within the NPUs that agree, and these must run the same operations, which may take different times.

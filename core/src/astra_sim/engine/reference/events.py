@@ -2,12 +2,12 @@
 
 Time is an integer count of picoseconds. Events of one instant are ordered by their **stage**: messages arrive and endpoints
 make tokens of them; their effects in the same instant follow, level by level; then tasks and phases end, and their effects
-about in the same instant is another round. Within a stage things happen in the order of their **history**: the times, latest first, at
+in the same instant are another round. Within a stage things happen in the order of their **history**: the times, latest first, at
 which their predecessors were scheduled. For a timer that is its start; for the end of a phase, when its last token was scheduled, when
 the message of that token was sent, when the token that sent it was scheduled, and so on. An earlier history goes first, then the event that
-its NPU scheduled earlier. If NPUs wait for each other (on a network with contention, or at a port of memory), events that any NPU scheduled
-earlier goes first, and the tokens of an NPU happen together. Messages that a network delivers at one instant keep the order in which it
-delivers them: none counts with an earlier history than those before it.
+its NPU scheduled earlier. If NPUs wait for each other (on a network with contention, or at a port of memory), the event that any NPU
+scheduled earlier goes first, and the tokens of an NPU happen together. Messages that a network delivers at one instant keep the order in
+which it delivers them: none counts with an earlier history than those before it.
 
 ASTRA-sim keeps a list of events for every instant, and one for every NPU and instant for its endpoint, which is equivalent to the
 same. So without contention nothing depends on the order in which NPUs are visited, nor ever on a hash or an address, and equal inputs

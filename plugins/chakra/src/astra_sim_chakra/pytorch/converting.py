@@ -1,6 +1,6 @@
 """A linked trace as Chakra nodes: operators, their own times, and their dependencies, so that a replay runs as the run did.
 
-The host: each thread is a chain of slices, for each moment the innermost operator or call. Between operators a thread runs code that
+The host: each thread is a chain of slices, for each moment the innermost operator or call. Between operators a thread runs code that the
 profiler does not see (Python, mostly), which becomes a node of its own; if a thread was idle for longer than `IDLE_NS`, it is taken to
 have waited for the slice of another thread that ended last before it went on, and only the rest is such a node. A call that comes back
 when kernels have ended waits for them. The GPU: a kernel waits for the kernel before it on its stream, for kernels of other streams that

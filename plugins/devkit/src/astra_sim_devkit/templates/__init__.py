@@ -1,7 +1,7 @@
 """New plugin packages: `astra plugins new` writes one from the files of this folder.
 
 Every kind has a folder; `package/` is for all of them, `python/` for packages without compiled parts. A file `NAME.txt` becomes `NAME`
-path in the package, in which PACKAGE, TEST, TESTS and DOT are replaced. In its text `@@{word}` represents a word of `Package.words`.
+at the same path, in which PACKAGE, TEST, TESTS and DOT are replaced. In its text `@@{word}` represents a word of `Package.words`.
 """
 
 from __future__ import annotations

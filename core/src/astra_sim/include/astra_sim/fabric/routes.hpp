@@ -142,7 +142,7 @@ class Routes {
 
  private:
   // Distances are cached up to this many, and only of searches that had to visit this part of the nodes: near distances are found again as
-  // fast as it is looked up.
+  // fast as they are looked up.
   static constexpr std::size_t kMostDistances = std::size_t{1} << 23;
   static constexpr int kPartWorthKeeping = 8;
 
