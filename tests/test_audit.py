@@ -137,7 +137,7 @@ def test_measured_times_of_another_machine_are_found(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     fit = '[[fits]]\noperation = "all_reduce"\nranks = 8\nsimple = { latency_us = 1, gb_per_s = 300 }\n'
     file.write_text(f'title = "mine"\ncalibrated = true\n{fit}')
-    with pytest.warns(InputWarning, match="mine: it does not say on which links it was measured"):
+    with pytest.warns(InputWarning, match="mine: the links of its measurement are unknown"):
         (finding,) = simulate(platform=slow, network=f"plugin:analytical?model=nccl&parameters={file}").audit
     assert "network.device" in finding.remedy
     assert "congestion" not in finding.message

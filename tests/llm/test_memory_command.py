@@ -68,7 +68,7 @@ def test_without_a_capacity_there_is_no_verdict(small: str) -> None:
     assert table(*arguments)["fits"] is None
     assert "fullest" not in run(*arguments)
     assert "It fits." in run(*arguments, "--capacity", "80")
-    with pytest.raises(astra_sim.InputError, match=r"does not say how much memory.*--capacity GIB"):
+    with pytest.raises(astra_sim.InputError, match=r"does not know the memory.*--capacity GIB"):
         run(*arguments, "--search")
 
 
@@ -144,7 +144,7 @@ def test_a_margin_that_nothing_has_is_an_error(small: str) -> None:
     with pytest.raises(astra_sim.InputError, match=r"small\.toml: workload: memory_margin is 90.00 GiB; expected less than .* 80.00 GiB"):
         run(small, "--set", "workload.memory_margin=90")
     roofline = ("--compute", "plugin:roofline?peak_tera_ops_per_s=300", "--set", "workload.memory_margin=5")
-    with pytest.raises(astra_sim.InputError, match="memory_margin is 5 GiB, which has no effect: the compute model does not say"):
+    with pytest.raises(astra_sim.InputError, match="memory_margin is 5 GiB, which has no effect: the compute model does not know"):
         run(small, *roofline)
     assert table(small, *roofline, "--capacity", "80")["margin_bytes"] == 5 * 2**30
 
