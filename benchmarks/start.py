@@ -32,10 +32,10 @@ PROCESSES = {
     "astra plugins": ("-m", "astra_sim", "plugins"),
     "astra run --help": ("-m", "astra_sim", "run", "--help"),
     "astra EXPERIMENT (VGG-16, DGX-2 pod)": ("-m", "astra_sim", EXPERIMENT),
-    "the same without what is remembered": ("-m", "astra_sim", EXPERIMENT),
+    "the same without the cache": ("-m", "astra_sim", EXPERIMENT),
 }
 """Arguments of Python."""
-FORGETFUL = "the same without what is remembered"
+FORGETFUL = "the same without the cache"
 
 RUN = "astra EXPERIMENT (VGG-16, DGX-2 pod)"
 STEPS = {

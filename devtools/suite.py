@@ -12,7 +12,7 @@ OF_PACKAGES = {
     "core": (
         "audit broken_tables cache_folder cache_inputs caches changed_files chosen_routes columns command_options communicators "
         "composites damaged_inputs destination_order public_api engine_choice fabric fabric_routes fabric_twin "
-        "files folding foreign_keys function_table hookspecs idle_npus interrupts layout limits lowered_schedules machine_parts "
+        "files repeated_layers foreign_keys function_table hookspecs idle_npus interrupts layout limits lowered_schedules machine_parts "
         "messages named_functions network_start networks npu_tables output_widths overheads own_inputs pair_delays "
         "parts_of_dimensions pickling plugin_files plugin_names priced_collectives processors progress properties "
         "provenance random random_checks random_experiments rank_programs cached_formats reports ring_directions routes "

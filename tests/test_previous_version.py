@@ -175,7 +175,7 @@ def test_functions_that_a_table_needs_may_still_be_named_when_it_is_made() -> No
 
 
 def test_a_function_may_have_its_former_name() -> None:
-    dimensions = [LogicalDimension(2, 1), LogicalDimension(4, 2)]
+    dimensions = [LogicalDimension(2, 1, None), LogicalDimension(4, 2, None)]
     with pytest.warns(DeprecationWarning, match=r"^joined is deprecated, and gone in astra 0\.3; use product_dimension") as result:
         product = joined(dimensions)
     assert result[0].filename == __file__

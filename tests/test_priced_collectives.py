@@ -10,7 +10,7 @@ import pytest
 from astra_sim import DeadlockError, PluginError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
 from astra_sim.network import RouteDelayNetwork
-from astra_sim.platform import Group, GroupShape, LogicalDimension, Platform, joined
+from astra_sim.platform import Group, GroupShape, LogicalDimension, Platform, product_dimension
 from astra_sim.schedule import Collective, shift
 from astra_sim_devkit.testing.deliveries import check_prices
 from hypothesis import HealthCheck, given, settings
@@ -260,8 +260,8 @@ def platform_of(*sizes: int) -> Platform:
         (LogicalDimension(16, 8, None), GroupShape((16, 16, 4, 1), 1)),  # data parallel: one of each node
         (LogicalDimension(16, 4, None), GroupShape((16, 8, 2, 1), 2)),  # two of each node
         (LogicalDimension(128, 1, None), GroupShape((128, 16, 4, 1), 8)),
-        (joined([LogicalDimension(2, 1, 0), LogicalDimension(4, 32, 2)]), GroupShape((8, 4, 4, 1), 2)),
-        (joined([LogicalDimension(4, 8, 1), LogicalDimension(8, 1, 0)]), GroupShape((32, 4, 1, 1), 8)),
+        (product_dimension([LogicalDimension(2, 1, 0), LogicalDimension(4, 32, 2)]), GroupShape((8, 4, 4, 1), 2)),
+        (product_dimension([LogicalDimension(4, 8, 1), LogicalDimension(8, 1, 0)]), GroupShape((32, 4, 1, 1), 8)),
         (Group((0, 1, 8, 9, 10, 127)), GroupShape((6, 3, 2, 1), 1)),
     ],
 )
@@ -280,7 +280,7 @@ def test_shapes_by_arithmetic_are_those_of_the_members(data: st.DataObject) -> N
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     platform = platform_of(*sizes)
     chosen = data.draw(st.sets(st.sampled_from(range(len(sizes))), min_size=1))
-    logical = joined([platform.logical_dimensions()[number] for number in chosen])
+    logical = product_dimension([platform.logical_dimensions()[number] for number in chosen])
     assert logical.size == math.prod(sizes[number] for number in chosen)
     groups = logical.groups(platform.npus)
     assert sorted(npu for group in groups for npu in group) == list(range(platform.npus))

@@ -158,7 +158,7 @@ def _stacks(stacks: Mapping[str, Results]) -> Iterator[str]:
     yield ""
     yield "Each stack has a profile of [at most four numbers](compute.md#stacks), fitted on half of its configurations. Held-out lines are"
     yield "of other configurations: other models, sequences, numbers of GPUs or parallel groups. `not fitted`: held-out lines with a"
-    yield "profile of ones. Profiles compensate for what is not modelled; they do not describe hardware. Rules and one bound were changed"
+    yield "profile of ones. Profiles compensate for unmodelled effects; they do not describe hardware. Rules and one bound were changed"
     yield "after held-out errors had been seen ([log](../validation/LOG.md)), so these are not blind: in the first whole run 6 of 10 dense"
     yield "stacks were within 6 %, and 2 of 5 releases within 15 %."
     yield ""

@@ -69,7 +69,7 @@ class NcclNetwork(AnalyticalNetwork):
             if links is not None:
                 warn(
                     f"{parameters.title}: the links of its measurement are unknown, so the platform's links of its"
-                    f" innermost dimension changes nothing in collectives; expected node = {{ gb_per_s = {links.gb_per_s:g} }} for example"
+                    f" innermost dimension have no effect in collectives; expected, for example, node = {{ gb_per_s = {links.gb_per_s:g} }}"
                 )
         if not parameters.calibrated:
             warn(f"{parameters.title}: its collectives were not fitted to measurements on it")
