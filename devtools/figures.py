@@ -128,7 +128,7 @@ def write(pages: Sequence[Path], environment: Environment, names: Sequence[str])
         for line in _lines(benchmark, [table for each, table in page_of if each == benchmark], environment):
             table, headings, rows = json.loads(line)
             page = page_of[benchmark, table]
-            text = page.read_text(encoding="utf-8")  # which somebody may have changed meanwhile
+            text = page.read_text(encoding="utf-8")  # as it may have changed meanwhile
             page.write_text(with_table(text, f"{benchmark}/{table}", headings, rows, machine()), encoding="utf-8")
 
 

@@ -42,7 +42,7 @@ OUTSIDE.update(
     for path in sorted(ROOT.glob("plugins/*/[A-Z]*.md"))
     if path.name != "README.md"
 )
-"""Markdown files outside of docs/, and the pages that stand for them; details of packages are in a folder."""
+"""Markdown files outside of docs/, and their pages; details of packages are in a folder."""
 KINDS = {
     "workload": ("Workloads", "--workload"),
     "training_loop": ("Training loops", None),

@@ -42,7 +42,7 @@ class PhasePlan:
     """One phase of a chunk: `collective` on the ranks of `logical`, carried out by `schedule`, in queue `queue`.
 
     `dimension` is the index under which the phase counts in reports; that of a group counts in the dimensions that its messages take.
-    `queue` counts over all queues of an NPU. `bytes` are those of each rank before the phase. `endpoint_ps` is the endpoint delay
+    `queue` counts over all queues of an NPU. `bytes` is the data of each rank before the phase. `endpoint_ps` is the endpoint delay
     (picoseconds) if it is not the system's.
 
     A collective that the network prices has a schedule without steps, and its time is `endpoint_ps`: it ends for all of a group so long

@@ -45,7 +45,7 @@ _SIMULATED = 3
 class Plan:
     """A collective for a fabric.
 
-    `request.bytes` are those of each rank at the start. `method` is how it was made, `proof` its proof. Times are of one
+    `request.bytes` is the data of each rank at the start. `method` is how it was made, `proof` its proof. Times are of one
     collective by itself (ns): its own, that of the system layer's own choice (`auto_ns`), and the lower bound. `schedule` is the ranks'
     programs. `designed` is the best schedule that has a proof, by numbers of ranks and pieces: the same, unless `is_fallback`.
     """
@@ -95,7 +95,7 @@ def synthesize(
 ) -> Plan:
     """A plan of a collective of all NPUs of a platform.
 
-    `bytes` are those of each rank at the start, but for an all-gather those at the end, as nccl-tests counts. `platform`,
+    `bytes` is the data of each rank at the start, but for an all-gather at the end, as nccl-tests counts. `platform`,
     `network` and `system` are specs, paths or objects as `astra_sim.simulate` takes them. Raises InputError if they are wrong.
     """
     judge = Judge.of(platform, network, system, plugins or shared_plugins(), set)
