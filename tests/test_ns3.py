@@ -358,10 +358,10 @@ def test_batches_arrive_whether_by_method_or_by_table(through_table: bool) -> No
 @built
 def test_npus_that_cannot_reach_each_other_are_told() -> None:
     line = graph(3, (0, 1, RATE, 500.0), (1, 2, RATE, 500.0))
-    with pytest.raises(InputError, match=r"no way from NPU \d to NPU \d over switches; expected npu_forwarding = true"):
+    with pytest.raises(InputError, match=r"no route from NPU \d to NPU \d over switches; expected npu_forwarding = true"):
         network(line, npu_forwarding=False)
     assert len(times(network(line), (0, 2, 1000))) == 1
-    with pytest.raises(InputError, match=r"no way from NPU \d to NPU \d; expected links that join them"):
+    with pytest.raises(InputError, match=r"no route from NPU \d to NPU \d; expected links that join them"):
         network(graph(3, (0, 1, RATE, 500.0)))
 
 

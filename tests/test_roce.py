@@ -268,7 +268,7 @@ def test_npus_forward_where_they_must() -> None:
     ring = "plugin:ring?size=5&links=2&link_bandwidth_gb_per_s=12.5&link_latency_ns=1000"
     near, far = (run(network(ring), (0, npu, 1000))[0].received for npu in (1, 2))
     assert far - near == 1_000_000 + (1000 + 58 + 20) * 80
-    with pytest.raises(astra_sim.InputError, match="there is no way from NPU 2 to NPU 0 over switches; expected npu_forwarding = true"):
+    with pytest.raises(astra_sim.InputError, match="there is no route from NPU 2 to NPU 0 over switches; expected npu_forwarding = true"):
         network(ring, preset="reference", ecn=False)
 
 

@@ -215,7 +215,7 @@ def test_a_pair_is_compared_better_than_each_is_known() -> None:
         ({"compute": [{"distribution": "empirical", "file": "/nowhere"}]}, "/nowhere"),
         ({"pauses": [{"every_ns": 5, "lasts_ns": 5}]}, "expected less than every_ns"),
         ({"pauses": [{"every_ns": 5, "lasts_ns": 1, "phase": "soon"}]}, "expected random, or nanoseconds"),
-        ({"links": []}, "links"),
+        ({"wires": []}, "wires"),
         ({"seed": -1}, "seed"),
     ],
 )

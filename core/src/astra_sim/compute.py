@@ -11,6 +11,7 @@ import attrs
 
 from astra_sim._boundary import FIGURES, FLAG, NOT_NEGATIVE, POSITIVE, TEXT, Contract, Expected, each
 from astra_sim.errors import InputError
+from astra_sim.fabric.links import LinkChange
 from astra_sim.shapes import ELEMENT_BYTES, Kernel
 
 if TYPE_CHECKING:
@@ -72,6 +73,14 @@ class ExpectedError:
 
 NpuPs = Callable[[Started], int]
 """The time of an operation on the NPU on which it starts (picoseconds)."""
+
+
+@attrs.frozen
+class Variation:
+    """The deviations of a run from its models: the time of each operation on its NPU (None: that of the compute model), and other links."""
+
+    npu_ps: NpuPs | None = None
+    links: Sequence[LinkChange] = ()
 
 
 class MissingWork(InputError):

@@ -95,10 +95,10 @@ def astra_serving_policies() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 @hookspec
 def astra_variations() -> Sequence[Provider]:  # type: ignore[empty-body]
-    """Variation of compute times: factory([options,] platform) -> Callable.
+    """Variation of compute times and links: factory([options,] platform) -> Callable, or `compute.Variation`.
 
-    It is a function of an operation that starts (`compute.Started`) to its time (picoseconds).
-    A section of an experiment that has the name of a variation holds its options. Then every NPU is simulated.
+    The function takes an operation that starts (`compute.Started`) to its time (picoseconds); with it every NPU is simulated.
+    A section of an experiment that has the name of a variation holds its options.
     """
 
 

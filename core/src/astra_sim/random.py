@@ -46,8 +46,9 @@ class RandomStream:
 
     def normal(self, counter: int) -> float:
         """A number of the standard normal distribution (Box and Muller), from the words 2 n and 2 n + 1."""
-        radius = math.sqrt(-2 * math.log1p(-self.uniform(2 * counter)))
-        return radius * math.cos(2 * math.pi * self.uniform(2 * counter + 1))
+        word = self._start + (2 * counter + 1) * _GAMMA
+        radius = math.sqrt(-2 * math.log1p(-((mix64(word & _MASK) >> 11) * _TO_UNIT)))
+        return radius * math.cos(2 * math.pi * ((mix64((word + _GAMMA) & _MASK) >> 11) * _TO_UNIT))
 
     def gamma(self, shape: float, counter: int) -> float:
         """A number of the gamma distribution of scale 1 (Marsaglia and Tsang, ACM TOMS 26(3), 2000, doi 10.1145/358407.358414).

@@ -222,7 +222,7 @@ void Network::start(std::uint32_t number) {
   --starting_;
   flow.nic = path_choices_.interface(flow, false);
   if (flow.nic == kNone) {
-    throw InvalidMessage("there is no way from NPU " + std::to_string(flow.source) + " to NPU " + std::to_string(flow.destination));
+    throw InvalidMessage("there is no route from NPU " + std::to_string(flow.source) + " to NPU " + std::to_string(flow.destination));
   }
   flow.rate = flow.line_rate = wires_.rate(flow.nic);
   const bool common = settings_.common_window;

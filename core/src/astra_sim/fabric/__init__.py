@@ -34,7 +34,7 @@ from astra_sim.fabric.graph import (
     uniform_links_of,
     wires_of,
 )
-from astra_sim.fabric.links import LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire, both_ways
+from astra_sim.fabric.links import LARGEST_COST, FabricLink, LinkChange, Pattern, UniformLinks, Wire, both_ways
 from astra_sim.fabric.paths import UNREACHABLE, paths_to, shortest_paths
 from astra_sim.fabric.routes import (
     DestinationRoutes,
@@ -61,6 +61,7 @@ __all__ = [
     "Fabric",
     "FabricLink",
     "HostForwarding",
+    "LinkChange",
     "NextLinkOrder",
     "Pattern",
     "RouteChoice",

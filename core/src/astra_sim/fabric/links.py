@@ -85,3 +85,16 @@ class FabricLink(NamedTuple):
     def bits_per_s(self) -> int:
         """The bandwidth in whole bits per second."""
         return round(self.bandwidth * 8e9)
+
+
+class LinkChange(NamedTuple):
+    """All links from one node to another, which have `bandwidth` and `latency` times their own; without bandwidth they are down.
+
+    Nodes are numbers of NPUs, or names such as "NPU 3" and "switch 0" (`Fabric.name`). `where` names the change in messages.
+    """
+
+    source: int | str
+    target: int | str
+    bandwidth: float = 1.0
+    latency: float = 1.0
+    where: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import repeat
+from typing import Any
 
 import attrs
 
@@ -41,11 +42,10 @@ class NpuDurations:
         """The time of an operation that an NPU begins then."""
         rows, result = self._durations[npu]
         time = rows.times[number] if rows.times is not None else -1
-        kind = rows.kinds[rows.kind_of[number]]
-        assert isinstance(kind, Compute)
+        kind: Any = rows.kinds[rows.kind_of[number]]  # a Compute
         duration_ps = time if time >= 0 else kind.duration_ps
-        result[number] = self._npu_ps(Started(npu, number, kind.iteration, self._start_ps + begin, duration_ps))
-        return result[number]
+        taken = result[number] = self._npu_ps(Started(npu, number, kind.iteration, self._start_ps + begin, duration_ps))
+        return taken
 
     def taken_ps(self, npu: int, number: int) -> int:
         """The time of an operation on an NPU; -1 if it is the same on all."""

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from astra_sim._boundary import COUNT, call, checked, contain_exits, shown
-from astra_sim.compute import Compute, NpuPs
+from astra_sim.compute import Compute, NpuPs, Variation
 from astra_sim.context import Context
 from astra_sim.engine import EngineType
 from astra_sim.errors import AstraError, InputError, PluginError, RunError, located, reworded, warn
@@ -18,10 +18,11 @@ from astra_sim.fabric import RouteRules
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
 from astra_sim.memory import Memory
-from astra_sim.network import EventNetwork, Network, RouteDelayNetwork
+from astra_sim.network import EventNetwork, Network, RefiningNetwork, RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform, Preset, Topology, with_logical_dimensions
 from astra_sim.providers import Provider, options_of
 from astra_sim.run.alone import AloneRuns
+from astra_sim.setup.changed_links import has_changed_links, with_changed_links, without_parts
 from astra_sim.setup.defaults import dotted, taken_defaults, with_defaults
 from astra_sim.setup.engines import find_engine
 from astra_sim.setup.experiment import DEFAULTS, SECTION_KINDS, Experiment
@@ -109,8 +110,12 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     compute, stated = maker.compute(platform), platform
     memory = maker.instance("memory", Memory) or maker.make("memory", Memory)
     maker.warn_of_left_out()
+    variations = _variations(sections, platform)
+    changes = [change for each in variations for change in each.links]
     if network is None:
-        platform = platform.slowed_between_nodes(compute.collective_share)
+        platform = with_changed_links(platform.slowed_between_nodes(compute.collective_share), changes)
+    elif changes:
+        raise InputError(f"{changes[0].where}: a network that is given brings its own links; expected a network by name")
     elif compute.collective_share != 1:
         warn(f"{experiment.where('compute')}: collective_share has no effect: a network that is given brings its own platform")
     network = network or maker.make("network", (RouteDelayNetwork, EventNetwork), platform)
@@ -119,7 +124,8 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
             f"network: {type(network).__name__} is made for {_shape(network.platform)}, and the platform is {_shape(platform)};"
             " expected one platform for both (a network given as an object brings its own)"
         )
-    npu_ps = npu_times(compute, run.slow_npus, _variations(sections, platform), platform.npus, f"{experiment.where('run')}: slow_npus")
+    npu_variations = [each.npu_ps for each in variations if each.npu_ps is not None]
+    npu_ps = npu_times(compute, run.slow_npus, npu_variations, platform.npus, f"{experiment.where('run')}: slow_npus")
     groups = check_groups(run.groups, platform.npus, experiment.where("groups"))
     waits = isinstance(network, EventNetwork)
     held_bytes, rules = (network.held_bytes, network.route_rules) if isinstance(network, EventNetwork) else (0.0, RouteRules())
@@ -193,13 +199,16 @@ def _plugin_sections(experiment: Experiment, plugins: Plugins) -> list[PluginSec
     return plugin_sections
 
 
-def _variations(sections: Sequence[PluginSection], platform: Platform) -> list[NpuPs]:
-    """The time of operations on each NPU, according to the sections. Raises InputError."""
-    npu_ps = [each.instance_of(platform) for each in sections if each.kind == "variation"]
-    for each in npu_ps:
-        if not callable(each):
-            raise PluginError(f"a variation is {shown(each)}; expected a function of an operation that starts")
-    return npu_ps
+def _variations(sections: Sequence[PluginSection], platform: Platform) -> list[Variation]:
+    """The variations of the sections. Raises InputError."""
+    result = []
+    for section in sections:
+        if section.kind == "variation":
+            made = section.instance_of(platform)
+            if not isinstance(made, Variation) and not callable(made):
+                raise PluginError(f"a variation is {shown(made)}; expected a Variation, or a function of an operation that starts")
+            result.append(made if isinstance(made, Variation) else Variation(made))
+    return result
 
 
 def _warn_of_unread(experiment: Experiment, system: System, graph: ExecutionGraph, context: Context) -> None:
@@ -224,7 +233,7 @@ def check_options(experiment: Experiment, plugins: Plugins) -> None:
     table = experiment.sections.get("platform")
     if isinstance(table, Mapping):
         where = experiment.where("platform")
-        _, _, parts = _described(table, where)
+        _, _, parts = _described({key: value for key, value in table.items() if key != "without"}, where)
         for number, part in enumerate(parts):
             _part_options(part, f"{where}: dimension {number}", plugins)
 
@@ -363,7 +372,17 @@ class _Maker:
             raise RunError(f"{where}: memory ran out when {kind} {provider.name!r} was made; expected more memory") from None
         if not isinstance(result, classes):
             raise PluginError(f"{kind} plugin {provider.name!r} returned {shown(result)}, which is not a {kind}")
+        if kind == "network" and has_changed_links(context[0]) and not _simulates_links(result):
+            raise InputError(
+                f"{where}: network {provider.name!r} does not simulate links, some of which are slower or down (variation.links,"
+                " platform.without); expected one that does, such as plugin:analytical?congestion=aware"
+            )
         return result
+
+
+def _simulates_links(network: Network) -> bool:
+    """Whether a network simulates each link of the platform."""
+    return isinstance(network, EventNetwork) and not isinstance(network, RefiningNetwork)
 
 
 def _with_origin(error: AstraError, defaults: Mapping[str, Any]) -> AstraError:
@@ -377,7 +396,9 @@ def _with_origin(error: AstraError, defaults: Mapping[str, Any]) -> AstraError:
 def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     """The platform that the section of an experiment describes. Raises InputError."""
     where = experiment.where("platform")
-    results, logical, parts = _described(experiment.sections.get("platform", {}), where)
+    table = dict(experiment.sections.get("platform", {}))
+    without = table.pop("without", None)
+    results, logical, parts = _described(table, where)
     structured = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
     presets = [part for part in structured if isinstance(part, _Assembled)]
     dimensions = [dimension for part in structured for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
@@ -387,12 +408,12 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     platform = Platform(
         tuple(dimensions), results.get("name", name), results.get("device", device), whole.physical if whole is not None else None
     )
-    if logical is None:
-        return platform
-    try:
-        return with_logical_dimensions(platform.wired(), logical)
-    except InputError as error:
-        raise located(error, where) from None
+    if logical is not None:
+        try:
+            platform = with_logical_dimensions(platform.wired(), logical)
+        except InputError as error:
+            raise located(error, where) from None
+    return platform if without is None else without_parts(platform, without, f"{where}: without")
 
 
 def _described(section: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[int] | None, Sequence[Any]]:
@@ -411,7 +432,9 @@ def _described(section: Mapping[str, Any], where: str) -> tuple[dict[str, str], 
     else:
         parts = table.pop("dimensions", ())
         for key in table:
-            raise InputError(f"{where}: unknown key {key!r}; known: name, device, logical_dims, dimensions, or plugin and its options")
+            raise InputError(
+                f"{where}: unknown key {key!r}; known: name, device, logical_dims, without, dimensions, or plugin and its options"
+            )
         if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
             raise InputError(f"{where}: dimensions is {parts!r}, not a list of at least one dimension")
     return result, logical, parts

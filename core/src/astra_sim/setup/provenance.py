@@ -249,7 +249,7 @@ def _named_paths(experiment: Experiment, plugins: Plugins, options: Mapping[str,
         yield from resolver.paths(value, kind)
     table = experiment.sections.get("platform")
     if isinstance(table, Mapping):
-        rest = {key: value for key, value in table.items() if key not in ("name", "device", "logical_dims")}
+        rest = {key: value for key, value in table.items() if key not in ("name", "device", "logical_dims", "without")}
         for key, parts in (("plugin", [rest]), ("topology", [rest]), ("topology", rest.get("dimensions", ()))):
             for part in parts:
                 if key in part:
@@ -284,6 +284,8 @@ class _Resolver:
         result: Table = {key: str(table[key]) for key in ("name", "device") if key in table}
         if "logical_dims" in table:
             result["logical_dims"] = sizes_of(table["logical_dims"], "platform: logical_dims")
+        if "without" in table:
+            result["without"] = table["without"]
         rest = {key: value for key, value in table.items() if key not in result}
         for key in ("plugin", "topology"):
             if key in rest:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import attrs
 
-from astra_sim._boundary import Lazily, call, picoseconds
+from astra_sim._boundary import MAX_PICOSECONDS, Lazily, call, picoseconds
 from astra_sim.compute import Compute, NpuPs, Started
 from astra_sim.errors import InputError
 
@@ -106,4 +106,16 @@ def npu_times(compute: Compute, slow: str, variations: Sequence[NpuPs], npus: in
             return duration
         return picoseconds(slowed.duration_ps(npu, start_ps, duration), Lazily(lambda: f"{where}: the time of an operation on NPU {npu}"))
 
-    return duration_ps
+    if compute.varies or slowed is not None or len(variations) > 1:
+        return duration_ps
+    (only,) = variations
+
+    def only_variation_ps(started: Started) -> int:
+        # The usual case, called for each operation of each NPU: errors are left to the function above, which words them.
+        try:
+            duration = only(started)
+        except Exception:
+            return duration_ps(started)
+        return duration if type(duration) is int and 0 <= duration <= MAX_PICOSECONDS else duration_ps(started)
+
+    return only_variation_ps

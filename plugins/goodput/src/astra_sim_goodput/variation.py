@@ -1,4 +1,4 @@
-"""The section `variation`: ranks that are slower than others, kernels whose times scatter, and pauses.
+"""The section `variation`: ranks and links that are slower than others, kernels whose times scatter, and pauses.
 
 Every number is drawn by counter, from the seed, the entry, the rank, and its purpose: nothing, the pass, or the place of the
 operation in the program. So a rank has the same fate under another network, and in both engines.
@@ -6,13 +6,16 @@ operation in the program. So a rank has the same fate under another network, and
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.compute import Started
+from astra_sim.compute import Started, Variation
+from astra_sim.fabric import LinkChange
 from astra_sim.files import read_text
 from astra_sim.platform import Platform
 from astra_sim.random import RandomStream
@@ -21,6 +24,8 @@ DISTRIBUTIONS = ("constant", "lognormal", "gamma", "exponential", "empirical")
 SCOPES = ("rank", "pass", "operation")
 _RANKS = re.compile(r"\d+(?:-\d+)?", re.ASCII)
 _PS = 1000
+_LARGEST_FACTOR = 1e6
+_MOST_CACHED_CLASSES = 64
 
 
 @attrs.frozen
@@ -67,8 +72,43 @@ class VariationOptions:
     """The section `variation` of an experiment."""
 
     seed: int = option(0, minimum=0, help="of all draws")
+    noise_classes: int | None = option(
+        None, minimum=1, help="approximation: groups of ranks that share their draws, rank modulo this number; none: each rank has its own"
+    )
+    links: tuple[dict[str, Any], ...] = option(
+        (), help="links that are slower: from, to, bandwidth and latency (factors); needs a network that simulates links"
+    )
     compute: tuple[ComputeVariation, ...] = option((), help="factors of the times of operations; those of several entries multiply")
     pauses: tuple[Pauses, ...] = option((), help="pauses of ranks, as of an operating system")
+
+    def link_changes(self) -> list[LinkChange]:
+        """The entries of `links`. Raises InputError."""
+        return [_link_change(entry, f"variation: links[{place}]") for place, entry in enumerate(self.links)]
+
+
+_LINK_KEYS = ("from", "to", "bandwidth", "latency")
+
+
+def _link_change(entry: Mapping[str, Any], where: str) -> LinkChange:
+    """An entry of `links`: nodes `from` and `to`, and factors of the links' bandwidth and latency. Raises InputError."""
+    for key in entry:
+        if key not in _LINK_KEYS:
+            raise InputError(f"{where}: unknown key {key!r}; expected {', '.join(_LINK_KEYS)}")
+    for key in ("from", "to"):
+        if not isinstance(entry.get(key), (int, str)):
+            raise InputError(f"{where}: {key} is {entry.get(key)!r}; expected an NPU by its number, 'NPU N', or 'switch N'")
+    factors = {key: entry.get(key, 1.0) for key in ("bandwidth", "latency")}
+    for key, value in factors.items():
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not 0 <= value <= _LARGEST_FACTOR
+            or (not value and key == "bandwidth")
+        ):
+            raise InputError(
+                f"{where}: {key} is {value!r}; expected a factor {'above' if key == 'bandwidth' else 'of at least'} 0, such as 0.25"
+            )
+    return LinkChange(entry["from"], entry["to"], float(factors["bandwidth"]), float(factors["latency"]), where)
 
 
 def ranks_of(text: str, npus: int, where: str) -> frozenset[int]:
@@ -84,39 +124,66 @@ def ranks_of(text: str, npus: int, where: str) -> frozenset[int]:
     return frozenset(result)
 
 
-class _Factors:
-    """The factors of one entry."""
+Draw = Callable[[Started], float]
+"""The factor of an operation."""
 
-    def __init__(self, entry: ComputeVariation, number: int, seed: int, npus: int) -> None:
-        self._entry, self._name, self._seed = entry, f"variation compute {number}", seed
+
+class _Factors:
+    """The factors of one entry. Ranks with the same number modulo `classes` share their draws."""
+
+    def __init__(self, entry: ComputeVariation, number: int, options: VariationOptions, npus: int) -> None:
+        self._entry, self._name, self._seed = entry, f"variation compute {number}", options.seed
+        self._classes = options.noise_classes or npus
         self.ranks = ranks_of(entry.ranks, npus, f"compute {number}")
         self._values = _numbers(entry.file) if entry.file is not None else []
-        self._streams: dict[int, RandomStream] = {}
+        self._draws: dict[int, Draw] = {}
 
-    def of(self, started: Started) -> float:
-        """The factor of an operation."""
+    def of_rank(self, rank: int) -> Draw:
+        """The factor of each operation of a rank."""
+        noise_class = rank % self._classes
+        if noise_class not in self._draws:
+            self._draws[noise_class] = self._of_class(noise_class)
+        return self._draws[noise_class]
+
+    def _of_class(self, noise_class: int) -> Draw:
         entry = self._entry
+        factor = entry.factor
         if entry.distribution == "constant":
-            return entry.factor
-        rank = started.npu
-        if rank not in self._streams:
-            self._streams[rank] = RandomStream(self._seed, f"{self._name} rank {rank}")
-        counter = {"rank": 0, "pass": started.iteration, "operation": started.number}[entry.scope]
-        return entry.factor * self._drawn(self._streams[rank], counter)
+            return lambda started: factor
+        drawn = self._distribution(RandomStream(self._seed, f"{self._name} rank {noise_class}"))
+        if entry.scope == "rank":
+            constant = factor * drawn(0)
+            return lambda started: constant
+        if entry.scope == "pass":
+            of_pass: dict[int, float] = {}
 
-    def _drawn(self, stream: RandomStream, counter: int) -> float:
-        """A number of the distribution."""
+            def pass_factor(started: Started) -> float:
+                if started.iteration not in of_pass:
+                    of_pass[started.iteration] = factor * drawn(started.iteration)
+                return of_pass[started.iteration]
+
+            return pass_factor
+        if self._classes < _MOST_CACHED_CLASSES:
+            cached = functools.cache(lambda number: factor * drawn(number))
+            return lambda started: cached(started.number)
+        return lambda started: factor * drawn(started.number)
+
+    def _distribution(self, stream: RandomStream) -> Callable[[int], float]:
+        """The n-th number of the distribution, by n."""
         entry, cv = self._entry, self._entry.cv or 0.0
         if entry.distribution == "lognormal":
             variance = math.log1p(cv * cv)
-            return math.exp(math.sqrt(variance) * stream.normal(counter) - (variance / 2 if entry.keep_mean else 0.0))
+            deviation, shift = math.sqrt(variance), variance / 2 if entry.keep_mean else 0.0
+            return lambda counter: math.exp(deviation * stream.normal(counter) - shift)
         if entry.distribution == "gamma":
             shape = 1 / (cv * cv)
-            return stream.gamma(shape, counter) / shape
+            return lambda counter: stream.gamma(shape, counter) / shape
         if entry.distribution == "exponential":
-            return (1 - cv if entry.keep_mean else 1.0) + cv * stream.exponential(counter)
-        mean = math.fsum(self._values) / len(self._values) if entry.keep_mean else 1.0
-        return self._values[int(stream.uniform(counter) * len(self._values))] / mean
+            least = 1 - cv if entry.keep_mean else 1.0
+            return lambda counter: least + cv * stream.exponential(counter)
+        values = self._values
+        mean = math.fsum(values) / len(values) if entry.keep_mean else 1.0
+        return lambda counter: values[int(stream.uniform(counter) * len(values))] / mean
 
 
 def _numbers(path: str) -> list[float]:
@@ -139,15 +206,15 @@ def _numbers(path: str) -> list[float]:
 class _Pausing:
     """The pauses of one entry."""
 
-    def __init__(self, entry: Pauses, number: int, seed: int, npus: int) -> None:
+    def __init__(self, entry: Pauses, number: int, options: VariationOptions, npus: int) -> None:
         self.ranks = ranks_of(entry.ranks, npus, f"pauses {number}")
         self._every, self._lasts = max(1, round(entry.every_ns * _PS)), round(entry.lasts_ns * _PS)
         self._phase = None if entry.phase == "random" else round(float(entry.phase) * _PS)
-        self._stream = RandomStream(seed, f"variation pauses {number}")
+        self._stream, self._classes = RandomStream(options.seed, f"variation pauses {number}"), options.noise_classes or npus
 
     def end_ps(self, npu: int, start: int, duration: int) -> int:
         """When work ends that takes so long without pauses."""
-        phase = int(self._stream.uniform(npu) * self._every) if self._phase is None else self._phase
+        phase = int(self._stream.uniform(npu % self._classes) * self._every) if self._phase is None else self._phase
         now, left = start, duration
         while True:
             into = (now - phase) % self._every if now >= phase else self._every - (phase - now)
@@ -160,21 +227,28 @@ class _Pausing:
             now, left = now + until, left - until
 
 
-def variation(options: VariationOptions, platform: Platform) -> Callable[[Started], int]:
-    """The time of operations on each NPU. Raises InputError for ranks outside the platform, or a file without numbers."""
-    factors = [_Factors(entry, number, options.seed, platform.npus) for number, entry in enumerate(options.compute)]
-    pauses = [_Pausing(entry, number, options.seed, platform.npus) for number, entry in enumerate(options.pauses)]
+def variation(options: VariationOptions, platform: Platform) -> Variation:
+    """The time of operations on each NPU, and the links that are slower.
+
+    Raises InputError for ranks outside the platform, a file without numbers, or an entry of a link that is wrong.
+    """
+    npus = platform.npus
+    factors = [_Factors(entry, number, options, npus) for number, entry in enumerate(options.compute)]
+    pauses = [_Pausing(entry, number, options, npus) for number, entry in enumerate(options.pauses)]
+    of_rank: dict[int, tuple[list[Draw], list[_Pausing]]] = {}
 
     def duration_ps(started: Started) -> int:
-        product = math.prod(_of(factors, started))
+        rank = started.npu
+        own = of_rank.get(rank)
+        if own is None:
+            own = of_rank[rank] = [e.of_rank(rank) for e in factors if rank in e.ranks], [e for e in pauses if rank in e.ranks]
+        draws, pausing = own
+        product = 1.0
+        for draw in draws:
+            product *= draw(started)
         duration = started.duration_ps if product == 1 else round(started.duration_ps * product)
-        for each in pauses:
-            if started.npu in each.ranks:
-                duration = each.end_ps(started.npu, started.start_ps, duration) - started.start_ps
+        for each in pausing:
+            duration = each.end_ps(rank, started.start_ps, duration) - started.start_ps
         return duration
 
-    return duration_ps
-
-
-def _of(factors: Sequence[_Factors], started: Started) -> list[float]:
-    return [each.of(started) for each in factors if started.npu in each.ranks]
+    return Variation(duration_ps if factors or pauses else None, options.link_changes())

@@ -121,7 +121,7 @@ def _plan(options: Ns3Options, fabric: Fabric) -> tuple[_core.Plan, bool]:
             over, remedy = (
                 ("", "links that join them") if through_npus else (" over switches", "npu_forwarding = true, or links to a switch")
             )
-            raise InputError(f"there is no way from NPU {unreachable[0]} to NPU {unreachable[1]}{over}; expected {remedy}")
+            raise InputError(f"there is no route from NPU {unreachable[0]} to NPU {unreachable[1]}{over}; expected {remedy}")
         if unreachable is None and longest > _MOST_LINKS:
             raise InputError(
                 f"the longest of the shortest paths between NPUs has {longest} links; expected at most {_MOST_LINKS}, as IP has"

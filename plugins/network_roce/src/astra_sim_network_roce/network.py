@@ -216,12 +216,12 @@ def fabric_for(options: RoceOptions, platform: Platform) -> Fabric:
     if not options.chosen("npu_forwarding"):
         source, target = unreachable
         raise InputError(
-            f"there is no way from NPU {source} to NPU {target} over switches; expected npu_forwarding = true, or links to a switch"
+            f"there is no route from NPU {source} to NPU {target} over switches; expected npu_forwarding = true, or links to a switch"
         )
     inside = with_switches_inside(fabric)
     unreachable = _unreachable(inside)
     if unreachable is not None:
-        raise InputError(f"there is no way from NPU {unreachable[0]} to NPU {unreachable[1]}")
+        raise InputError(f"there is no route from NPU {unreachable[0]} to NPU {unreachable[1]}")
     return inside
 
 

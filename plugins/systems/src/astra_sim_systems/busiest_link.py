@@ -131,8 +131,11 @@ class Wiring:
 
     def _own_ns(self, messages: int, npu: int) -> float:
         """The time for which an NPU's links are busy with messages of a byte, of which each takes one link."""
+        together = messages / min(self.out[npu], self.into[npu])
+        if len(self.members[self.class_of[npu]]) == 1:
+            return together  # its links are counted each by itself: messages of other rounds may take those that are free
         widest = max(self.graph.links[number].bandwidth for number in self.graph.leaving[npu])
-        return max(messages / min(self.out[npu], self.into[npu]), 1 / widest)
+        return max(together, 1 / widest)
 
     def _of_link(self, link: FabricLink, carried: _Carried | None) -> RoundLinkLoad | None:
         if carried is None or self._is_of_class(link):
