@@ -65,7 +65,7 @@ def test_the_order_in_the_file_does_not_matter(tmp_path: Path, network: str) -> 
     first = run_jobs(write(tmp_path, jobs, network=network), alone=True).jobs
     second = run_jobs(write(tmp_path, jobs[::-1], network=network), alone=True).jobs
     assert {each.name: each for each in first} == {each.name: each for each in second}
-    assert min(each.slowdown or 0 for each in first) > 1.01
+    assert max(each.slowdown or 0 for each in first) > 1.01  # they do meet
 
 
 def test_two_messages_share_a_first_in_first_out_link(tmp_path: Path) -> None:

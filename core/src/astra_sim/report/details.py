@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from astra_sim.report.attribution import Attribution
     from astra_sim.report.audit import Finding
     from astra_sim.report.breakdown import Breakdown
+    from astra_sim.report.npu_shares import NpuUses
     from astra_sim.report.unit_times import OperationTimes, UnitTimes
     from astra_sim.run.critical_path import CriticalPath, SegmentOrigin
 
@@ -330,6 +331,7 @@ class Details:
     attribution: Attribution | None = None
     path: Sequence[PathInterval] | None = None
     operation_times: list[OperationTimes] | None = None  # which a copy does not have
+    npu_uses: list[NpuUses] | None = None  # nor these
 
     @property
     def has_npu_tables(self) -> bool:
@@ -385,13 +387,26 @@ class RunDetails:
 
     def npu_tables(self, every: bool) -> NpuTables | None:
         """Tables of the time of all NPUs, with all rows or a few; None if they were not asked for."""
+        breakdown = self._made_breakdown()
+        return None if breakdown is None else breakdown.tables(every)
+
+    @property
+    def npu_uses(self) -> list[NpuUses] | None:
+        """When NPUs compute, communicate and access memory; None if that was not asked for."""
+        from astra_sim.report.npu_shares import NpuUses  # which needs this module
+
+        breakdown = self._made_breakdown()
+        return None if breakdown is None else [NpuUses.of(share) for share in breakdown.shares]
+
+    def _made_breakdown(self) -> Breakdown | None:
+        """The times of all NPUs by use; None if the run has not kept them."""
         if self._run.npu_times is None:
             return None
         if not self._breakdown:
             from astra_sim.report.breakdown import breakdown  # which needs this module
 
             self._breakdown.append(breakdown(self._graph, self._run.npu_times, self._backend, self._group_names))
-        return self._breakdown[0].tables(every)
+        return self._breakdown[0]
 
     @functools.cached_property
     def attribution(self) -> Attribution | None:

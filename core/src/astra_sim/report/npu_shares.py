@@ -19,6 +19,7 @@ from operator import itemgetter
 import attrs
 
 from astra_sim.graph import Communicate, Compute, MemoryAccess, Operation, Receive, Send, operation_rows, peer_of
+from astra_sim.report.amounts import to_ns
 from astra_sim.report.labels import computes
 from astra_sim.rows import packed
 from astra_sim.run.npu_times import NpuTimes
@@ -59,6 +60,22 @@ class NpuShares:
     def idle_ps(self) -> int:
         """In which it does nothing."""
         return self.finish_ps - self.compute_ps - self.exposed_ps - self.memory_ps
+
+
+@attrs.frozen(eq=False, repr=False)
+class NpuUses:
+    """The times (begin and end, ns) in which NPUs that do the same compute, communicate and access memory. Those of one use may overlap."""
+
+    npus: Sequence[int]
+    compute: Sequence[tuple[float, float]]
+    communication: Sequence[tuple[float, float]]
+    memory: Sequence[tuple[float, float]]
+
+    @classmethod
+    def of(cls, shares: NpuShares) -> NpuUses:
+        """Those of the intervals of `shares`."""
+        uses = shares.spans.compute, shares.spans.communication, shares.spans.memory
+        return cls(shares.members, *([(to_ns(begin), to_ns(end)) for begin, end, _ in spans] for spans in uses))
 
 
 def shares_of(

@@ -17,6 +17,7 @@ from astra_sim.setup.provenance import KnownProvenance, Origin, Provenance
 if TYPE_CHECKING:
     from astra_sim.report.attribution import Attribution
     from astra_sim.report.audit import Finding
+    from astra_sim.report.npu_shares import NpuUses
     from astra_sim.report.result import Result
     from astra_sim.report.unit_times import OperationTimes, UnitTimes
 
@@ -150,6 +151,11 @@ class SpooledDetails:
     def operation_times(self) -> list[OperationTimes] | None:
         """None: a copy does not have them."""
         return self._spool.details.operation_times
+
+    @property
+    def npu_uses(self) -> list[NpuUses] | None:
+        """None: a copy does not have them."""
+        return self._spool.details.npu_uses
 
     @property
     def attribution(self) -> Attribution | None:

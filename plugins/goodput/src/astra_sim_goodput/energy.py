@@ -8,7 +8,8 @@ measured on nodes of eight H100 in heavy training (76 % of 10.2 kW; `docs/goodpu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -39,6 +40,8 @@ class EnergyOptions:
     switch_w: float = option(0.0, minimum=0, help="power of a switch of the platform", unit="W")
     pue: float = option(1.0, minimum=1, maximum=10, help="power usage effectiveness of the data centre: all energy over that of IT")
     tokens: float | None = option(None, above=0, help="tokens of the run; none: those that the workload counts")
+    npus_per_rack: int | None = option(None, minimum=1, help="NPUs of a rack, in their order: mean and peak power of each; none: no racks")
+    windows: int = option(100, minimum=1, maximum=10_000, help="parts of the run, of each of which the mean power is given")
 
     def __attrs_post_init__(self) -> None:
         if (self.compute_w is None) == (self.tdp_w is None):
@@ -119,6 +122,77 @@ class _Npus:
         self.peak_w += count * max([powers.idle, *(power for power, time in states if time > 0)])
 
 
+class PowerWindows:
+    """The mean power of NPUs in parts of a run, by rack: joules of each window."""
+
+    def __init__(self, options: EnergyOptions, powers: Powers, finish_ns: float, npus: int) -> None:
+        self._powers = powers
+        self._per_rack = options.npus_per_rack or npus
+        self.window_ns = finish_ns / options.windows
+        racks = -(-npus // self._per_rack)
+        self.joules = [[0.0] * options.windows for _ in range(racks)]
+        self.npus = [min(self._per_rack, npus - rack * self._per_rack) for rack in range(racks)]
+
+    def add(self, uses: Any) -> None:
+        """Add the energy above idling of NPUs that do the same (`NpuUses`)."""
+        members = Counter(npu // self._per_rack for npu in uses.npus)
+        edges = sorted(
+            (moment, use, change)
+            for use, spans in enumerate((uses.compute, uses.communication, uses.memory))
+            for begin, end in spans
+            for moment, change in ((begin, 1), (end, -1))
+        )
+        active, before = [0, 0, 0], 0.0
+        for moment, use, change in edges:
+            if moment > before:
+                above = self._above_idle(active)
+                if above:
+                    self._spread(members, before, moment, above)
+                before = moment
+            active[use] += change
+
+    def _above_idle(self, active: Sequence[int]) -> float:
+        """The power of an NPU above idling, by what it does: computing beside communicating, or one of them, or accessing memory."""
+        powers = self._powers
+        computes, communicates, accesses = active
+        if computes:
+            return (powers.both() if communicates else powers.alone(powers.compute)) - powers.idle
+        if communicates:
+            return powers.alone(powers.communication) - powers.idle
+        return powers.alone(powers.memory) - powers.idle if accesses else 0.0
+
+    def _spread(self, members: Mapping[int, int], begin: float, end: float, watts: float) -> None:
+        """Add a power from `begin` to `end` (ns) to the windows that it lies in."""
+        last = len(self.joules[0]) - 1
+        first = min(last, int(begin / self.window_ns))
+        for window in range(first, min(last, int(end / self.window_ns)) + 1):
+            until = end if window == last else min(end, (window + 1) * self.window_ns)
+            lasts = until - max(begin, window * self.window_ns)
+            if lasts > 0:
+                for rack, count in members.items():
+                    self.joules[rack][window] += count * watts * lasts * NS
+
+    def watts(self, rack: int, others_w: float) -> list[float]:
+        """The mean power of a rack in each window, with that of its other parts."""
+        base = self.npus[rack] * self._powers.idle + others_w
+        return [base + joules / (self.window_ns * NS) for joules in self.joules[rack]]
+
+
+def power(options: EnergyOptions, powers: Powers, result: Any, npus: int, others_w: float) -> dict[str, Any]:
+    """The mean power in windows of a run, in W, of the whole and of each rack; `others_w` is that of all but NPUs."""
+    if not result.finish_ns:
+        return {}
+    windows = PowerWindows(options, powers, result.finish_ns, npus)
+    for uses in result.npu_uses():
+        windows.add(uses)
+    racks = [windows.watts(rack, others_w * count / npus) for rack, count in enumerate(windows.npus)]
+    whole = [options.pue * sum(each) for each in zip(*racks, strict=True)]
+    figures: dict[str, Any] = {"window_ns": windows.window_ns, "mean_w": whole, "peak_w": max(whole)}
+    if options.npus_per_rack is not None:
+        figures["racks"] = [{"rack": number, "mean_w": sum(each) / len(each), "peak_w": max(each)} for number, each in enumerate(racks)]
+    return {"power": figures}
+
+
 def energy(options: EnergyOptions, result: Any, platform: Platform) -> dict[str, Any]:
     """The energy of a run in joules, by part, and its power in watts. Raises InputError if options do not fit the run."""
     powers, npus = Powers.of(options), _Npus()
@@ -149,7 +223,8 @@ def energy(options: EnergyOptions, result: Any, platform: Platform) -> dict[str,
     tokens = options.tokens if options.tokens is not None else _tokens(result)
     if tokens is not None and whole:
         results["tokens_per_joule"] = Figure(tokens / whole, "tokens per joule")
-    return parts | results
+    others_w = nodes * options.host_w + switches * options.switch_w + (links / seconds if seconds else 0.0)
+    return parts | results | power(options, powers, result, platform.npus, others_w)
 
 
 def _shares(parts: Mapping[str, Any], total: float) -> str:

@@ -11,8 +11,8 @@ import attrs
 from astra_sim.errors import InputError
 
 from astra_sim_goodput import closed_forms, monte_carlo
-from astra_sim_goodput.plan import DAY, HOUR, GoodputPlan, read_plan
-from astra_sim_goodput.shares import best_interval, shares_of
+from astra_sim_goodput.plan import DAY, HOUR, Fault, GoodputPlan, read_plan
+from astra_sim_goodput.shares import PARTS, best_interval, fault_speed, shares_of
 
 QUANTILES = (0.05, 0.5, 0.95)
 MOST_SEEDS = 100_000
@@ -48,6 +48,16 @@ class Failures:
 
 
 @attrs.frozen
+class FaultLoss:
+    """Faults of one class, which slow the job: how many are present on average, the step with one (s), and the lost share of speed."""
+
+    name: str
+    mean_present: float
+    step_s: float | None
+    lost: float
+
+
+@attrs.frozen
 class ClosedForms:
     """The formulas' results for one level of checkpoints: intervals in seconds, and efficiencies at the interval that is used.
 
@@ -66,7 +76,9 @@ class Goodput:
     """The goodput of a job.
 
     `goodput` is the share of useful work in the time; `shares` divide all the time, and add up to 1. `days` is how long the job
-    takes, `work_days` how long it would take without any loss. `cost` has USD if prices are given.
+    takes, `work_days` how long it would take without any loss. `ettr` is the effective training time ratio: the share of time in which
+    steps are made that count, slower ones with faults included. `mfu` is that of the step times `goodput`, if the step's is known. `cost`
+    has USD if prices are given.
     """
 
     name: str
@@ -75,7 +87,10 @@ class Goodput:
     failures: Failures
     interval_s: float | None
     goodput: float
+    ettr: float
+    mfu: float | None
     shares: dict[str, float]
+    faults: list[FaultLoss]
     days: float
     work_days: float
     step_s: float | None
@@ -99,9 +114,11 @@ def goodput(source: str | os.PathLike[str] | Mapping[str, Any] | GoodputPlan, se
         raise InputError(f"seeds is {seeds}; expected 0 to {MOST_SEEDS}")
     interval = best_interval(plan) if plan.interval_s is None else plan.interval_s
     endless = math.isinf(interval)
-    shares = {"useful": 1.0} if endless else shares_of(plan, interval)
     if endless:
-        shares |= dict.fromkeys(("checkpoint", "lost", "detect", "replace", "load", "waiting", "degraded"), 0.0)
+        speed = fault_speed(plan)
+        shares = dict.fromkeys(PARTS, 0.0) | {"useful": speed, "degraded": 1 - speed}
+    else:
+        shares = shares_of(plan, interval)
     useful = shares["useful"]
     work = plan.work_s
     if work is None:
@@ -121,7 +138,10 @@ def goodput(source: str | os.PathLike[str] | Mapping[str, Any] | GoodputPlan, se
         failures=_failures(plan, failures, running * wall / HOUR),
         interval_s=None if endless else interval,
         goodput=useful,
+        ettr=_ettr(shares),
+        mfu=None if plan.mfu is None else plan.mfu * useful,
         shares=shares,
+        faults=[_fault_loss(fault) for fault in plan.faults],
         days=wall / DAY,
         work_days=work / DAY,
         step_s=plan.step_s,
@@ -130,6 +150,16 @@ def goodput(source: str | os.PathLike[str] | Mapping[str, Any] | GoodputPlan, se
         cost=_cost(plan, wall, useful),
         monte_carlo=_monte_carlo(plan, min(interval, 1e15), seeds) if seeds else None,
     )
+
+
+def _ettr(shares: Mapping[str, float]) -> float:
+    """The share of time in which steps count: useful work, and its part of the time that is lost to a lower speed."""
+    running = 1 - shares["waiting"] - shares["degraded"]
+    return shares["useful"] * (1 + shares["degraded"] / running) if running else 0.0
+
+
+def _fault_loss(fault: Fault) -> FaultLoss:
+    return FaultLoss(fault.name, fault.mean_present, fault.step_s, -math.expm1(-fault.mean_present * (1 - fault.speed)))
 
 
 def _failures(plan: GoodputPlan, mean: float, hours: float) -> Failures:

@@ -1,7 +1,8 @@
 """A job from interruption to interruption: draws of times by counter, everything else exact.
 
 Interruptions come by a clock that restarts with each (exponential times, or Weibull's) and is stopped while the job waits for a node.
-Work goes on from the newest checkpoint of the level that recovers the interruption. A restart that is interrupted begins again.
+Work goes on from the newest checkpoint of the level that recovers the interruption. A restart that is interrupted begins again. Faults
+that slow the job come and go by themselves.
 """
 
 from __future__ import annotations
@@ -13,19 +14,23 @@ import attrs
 from astra_sim.errors import RunError
 from astra_sim.random import RandomStream
 
-from astra_sim_goodput.plan import GoodputClock, GoodputPlan
+from astra_sim_goodput.plan import HOUR, GoodputClock, GoodputPlan
 
 MOST_INTERRUPTIONS = 10_000_000
 
 
 @attrs.frozen
 class RandomOutcome:
-    """The result of one seed: wall time (s), useful work (s), interruptions, and time that the job waited for a node (s)."""
+    """The result of one seed: wall time (s), useful work (s), interruptions, and time that the job waited for a node (s).
+
+    `progress` has pairs of wall time and the work that is saved or under way then (s), if it was asked for.
+    """
 
     wall_s: float
     work_s: float
     interruptions: int
     waiting_s: float
+    progress: tuple[tuple[float, float], ...] = ()
 
 
 class _Writing:
@@ -76,18 +81,27 @@ class _Interruptions:
 
     def __init__(self, plan: GoodputPlan, seed: int) -> None:
         self._times, self._levels, self._repairs = (RandomStream(seed, f"goodput {what}") for what in ("times", "levels", "repairs"))
+        self._together = RandomStream(seed, "goodput correlated")
         self._clock, self._shape = plan.clock, plan.clock.weibull_shape
         self._scale = plan.mtti_s * self._clock.factor(self._clock.lemons) / math.gamma(1 + 1 / self._shape)
         self._plan = plan
         self._lemons = _Lemons(plan.clock, seed)
+        self._single = (sum(plan.rates.values()) - plan.correlated_rate) / self._clock.factor(self._clock.lemons)
+        self._share_together = 0.0  # of the interruption that comes next: the probability that nodes fail together
 
     def after(self, number: int) -> float:
         """Seconds from the interruption before to that of a number."""
         if math.isinf(self._scale):
             return math.inf
         factor = self._clock.factor(self._lemons.left)
-        self._lemons.interrupt(number)
-        return self._scale / factor * float(self._times.exponential(number) ** (1 / self._shape))
+        scale = self._scale / factor
+        if self._plan.correlated:
+            rate = self._single * factor + self._plan.correlated_rate
+            self._share_together = self._plan.correlated_rate / rate
+            scale = HOUR / rate / math.gamma(1 + 1 / self._shape)
+        if self._together.uniform(number) >= self._share_together:
+            self._lemons.interrupt(number)
+        return scale * float(self._times.exponential(number) ** (1 / self._shape))
 
     def level(self, number: int) -> int:
         """The level that recovers it."""
@@ -98,9 +112,14 @@ class _Interruptions:
                 return place
         return len(self._plan.levels) - 1
 
-    def is_repaired(self, number: int) -> bool:
-        """Whether a node is repaired after it."""
-        return self._repairs.uniform(number) < self._plan.repairs
+    def nodes_repaired(self, number: int) -> int:
+        """The number of nodes that are repaired after it: those that failed together, or one, or none."""
+        left = self._together.uniform(number) * self._plan.correlated_rate / self._share_together if self._share_together else math.inf
+        for each in self._plan.correlated:
+            left -= each.rate
+            if left < 0:
+                return each.nodes
+        return int(self._repairs.uniform(number) < self._plan.repairs)
 
 
 class _Lemons:
@@ -141,10 +160,10 @@ class _Nodes:
         self._plan = plan
         self._back: list[float] = []
 
-    def fail(self, now: float) -> float:
-        """A node goes into repair. Returns when the job has enough nodes to go on; with `shrink` at once."""
+    def fail(self, now: float, nodes: int) -> float:
+        """Nodes go into repair. Returns when the job has enough nodes to go on; with `shrink` at once."""
         self._back = [time for time in self._back if time > now]
-        self._back.append(now + self._plan.repair_s)
+        self._back += [now + self._plan.repair_s] * nodes
         if self._plan.spares is None or self._plan.shrinks or len(self._back) <= self._plan.spares:
             return now
         ready = sorted(self._back)[len(self._back) - 1 - self._plan.spares]
@@ -163,26 +182,77 @@ class _Nodes:
             begin = until
 
 
-def run(plan: GoodputPlan, interval_s: float, seed: int) -> RandomOutcome:
-    """Run a job of one seed: to its horizon, or until its work is done. Raises RunError if it does not come to an end."""
-    writing, draws, nodes = _Writing(plan, interval_s), _Interruptions(plan, seed), _Nodes(plan)
+class _Faults:
+    """The faults that slow the job: when each begins, from one time of repair before the start on, so that the first ones may be there."""
+
+    def __init__(self, plan: GoodputPlan, seed: int) -> None:
+        self._faults = plan.faults
+        self._streams = [RandomStream(seed, f"goodput fault {number}") for number in range(len(plan.faults))]
+        self._counts = [0] * len(plan.faults)
+        self._next = [-fault.repair_s for fault in plan.faults]
+        self._ends: list[list[float]] = [[] for _ in plan.faults]
+        for number in range(len(plan.faults)):
+            self._draw(number)
+
+    def _draw(self, number: int) -> None:
+        """The begin of the next fault of a class."""
+        rate = self._faults[number].rate / HOUR
+        self._next[number] += self._streams[number].exponential(self._counts[number]) / rate
+        self._counts[number] += 1
+
+    def stretches(self, begin: float, end: float) -> Iterator[tuple[float, float, float]]:
+        """Parts of a time, which is not before the one that was asked for last, with the speed in each."""
+        if not self._faults:
+            yield begin, end, 1.0
+            return
+        while begin < end:
+            speed, until = 1.0, end
+            for number, fault in enumerate(self._faults):
+                while self._next[number] <= begin:
+                    self._ends[number].append(self._next[number] + fault.repair_s)
+                    self._draw(number)
+                ends = self._ends[number] = [time for time in self._ends[number] if time > begin]
+                speed *= fault.speed ** len(ends)
+                until = min([until, self._next[number], *ends])
+            yield begin, until, speed
+            begin = until
+
+
+def run(plan: GoodputPlan, interval_s: float, seed: int, progress: bool = False) -> RandomOutcome:
+    """Run a job of one seed: to its horizon, or until its work is done; `progress` records its work at each interruption and restart.
+
+    Raises RunError if it does not come to an end.
+    """
+    writing, draws, nodes, faults = _Writing(plan, interval_s), _Interruptions(plan, seed), _Nodes(plan), _Faults(plan, seed)
     now = waiting = spent = 0.0
     start, number = 0, 0
     horizon = math.inf if plan.horizon_s is None else plan.horizon_s
     goal = math.inf if plan.work_s is None else plan.work_s
     fails = draws.after(0)
+    points: list[tuple[float, float]] = [(0.0, 0.0)]
+
+    def outcome(wall: float, work: float) -> RandomOutcome:
+        return RandomOutcome(wall, work, number, waiting, (*points, (wall, work)) if progress else ())
+
     while True:
-        for begin, end, speed in nodes.stretches(now, min(fails, horizon)):
-            if speed and writing.work(start, spent + speed * (end - begin)) >= goal:
-                return RandomOutcome(begin + _until(writing, start, spent, goal) / speed, goal, number, waiting)
-            spent += speed * (end - begin)
+        for begin, end, slower in nodes.stretches(now, min(fails, horizon)):
+            for since, until, slowed in faults.stretches(begin, end):
+                speed = slower * slowed
+                if speed and writing.work(start, spent + speed * (until - since)) >= goal:
+                    return outcome(since + _until(writing, start, spent, goal) / speed, goal)
+                spent += speed * (until - since)
         if fails >= horizon:
-            return RandomOutcome(horizon, writing.work(start, spent), number, waiting)
+            return outcome(horizon, writing.work(start, spent))
         now = fails
+        if progress:
+            points.append((now, writing.work(start, spent)))
         start, spent = writing.newest(draws.level(number), start, spent), 0.0
+        if progress:
+            points.append((now, start * interval_s))
         while True:  # until a restart is not interrupted
             level = plan.levels[draws.level(number)]
-            ready = nodes.fail(now) if draws.is_repaired(number) else now
+            failed = draws.nodes_repaired(number)
+            ready = nodes.fail(now, failed) if failed else now
             waiting += min(ready, horizon) - min(now, horizon)
             number += 1
             if number > MOST_INTERRUPTIONS:
@@ -194,7 +264,9 @@ def run(plan: GoodputPlan, interval_s: float, seed: int) -> RandomOutcome:
             now = fails
             start = min(start, writing.newest(draws.level(number), start, 0.0))
         if now >= horizon:
-            return RandomOutcome(horizon, start * interval_s, number, waiting)
+            return outcome(horizon, start * interval_s)
+        if progress:
+            points.append((now, start * interval_s))
 
 
 def _until(writing: _Writing, start: int, spent: float, goal: float) -> float:

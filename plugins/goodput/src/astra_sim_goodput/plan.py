@@ -77,6 +77,30 @@ class LemonOptions:
 
 
 @attrs.frozen
+class FaultOptions:
+    """A table of `[[goodput.faults]]`: a part whose fault slows the job without interrupting it, such as a link that others replace."""
+
+    name: str = option(help="its name")
+    parts: int = option(1, minimum=1, maximum=1_000_000_000, help="how many such parts there are, which are alike")
+    rate: float = option(above=0, maximum=1e3, help="faults of a part in an hour")
+    repair_h: float = option(above=0, maximum=1e5, help="hours until a part is repaired", unit="h")
+    without: dict[str, Any] | None = option(
+        None, help="links or nodes that are down, as platform.without: the experiment's step is simulated without them"
+    )
+    step_s: float | None = option(None, above=0, help="duration of a step with the fault, in place of `without`", unit="s")
+
+
+@attrs.frozen
+class CorrelatedOptions:
+    """A table of `[[goodput.correlated]]`: nodes that fail together, as those of a rack or a switch."""
+
+    name: str = option(help="what they share, such as a rack")
+    nodes: int = option(minimum=1, maximum=1_000_000, help="nodes that fail together")
+    rate: float | None = option(None, above=0, maximum=1e3, help="failures of one group of nodes in an hour; or `mtbf_days`")
+    mtbf_days: float | None = option(None, above=0, help="mean time between failures of one group of nodes", unit="days")
+
+
+@attrs.frozen
 class GoodputOptions:
     """The table `[goodput]`."""
 
@@ -95,6 +119,8 @@ class GoodputOptions:
     checkpoint: CheckpointOptions = option(factory=CheckpointOptions, help="how the job is saved")
     recovery: RecoveryOptions = option(factory=RecoveryOptions, help="how it recovers")
     lemons: LemonOptions | None = option(None, help="nodes that fail more often than others; rates are those of the others")
+    correlated: tuple[CorrelatedOptions, ...] = option((), help="groups of nodes that fail together, beside the rates")
+    faults: tuple[FaultOptions, ...] = option((), help="faults that slow the job until they are repaired, without interrupting it")
 
 
 @attrs.frozen
@@ -142,12 +168,49 @@ class GoodputClock:
 
 
 @attrs.frozen
+class Correlated:
+    """Groups of nodes that fail together: failures of all groups in an hour, each of which takes `nodes` nodes."""
+
+    name: str
+    nodes: int
+    rate: float
+
+
+@attrs.frozen
+class Fault:
+    """A class of faults that slow the job: faults in an hour, time of a repair (s), and the speed with one of them (1: full).
+
+    `step_s` is the duration of a step with it, if that is known.
+    """
+
+    name: str
+    rate: float
+    repair_s: float
+    speed: float
+    step_s: float | None = None
+
+    @property
+    def mean_present(self) -> float:
+        """The mean number of them at any time: rate times repair (Little's law)."""
+        return self.rate / HOUR * self.repair_s
+
+
+@attrs.frozen
+class Step:
+    """A step: its duration (s), tokens, and model FLOPs utilisation; None if unknown."""
+
+    seconds: float | None = None
+    tokens: float | None = None
+    mfu: float | None = None
+
+
+@attrs.frozen
 class GoodputPlan:
     """A job with all that its goodput follows from. Times in seconds.
 
-    `rates` has interruptions of the whole job in an hour by component, those by lemons included; `interval_s` is None if the best is
-    wanted; `horizon_s` is how long the job runs, `work_s` how much work it has without any loss: one of them is None. Of `asynchronous`
-    writing `drain_s` and `slowdown` are those of the last level. `spares` is None if there are as many as needed.
+    `rates` has interruptions of the whole job in an hour by component, those by lemons and of `correlated` nodes included; `interval_s`
+    is None if the best is wanted; `horizon_s` is how long the job runs, `work_s` how much work it has without any loss: one of them is
+    None. Of `asynchronous` writing `drain_s` and `slowdown` are those of the last level. `spares` is None if there are as many as needed.
     """
 
     name: str
@@ -170,6 +233,14 @@ class GoodputPlan:
     repairs: float
     shrinks: bool
     gpu_hour_usd: float | None
+    mfu: float | None = None
+    correlated: tuple[Correlated, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def correlated_rate(self) -> float:
+        """Interruptions of the job in an hour by nodes that fail together."""
+        return sum(each.rate for each in self.correlated)
 
     @property
     def mtti_s(self) -> float:
@@ -196,7 +267,8 @@ def read_plan(source: str | os.PathLike[str] | Mapping[str, Any]) -> GoodputPlan
 def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
     """The plan of a file whose options have been read. Raises InputError for options that contradict each other."""
     options, recovery = file.goodput, file.goodput.recovery
-    step_s, tokens_per_step = _step(options, where, folder)
+    step = _step(options, where, folder)
+    step_s, tokens_per_step = step.seconds, step.tokens
     horizon_s, work_s = _length(options, step_s, tokens_per_step, where)
     asynchronous = options.checkpoint.asynchronous
     levels = _levels(options, where)
@@ -206,11 +278,17 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
         raise InputError(f"{where}: goodput: recovery: spares is {recovery.spares}, and repair_h is missing; expected hours of a repair")
     clock = _clock(options)
     factor = clock.factor(clock.lemons)
+    correlated = _correlated(options, where)
+    rates = {component: rate * factor for component, rate in _rates(options, where).items()}
+    for each in correlated:
+        if each.name in rates:
+            raise InputError(f"{where}: goodput: correlated: {each.name!r} is the name of another component; expected one of its own")
+        rates[each.name] = each.rate
     return GoodputPlan(
         name=name,
         nodes=options.nodes,
         gpus_per_node=options.gpus_per_node,
-        rates={component: rate * factor for component, rate in _rates(options, where).items()},
+        rates=rates,
         clock=clock,
         horizon_s=horizon_s,
         work_s=work_s,
@@ -227,7 +305,40 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
         repairs=recovery.repairs,
         shrinks=recovery.without_spare == "shrink",
         gpu_hour_usd=None if file.cost is None else file.cost.gpu_hour_usd,
+        mfu=step.mfu,
+        correlated=correlated,
+        faults=tuple(_fault(each, number, options, step_s, where, folder) for number, each in enumerate(options.faults)),
     )
+
+
+def _correlated(options: GoodputOptions, where: str) -> tuple[Correlated, ...]:
+    """The groups of nodes that fail together, as many of each as the job has nodes for. Raises InputError."""
+    result = []
+    for number, each in enumerate(options.correlated):
+        key = f"{where}: goodput: correlated {number}"
+        if (each.rate is None) == (each.mtbf_days is None):
+            raise InputError(f"{key}: expected one of rate and mtbf_days")
+        if each.nodes > options.nodes:
+            raise InputError(f"{key}: nodes is {each.nodes}; expected at most the {options.nodes} nodes of the job")
+        rate = each.rate if each.rate is not None else 1 / ((each.mtbf_days or 0.0) * 24)
+        result.append(Correlated(each.name, each.nodes, rate * options.nodes / each.nodes))
+    return tuple(result)
+
+
+def _fault(fault: FaultOptions, number: int, options: GoodputOptions, step_s: float | None, where: str, folder: Path) -> Fault:
+    """A class of faults, with the step that is given or simulated. Raises InputError."""
+    key = f"{where}: goodput: faults {number}"
+    if (fault.without is None) == (fault.step_s is None):
+        raise InputError(f"{key}: expected one of without and step_s")
+    if step_s is None:
+        raise InputError(f"{key}: the step without a fault is missing; expected goodput.step_s or goodput.experiment")
+    slow_s = fault.step_s
+    if slow_s is None:
+        if options.experiment is None:
+            raise InputError(f"{key}: without needs goodput.experiment, whose step is simulated without these parts")
+        slow_s = _simulated(folder / options.experiment, fault.without, f"{key}: without").seconds
+    assert slow_s is not None
+    return Fault(fault.name, fault.rate * fault.parts, fault.repair_h * HOUR, min(1.0, step_s / slow_s), slow_s)
 
 
 def _clock(options: GoodputOptions) -> GoodputClock:
@@ -249,21 +360,31 @@ def _rates(options: GoodputOptions, where: str) -> dict[str, float]:
     return {name: rate * gpus for name, rate in rates_of(options.rates, f"{where}: goodput").items()}
 
 
-def _step(options: GoodputOptions, where: str, folder: Path) -> tuple[float | None, float | None]:
-    """The duration of a step in seconds, and its tokens."""
+def _step(options: GoodputOptions, where: str, folder: Path) -> Step:
+    """The step of the job: as given, or that of a run."""
     names = [name for name in ("step_s", "step_ns", "experiment") if getattr(options, name) is not None]
     if len(names) > 1:
         raise InputError(f"{where}: goodput: {' and '.join(names)} are given; expected one of them")
     if options.experiment is None:
-        return options.step_s if options.step_ns is None else options.step_ns / 1e9, options.tokens_per_step
+        return Step(options.step_s if options.step_ns is None else options.step_ns / 1e9, options.tokens_per_step)
+    step = _simulated(folder / options.experiment)
+    return step if options.tokens_per_step is None else attrs.evolve(step, tokens=options.tokens_per_step)
+
+
+def _simulated(path: Path, without: Mapping[str, Any] | None = None, where: str = "") -> Step:
+    """The step of an experiment, of a platform without some parts. Raises InputError."""
     import astra_sim
 
-    figures = astra_sim.simulate(str(folder / options.experiment)).to_dict()
+    experiment = astra_sim.load_experiment(str(path))
+    if without is not None:
+        platform = experiment.sections.get("platform")
+        if not isinstance(platform, Mapping):
+            raise InputError(f"{where}: {path} has no platform of its own; expected one")
+        experiment.sections["platform"] = {**platform, "without": without}
+    figures = astra_sim.simulate(experiment).to_dict()
     seconds = figures.get("iteration_s") or figures["finish_ns"] / 1e9
-    tokens = options.tokens_per_step
-    if tokens is None and "tokens_per_s" in figures:
-        tokens = figures["tokens_per_s"] * seconds
-    return seconds, tokens
+    tokens = figures["tokens_per_s"] * seconds if "tokens_per_s" in figures else None
+    return Step(seconds, tokens, figures.get("mfu"))
 
 
 def _length(options: GoodputOptions, step_s: float | None, tokens_per_step: float | None, where: str) -> tuple[float | None, float | None]:

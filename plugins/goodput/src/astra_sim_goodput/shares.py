@@ -9,14 +9,15 @@ its own included, is the time between that the next level sees.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from astra_sim.errors import InputError
 
 from astra_sim_goodput.closed_forms import daly_interval, erlang_b, young_interval
-from astra_sim_goodput.plan import GoodputPlan
+from astra_sim_goodput.plan import HOUR, GoodputPlan
 
 PARTS = ("useful", "checkpoint", "lost", "detect", "replace", "load", "waiting", "degraded")
-"""`lost` is repeated work, `waiting` for a node, `degraded` the loss of fewer nodes."""
+"""`lost` is repeated work, `waiting` for a node, `degraded` the loss of fewer nodes and of faults that slow the job."""
 
 _LARGEST_EXPONENT = 500.0
 _MOST_IN_REPAIR = 100_000
@@ -24,7 +25,8 @@ _MOST_IN_REPAIR = 100_000
 
 def shares_of(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
     """The shares of time of `PARTS`, which add up to 1. Raises InputError if a checkpoint is hardly ever reached."""
-    waiting, degraded = missing_nodes(plan)
+    waiting, missing = missing_nodes(plan)
+    degraded = 1 - (1 - missing) * fault_speed(plan)
     running = _running(plan, interval_s)
     scale = (1 - waiting) * (1 - degraded)
     shares = {part: running.get(part, 0.0) * scale for part in PARTS}
@@ -64,28 +66,61 @@ def _useful(plan: GoodputPlan, interval_s: float) -> float:
         return 0.0
 
 
+def fault_speed(plan: GoodputPlan) -> float:
+    """The mean speed of the job with its faults, 1 without any: the product of exp(-a (1 - s)) over their classes.
+
+    Of each class the number present is Poisson's with mean a, whatever the time of repairs is distributed like (M/G/infinity), and each
+    fault slows the job to the share s, faults by themselves: E[s^N] = exp(-a (1 - s)).
+    """
+    return math.exp(-math.fsum(fault.mean_present * (1 - fault.speed) for fault in plan.faults))
+
+
 def missing_nodes(plan: GoodputPlan) -> tuple[float, float]:
     """The share of time in which the job waits for a node, and the share of its nodes that it lacks while it runs.
 
     Nodes in repair are those of a birth-death process: they come at the rate of interruptions while the job runs, and each leaves after
     a repair. With `wait` that is Erlang's loss formula, which holds for repairs of any distribution.
     """
-    if plan.spares is None or math.isinf(plan.mtti_s) or plan.repairs == 0:
+    single = plan.repairs * (sum(plan.rates.values()) - plan.correlated_rate) / HOUR
+    batches = [(each.nodes, each.rate / HOUR) for each in plan.correlated]
+    if plan.spares is None or plan.repair_s == 0 or not (single or batches):
         return 0.0, 0.0
-    rate = plan.repairs / plan.mtti_s
+    if not plan.shrinks and not batches:
+        return erlang_b(plan.spares + 1, single * plan.repair_s), 0.0
+    away = _nodes_in_repair(plan, [(1, single), *batches])
+    lacking = [max(0, number - plan.spares) for number in range(len(away))]
     if not plan.shrinks:
-        return erlang_b(plan.spares + 1, rate * plan.repair_s), 0.0
-    weight, total, lacking = 1.0, 1.0, 0.0
-    for away in range(1, min(plan.nodes + plan.spares, _MOST_IN_REPAIR) + 1):
-        working = plan.nodes - max(0, away - 1 - plan.spares)
-        weight *= rate * working / plan.nodes * plan.repair_s / away
-        total += weight
-        lacking += weight * max(0, away - plan.spares)
-        if away > rate * plan.repair_s and weight < 1e-18 * total:
+        return math.fsum(share for share, lacks in zip(away, lacking, strict=True) if lacks), 0.0
+    return 0.0, math.fsum(share * lacks for share, lacks in zip(away, lacking, strict=True)) / plan.nodes
+
+
+def _nodes_in_repair(plan: GoodputPlan, batches: Sequence[tuple[int, float]]) -> list[float]:
+    """The share of time with each number of nodes in repair, by the recursion of Kaufman (1981) and Roberts: j q(j) = sum k a_k q(j - k).
+
+    `batches` are numbers of nodes k that fail together, and how often (1/s); they come back together, a_k on average. Fewer nodes that run
+    fail less often; none do while the job waits, for which the recursion is an approximation if nodes fail together.
+    """
+    assert plan.spares is not None
+    most = min(plan.nodes + plan.spares, _MOST_IN_REPAIR) if plan.shrinks else plan.spares + max(nodes for nodes, _ in batches)
+    weights, total = [1.0], 1.0
+    mean, widest = sum(nodes * rate for nodes, rate in batches) * plan.repair_s, max(nodes for nodes, _ in batches)
+    for away in range(1, most + 1):
+        before = ((nodes, rate, away - nodes) for nodes, rate in batches if away >= nodes)
+        weights.append(sum(nodes * rate * weights[at] * _running_share(plan, at) for nodes, rate, at in before) * plan.repair_s / away)
+        total += weights[-1]
+        if plan.shrinks and away > mean + widest and sum(weights[-widest:]) < 1e-18 * total:
             break
         if total > 1e200:
-            weight, total, lacking = weight / total, 1.0, lacking / total
-    return 0.0, lacking / total / plan.nodes
+            weights, total = [weight / total for weight in weights], 1.0
+    return [weight / total for weight in weights]
+
+
+def _running_share(plan: GoodputPlan, away: int) -> float:
+    """The share of the job's nodes that run, and may fail, while `away` nodes are in repair."""
+    lacks = max(0, away - (plan.spares or 0))
+    if not lacks:
+        return 1.0
+    return max(0, plan.nodes - lacks) / plan.nodes if plan.shrinks else 0.0
 
 
 def _running(plan: GoodputPlan, interval_s: float) -> dict[str, float]:
