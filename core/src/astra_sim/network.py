@@ -102,6 +102,20 @@ class LinkLoad(NamedTuple):
     mean_queue_bytes: float | None = None
 
 
+class OwnerLoad(NamedTuple):
+    """The load of a link by owner: its dimension, the names of its ends, bytes and busy time (ns) of each owner.
+
+    `wait_ns[i][j]` is how long messages of owner i waited for the link while it sent those of owner j.
+    """
+
+    dimension: int
+    source: str
+    target: str
+    bytes: tuple[int, ...]
+    busy_ns: tuple[float, ...]
+    wait_ns: tuple[tuple[float, ...], ...]
+
+
 class RouteColumns(NamedTuple):
     """Routes in columns: the dimension of each, and its hops there."""
 
@@ -339,6 +353,10 @@ class EventNetwork(_OnPlatform, abc.ABC):
     route_rules: RouteRules = RouteRules()
     symmetry: bool = True
     """Whether the run that begins may simulate equal parts once: set by the kernel. Otherwise every part is simulated by itself."""
+    counts_owners: bool = False
+    """Whether the network can count the loads of links by the owner of the NPU that sends (`owners`), as for several jobs."""
+    owners: Sequence[int] = ()
+    """The owner of each NPU in the runs that begin, numbers from 0 to at most 254; empty: loads are not counted by owner."""
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform)
@@ -410,6 +428,10 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
     def links(self) -> Sequence[LinkLoad]:
         """The links that have carried something in the run so far; none if the network knows no links."""
+        return ()
+
+    def owner_loads(self) -> Sequence[OwnerLoad]:
+        """The loads of links by owner in the run so far; none unless the network `counts_owners`, and has `owners`."""
         return ()
 
     def reports(self) -> dict[str, str]:

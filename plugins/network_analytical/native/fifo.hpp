@@ -16,6 +16,7 @@
 
 #include "link_map.hpp"
 #include "links.hpp"
+#include "owner_waits.hpp"
 #include "records.hpp"
 #include "rounding.hpp"
 
@@ -28,7 +29,11 @@ class Fifo {
   // The load of a dimension's links: bytes, nanoseconds in which they were busy, and the most messages that waited at one.
   using Totals = std::tuple<std::int64_t, double, std::int64_t>;
 
-  Fifo(LinkMap map, Rounding rounding, bool cut_through) : map_(std::move(map)), rounding_(rounding), cut_through_(cut_through) {}
+  // A link's number, and its loads by owner.
+  using OwnerFigures = std::tuple<std::int64_t, OwnerWaits::Loads>;
+
+  Fifo(LinkMap map, Rounding rounding, bool cut_through, OwnerWaits owners)
+      : map_(std::move(map)), rounding_(rounding), cut_through_(cut_through), owners_(std::move(owners)) {}
   Fifo(const Fifo&) = delete;
   Fifo& operator=(const Fifo&) = delete;
 
@@ -50,6 +55,7 @@ class Fifo {
       message.number = sent.number;
       message.bytes = sent.bytes;
       message.npu = sent.source;
+      message.owner = owners_.owner_of(sent.source);
       message.destination = sent.destination;
       require(go_on(id, order));
     }
@@ -95,6 +101,14 @@ class Fifo {
     return result;
   }
 
+  std::vector<OwnerFigures> owner_figures() {
+    std::vector<std::int64_t> numbers;
+    links_.in_order([&](std::int64_t number, const Link&) { numbers.push_back(number); });
+    std::vector<OwnerFigures> result;
+    for (const std::int64_t number : numbers) result.emplace_back(number, owners_.loads(links_.find(number)));
+    return result;
+  }
+
  private:
   void require(bool can_go_on) const {
     if (!can_go_on) throw std::invalid_argument(error_);
@@ -130,7 +144,8 @@ class Fifo {
     std::int32_t npu = 0, destination = 0, node = -1, position = -1;
     std::uint32_t next = kNone;  // of those that wait for a link, or that are free
     std::int16_t dimension = -1;
-    bool fresh = true;  // it has not left the NPU in this dimension yet
+    bool fresh = true;       // it has not left the NPU in this dimension yet
+    std::uint8_t owner = 0;  // of the NPU that sent it
   };
   static_assert(sizeof(Message) == 48);
 
@@ -190,6 +205,7 @@ class Fifo {
     const std::uint32_t first = queue.first;
     queue.first = messages_[first].next;
     --queue.waiting;
+    if (owners_.counts()) owners_.leave(id, messages_[first].owner, transfer_of(messages_[first]));
     if (!start(first, id, link_of(messages_[first]))) return false;
     if (queue.first != kNone) tell_when_free(id);
     return true;
@@ -228,7 +244,16 @@ class Fifo {
       queue.last = id;
     }
     queue.largest = std::max(queue.largest, ++queue.waiting);
+    if (owners_.counts()) owners_.wait(number, message.owner, link.free_at - now_, transfer_of(message));
     return true;
+  }
+
+  // How long a message at a node will be put on its next link (ps); 0 if that is too long, which `start` finds.
+  std::int64_t transfer_of(const Message& message) const {
+    const double own = map_.dimension(static_cast<std::size_t>(message.dimension)).bandwidth_of(link_of(message));
+    const double bandwidth = cut_through_ ? std::min(message.bandwidth, own) : own;
+    const double transfer = delay_ps(rounding_, 0, static_cast<double>(message.bytes) / bandwidth);
+    return transfer < longest_ps ? static_cast<std::int64_t>(transfer) : 0;
   }
 
   std::int32_t link_of(const Message& message) const {
@@ -274,6 +299,7 @@ class Fifo {
     ++link.messages;
     link.bytes += message.bytes;
     link.busy_ps += timing_.transfer;
+    if (owners_.counts()) owners_.start(number, message.owner, message.bytes, timing_.transfer);
     return true;
   }
 
@@ -320,6 +346,7 @@ class Fifo {
   Records<Message> messages_;
   std::uint32_t spare_ = kNone;  // the first message that is free
   Links links_;
+  OwnerWaits owners_;
   std::vector<astra_delivery> arrived_;  // at these instants
   std::vector<Instant> instants_;
   std::size_t reported_ = 0;  // of the instants

@@ -25,6 +25,7 @@ using astra::analytical::DimensionLinks;
 using astra::analytical::Fifo;
 using astra::analytical::Formula;
 using astra::analytical::LinkMap;
+using astra::analytical::OwnerWaits;
 using astra::analytical::Rounding;
 using astra::analytical::Shape;
 using astra::fabric::DestinationRoutes;
@@ -113,7 +114,8 @@ std::unique_ptr<DestinationRoutes> routes_of(std::int32_t size, const Graph& gra
   return std::make_unique<DestinationRoutes>(nodes, size, links, numbers, named);
 }
 
-void make_fifo(Fifo* place, const std::vector<Links>& rows, int rounding, bool cut_through) {
+void make_fifo(Fifo* place, const std::vector<Links>& rows, int rounding, bool cut_through, std::vector<std::uint8_t> owners,
+               std::size_t owner_count) {
   std::vector<DimensionLinks> dimensions;
   std::int64_t npus = 1;
   for (const auto& [shape, size, links, bandwidth, latency, nic, router, graph] : rows) {
@@ -124,7 +126,11 @@ void make_fifo(Fifo* place, const std::vector<Links>& rows, int rounding, bool c
     auto routes = graph ? routes_of(size, *graph) : nullptr;
     dimensions.push_back({static_cast<Shape>(shape), size, links, bandwidth, latency, nic, router, std::move(routes)});
   }
-  new (place) Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through);
+  for (const std::uint8_t owner : owners) {
+    if (owner >= owner_count) throw std::invalid_argument("an owner that is not counted");
+  }
+  if (owner_count && owners.size() < static_cast<std::size_t>(npus)) throw std::invalid_argument("NPUs without an owner");
+  new (place) Fifo(LinkMap(std::move(dimensions)), rounding_of(rounding), cut_through, OwnerWaits(std::move(owners), owner_count));
 }
 
 }  // namespace
@@ -136,9 +142,10 @@ NB_MODULE(_core, module) {
              "bandwidth, scale.");
   auto core = nb::class_<Fifo>(module, "Fifo", "Links that carry one message after another.");
   astra::add_core_functions(core)
-      .def("__init__", &make_fifo, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("cut_through"),
-           "Of each dimension the fields of DimensionLinks.")
+      .def("__init__", &make_fifo, nb::arg("dimensions"), nb::arg("rounding"), nb::arg("cut_through"), nb::arg("owners"),
+           nb::arg("owner_count"), "Of each dimension the fields of DimensionLinks; the owner of each NPU, if loads are counted by owner.")
       .def_prop_ro("now", &Fifo::now, "When the last thing happened (ps).")
       .def("figures", &Fifo::figures, "Number, messages, bytes, busy ps and largest queue of all links that carried something.")
+      .def("owner_figures", &Fifo::owner_figures, "Number, and bytes, busy ps and waits (ps) by owner, of all links that carried something.")
       .def("totals", &Fifo::totals, "Bytes, busy ns and largest queue of the links of each dimension.");
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -12,16 +13,17 @@ import attrs
 from astra_sim import Experiment, InputError, option
 from astra_sim.commands import Plugins, build, build_platform, experiment_from, run_components, shared_plugins
 from astra_sim.files import parse_toml, read_text
-from astra_sim.network import EventNetwork
+from astra_sim.network import EventNetwork, Network, OwnerLoad
 from astra_sim.options import structure
 from astra_sim.platform import Platform
 from astra_sim.units import PS_PER_NS, picoseconds
 
-from astra_sim_goodput.jobs_graph import JobGraph, block_sizes, merged
+from astra_sim_goodput.jobs_graph import JobGraph, block_sizes, ends_of_passes_by_job, merged
 from astra_sim_goodput.placement import FORMS, placed, ranks_of
 
 KEY = "jobs"
 SYSTEM = "astra2"
+_MOST_OWNERS = 255
 
 
 @attrs.frozen
@@ -62,6 +64,30 @@ class JobTimes:
     alone_ns: float | None = None
     slowdown: float | None = None
     without: dict[str, float] = attrs.field(factory=dict)
+    passes_ns: list[float] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class JobLink:
+    """A link that carried something: how long it was busy (ns), bytes and busy time by job, and waits for it.
+
+    `wait[i][j]` is how long messages of job i waited for it while it sent those of job j (ns), jobs in the order of the file. Waiting is
+    not slowdown: it may be hidden behind computing.
+    """
+
+    dimension: int
+    source: str
+    target: str
+    busy_ns: float
+    by_job: dict[str, dict[str, float]]
+    wait: list[list[float]]
+
+    @classmethod
+    def of(cls, load: OwnerLoad, names: Sequence[str]) -> JobLink:
+        """That of the load of a link by owner, the number of a job."""
+        by_job = {name: {"bytes": size, "busy_ns": busy} for name, size, busy in zip(names, load.bytes, load.busy_ns, strict=True)}
+        used = {name: each for name, each in by_job.items() if each["busy_ns"] or each["bytes"]}
+        return cls(load.dimension, load.source, load.target, math.fsum(load.busy_ns), used, [list(row) for row in load.wait_ns])
 
 
 @attrs.frozen
@@ -71,6 +97,15 @@ class Jobs:
     name: str
     messages_wait: bool
     jobs: list[JobTimes]
+    links: list[JobLink] | None = None
+
+    @property
+    def wait_ns(self) -> list[list[float]] | None:
+        """How long messages of job i waited for links while they sent those of job j, over all links; None if it was not counted."""
+        if self.links is None:
+            return None
+        places = range(len(self.jobs))
+        return [[math.fsum(link.wait[i][j] for link in self.links) for j in places] for i in places]
 
     @property
     def finish_ns(self) -> float:
@@ -101,15 +136,22 @@ class Jobs:
             "finish_ns": self.finish_ns,
             "jobs": jobs,
             "fairness": self.fairness,
+            "links": None if self.links is None else [attrs.asdict(link) for link in self.links],
+            "wait_ns": self.wait_ns,
         }
 
 
 @attrs.frozen
 class Together:
-    """A run of some jobs: when each had finished (nanoseconds), and whether messages of one could wait for those of another at all."""
+    """A run of some jobs: when each had finished, and the end of its passes, in nanoseconds.
+
+    `messages_wait`: whether messages of one could wait for those of another at all; `links` if they were counted.
+    """
 
     finish_ns: dict[str, float]
     messages_wait: bool
+    passes_ns: dict[str, list[float]]
+    links: list[JobLink] | None = None
 
 
 class JobFile:
@@ -195,15 +237,52 @@ class JobFile:
         experiment.use("platform", {"dimensions": dimensions, "device": self.platform.device}, self._plugins)
         return build_platform(experiment, self._plugins)
 
-    def run(self, names: Sequence[str]) -> Together:
-        """Some of the jobs together, with every NPU simulated."""
+    def run(self, names: Sequence[str], link_figures: bool = False) -> Together:
+        """Some of the jobs together, with every NPU simulated; `link_figures`: with the loads and waits of links by job."""
         experiment = self.experiment.copied()
-        experiment.sections["workload"] = merged([self._graphs[name] for name in names], self.platform)
+        graph = merged([self._graphs[name] for name in names], self.platform)
+        experiment.sections["workload"] = graph
         experiment.choose("symmetry", False)
         components = build(experiment, self._plugins)
-        finish = run_components(components, experiment.name, time.perf_counter()).npu_finish_ns
-        jobs = {job.options.name: max(finish[npu] for npu in job.ranks) for job in self.jobs if job.options.name in names}
-        return Together(jobs, isinstance(components.network, EventNetwork))
+        network, chosen = components.network, [job for job in self.jobs if job.options.name in names]
+        if link_figures:
+            self._count_by_job(network, chosen)
+        result = run_components(components, experiment.name, time.perf_counter(), npu_times=True)
+        finish = result.npu_finish_ns
+        ends = {job.options.name: max(finish[npu] for npu in job.ranks) for job in chosen}
+        passes = ends_of_passes_by_job(graph, result.operation_times(), {job.options.name: job.ranks for job in chosen})
+        starts = {job.options.name: job.options.start_ns for job in chosen}
+        links = None
+        if link_figures:
+            assert isinstance(network, EventNetwork)
+            links = [JobLink.of(load, [job.options.name for job in chosen]) for load in network.owner_loads()]
+        return Together(
+            ends,
+            isinstance(network, EventNetwork),
+            {name: _durations(starts[name], each, ends[name]) for name, each in passes.items()},
+            links,
+        )
+
+    def _count_by_job(self, network: Network, jobs: Sequence[PlacedJob]) -> None:
+        """Let a network count the loads of links by job. Raises InputError if it cannot."""
+        if not isinstance(network, EventNetwork) or not network.counts_owners:
+            raise InputError(
+                f"{self.file}: --link-figures: the network counts no waits by job; expected one whose links send one message after another,"
+                " such as plugin:analytical?congestion=aware"
+            )
+        if len(jobs) > _MOST_OWNERS:
+            raise InputError(f"{self.file}: --link-figures: {len(jobs)} jobs; expected at most {_MOST_OWNERS}")
+        owners = [0] * self.platform.npus
+        for number, job in enumerate(jobs):
+            for npu in job.ranks:
+                owners[npu] = number
+        network.owners = owners
+
+
+def _durations(start: float, ends: Sequence[float], finish: float) -> list[float]:
+    """The duration of each pass, from the end of the one before; the last ends with the job."""
+    moments = [start, *ends[:-1], finish]
+    return [later - earlier for earlier, later in itertools.pairwise(moments)]
 
 
 def run_jobs(
@@ -211,19 +290,20 @@ def run_jobs(
     *,
     alone: bool = False,
     without: Sequence[str] = (),
+    link_figures: bool = False,
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
 ) -> Jobs:
     """Run the jobs of a file together; with `alone` each by itself, too, and once more without each job that `without` names.
 
-    Raises InputError.
+    `link_figures` counts the loads of links by job, and the waits of one job for another. Raises InputError.
     """
     file = JobFile(path, set, plugins)
     names = [job.options.name for job in file.jobs]
     for name in without:
         if name not in names:
             raise InputError(f"{file.file}: --without is {name!r}; expected one of {', '.join(names)}")
-    together = file.run(names)
+    together = file.run(names, link_figures)
     others = {name: file.run([each for each in names if each != name]).finish_ns for name in without if len(names) > 1}
     result = []
     for job in file.jobs:
@@ -240,6 +320,7 @@ def run_jobs(
                 single,
                 (finish - start) / single if single else None,
                 {name: times[own] - start for name, times in others.items() if name != own},
+                together.passes_ns[own],
             )
         )
-    return Jobs(file.experiment.name, together.messages_wait, result)
+    return Jobs(file.experiment.name, together.messages_wait, result, together.links)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, NpuProgram, Operation, Receive, Send, Wait
+from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, NpuProgram, Operation, Receive, Send, Wait, operation_rows
 from astra_sim.platform import LogicalDimension, Platform, product_dimension
 from astra_sim.rows import Dependencies, Rows, column, kinds_of
 from astra_sim.schedule import Peer
@@ -66,6 +66,26 @@ def merged(jobs: Sequence[JobGraph], platform: Platform) -> ExecutionGraph:
         footprint_bytes=max((job.graph.footprint_bytes or 0 for job in jobs), default=0) or None,
         others=tuple(program for program in programs if program is not first),
     )
+
+
+def ends_of_passes_by_job(graph: ExecutionGraph, times: Sequence[Any], ranks: Mapping[str, Sequence[int]]) -> dict[str, list[float]]:
+    """When each pass of each job had ended on all its NPUs (ns), of a run with the times of all operations (`Result.operation_times`)."""
+    iterations: dict[int, list[int]] = {}
+    for program in graph.programs(1 + max(npu for each in times for npu in each.npus)):
+        rows = operation_rows(program.operations)
+        numbers = [kind.iteration if hasattr(kind, "iteration") else 0 for kind in rows.kinds]
+        own_iterations = [numbers[kind] for kind in rows.kind_of]
+        iterations |= dict.fromkeys(program.npus, own_iterations)
+    job_of = {npu: name for name, own in ranks.items() for npu in own}
+    ends: dict[str, dict[int, float]] = {name: {} for name in ranks}
+    for each in times:
+        for npu in each.npus:
+            if npu in job_of:
+                own = ends[job_of[npu]]
+                for place, end in zip(each.operations, each.end_ns, strict=True):
+                    number = iterations[npu][place]
+                    own[number] = max(own.get(number, 0.0), end)
+    return {name: [own[number] for number in sorted(own)] for name, own in ends.items()}
 
 
 class _JobsWriter:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from astra_sim import InputError
 from astra_sim.errors import AstraError
 from astra_sim.function_table import CompiledNetwork
-from astra_sim.network import EventNetwork, LinkLoad, Message
+from astra_sim.network import EventNetwork, LinkLoad, Message, OwnerLoad
 from astra_sim.platform import Platform
 from astra_sim.units import MAX_PICOSECONDS
 
-from astra_sim_network_analytical.link_figures import DimensionLinkFigures, LinkFigures, listed, loads, statistics, totals
+from astra_sim_network_analytical.link_figures import DimensionLinkFigures, LinkFigures, listed, loads, owner_loads, statistics, totals
 from astra_sim_network_analytical.link_map import LinkMap
 from astra_sim_network_analytical.options import AnalyticalOptions
 from astra_sim_network_analytical.rounding import ROUNDINGS, delay_ps
@@ -40,12 +40,12 @@ class _UnderWay:
     `fresh`: it has not left the NPU in this dimension yet. `bandwidth`: that of the slowest link so far.
     """
 
-    __slots__ = ("bandwidth", "bytes", "destination", "dimension", "fresh", "link", "node", "npu", "number", "position")
+    __slots__ = ("bandwidth", "bytes", "destination", "dimension", "fresh", "link", "node", "npu", "number", "owner", "position")
 
     def __init__(self, message: Message) -> None:
         self.number = message.number
         self.bytes = message.bytes
-        self.npu = message.source
+        self.npu = self.owner = message.source
         self.destination = message.destination
         self.dimension = -1
         self.node = self.position = self.link = -1
@@ -64,6 +64,31 @@ class _Link:
         self.messages = self.bytes = self.busy_ps = self.largest_queue = 0
 
 
+class _OwnerWaits:
+    """The loads of a link by owner, and for how long messages of one owner waited for those of another (ps). `owner_waits.hpp` in C++."""
+
+    __slots__ = ("busy_ps", "bytes", "queued_ps", "sending", "wait_ps")
+
+    def __init__(self, owners: int) -> None:
+        self.sending = 0
+        self.bytes, self.busy_ps, self.queued_ps = ([0] * owners for _ in range(3))
+        self.wait_ps = [[0] * owners for _ in range(owners)]
+
+    def wait(self, owner: int, left_ps: int, transfer_ps: int) -> None:
+        """A message joins the queue: it waits for the rest of the one that is sent, and for all that are in the queue."""
+        waits = self.wait_ps[owner]
+        waits[self.sending] += left_ps
+        for other, queued in enumerate(self.queued_ps):
+            waits[other] += queued
+        self.queued_ps[owner] += transfer_ps
+
+    def start(self, owner: int, size: int, transfer_ps: int) -> None:
+        """A transfer begins."""
+        self.sending = owner
+        self.bytes[owner] += size
+        self.busy_ps[owner] += transfer_ps
+
+
 def _held_bytes(options: AnalyticalOptions) -> float:
     """The part of a message that a node receives before it passes it on."""
     return 0.0 if options.switching == "cut_through" else math.inf
@@ -73,6 +98,7 @@ class FifoNetwork(EventNetwork):
     """The network in Python."""
 
     accounting_dimension = "lowest"
+    counts_owners = True
     forgets = True
 
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:
@@ -92,6 +118,7 @@ class FifoNetwork(EventNetwork):
         # (time, order, a message that reaches a node, or a link that becomes free)
         self._events: list[tuple[int, int, _UnderWay | _Link]] = []
         self._links: dict[int, _Link] = {}
+        self._owner_waits: dict[int, _OwnerWaits] = {}
         self._arrived: deque[tuple[int, int]] = deque()
         return 0
 
@@ -105,7 +132,9 @@ class FifoNetwork(EventNetwork):
                 raise InputError(f"a message of {message.bytes} bytes from NPU {message.source} to NPU {message.destination} has no route")
             if message.source == message.destination:
                 raise InputError(f"a message from NPU {message.source} to itself has no route")
-            self._go_on(_UnderWay(message), now)
+            under_way = _UnderWay(message)
+            under_way.owner = self.owners[message.source] if self.owners else 0
+            self._go_on(under_way, now)
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         """Go on to the next instant at which messages arrive."""
@@ -129,6 +158,12 @@ class FifoNetwork(EventNetwork):
         """The load of every link that carried something."""
         return loads(self._map, self._figures(), self._now)
 
+    def owner_loads(self) -> list[OwnerLoad]:
+        """The load of every link that carried something, by owner."""
+        return owner_loads(
+            self._map, ((number, each.bytes, each.busy_ps, each.wait_ps) for number, each in sorted(self._owner_waits.items()))
+        )
+
     def _figures(self) -> list[LinkFigures]:
         """The figures of the links, by number."""
         return [
@@ -141,7 +176,10 @@ class FifoNetwork(EventNetwork):
             time, order, what = heapq.heappop(self._events)
             self._now = time
             if isinstance(what, _Link):
-                self._start(what.waiting.popleft(), what, time)
+                first = what.waiting.popleft()
+                if self.owners:
+                    self._waits_at(first).queued_ps[first.owner] -= self._transfer_ps(first)
+                self._start(first, what, time)
                 if what.waiting:
                     heapq.heappush(self._events, (*what.free, what))
             else:
@@ -163,8 +201,23 @@ class FifoNetwork(EventNetwork):
                 heapq.heappush(self._events, (*link.free, link))
             link.waiting.append(message)
             link.largest_queue = max(link.largest_queue, len(link.waiting))
+            if self.owners:
+                self._waits_at(message).wait(message.owner, link.free[0] - now[0], self._transfer_ps(message))
         else:
             self._start(message, link, now[0])
+
+    def _waits_at(self, message: _UnderWay) -> _OwnerWaits:
+        """The loads by owner of the link that a message requests."""
+        number = self._map.number(message.npu, message.dimension, message.link)
+        if number not in self._owner_waits:
+            self._owner_waits[number] = _OwnerWaits(max(self.owners) + 1)
+        return self._owner_waits[number]
+
+    def _transfer_ps(self, message: _UnderWay) -> int:
+        """How long it takes to put a message at a node on its next link."""
+        own = self._map.dimensions[message.dimension].bandwidth_of(message.link)
+        bandwidth = min(message.bandwidth, own) if self._cut_through else own
+        return delay_ps(self._rounding, 0.0, message.bytes / bandwidth)
 
     def _enter(self, message: _UnderWay) -> bool:
         """Let a message at an NPU enter the next dimension in which it differs from its destination; False if there is none."""
@@ -184,6 +237,7 @@ class FifoNetwork(EventNetwork):
         transfer_ns = message.bytes / bandwidth
         router_ns = dimension.router_latency_ns if message.node >= dimension.size else 0.0
         interfaces_ns = dimension.nic_latency_ns if message.fresh else 0.0
+        waits = self._waits_at(message) if self.owners else None
         self._move(message)
         last = message.fresh
         if last:
@@ -200,6 +254,8 @@ class FifoNetwork(EventNetwork):
         link.messages += 1
         link.bytes += message.bytes
         link.busy_ps += transfer
+        if waits is not None:
+            waits.start(message.owner, message.bytes, transfer)
 
     def _move(self, message: _UnderWay) -> None:
         """Move a message to the other end of its link. If that is its destination in this dimension, it enters the next dimension."""
@@ -216,6 +272,7 @@ class CompiledFifoNetwork(CompiledNetwork["Fifo"]):
     """The network in C++. Raises ImportError if this package was installed without it."""
 
     accounting_dimension = "lowest"
+    counts_owners = True
     forgets = True
 
     def __init__(self, options: AnalyticalOptions, link_map: LinkMap, platform: Platform | None = None) -> None:
@@ -230,7 +287,9 @@ class CompiledFifoNetwork(CompiledNetwork["Fifo"]):
 
     def make_core(self) -> Fifo:
         """The links of a run."""
-        return self._make(self._rows, ROUNDINGS.index(self._options.rounding), self._options.switching == "cut_through")
+        owners = list(self.owners)
+        count = max(owners, default=-1) + 1
+        return self._make(self._rows, ROUNDINGS.index(self._options.rounding), self._options.switching == "cut_through", owners, count)
 
     def failure(self, why: str) -> AstraError:
         """A message that has no route, or takes too long."""
@@ -245,6 +304,17 @@ class CompiledFifoNetwork(CompiledNetwork["Fifo"]):
     def links(self) -> list[LinkLoad]:
         """The load of every link that carried something."""
         return loads(self._map, self._figures(), self.core.now)
+
+    def owner_loads(self) -> list[OwnerLoad]:
+        """The load of every link that carried something, by owner."""
+        count = max(self.owners, default=-1) + 1
+        return owner_loads(
+            self._map,
+            (
+                (number, size, busy, [waits[at : at + count] for at in range(0, len(waits), count)])
+                for number, (size, busy, waits) in (self.core.owner_figures() if count else ())
+            ),
+        )
 
     def _figures(self) -> list[LinkFigures]:
         """The figures of the links."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from astra_sim.network import LinkLoad
+from astra_sim.network import LinkLoad, OwnerLoad
 from astra_sim.units import PS_PER_NS
 
 from astra_sim_network_analytical.link_map import LinkMap
@@ -31,6 +31,18 @@ def loads(link_map: LinkMap, figures: Sequence[LinkFigures], until_ps: int) -> l
         share = link.busy_ps / until_ps if until_ps else 0.0
         link_loads.append(LinkLoad(dimension, source, target, link.bytes, share, transfers=link.messages, most_waiting=link.largest_queue))
     return link_loads
+
+
+def owner_loads(link_map: LinkMap, figures: Iterable[tuple[int, Sequence[int], Sequence[int], Sequence[Sequence[int]]]]) -> list[OwnerLoad]:
+    """The loads of links by owner: of each its number, and bytes, busy time and waits of one owner for another (ps)."""
+    result = []
+    for link, sizes, busy_ps, wait_ps in figures:
+        dimension, group, number = link_map.place(link)
+        links = link_map.dimensions[dimension]
+        source, target = (link_map.node_name(dimension, group, node) for node in (links.source(number), links.target(number)))
+        waits = tuple(tuple(each / PS_PER_NS for each in row) for row in wait_ps)
+        result.append(OwnerLoad(dimension, source, target, tuple(sizes), tuple(each / PS_PER_NS for each in busy_ps), waits))
+    return result
 
 
 class DimensionLinkFigures(NamedTuple):
