@@ -103,6 +103,14 @@ def astra_variations() -> Sequence[Provider]:  # type: ignore[empty-body]
 
 
 @hookspec
+def astra_placements() -> Sequence[Provider]:  # type: ignore[empty-body]
+    """Placements of jobs: factory([options]) -> Callable, from the free NPUs in rising order and a number to as many of these.
+
+    The function raises ValueError, with the reason, if it finds no place.
+    """
+
+
+@hookspec
 def astra_accounts() -> Sequence[Provider]:  # type: ignore[empty-body]
     """The cost of runs: factory([options,] result, platform) -> figures by name, of which a `Figure` is shown in tables.
 

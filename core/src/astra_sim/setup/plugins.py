@@ -42,6 +42,7 @@ KINDS = {
     "serving_policy": "astra_serving_policies",
     "account": "astra_accounts",
     "variation": "astra_variations",
+    "placement": "astra_placements",
 }
 """Kinds of components and the hooks that offer them."""
 

@@ -7,21 +7,25 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 from astra_sim import Experiment, InputError, option
-from astra_sim.commands import Plugins, build, build_platform, experiment_from, run_components, shared_plugins
+from astra_sim.commands import Plugins, assigned, build, build_platform, experiment_from, run_components, shared_plugins
 from astra_sim.files import parse_toml, read_text
 from astra_sim.network import EventNetwork, Network, OwnerLoad
 from astra_sim.options import structure
 from astra_sim.platform import Platform
 from astra_sim.units import PS_PER_NS, picoseconds
 
+from astra_sim_goodput.cluster_trace import read_trace
 from astra_sim_goodput.jobs_graph import JobGraph, block_sizes, ends_of_passes_by_job, merged
-from astra_sim_goodput.placement import FORMS, placed, ranks_of
+from astra_sim_goodput.placement import FORMS, placed, placement_of, ranks_of
+from astra_sim_goodput.schedule import Schedule, ScheduleOptions, simulate_schedule
 
 KEY = "jobs"
+SCHEDULE = "schedule"
 SYSTEM = "astra2"
 _MOST_OWNERS = 255
 
@@ -34,7 +38,9 @@ class JobOptions:
     workload: Any = option(help="its workload: plugin:NAME, a path, or a table")
     ranks: Any = option(None, help='its NPUs in the order of ranks: "0:64", "0:64:2", "0:8,16:24", or a list')
     npus: int | None = option(None, minimum=1, help="how many NPUs a placement chooses")
-    placement: str | None = option(None, help="packed | striped:N | random?seed=N, of the NPUs that no job names")
+    placement: str | None = option(
+        None, help="packed | striped:N | random?seed=N | racks?npus=N, or a plugin's, of the NPUs that no job names"
+    )
     start_ns: float = option(0.0, minimum=0, help="when it starts", unit="ns")
     passes: int | None = option(None, minimum=1, help="its passes; else those of [run]")
     compute: Any = option(None, help="its compute model, in place of that of the file")
@@ -157,11 +163,18 @@ class Together:
 class JobFile:
     """The jobs of an experiment file with `[[jobs]]`, and how they run together."""
 
-    def __init__(self, path: str | os.PathLike[str], assignments: Sequence[str] = (), plugins: Plugins | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        assignments: Sequence[str] = (),
+        plugins: Plugins | None = None,
+        jobs: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
         self._plugins = plugins or shared_plugins()
         self.file = os.fspath(path)
         table = parse_toml(read_text(self.file), self.file)
-        tables = table.pop(KEY, None)
+        tables = table.pop(KEY, None) if jobs is None else list(jobs)
+        table.pop(SCHEDULE, None)
         if not isinstance(tables, list) or not tables or not all(isinstance(each, Mapping) for each in tables):
             raise InputError(f"{self.file}: expected tables [[jobs]], each with name, workload and {FORMS}")
         if "workload" in table:
@@ -187,7 +200,7 @@ class JobFile:
                 ranks = ranks_of(each.ranks, self.platform.npus, where)
             else:
                 free = [npu for npu in range(self.platform.npus) if npu not in taken]
-                ranks = placed(each.placement or "packed", each.npus or 0, free, where)
+                ranks = placed(each.placement or "packed", each.npus or 0, free, where, self._plugins)
             for npu in ranks:
                 if npu in taken:
                     raise InputError(f"{where}: NPU {npu} is one of job {taken[npu]!r}; expected NPUs of no other job")
@@ -285,6 +298,48 @@ def _durations(start: float, ends: Sequence[float], finish: float) -> list[float
     return [later - earlier for earlier, later in itertools.pairwise(moments)]
 
 
+def has_schedule(path: str | os.PathLike[str]) -> bool:
+    """Whether a file of jobs has a table `[schedule]`. Raises InputError if it cannot be read."""
+    where = os.fspath(path)
+    return SCHEDULE in parse_toml(read_text(where), where)
+
+
+def run_schedule(
+    path: str | os.PathLike[str], *, set: Sequence[str] = (), plugins: Plugins | None = None
+) -> tuple[Schedule, ScheduleOptions]:
+    """Run the trace of a file with a table `[schedule]` on its platform, without its network. Raises InputError."""
+    plugins, where = plugins or shared_plugins(), os.fspath(path)
+    table = parse_toml(read_text(where), where)
+    results = table.pop(SCHEDULE, None)
+    if not isinstance(results, Mapping) or KEY in table:
+        raise InputError(f"{where}: expected tables [[{KEY}]], or one [{SCHEDULE}]")
+    results = dict(results)
+    if isinstance(results.get("trace"), str):
+        results["trace"] = os.path.join(os.path.dirname(where), results["trace"])
+    for key, value in map(assigned, [each for each in set if each.startswith(f"{SCHEDULE}.")]):
+        results[key.removeprefix(f"{SCHEDULE}.")] = value
+    options: ScheduleOptions = structure(ScheduleOptions, results, f"{where}: {SCHEDULE}")
+    experiment = experiment_from(table, where, plugins)
+    for assignment in set:
+        if not assignment.startswith(f"{SCHEDULE}."):
+            experiment.set(assignment)
+    platform = build_platform(experiment, plugins)
+    place = placement_of(options.placement, f"{where}: {SCHEDULE}", plugins)
+    trace = read_trace(options.trace)
+    return simulate_schedule(trace, options, platform.npus, place, experiment.name or Path(where).stem), options
+
+
+def jobs_at(schedule: Schedule, options: ScheduleOptions, moment_s: float, where: str) -> list[dict[str, Any]]:
+    """The tables of the jobs of a schedule that run at a moment, for `run_jobs`. Raises InputError if there is none, or no workload."""
+    if options.workload is None:
+        raise InputError(f"{where}: {SCHEDULE}: --at needs a workload; expected one, which each job runs")
+    running = schedule.running_at(moment_s)
+    if not running:
+        raise InputError(f"{where}: no job runs {moment_s:g} s after the first came; expected a time before {schedule.end_s:g} s")
+    common = {"workload": options.workload} | ({} if options.passes is None else {"passes": options.passes})
+    return [{"name": job.name, "ranks": list(job.npus), **common} for job in running]
+
+
 def run_jobs(
     path: str | os.PathLike[str],
     *,
@@ -293,12 +348,14 @@ def run_jobs(
     link_figures: bool = False,
     set: Sequence[str] = (),
     plugins: Plugins | None = None,
+    jobs: Sequence[Mapping[str, Any]] | None = None,
 ) -> Jobs:
     """Run the jobs of a file together; with `alone` each by itself, too, and once more without each job that `without` names.
 
-    `link_figures` counts the loads of links by job, and the waits of one job for another. Raises InputError.
+    `link_figures` counts the loads of links by job, and the waits of one job for another. `jobs` are tables in place of those of the
+    file, as of `jobs_at`. Raises InputError.
     """
-    file = JobFile(path, set, plugins)
+    file = JobFile(path, set, plugins, jobs)
     names = [job.options.name for job in file.jobs]
     for name in without:
         if name not in names:

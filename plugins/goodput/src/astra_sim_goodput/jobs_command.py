@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import click
+from astra_sim import InputError
 from astra_sim.commands import Column, Screen, Table, json_option, quiet_option, say_json
 
-from astra_sim_goodput.jobs import JobLink, Jobs, run_jobs
+from astra_sim_goodput.jobs import JobLink, Jobs, has_schedule, jobs_at, run_jobs, run_schedule
+from astra_sim_goodput.schedule import Schedule
 
 _SHOWN = 10
 
@@ -17,11 +19,19 @@ _SHOWN = 10
 @click.option("--alone", is_flag=True, help="Run each job by itself, too: how much the others slow it, and how fair that is.")
 @click.option("--without", metavar="NAME", multiple=True, help="Run once more without this job. Repeatable.")
 @click.option("--link-figures", is_flag=True, help="Count the bytes and waits of links by job: who waited for whom, and where.")
+@click.option("--at", metavar="TIME", help="With [schedule]: run the jobs of that moment on the network, such as 36h or 600s.")
 @click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
 @json_option
 @quiet_option
 def jobs_command(
-    file: str, alone: bool, without: tuple[str, ...], link_figures: bool, assignments: tuple[str, ...], as_json: bool, quiet: bool
+    file: str,
+    alone: bool,
+    without: tuple[str, ...],
+    link_figures: bool,
+    at: str | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Run several jobs on one platform, and report how much they slow each other.
 
@@ -29,10 +39,31 @@ def jobs_command(
     astra jobs two_jobs.toml --alone
     astra jobs two_jobs.toml --without b
     astra jobs two_jobs.toml --link-figures
+    astra jobs cluster.toml
+    astra jobs cluster.toml --at 36h --alone
 
-    FILE is an experiment without a workload, but with a table [[jobs]] for each job: its name, its workload, and its ranks.
+    FILE is an experiment without a workload, but with a table [[jobs]] for each job: its name, its workload, and its ranks. Or with a
+    table [schedule]: the jobs of a cluster's trace, their queue and their placement.
     """
-    result = run_jobs(file, alone=alone, without=without, link_figures=link_figures, set=assignments)
+    tables = None
+    if has_schedule(file):
+        schedule, options = run_schedule(file, set=assignments)
+        if at is None:
+            refused = next(
+                (name for name, value in (("--alone", alone), ("--without", without), ("--link-figures", link_figures)) if value), None
+            )
+            if refused:
+                raise InputError(f"{refused}: {file} has a table [schedule]; expected --at, too: the moment whose jobs run on the network")
+            if as_json:
+                say_json(schedule.to_dict(every=True))
+            elif not quiet:
+                _print_schedule(schedule)
+            return
+        tables = jobs_at(schedule, options, _seconds(at), file)
+        assignments = tuple(each for each in assignments if not each.startswith("schedule."))
+    elif at is not None:
+        raise InputError(f"--at is {at!r}, and {file} has no table [schedule]; expected one")
+    result = run_jobs(file, alone=alone, without=without, link_figures=link_figures, set=assignments, jobs=tables)
     if as_json:
         say_json(result.to_dict())
     elif not quiet:
@@ -87,3 +118,42 @@ def _print_links(screen: Screen, outcome: Jobs, links: Sequence[JobLink]) -> Non
 def _between_jobs(link: JobLink) -> float:
     """How long messages waited for a link while it sent those of other jobs (ns)."""
     return sum(each for i, row in enumerate(link.wait) for j, each in enumerate(row) if i != j)
+
+
+_UNITS = {"s": 1.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(text: str) -> float:
+    """A moment such as 36h, 600s or 2d. Raises InputError."""
+    try:
+        value = float(text[:-1])
+        if text[-1:] in _UNITS and 0 <= value < 1e12:
+            return value * _UNITS[text[-1]]
+    except ValueError:
+        pass
+    raise InputError(f"--at is {text!r}; expected a time after the first job came, such as 600s, 36h or 2d")
+
+
+def _print_schedule(schedule: Schedule) -> None:
+    """The summary of a schedule, and the jobs that waited longest."""
+    screen, figures = Screen(), schedule.to_dict()
+    rows = [
+        ["jobs", f"{len(schedule.jobs):,}", f"{schedule.left_out:,} without NPUs or time left out, {schedule.too_large:,} too large"],
+        ["NPUs", f"{schedule.npus:,}", ""],
+        ["until the last ends", f"{schedule.end_s / 3600:,.2f}", "h"],
+        ["utilisation", f"{100 * schedule.utilisation:.1f}", "% of NPU time"],
+    ]
+    for key, name in (("wait_s", "waiting"), ("completion_s", "submission to end")):
+        quantiles = ", ".join(f"{quantile} {value / 3600:,.2f}" for quantile, value in figures[key]["quantiles"].items())
+        rows.append([name, f"{figures[key]['mean'] / 3600:,.2f}", f"h on average; {quantiles}"])
+    if schedule.racks is not None:
+        rows.append(["racks of a job", f"{schedule.racks:.3f}", "times as many as it needs"])
+    screen.table(Table((Column("", "word"), Column(""), Column("", "text")), rows, schedule.name, headed=False, indent=1))
+    waited = [job for job in sorted(schedule.jobs, key=lambda job: -job.wait_s)[:_SHOWN] if job.wait_s]
+    if waited:
+        columns = (Column("job", "name"), Column("NPUs"), Column("came (h)"), Column("waited (h)"), Column("ran (h)"))
+        cells = [
+            [job.name, f"{len(job.npus):,}", *(f"{each / 3600:,.2f}" for each in (job.submit_s, job.wait_s, job.end_s - job.start_s))]
+            for job in waited
+        ]
+        screen.table(Table(columns, cells, "Jobs that waited longest"))

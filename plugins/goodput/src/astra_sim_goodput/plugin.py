@@ -36,3 +36,14 @@ def astra_variations() -> list[Provider]:
     noise = {"seed": 7, "compute": [{"distribution": "lognormal", "cv": 0.1, "scope": "operation"}]}
     summary = "Ranks that are slower than others, kernels whose times scatter, pauses"
     return [Provider("variation", summary, f"{here}:variation", f"{here}:VariationOptions", examples=[noise])]
+
+
+@hookimpl
+def astra_placements() -> list[Provider]:
+    here = "astra_sim_goodput.placement"
+    return [
+        Provider("packed", "The lowest free NPUs", f"{here}:packed"),
+        Provider("striped", "Every n-th free NPU", f"{here}:striped", f"{here}:StripedOptions", examples=[{"stride": 2}]),
+        Provider("random", "Free NPUs at random, by a seed", f"{here}:random", f"{here}:RandomOptions", examples=[{"seed": 1}]),
+        Provider("racks", "NPUs of as few racks as possible", f"{here}:racks", f"{here}:RacksOptions", examples=[{"npus": 4}]),
+    ]
