@@ -10,9 +10,11 @@ import attrs
 import click
 from astra_sim import InputError, Result, simulate
 from astra_sim.commands import (
+    Column,
     Progress,
     Reports,
     Screen,
+    Table,
     component_options,
     json_option,
     quiet_option,
@@ -91,7 +93,9 @@ def explain(
     elif quiet:
         return
     elif len(outcome) == 1:
-        outcome[0].show(Screen(every, units))
+        screen = Screen(every, units)
+        outcome[0].show(screen)
+        _print_accounts(screen, results[0])
     else:
         print_difference(outcome[0], outcome[1], Screen(every, units))
     if output is not None and not as_json:
@@ -101,6 +105,17 @@ def explain(
 def _reports_of_explained() -> tuple[str, ...]:
     """The reports that are written beside an explained result: its timeline, if there is one that can write it."""
     return (Reports.TIMELINE,) if Reports.TIMELINE in shared_plugins().components("report") else ()
+
+
+def _print_accounts(screen: Screen, result: Result) -> None:
+    """The figures of a run's accounts, if it has some: its energy and its cost."""
+    rows = [
+        [figure.label, f"{figure.value:,.6g}", f"{figure.unit} {f'({figure.note})' if figure.note else ''}".strip()]
+        for name, figure in result.shown.items()
+        if "." in name
+    ]
+    if rows:
+        screen.table(Table((Column("", "word"), Column(""), Column("", "text")), rows, "Energy and cost", headed=False, indent=1))
 
 
 def _named_apart(results: Sequence[Result], experiments: Sequence[str]) -> list[Result]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import click
-from astra_sim.commands import Column, Screen, Table, json_option, quiet_option, say_json
+from astra_sim import InputError
+from astra_sim.commands import Column, Screen, Table, json_option, quiet_option, say_json, write_then_show
+from astra_sim.files import FileSet
 
-from astra_sim_goodput.estimate import MOST_SEEDS, Goodput, Spread, goodput
-from astra_sim_goodput.plan import DAY
+from astra_sim_goodput.estimate import MOST_SEEDS, Goodput, Spread, goodput, progress_rows
+from astra_sim_goodput.plan import DAY, read_plan
 
 _WORDS = {
     "useful": "work that counts",
@@ -18,29 +21,53 @@ _WORDS = {
     "replace": "replacing nodes",
     "load": "loading checkpoints",
     "waiting": "waiting for nodes",
-    "degraded": "running with fewer nodes",
+    "degraded": "running slower",
 }
 
 
 @click.command("goodput")
 @click.argument("file", type=click.Path())
 @click.option("--seeds", type=click.IntRange(0, MOST_SEEDS), default=0, show_default=True, help="Random runs beside the formulas.")
+@click.option("-o", "--output", metavar="FILE.json", type=click.Path(dir_okay=False), help="Write the result.")
+@click.option(
+    "--progress",
+    metavar="FILE.csv",
+    type=click.Path(dir_okay=False),
+    help="Write the work of each random run at its interruptions and restarts, for `astra plot FILE.csv progress`.",
+)
 @json_option
 @quiet_option
-def goodput_command(file: str, seeds: int, as_json: bool, quiet: bool) -> None:
+def goodput_command(file: str, seeds: int, output: str | None, progress: str | None, as_json: bool, quiet: bool) -> None:
     """Estimate the losses of months of training to failures, checkpoints and recovery.
 
     \b
     astra goodput llama3.toml
-    astra goodput llama3.toml --seeds 100
+    astra goodput llama3.toml --seeds 100 --progress progress.csv
+    astra goodput llama3.toml --output llama3.json
 
     FILE has a table [goodput]: nodes, rates of failures, how checkpoints are written, how the job recovers.
     """
-    result = goodput(file, seeds)
-    if as_json:
-        say_json(result.to_dict())
-    elif not quiet:
-        _print(result)
+    if progress is not None and not seeds:
+        raise InputError(f"--progress is {progress!r}, and --seeds is 0; expected random runs, such as --seeds 20")
+    plan = read_plan(file)
+    result = goodput(plan, seeds)
+
+    def write() -> None:
+        with FileSet() as files:
+            if output is not None:
+                with files.open(output) as target:
+                    target.write(json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n")
+            if progress is not None:
+                with files.open(progress) as target:
+                    target.writelines(progress_rows(plan, result.interval_s, seeds))
+
+    def show() -> None:
+        if as_json:
+            say_json(result.to_dict())
+        elif not quiet:
+            _print(result)
+
+    write_then_show(write, show)
 
 
 def _print(outcome: Goodput) -> None:
@@ -55,6 +82,13 @@ def _print(outcome: Goodput) -> None:
         if share or part == "useful"
     ]
     screen.table(Table(columns, rows, "Where the time goes"))
+    if outcome.faults:
+        fault_columns = (Column("fault", "text"), Column("present"), Column("step (s)"), Column("lost speed (%)"))
+        cells = [
+            [fault.name, f"{fault.mean_present:.3f}", "-" if fault.step_s is None else f"{fault.step_s:.4g}", f"{100 * fault.lost:.3f}"]
+            for fault in outcome.faults
+        ]
+        screen.table(Table(fault_columns, cells, "Faults that slow the job: how many there are on average"))
     if len(outcome.failures.by_component) > 1:
         listed = sorted(outcome.failures.by_component.items(), key=lambda item: -item[1])
         screen.table(Table((Column("component", "text"), Column("interruptions")), [[name, f"{mean:.1f}"] for name, mean in listed]))
@@ -79,6 +113,10 @@ def _summary(outcome: Goodput) -> list[list[str]]:
         ["goodput", f"{100 * outcome.goodput:.2f}", "%"],
         ["time", f"{outcome.days:.2f}", f"days, of which {outcome.work_days:.2f} are work"],
     ]
+    if outcome.faults:
+        rows.append(["effective time", f"{100 * outcome.ettr:.2f}", "% in which steps count, slower ones included (ETTR)"])
+    if outcome.mfu is not None:
+        rows.append(["MFU", f"{100 * outcome.mfu:.2f}", "% over all the time"])
     if outcome.mtti_h is not None:
         within = f"of {outcome.gpus} GPUs in that time (90 %: {quantiles['p5']:.0f} to {quantiles['p95']:.0f})"
         rows += [["interruptions", f"{outcome.failures.mean:.1f}", within], ["mean time between", f"{outcome.mtti_h:.3f}", "h"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -160,6 +160,14 @@ def _ettr(shares: Mapping[str, float]) -> float:
 
 def _fault_loss(fault: Fault) -> FaultLoss:
     return FaultLoss(fault.name, fault.mean_present, fault.step_s, -math.expm1(-fault.mean_present * (1 - fault.speed)))
+
+
+def progress_rows(plan: GoodputPlan, interval: float | None, seeds: int) -> Iterator[str]:
+    """The lines of a table of random runs: seed, days, and days of work that count then, at each interruption and restart."""
+    yield "seed,days,work_days\n"
+    for seed in range(seeds):
+        for wall, work in monte_carlo.run(plan, 1e15 if interval is None else interval, seed, progress=True).progress:
+            yield f"{seed},{wall / DAY:.9g},{work / DAY:.9g}\n"
 
 
 def _failures(plan: GoodputPlan, mean: float, hours: float) -> Failures:

@@ -26,7 +26,7 @@ from bokeh.palettes import Viridis256
 from bokeh.plotting import figure
 
 from astra_sim_report.colours import Colours
-from astra_sim_report.figures import COMPUTE, EXPOSED, LAYER_PARTS, breakdown, changes, layer_rows, parts_of, unit_of, waterfall
+from astra_sim_report.figures import COMPUTE, EXPOSED, LAYER_PARTS, breakdown, changes, layer_rows, parts_of, power_of, unit_of, waterfall
 from astra_sim_report.runs import ReportRun, TimelineSlice
 from astra_sim_report.timeline import PATH
 
@@ -133,6 +133,38 @@ def parts(runs: Sequence[ReportRun], name: str, colours: Colours) -> Chart:
     time_axis(result.xaxis, max(sum(own.values()) for own in each), of)
     result.x_range.start = 0
     return Chart(result, entries)
+
+
+def shares(parts: Mapping[str, float], name: str, colours: Colours) -> Chart:
+    """The time of a job in months of training by use, as a stacked bar (%)."""
+    used = {part: 100 * share for part, share in parts.items() if share}
+    data: dict[str, list[Any]] = {part: [share] for part, share in used.items()} | {"place": [0]}
+    result = new_figure("Where the time goes", 150, [(part, f"@{{{part}}}{{0.00}} %") for part in used])
+    entries = [ReportEntry(part, colours.of(part)) for part in used]
+    result.hbar_stack(
+        list(used), y="place", height=0.7, color=[entry.colour for entry in entries], source=ColumnDataSource(data, name=name)
+    )
+    _name_rows(result, ["time"])
+    result.xaxis.axis_label = "share of the time (%)"
+    result.x_range.start = 0
+    return Chart(result, entries)
+
+
+def power(run: ReportRun, name: str) -> Chart | None:
+    """The mean power of the run in time; None if it has no section energy."""
+    windows = power_of(run)
+    if windows is None:
+        return None
+    edges, watts = windows
+    data = {"left": edges[:-1], "right": edges[1:], "kilowatts": [each / 1000 for each in watts]}
+    result = new_figure("Mean power", 260, [("power", "@kilowatts{0,0.000} kW")])
+    result.quad(
+        left="left", right="right", top="kilowatts", bottom=0, source=ColumnDataSource(data, name=name), fill_alpha=0.7, line_width=0
+    )
+    time_axis(result.xaxis, edges[-1], "time")
+    result.yaxis.axis_label = "power (kW)"
+    result.y_range.start = 0
+    return Chart(result)
 
 
 def path(run: ReportRun, by: str, name: str, colours: Colours) -> Chart | None:

@@ -11,32 +11,48 @@ from astra_sim.commands import Progress, Screen, json_option, quiet_option, say_
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 
-from astra_sim_report.kinds import ENDINGS, FLOW_KINDS, FORMATS, KINDS, SERVING_KINDS, TABLE_KINDS, has_flows, is_table, kind_of
+from astra_sim_report.kinds import (
+    ENDINGS,
+    FLOW_KINDS,
+    FORMATS,
+    GOODPUT_KINDS,
+    KINDS,
+    SERVING_KINDS,
+    TABLE_KINDS,
+    has_flows,
+    is_table,
+    kind_of,
+)
 
 _RESULTS = "RESULTS is a table of `astra sweep`: *.parquet, *.csv or *.sqlite."
 _RUNS = "RUN is a result.json, or a folder that `--output` has written."
+_OUTCOMES = "OUTCOME is the JSON of `astra goodput`, `astra jobs` or `astra sample`."
 
 
-@click.command(help=f"Write a page of HTML about runs and tables of results: one file, which opens without network.\n\n{_RUNS} {_RESULTS}")
-@click.argument("runs", nargs=-1, required=True, metavar="(RUN | RESULTS)...", type=click.Path())
+@click.command(
+    help=f"Write a page of HTML about runs and tables of results: one file, which opens without network.\n\n{_RUNS} {_RESULTS} {_OUTCOMES}"
+)
+@click.argument("runs", nargs=-1, required=True, metavar="(RUN | RESULTS | OUTCOME)...", type=click.Path())
 @click.option("-o", "--output", metavar="FILE.html", required=True, type=click.Path(dir_okay=False), help="The page.")
 @json_option
 @quiet_option
 def report(runs: tuple[str, ...], output: str, as_json: bool, quiet: bool) -> None:
     """Write a page."""
+    from astra_sim_report.outcomes import is_outcome, read_outcome
     from astra_sim_report.page import page
     from astra_sim_report.runs import load_runs
     from astra_sim_report.tables import read_table
 
     tables = [path for path in runs if is_table(path)]
-    others = [path for path in runs if not is_table(path)]
+    outcomes = [path for path in runs if is_outcome(path)]
+    others = [path for path in runs if not is_table(path) and path not in outcomes]
     with Progress(enabled=not quiet) as progress:
         progress.stage("making the page", simulates=False)
-        text = page(load_runs(others) if others else [], [read_table(path) for path in tables])
+        text = page(load_runs(others) if others else [], [read_table(path) for path in tables], [read_outcome(path) for path in outcomes])
         with FileSet() as files, files.open(output) as file:
             file.write(text)
     if as_json:
-        say_json({"files": files.names, "runs": len(others), "tables": len(tables), "bytes": len(text.encode())})
+        say_json({"files": files.names, "runs": len(others), "outcomes": len(outcomes), "tables": len(tables), "bytes": len(text.encode())})
     elif not quiet:
         click.echo(f"{output} ({len(text.encode()) / 1e6:.1f} MB)")
 
@@ -51,6 +67,7 @@ def _list(kinds: Mapping[str, str]) -> str:
     f"\n\n{_RESULTS} KIND is one of these (without it: line):{_list(TABLE_KINDS)}"
     f"\n\nOf folders that `astra flows --output` has written KIND is one of these (without it: slowdown):{_list(FLOW_KINDS)}"
     f"\n\nOf tables that `astra serve` has written KIND is one of these:{_list(SERVING_KINDS)}"
+    f"\n\nOf files that `astra goodput` has written KIND is one of these:{_list(GOODPUT_KINDS)}"
 )
 @click.argument("runs", nargs=-1, required=True, metavar="(RUN... | RESULTS) [KIND]", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(dir_okay=False), help="The picture: *.svg, *.pdf or *.png.")
@@ -80,7 +97,7 @@ def plot(
     if form not in FORMATS:
         raise InputError(f"--output is {output!r}; expected a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
     tables = [path for path in paths if is_table(path)]
-    if (tables and kind not in SERVING_KINDS) or kind in TABLE_KINDS:
+    if (tables and kind not in (*SERVING_KINDS, *GOODPUT_KINDS)) or kind in TABLE_KINDS:
         if len(paths) > 1 or not tables:
             raise InputError(
                 f"{kind or 'a table'} of {', '.join(paths)}: expected one table of results, a name that ends in {', '.join(ENDINGS)}"
@@ -111,7 +128,11 @@ def _progressing(quiet: bool, draw: Callable[[], bytes]) -> bytes:
 
 
 def _of_folders(kind: str | None, paths: Sequence[str], form: str, title: str | None, labels: Sequence[str]) -> bytes:
-    """A figure of runs, of folders of flows, or of tables of servers, as a file. Without a kind, flows are drawn by slowdown."""
+    """A figure of runs, flows, served requests or months of training, as a file. Without a kind, flows are drawn by slowdown."""
+    if kind in GOODPUT_KINDS:
+        from astra_sim_report.goodput_plots import draw_goodput
+
+        return draw_goodput(kind, paths, form, title, labels)
     if kind in SERVING_KINDS:
         from astra_sim_report.serving_plots import draw_serving
 

@@ -79,6 +79,16 @@ def parts_of(runs: Iterable[ReportRun]) -> list[str]:
     return [name for name, ns in parts.items() if ns]
 
 
+def power_of(run: ReportRun) -> tuple[list[float], list[float]] | None:
+    """The windows of a run's power: where each begins, and the end (ns), and its mean power (W); None if it has none."""
+    energy = run.result.get("energy")
+    windows = energy.get("power") if isinstance(energy, Mapping) else None
+    if not isinstance(windows, Mapping) or not windows.get("mean_w"):
+        return None
+    watts = [float(each) for each in windows["mean_w"]]
+    return [number * float(windows["window_ns"]) for number in range(len(watts) + 1)], watts
+
+
 def waterfall(run: ReportRun, by: str = "kind") -> list[tuple[str, float]]:
     """The critical path of an explained run: the parts of its makespan (ns), the largest first. Empty if it was not explained."""
     explanation = run.result.get("explanation")
@@ -112,7 +122,7 @@ def summary_rows(runs: Sequence[ReportRun]) -> list[tuple[str, list[str]]]:
         costs = [run.result["network"].get("cost_usd") for run in runs]
         rows.append(("network cost", ["-" if cost is None else f"{cost:,.0f} USD" for cost in costs]))
     for key, (label, factor, form) in _FIGURES.items():
-        values = [run.result.get(key) for run in runs]
+        values = [_value(run.result, key) for run in runs]
         if any(isinstance(value, (int, float)) for value in values):
             rows.append((label, [form.format(value * factor) if isinstance(value, (int, float)) else "-" for value in values]))
     return rows
@@ -126,5 +136,16 @@ _FIGURES = {
     "mfu": ("model FLOPs utilisation", 100.0, "{:.2f} %"),
     "bubble_share": ("pipeline bubble", 100.0, "{:.2f} %"),
     "memory_bytes": ("memory of a rank", 2.0**-30, "{:,.3f} GiB"),
+    "energy.kwh": ("energy", 1.0, "{:,.6g} kWh"),
+    "energy.mean_w": ("mean power", 1e-3, "{:,.3f} kW"),
+    "energy.tokens_per_joule": ("tokens of a joule", 1.0, "{:,.4g}"),
+    "cost.usd": ("cost", 1.0, "{:,.6g} USD"),
 }
-"""Figures that workloads add: the name of each, a factor, and its format."""
+"""Figures that workloads and accounts add, by key, or by table and key: the name of each, a factor, and its format."""
+
+
+def _value(result: Any, key: str) -> Any:
+    """A figure of a result; None if it has none."""
+    for part in key.split("."):
+        result = result.get(part) if isinstance(result, Mapping) else None
+    return result

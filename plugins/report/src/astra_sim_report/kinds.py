@@ -14,6 +14,7 @@ KINDS = {
     "compute-power": "the same, with runs in order of how fast they compute",
     "utilisation": "how busy dimensions are in time, a panel for each run",
     "links": "how busy links are, from node to node, a panel for each run",
+    "power": "mean power in time, a panel for each run (section energy of the experiment)",
     "scaling": "time against NPUs; tokens a second if the workload reports them",
 }
 """The content of each figure."""
@@ -40,6 +41,12 @@ SERVING_KINDS = {
 }
 """The content of each figure of served requests."""
 
+GOODPUT_KINDS = {
+    "progress": "work that counts over days, a line for each seed of a table of `astra goodput --progress`",
+    "shares": "lost time by cause, a bar for each file of `astra goodput --output`",
+}
+"""The content of each figure of months of training."""
+
 ENDINGS = (".parquet", ".csv", ".sqlite")
 """Endings of the names of tables."""
 
@@ -64,7 +71,7 @@ def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     *runs, last = arguments
     if os.path.exists(last):
         return None, arguments
-    known = (*KINDS, *TABLE_KINDS, *FLOW_KINDS, *SERVING_KINDS)
+    known = (*KINDS, *TABLE_KINDS, *FLOW_KINDS, *SERVING_KINDS, *GOODPUT_KINDS)
     if last not in known:
         raise InputError(
             f"{last!r} is neither a run (a folder or a result.json), nor a table of results, nor a figure; {suggestion(last, known)}"
@@ -73,6 +80,8 @@ def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
         what = "a run: a folder that astra --output has written, or its result.json"
         if last not in KINDS:
             what = "a table of results" if last in TABLE_KINDS else "a folder that astra flows --output has written"
+        if last in GOODPUT_KINDS:
+            what = "a file that astra goodput has written"
         if last in SERVING_KINDS:
             what = "a table that astra serve has written"
         raise InputError(f"figure {last!r} needs {what}")

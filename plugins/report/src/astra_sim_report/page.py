@@ -19,6 +19,7 @@ from astra_sim_report import charts, table_charts
 from astra_sim_report.charts import Chart, ReportEntry
 from astra_sim_report.colours import Colours
 from astra_sim_report.figures import EXPOSED, changes, in_bytes, in_unit, layer_rows, summary_rows, waterfall
+from astra_sim_report.outcomes import Outcome
 from astra_sim_report.runs import ReportRun, TimelineFile
 from astra_sim_report.studies import shown
 from astra_sim_report.tables import ResultTable
@@ -74,31 +75,33 @@ class _Study:
     figure: str = ""
 
 
-def page(runs: Sequence[ReportRun], tables: Sequence[ResultTable] = ()) -> str:
+def page(runs: Sequence[ReportRun], tables: Sequence[ResultTable] = (), outcomes: Sequence[Outcome] = ()) -> str:
     """The page. Its figures hold the numbers of result.json as they are; those of the runs are in it as JSON, too (`#results`)."""
     colours = Colours()
     sections = [_section(run, number, colours) for number, run in enumerate(runs)]
     differences = _differences(runs, colours)
+    months = [_outcome_section(outcome, number, colours) for number, outcome in enumerate(outcomes)]
     studies = [_study(table, f"table-{number}") for number, table in enumerate(tables)]
     drawn: dict[str, Chart] = {"comparison": charts.parts(runs, "breakdown", colours)} if runs else {}
-    for section in [*differences, *sections]:
+    for section in [*differences, *sections, *months]:
         drawn |= section.charts
     figures: dict[str, Any] = {name: chart.figure for name, chart in drawn.items()}
     figures |= {f"table-{number}": study.chart for number, study in enumerate(studies) if study.chart is not None}
     script, divs = components(figures) if figures else ("", {})
     for number, study in enumerate(studies):
         study.figure = divs.get(f"table-{number}", "")
-    for section in [*differences, *sections]:
+    for section in [*differences, *sections, *months]:
         section.figures = [_Figure(divs[name], chart.legend) for name, chart in section.charts.items()]
     source = importlib.resources.files("astra_sim_report").joinpath("page.html").read_text("utf-8")
     template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(source)
     return template.render(
-        title=_title([run.name for run in runs], [study.name for study in studies]),
+        title=_title([*(run.name for run in runs), *(outcome.name for outcome in outcomes)], [study.name for study in studies]),
         names=[run.name for run in runs],
         summary=summary_rows(runs) if runs else [],
         comparison=_Figure(divs["comparison"], drawn["comparison"].legend) if runs else None,
         differences=differences,
         sections=sections,
+        outcomes=months,
         studies=studies,
         drawn=[f"table-{number}-x" for number, study in enumerate(studies) if study.chart is not None],
         resources=Resources(mode="inline", components=["bokeh", "bokeh-widgets"] if tables else ["bokeh"]).render(),
@@ -107,6 +110,14 @@ def page(runs: Sequence[ReportRun], tables: Sequence[ResultTable] = ()) -> str:
         page_script=importlib.resources.files("astra_sim_report").joinpath("page.js").read_text("utf-8") if figures else "",
         versions=", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("astra-sim-core", "astra-sim-report", "bokeh")),
     )
+
+
+def _outcome_section(outcome: Outcome, number: int, colours: Colours) -> _Section:
+    """The section of a result of months of training, of jobs, or of a sample."""
+    name = f"outcome-{number}"
+    drawn = {name: charts.shares(outcome.shares, name, colours)} if outcome.shares else {}
+    tables = [_PageTable(each.title, each.header, each.rows) for each in outcome.tables]
+    return _Section(f"{outcome.name} (astra {outcome.kind})", drawn, [], tables)
 
 
 def _title(runs: Sequence[str], tables: Sequence[str]) -> str:
@@ -146,6 +157,7 @@ def _section(run: ReportRun, number: int, colours: Colours) -> _Section:
         f"timeline-{number}": timeline,
         f"utilisation-{number}": charts.utilisation(run, f"utilisation-{number}", colours, timeline),
         f"links-{number}": charts.links(run, f"links-{number}"),
+        f"power-{number}": charts.power(run, f"power-{number}"),
         f"link-dimensions-{number}": charts.link_dimensions(run, f"link-dimensions-{number}", colours),
     }
     figures_of = {name: figure for name, figure in drawn.items() if figure is not None}

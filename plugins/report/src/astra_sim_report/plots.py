@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import StrMethodFormatter
 
 from astra_sim_report.colours import Colours, series
-from astra_sim_report.figures import COMPUTE, EXPOSED, LAYER_PARTS, breakdown, layer_rows, parts_of, unit_of
+from astra_sim_report.figures import COMPUTE, EXPOSED, LAYER_PARTS, breakdown, layer_rows, parts_of, power_of, unit_of
 from astra_sim_report.kinds import MOST_PANELS
 from astra_sim_report.runs import ReportRun
 
@@ -184,6 +184,21 @@ def _utilisation(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
     return figure
 
 
+def _power(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
+    """Draw the mean power in time, a panel for each run."""
+    has = "has no power in time; expected a run of an experiment with a section energy"
+    figure, panels = _panels(runs=runs, names=names, width=6.5, height=2.4, has=lambda run: power_of(run) is not None, what=has)
+    for run, axes in zip(runs, panels, strict=True):
+        edges, watts = power_of(run) or ([0.0], [])
+        unit = unit_of(edges[-1])
+        axes.stairs([each / 1000 for each in watts], [edge / unit.ns for edge in edges], fill=True, color=series(1)[0])
+        axes.set_xlim(0, edges[-1] / unit.ns or 1)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(f"time ({unit.name})")
+        axes.set_ylabel("power (kW)")
+    return figure
+
+
 def _links(runs: Sequence[ReportRun], names: Sequence[str]) -> Any:
     """Draw how busy links are, from router to router; a cell shows the busiest of several if there are many."""
     has = "has no loads of links beside its result.json; expected a folder of a run on a network that knows its links"
@@ -242,5 +257,6 @@ _DRAWN: dict[str, Callable[[Sequence[ReportRun], Sequence[str]], Any]] = {
     "compute-power": _by_compute_power,
     "utilisation": _utilisation,
     "links": _links,
+    "power": _power,
     "scaling": _scaling,
 }
