@@ -154,8 +154,31 @@ def test_symmetry_and_engines_change_no_joule(
     first = run(energy, **given_).energy
     for other in ({"symmetry": False}, {"engine": "python"}):
         again = run(energy, **given_, **other).energy
-        assert {key: value for key, value in again.items() if key != "npu"} == pytest.approx({k: v for k, v in first.items() if k != "npu"})
+        nested = ("npu", "power")
+        flat, flat_first = ({key: value for key, value in each.items() if key not in nested} for each in (again, first))
+        assert flat == pytest.approx(flat_first)
         assert again["npu"] == pytest.approx(first["npu"])
+        assert again["power"]["mean_w"] == pytest.approx(first["power"]["mean_w"])
+
+
+@pytest.mark.parametrize("windows", [1, 7, 100])
+def test_power_in_windows_is_the_energy(windows: int) -> None:
+    more = {"host_w": 50, "npus_per_node": 2, "pue": 1.25, "windows": windows, "npus_per_rack": 3, "cap_w": 700}
+    result = run(POWERS | more, slow_npus="0:1.5")
+    power = result.energy["power"]
+    assert len(power["mean_w"]) == windows
+    assert sum(power["mean_w"]) * power["window_ns"] * 1e-9 == pytest.approx(result.energy["pue_total"])
+    assert power["peak_w"] == max(power["mean_w"]) <= result.energy["peak_w"] * (1 + 1e-12)
+    assert [rack["rack"] for rack in power["racks"]] == [0, 1]  # of three NPUs and one
+    assert sum(rack["mean_w"] for rack in power["racks"]) == pytest.approx(result.energy["mean_w"] / 1.25)
+    assert all(rack["mean_w"] <= rack["peak_w"] for rack in power["racks"])
+
+
+def test_a_window_in_which_all_compute_takes_the_power_of_computing() -> None:
+    """The forward pass of the first layer comes first: for 300 ns all NPUs compute, and nothing is sent."""
+    result = run(POWERS | {"windows": 1000})
+    first = result.energy["power"]["mean_w"][: int(299 / result.energy["power"]["window_ns"])]
+    assert first == pytest.approx([4 * 650] * len(first))
 
 
 # -- Sections in files, on the command line and in results

@@ -48,7 +48,7 @@ def job(recovery: Any = None, **changes: Any) -> dict[str, Any]:
     ],
 )
 def test_formulas_are_within_the_interval_of_random_runs(table: dict[str, Any]) -> None:
-    """The goodput within the 99 % interval of 200 seeds, or half a percent of it: repairs take a fixed time, and the job waits for nodes."""
+    """The goodput is within 0.2 % of the 99 % interval of 200 seeds."""
     result = goodput(table, 200)
     assert result.monte_carlo is not None
     low, high = result.monte_carlo.goodput.interval99

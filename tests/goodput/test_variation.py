@@ -256,3 +256,22 @@ def test_a_seed_that_is_no_whole_number_is_an_error(seed: object) -> None:
 def test_an_experiment_without_variation_is_refused() -> None:
     with pytest.raises(InputError, match="vgg16_dgx2_pod has no section variation"):
         sample(ROOT / "examples" / "vgg16_dgx2_pod.toml", 2)
+
+
+# -- Classes of noise ----------------------------------------------------------------------------------------------------
+
+
+def test_ranks_of_a_noise_class_share_their_draws() -> None:
+    table = {"compute": [{"distribution": "lognormal", "cv": 0.3}], "noise_classes": 3}
+    drawn = factors(table, ring(8))
+    assert drawn == [drawn[rank % 3] for rank in range(8)]
+    assert len(set(drawn)) == 3
+    assert drawn[:3] == factors(table | {"noise_classes": 8}, ring(8))[:3]
+
+
+@pytest.mark.parametrize("scope", ["rank", "pass", "operation"])
+def test_as_many_noise_classes_as_ranks_are_none(scope: str) -> None:
+    table = {"compute": [{"distribution": "gamma", "cv": 0.2, "scope": scope}], "pauses": [{"every_ns": 1e5, "lasts_ns": 1e3}]}
+    assert run(table | {"noise_classes": 8}).finish_ns == run(table).finish_ns
+    seeds = [{"seed": seed} for seed in range(4)]
+    assert any(run(table | seed | {"noise_classes": 1}).finish_ns != run(table | seed).finish_ns for seed in seeds)
