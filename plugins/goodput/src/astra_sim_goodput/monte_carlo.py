@@ -93,6 +93,8 @@ class _Interruptions:
         """Seconds from the interruption before to that of a number."""
         if math.isinf(self._scale):
             return math.inf
+        if self._clock.intervals_s:
+            return self._clock.intervals_s[int(self._times.uniform(number) * len(self._clock.intervals_s))]
         factor = self._clock.factor(self._lemons.left)
         scale = self._scale / factor
         if self._plan.correlated:

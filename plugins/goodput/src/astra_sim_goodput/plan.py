@@ -12,6 +12,7 @@ from astra_sim.errors import InputError
 from astra_sim.files import parse_toml, read_text
 from astra_sim.options import option, structure
 
+from astra_sim_goodput.numbers import read_numbers
 from astra_sim_goodput.rates import rates_of
 
 HOUR, DAY = 3600.0, 86400.0
@@ -108,6 +109,9 @@ class GoodputOptions:
     gpus_per_node: int = option(8, minimum=1, maximum=100_000, help="GPUs of a node")
     rates: str | dict[str, Any] | None = option(None, help="interruptions in a GPU-hour by component, or a fleet: llama3, rsc1, rsc2")
     mtbf_node_days: float | None = option(None, above=0, help="in place of rates: mean time between failures of a node", unit="days")
+    intervals: str | None = option(
+        None, path="path", help="in place of rates: a file with hours between interruptions, one a line; random runs draw from them"
+    )
     weibull_shape: float = option(1.0, minimum=0.1, maximum=10, help="with --seeds: of times between interruptions; 1: constant rate")
     days: float | None = option(None, above=0, maximum=1e5, help="how long the job runs; or `steps`, or `tokens`", unit="days")
     steps: float | None = option(None, above=0, help="steps until the training has ended")
@@ -153,7 +157,7 @@ class GoodputClock:
     """The distribution of interruptions: the shape of Weibull's distribution of the times between them, and failure-prone nodes.
 
     `lemons` of the `nodes` fail `multiplier` times as often as others; `removed_after` interruptions by one another node replaces it for
-    good, None: it stays.
+    good, None: it stays. `intervals_s` are times between interruptions (s) of which one is drawn each time; empty: none are given.
     """
 
     nodes: int
@@ -161,6 +165,7 @@ class GoodputClock:
     lemons: int = 0
     multiplier: float = 1.0
     removed_after: int | None = None
+    intervals_s: tuple[float, ...] = ()
 
     def factor(self, lemons: int) -> float:
         """The factor by which lemons raise the job's interruptions."""
@@ -276,10 +281,10 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
         levels = (*levels[:-1], attrs.evolve(levels[-1], write_s=asynchronous.stall_s))
     if recovery.spares is not None and recovery.repair_h == 0:
         raise InputError(f"{where}: goodput: recovery: spares is {recovery.spares}, and repair_h is missing; expected hours of a repair")
-    clock = _clock(options)
+    clock = _clock(options, where, folder)
     factor = clock.factor(clock.lemons)
     correlated = _correlated(options, where)
-    rates = {component: rate * factor for component, rate in _rates(options, where).items()}
+    rates = {component: rate * factor for component, rate in _rates(options, clock, where).items()}
     for each in correlated:
         if each.name in rates:
             raise InputError(f"{where}: goodput: correlated: {each.name!r} is the name of another component; expected one of its own")
@@ -341,18 +346,30 @@ def _fault(fault: FaultOptions, number: int, options: GoodputOptions, step_s: fl
     return Fault(fault.name, fault.rate * fault.parts, fault.repair_h * HOUR, min(1.0, step_s / slow_s), slow_s)
 
 
-def _clock(options: GoodputOptions) -> GoodputClock:
-    """The distribution of interruptions."""
+def _clock(options: GoodputOptions, where: str, folder: Path) -> GoodputClock:
+    """The distribution of interruptions. Raises InputError for options that need another one."""
     lemons = options.lemons
+    if options.intervals is not None:
+        for name, used in (("lemons", lemons), ("correlated", options.correlated), ("weibull_shape", options.weibull_shape != 1)):
+            if used:
+                raise InputError(
+                    f"{where}: goodput: {name} is given beside intervals, which say all about interruptions; expected one of them"
+                )
+        return GoodputClock(options.nodes, intervals_s=tuple(HOUR * each for each in read_numbers(str(folder / options.intervals))))
     if lemons is None:
         return GoodputClock(options.nodes, options.weibull_shape)
     return GoodputClock(options.nodes, options.weibull_shape, round(lemons.share * options.nodes), lemons.multiplier, lemons.removed_after)
 
 
-def _rates(options: GoodputOptions, where: str) -> dict[str, float]:
+def _rates(options: GoodputOptions, clock: GoodputClock, where: str) -> dict[str, float]:
     """Interruptions of the job in an hour by component."""
-    if (options.rates is None) == (options.mtbf_node_days is None):
-        raise InputError(f"{where}: goodput: expected one of rates and mtbf_node_days")
+    given = [name for name in ("rates", "mtbf_node_days", "intervals") if getattr(options, name) is not None]
+    if len(given) != 1:
+        raise InputError(
+            f"{where}: goodput: {' and '.join(given) or 'nothing'} is given; expected one of rates, mtbf_node_days and intervals"
+        )
+    if options.intervals is not None:
+        return {"interruption": HOUR * len(clock.intervals_s) / sum(clock.intervals_s)}
     if options.mtbf_node_days is not None:
         return {"node": options.nodes / (options.mtbf_node_days * 24)}
     assert options.rates is not None

@@ -7,6 +7,8 @@ from astra_sim.commands import Column, Screen, Table, json_option, quiet_option,
 
 from astra_sim_goodput.samples import Sample, Scatter, sample
 
+_SHOWN = 10
+
 
 @click.command("sample")
 @click.argument("file", type=click.Path())
@@ -14,20 +16,29 @@ from astra_sim_goodput.samples import Sample, Scatter, sample
 @click.option("--pair", type=click.Path(), metavar="FILE2", help="Another experiment, run with the same seeds, and the difference.")
 @click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help="Change one option. Repeatable.")
 @click.option("--no-blame", is_flag=True, help="Leave out the runs without each entry of [variation] compute.")
+@click.option("--blame-ranks", metavar="RANKS", help="Run the first seed without the variation of each of these: all, or 0-7,16.")
 @json_option
 @quiet_option
 def sample_command(
-    file: str, seeds: int, pair: str | None, assignments: tuple[str, ...], no_blame: bool, as_json: bool, quiet: bool
+    file: str,
+    seeds: int,
+    pair: str | None,
+    assignments: tuple[str, ...],
+    no_blame: bool,
+    blame_ranks: str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Run an experiment that varies, once for each seed, and report the spread of its time.
 
     \b
     astra sample experiment.toml --seeds 100
     astra sample experiment.toml --pair other_topology.toml
+    astra sample experiment.toml --seeds 1 --blame-ranks all
 
     FILE has a section [variation]. With --pair both see the same draws, so that their difference is known better than each of them.
     """
-    result = sample(file, seeds, pair, assignments, blame=not no_blame)
+    result = sample(file, seeds, pair, assignments, blame=not no_blame, ranks=blame_ranks)
     if as_json:
         say_json(result.to_dict())
     elif not quiet:
@@ -61,6 +72,11 @@ def _print(outcome: Sample) -> None:
         columns = (Column("compute", "word"), Column("ranks", "text"), Column(f"without ({unit.name})"), Column(f"costs ({unit.name})"))
         listed = [[str(each["compute"]), each["ranks"], unit.number(each["without"]), unit.number(each["costs"])] for each in outcome.blame]
         screen.table(Table(columns, listed, "Cost of each entry of compute"))
+    if outcome.blame_ranks:
+        of_ranks = (Column("rank"), Column(f"without ({unit.name})"), Column(f"costs ({unit.name})"))
+        shown = outcome.blame_ranks[:_SHOWN]
+        listed = [[str(each["rank"]), unit.number(each["without"]), unit.number(each["costs"])] for each in shown]
+        screen.table(Table(of_ranks, listed, f"Ranks that cost most, seed {outcome.seeds[0]['seed']}"))
     if outcome.pair is not None:
         rows = [*rows_of("mean", Scatter(**outcome.pair["finish"])), *rows_of("difference", Scatter(**outcome.pair["difference"]))]
         screen.table(Table(plain, rows, outcome.pair["run_name"], headed=False, indent=1))

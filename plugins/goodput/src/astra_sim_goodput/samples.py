@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from astra_sim import Experiment, InputError, load_experiment, simulate
+from astra_sim import Experiment, InputError, Result, load_experiment, simulate
 from astra_sim.options import structure
 
 from astra_sim_goodput.estimate import student_t
-from astra_sim_goodput.variation import VariationOptions
+from astra_sim_goodput.variation import VariationOptions, ranks_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SECTION = "variation"
@@ -40,7 +40,10 @@ class Scatter:
 
 @attrs.frozen
 class Sample:
-    """The result over seeds (nanoseconds). `blame` has for each entry of `compute` the mean without it, and its cost."""
+    """The result over seeds (nanoseconds). `blame` has for each entry of `compute` the mean without it, and its cost.
+
+    `blame_ranks` has the same for single ranks, of the first seed, those that cost most first; None if it was not asked for.
+    """
 
     seeds: list[dict[str, float]]
     finish: Scatter
@@ -48,11 +51,14 @@ class Sample:
     slowdown: float
     blame: list[dict[str, Any]]
     pair: dict[str, Any] | None = None
+    blame_ranks: list[dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The same, ready for JSON."""
         result: dict[str, Any] = {"unit": "ns", "seeds": self.seeds, **attrs.asdict(self.finish)}
         result |= {"T_ideal": self.T_ideal, "slowdown": self.slowdown, "blame": self.blame}
+        if self.blame_ranks is not None:
+            result["blame_ranks"] = self.blame_ranks
         return result | ({} if self.pair is None else {"pair": self.pair})
 
 
@@ -62,18 +68,21 @@ def sample(
     pair: Experiment | str | os.PathLike[str] | None = None,
     set: Sequence[str] = (),
     blame: bool = True,
+    ranks: str | None = None,
 ) -> Sample:
     """Run an experiment with the seeds from that of its section `variation` on, and a `pair` with the same seeds.
 
-    `set` changes options of both; `blame`: without each entry of `compute` once more, with the same seeds. Raises InputError if the
-    experiment has no section `variation`.
+    `set` changes options of both; `blame`: without each entry of `compute` once more, with the same seeds; `ranks`, such as "all" or "0-7":
+    with the first seed without the variation of each of these. Raises InputError if the experiment has no section `variation`.
     """
     first = _loaded(experiment, set)
     table = _section(first)
     options: VariationOptions = structure(VariationOptions, table, SECTION)
     numbers = [options.seed + place for place in range(seeds)]
     finish = [_finish(first, table, seed) for seed in numbers]
-    ideal = _finish(first, {"seed": 0}, 0)
+    steady = _result(first, {"seed": 0}, 0)
+    ideal = float(steady.finish_ns)
+    blamed = [] if ranks is None else sorted(ranks_of(ranks, steady.npus, "ranks to blame"))
     scatter = Scatter.of(finish)
     result = Sample(
         seeds=[{"seed": seed, "finish_ns": each} for seed, each in zip(numbers, finish, strict=True)],
@@ -81,6 +90,7 @@ def sample(
         T_ideal=ideal,
         slowdown=scatter.mean / ideal if ideal else math.nan,
         blame=list(_blamed(first, table, numbers, scatter.mean)) if blame else [],
+        blame_ranks=_blamed_ranks(first, table, numbers[0], finish[0], blamed) if blamed else None,
     )
     if pair is None:
         return result
@@ -107,9 +117,14 @@ def _section(experiment: Experiment) -> Mapping[str, Any]:
 
 
 def _finish(experiment: Experiment, table: Mapping[str, Any], seed: int) -> float:
-    result = experiment.copied()
-    result.plugin_sections = {SECTION: {**table, "seed": seed}}
-    return float(simulate(result).finish_ns)
+    return float(_result(experiment, table, seed).finish_ns)
+
+
+def _result(experiment: Experiment, table: Mapping[str, Any], seed: int) -> Result:
+    """The run of a seed, with the options of the section `variation` in `table`."""
+    varied = experiment.copied()
+    varied.plugin_sections = {SECTION: {**table, "seed": seed}}
+    return simulate(varied)
 
 
 def _blamed(experiment: Experiment, table: Mapping[str, Any], seeds: Sequence[int], mean: float) -> Any:
@@ -120,3 +135,10 @@ def _blamed(experiment: Experiment, table: Mapping[str, Any], seeds: Sequence[in
         times = [_finish(experiment, {**table, "compute": without}, seed) for seed in seeds]
         other = math.fsum(times) / len(times)
         yield {"compute": place, "ranks": str(entry.get("ranks", "all")), "without": other, "costs": mean - other}
+
+
+def _blamed_ranks(experiment: Experiment, table: Mapping[str, Any], seed: int, finish: float, ranks: Sequence[int]) -> list[dict[str, Any]]:
+    """For each rank the time of a seed without its variation, and its cost, the largest first."""
+    times = {rank: _finish(experiment, {**table, "steady_ranks": str(rank)}, seed) for rank in ranks}
+    result = [{"rank": rank, "without": time, "costs": finish - time} for rank, time in times.items()]
+    return sorted(result, key=lambda each: (-each["costs"], each["rank"]))

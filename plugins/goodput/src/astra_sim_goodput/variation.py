@@ -16,9 +16,10 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.compute import Started, Variation
 from astra_sim.fabric import LinkChange
-from astra_sim.files import read_text
 from astra_sim.platform import Platform
 from astra_sim.random import RandomStream
+
+from astra_sim_goodput.numbers import read_numbers
 
 DISTRIBUTIONS = ("constant", "lognormal", "gamma", "exponential", "empirical")
 SCOPES = ("rank", "pass", "operation")
@@ -72,6 +73,7 @@ class VariationOptions:
     """The section `variation` of an experiment."""
 
     seed: int = option(0, minimum=0, help="of all draws")
+    steady_ranks: str | None = option(None, help="ranks that neither vary nor pause, as for a what-if: 5, 0-7,16; none: all may")
     noise_classes: int | None = option(
         None, minimum=1, help="approximation: groups of ranks that share their draws, rank modulo this number; none: each rank has its own"
     )
@@ -135,7 +137,7 @@ class _Factors:
         self._entry, self._name, self._seed = entry, f"variation compute {number}", options.seed
         self._classes = options.noise_classes or npus
         self.ranks = ranks_of(entry.ranks, npus, f"compute {number}")
-        self._values = _numbers(entry.file) if entry.file is not None else []
+        self._values = read_numbers(entry.file) if entry.file is not None else []
         self._draws: dict[int, Draw] = {}
 
     def of_rank(self, rank: int) -> Draw:
@@ -186,23 +188,6 @@ class _Factors:
         return lambda counter: values[int(stream.uniform(counter) * len(values))] / mean
 
 
-def _numbers(path: str) -> list[float]:
-    """The numbers of a file, one a line. Raises InputError."""
-    result = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        if line.strip():
-            try:
-                value = float(line)
-            except ValueError:
-                value = math.nan
-            if not 0 < value < math.inf:
-                raise InputError(f"{path}: line {number} is {line.strip()!r}; expected a number above 0")
-            result.append(value)
-    if not result:
-        raise InputError(f"{path}: no number; expected one a line")
-    return result
-
-
 class _Pausing:
     """The pauses of one entry."""
 
@@ -235,13 +220,18 @@ def variation(options: VariationOptions, platform: Platform) -> Variation:
     npus = platform.npus
     factors = [_Factors(entry, number, options, npus) for number, entry in enumerate(options.compute)]
     pauses = [_Pausing(entry, number, options, npus) for number, entry in enumerate(options.pauses)]
+    steady = frozenset[int]() if options.steady_ranks is None else ranks_of(options.steady_ranks, npus, "steady_ranks")
     of_rank: dict[int, tuple[list[Draw], list[_Pausing]]] = {}
 
     def duration_ps(started: Started) -> int:
         rank = started.npu
         own = of_rank.get(rank)
         if own is None:
-            own = of_rank[rank] = [e.of_rank(rank) for e in factors if rank in e.ranks], [e for e in pauses if rank in e.ranks]
+            varies = rank not in steady
+            own = of_rank[rank] = (
+                [each.of_rank(rank) for each in factors if varies and rank in each.ranks],
+                [each for each in pauses if varies and rank in each.ranks],
+            )
         draws, pausing = own
         product = 1.0
         for draw in draws:
