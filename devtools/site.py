@@ -59,6 +59,7 @@ KINDS = {
     "model": ("Descriptions of language models", None),
     "serving_policy": ("Policies of serving instances", None),
     "variation": ("How computing varies", None),
+    "placement": ("Placements of jobs", None),
     "account": ("What runs cost", None),
     "format": ("Formats", None),
 }

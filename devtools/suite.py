@@ -10,8 +10,8 @@ TESTS = ROOT / "tests"
 TAKE_A_WORD = ("-k", "-m", "-p", "-n", "-o", "-c", "--dist")
 OF_PACKAGES = {
     "core": (
-        "audit broken_tables cache_folder cache_inputs caches changed_files chosen_routes columns command_options communicators "
-        "composites damaged_inputs destination_order public_api engine_choice fabric fabric_routes fabric_twin "
+        "audit broken_tables cache_folder cache_inputs caches changed_files changed_links chosen_routes columns command_options "
+        "communicators composites damaged_inputs destination_order public_api engine_choice fabric fabric_routes fabric_twin "
         "files repeated_layers foreign_keys function_table hookspecs idle_npus interrupts layout limits lowered_schedules machine_parts "
         "messages named_functions network_start networks npu_tables output_widths overheads own_inputs pair_delays "
         "parts_of_dimensions pickling plugin_files plugin_names priced_collectives processors progress properties "
@@ -41,7 +41,7 @@ OF_PACKAGES = {
     "synthesis": "synthesis",
     "devkit": "broken_components broken_kinds completion contracts devkit_absent doctor server",
     "explain": "compare compare_memory explain_absent explain_command explanation explanation_ranges rerun",
-    "report": "plot plot_flows plot_serving plot_tables report_page timeline",
+    "report": "plot plot_flows plot_goodput plot_serving plot_tables report_page timeline",
     "compute_gpu": "expected_error gpu_calibration gpu_data_sheets gpu_kernels kernel_validation",
     "compute_roofline": "roofline",
     "compute_systolic": "generate systolic_array systolic_plugin systolic_stalls",

@@ -41,7 +41,7 @@ PLATFORM = {"dimensions": [RING, MESH]}
 """Two dimensions, on the second of which `auto` compares algorithms."""
 MESHES = {"dimensions": [MESH, {**MESH, "link_bandwidth_gib_per_s": 1, "link_latency_ns": 9000}]}
 
-WITHOUT_RUNS = ("format", "report", "command", "model", "serving_policy", "explainer", "account")
+WITHOUT_RUNS = ("format", "report", "command", "model", "serving_policy", "explainer", "account", "placement")
 """Kinds of components that change no figure of a run of a workload."""
 
 COMPONENTS = [(kind, name) for kind in KINDS if kind not in WITHOUT_RUNS for name in shared_plugins().components(kind)]

@@ -25,6 +25,7 @@ from astra_sim.schedule import Request
 from astra_sim.setup.plugins import KINDS, Plugins
 from astra_sim.system import DimensionOrder
 from astra_sim_devkit.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, pairwise
+from astra_sim_goodput.placement import placed
 from astra_sim_serving import serve
 from astra_sim_serving.presets import Sarathi
 from click.testing import CliRunner
@@ -97,6 +98,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "explainer": lambda run: Nothing(),
     "account": lambda result, platform: {"paid": 1},
     "variation": lambda platform: lambda started: started.duration_ps,
+    "placement": lambda: lambda free, count: free[:count],
 }
 """Working components, made without options."""
 
@@ -145,6 +147,7 @@ class Recorded:
         result = astra_sim.simulate(experiment, explain="plugin:probe", plugins=self.plugins, **probes)
         with tempfile.TemporaryDirectory() as folder:
             astra_sim.write_reports(result, folder, reports=("probe",), plugins=self.plugins)
+        placed("probe", 1, [0], "here", self.plugins)
         requests = {"count": 1, "rate": 1.0, "input": 4, "output": 2}
         serving = {"engine": "probe", "kv_blocks": 8, "model": {"name": "probe"}, "requests": requests}
         serve({"serving": serving, "compute": {"plugin": "gpu", "device": "h100"}}, plugins=self.plugins)

@@ -28,7 +28,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     results = []
     for name, npus, scale in (("small", 4, 1.0), ("large", 16, 0.5), ("middle", 8, 0.25)):
         platform = f"plugin:ring?size={npus}&links=2&link_bandwidth_gib_per_s=100&link_latency_ns=500"
-        result = astra_sim.simulate(EXAMPLE, platform=platform, compute_scale=scale, run_name=name, set=["system.splits=2"])
+        settings = ["system.splits=2", "energy.idle_w=100", "energy.compute_w=300"]
+        result = astra_sim.simulate(EXAMPLE, platform=platform, compute_scale=scale, run_name=name, set=settings)
         results.append(tmp_path_factory.mktemp(name))
         astra_sim.write_reports(result, results[-1], reports=("astra1", "timeline"))
     return list(map(str, results))

@@ -59,6 +59,7 @@ def test_there_is_a_template_for_every_kind_of_component() -> None:
         "account",  # docs/plugins.md has one in a file
         "engine",  # which belongs to one version of the kernel
         "explainer",  # provisional; examples/plugins/every_hook has one
+        "placement",  # a function, of which the page of jobs has the form
         "model",  # a table of dimensions does without one
         "variation",  # docs/plugins.md has one in a file
     }

@@ -268,7 +268,7 @@ def test_quantiles_of_students_t() -> None:
         ({"rates": "lama3"}, "did you mean 'llama3'"),
         ({"rates": {"gpu": -1}}, "rates: gpu is -1; expected interruptions in a GPU-hour"),
         ({"rates": {}}, "rates is empty"),
-        ({"mtbf_node_days": 100}, "expected one of rates and mtbf_node_days"),
+        ({"mtbf_node_days": 100}, "expected one of rates, mtbf_node_days and intervals"),
         ({"steps": 100}, "steps needs step_s or experiment"),
         ({"days": 5, "steps": 100}, "days and steps is given; expected one of"),
         ({"tokens": 1e12, "step_s": 1.0}, "tokens needs tokens_per_step"),

@@ -12,7 +12,7 @@ from astra_sim.command import cli
 from astra_sim_goodput.cluster_trace import ClusterTrace, TraceJob, read_trace
 from astra_sim_goodput.jobs import run_jobs, run_schedule
 from astra_sim_goodput.placement import placed
-from astra_sim_goodput.schedule import QUEUES, Schedule, ScheduleOptions, simulate_schedule
+from astra_sim_goodput.schedule import QUEUES, ClusterSchedule, ScheduleOptions, simulate_schedule
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,13 +21,13 @@ from support import ROOT
 EXAMPLE = ROOT / "examples" / "goodput" / "cluster.toml"
 
 
-def schedule(jobs: list[tuple[float, int, float]], queue: str, npus: int = 8) -> Schedule:
+def schedule(jobs: list[tuple[float, int, float]], queue: str, npus: int = 8) -> ClusterSchedule:
     """The schedule of jobs (submission, NPUs, duration) on a cluster whose lowest NPUs are taken first."""
     trace = ClusterTrace([TraceJob(str(number), *job) for number, job in enumerate(jobs)], 0)
     return simulate_schedule(trace, ScheduleOptions(trace="-", queue=queue), npus, lambda free, count: free[:count], "test")
 
 
-def starts(result: Schedule) -> dict[str, float]:
+def starts(result: ClusterSchedule) -> dict[str, float]:
     return {job.name: job.start_s for job in result.jobs}
 
 

@@ -720,9 +720,16 @@ ACCOUNTS = {
 }
 ASKED = calls()
 VARIATIONS = {
-    "no function": Broken(provider(lambda platform: 1), "expected a function of an operation that starts"),
+    "no function": Broken(provider(lambda platform: 1), "or a function of an operation that starts"),
     "a fraction": Broken(provider(lambda platform: lambda started: started.duration_ps * 1.5), "expected a whole number of picoseconds"),
     "by the order": Broken(provider(lambda platform: lambda started: next(ASKED)), "expected that each has its own"),
+}
+PLACEMENTS = {
+    "no function": Broken(provider(lambda: 1), "expected a function of the free NPUs and a number"),
+    "too few": Broken(provider(lambda: lambda free, count: free[:1]), "expected 2 of these"),
+    "others": Broken(provider(lambda: lambda free, count: range(count)), "expected 1 of these"),
+    "twice": Broken(provider(lambda: lambda free, count: [free[0]] * count), "expected 2 of these"),
+    "no place": Broken(provider(lambda: lambda free, count: [].index(count)), "it found no place for one NPU"),
 }
 POLICIES = {
     "plans nothing": Broken(provider(PlansNothing), "it planned nothing"),
@@ -748,4 +755,5 @@ BROKEN: dict[str, dict[str, Broken]] = {
     "serving_policy": POLICIES,
     "variation": VARIATIONS,
     "account": ACCOUNTS,
+    "placement": PLACEMENTS,
 }

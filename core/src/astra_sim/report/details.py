@@ -387,7 +387,7 @@ class RunDetails:
 
     def npu_tables(self, every: bool) -> NpuTables | None:
         """Tables of the time of all NPUs, with all rows or a few; None if they were not asked for."""
-        breakdown = self._made_breakdown()
+        breakdown = self._breakdown_of_run()
         return None if breakdown is None else breakdown.tables(every)
 
     @property
@@ -395,10 +395,10 @@ class RunDetails:
         """When NPUs compute, communicate and access memory; None if that was not asked for."""
         from astra_sim.report.npu_shares import NpuUses  # which needs this module
 
-        breakdown = self._made_breakdown()
+        breakdown = self._breakdown_of_run()
         return None if breakdown is None else [NpuUses.of(share) for share in breakdown.shares]
 
-    def _made_breakdown(self) -> Breakdown | None:
+    def _breakdown_of_run(self) -> Breakdown | None:
         """The times of all NPUs by use; None if the run has not kept them."""
         if self._run.npu_times is None:
             return None

@@ -204,10 +204,10 @@ def _variations(sections: Sequence[PluginSection], platform: Platform) -> list[V
     result = []
     for section in sections:
         if section.kind == "variation":
-            made = section.instance_of(platform)
-            if not isinstance(made, Variation) and not callable(made):
-                raise PluginError(f"a variation is {shown(made)}; expected a Variation, or a function of an operation that starts")
-            result.append(made if isinstance(made, Variation) else Variation(made))
+            variation = section.instance_of(platform)
+            if not isinstance(variation, Variation) and not callable(variation):
+                raise PluginError(f"a variation is {shown(variation)}; expected a Variation, or a function of an operation that starts")
+            result.append(variation if isinstance(variation, Variation) else Variation(variation))
     return result
 
 

@@ -49,6 +49,10 @@ astra-sim-goodput account energy
 astra-sim-goodput command goodput
 astra-sim-goodput command jobs
 astra-sim-goodput command sample
+astra-sim-goodput placement packed
+astra-sim-goodput placement racks
+astra-sim-goodput placement random
+astra-sim-goodput placement striped
 astra-sim-goodput variation variation
 astra-sim-llm command memory
 astra-sim-llm model deepseek-v3

@@ -22,7 +22,7 @@ from astra_sim.units import PS_PER_NS, picoseconds
 from astra_sim_goodput.cluster_trace import read_trace
 from astra_sim_goodput.jobs_graph import JobGraph, block_sizes, ends_of_passes_by_job, merged
 from astra_sim_goodput.placement import FORMS, placed, placement_of, ranks_of
-from astra_sim_goodput.schedule import Schedule, ScheduleOptions, simulate_schedule
+from astra_sim_goodput.schedule import ClusterSchedule, ScheduleOptions, simulate_schedule
 
 KEY = "jobs"
 SCHEDULE = "schedule"
@@ -306,7 +306,7 @@ def has_schedule(path: str | os.PathLike[str]) -> bool:
 
 def run_schedule(
     path: str | os.PathLike[str], *, set: Sequence[str] = (), plugins: Plugins | None = None
-) -> tuple[Schedule, ScheduleOptions]:
+) -> tuple[ClusterSchedule, ScheduleOptions]:
     """Run the trace of a file with a table `[schedule]` on its platform, without its network. Raises InputError."""
     plugins, where = plugins or shared_plugins(), os.fspath(path)
     table = parse_toml(read_text(where), where)
@@ -329,7 +329,7 @@ def run_schedule(
     return simulate_schedule(trace, options, platform.npus, place, experiment.name or Path(where).stem), options
 
 
-def jobs_at(schedule: Schedule, options: ScheduleOptions, moment_s: float, where: str) -> list[dict[str, Any]]:
+def jobs_at(schedule: ClusterSchedule, options: ScheduleOptions, moment_s: float, where: str) -> list[dict[str, Any]]:
     """The tables of the jobs of a schedule that run at a moment, for `run_jobs`. Raises InputError if there is none, or no workload."""
     if options.workload is None:
         raise InputError(f"{where}: {SCHEDULE}: --at needs a workload; expected one, which each job runs")

@@ -9,7 +9,7 @@ from astra_sim import InputError
 from astra_sim.commands import Column, Screen, Table, json_option, quiet_option, say_json
 
 from astra_sim_goodput.jobs import JobLink, Jobs, has_schedule, jobs_at, run_jobs, run_schedule
-from astra_sim_goodput.schedule import Schedule
+from astra_sim_goodput.schedule import ClusterSchedule
 
 _SHOWN = 10
 
@@ -134,7 +134,7 @@ def _seconds(text: str) -> float:
     raise InputError(f"--at is {text!r}; expected a time after the first job came, such as 600s, 36h or 2d")
 
 
-def _print_schedule(schedule: Schedule) -> None:
+def _print_schedule(schedule: ClusterSchedule) -> None:
     """The summary of a schedule, and the jobs that waited longest."""
     screen, figures = Screen(), schedule.to_dict()
     rows = [

@@ -201,7 +201,7 @@ class Fault:
 
 
 @attrs.frozen
-class Step:
+class JobStep:
     """A step: its duration (s), tokens, and model FLOPs utilisation; None if unknown."""
 
     seconds: float | None = None
@@ -363,11 +363,9 @@ def _clock(options: GoodputOptions, where: str, folder: Path) -> GoodputClock:
 
 def _rates(options: GoodputOptions, clock: GoodputClock, where: str) -> dict[str, float]:
     """Interruptions of the job in an hour by component."""
-    given = [name for name in ("rates", "mtbf_node_days", "intervals") if getattr(options, name) is not None]
-    if len(given) != 1:
-        raise InputError(
-            f"{where}: goodput: {' and '.join(given) or 'nothing'} is given; expected one of rates, mtbf_node_days and intervals"
-        )
+    names = [name for name in ("rates", "mtbf_node_days", "intervals") if getattr(options, name) is not None]
+    if len(names) != 1:
+        raise InputError(f"{where}: goodput: {' and '.join(names) or 'nothing'} given; expected one of rates, mtbf_node_days and intervals")
     if options.intervals is not None:
         return {"interruption": HOUR * len(clock.intervals_s) / sum(clock.intervals_s)}
     if options.mtbf_node_days is not None:
@@ -377,18 +375,18 @@ def _rates(options: GoodputOptions, clock: GoodputClock, where: str) -> dict[str
     return {name: rate * gpus for name, rate in rates_of(options.rates, f"{where}: goodput").items()}
 
 
-def _step(options: GoodputOptions, where: str, folder: Path) -> Step:
+def _step(options: GoodputOptions, where: str, folder: Path) -> JobStep:
     """The step of the job: as given, or that of a run."""
     names = [name for name in ("step_s", "step_ns", "experiment") if getattr(options, name) is not None]
     if len(names) > 1:
         raise InputError(f"{where}: goodput: {' and '.join(names)} are given; expected one of them")
     if options.experiment is None:
-        return Step(options.step_s if options.step_ns is None else options.step_ns / 1e9, options.tokens_per_step)
+        return JobStep(options.step_s if options.step_ns is None else options.step_ns / 1e9, options.tokens_per_step)
     step = _simulated(folder / options.experiment)
     return step if options.tokens_per_step is None else attrs.evolve(step, tokens=options.tokens_per_step)
 
 
-def _simulated(path: Path, without: Mapping[str, Any] | None = None, where: str = "") -> Step:
+def _simulated(path: Path, without: Mapping[str, Any] | None = None, where: str = "") -> JobStep:
     """The step of an experiment, of a platform without some parts. Raises InputError."""
     import astra_sim
 
@@ -401,7 +399,7 @@ def _simulated(path: Path, without: Mapping[str, Any] | None = None, where: str 
     figures = astra_sim.simulate(experiment).to_dict()
     seconds = figures.get("iteration_s") or figures["finish_ns"] / 1e9
     tokens = figures["tokens_per_s"] * seconds if "tokens_per_s" in figures else None
-    return Step(seconds, tokens, figures.get("mfu"))
+    return JobStep(seconds, tokens, figures.get("mfu"))
 
 
 def _length(options: GoodputOptions, step_s: float | None, tokens_per_step: float | None, where: str) -> tuple[float | None, float | None]:

@@ -66,7 +66,7 @@ class Times:
 
 
 @attrs.frozen
-class Schedule:
+class ClusterSchedule:
     """The jobs of a trace on a cluster. `left_out` used no NPUs, `too_large` asked for more than there are.
 
     `utilisation` is the share of NPU time in which NPUs had a job, until the last one ended. `racks` is the mean number of racks of a job
@@ -166,7 +166,7 @@ class _Cluster:
         return at, free - count
 
 
-def simulate_schedule(trace: ClusterTrace, options: ScheduleOptions, npus: int, place: Placement, name: str) -> Schedule:
+def simulate_schedule(trace: ClusterTrace, options: ScheduleOptions, npus: int, place: Placement, name: str) -> ClusterSchedule:
     """Run the jobs of a trace on a cluster of `npus`. Raises InputError if none fits."""
     jobs = trace.jobs[: options.jobs]
     fitting = [attrs.evolve(job, submit_s=job.submit_s / options.load) for job in jobs if job.npus <= npus]
@@ -185,7 +185,7 @@ def simulate_schedule(trace: ClusterTrace, options: ScheduleOptions, npus: int, 
             queue.append(fitting[arrived])
             arrived += 1
         done += start_from(cluster, queue, now)
-    return Schedule(name, npus, done, trace.left_out, len(jobs) - len(fitting), options.npus_per_rack)
+    return ClusterSchedule(name, npus, done, trace.left_out, len(jobs) - len(fitting), options.npus_per_rack)
 
 
 def _in_order(cluster: _Cluster, queue: list[TraceJob], now: float) -> Iterator[ScheduledJob]:

@@ -32,6 +32,7 @@ from astra_sim_devkit.testing.engine_columns import check_columns
 from astra_sim_devkit.testing.engine_graphs import differing
 from astra_sim_devkit.testing.models import SERIES, check_capacity, check_compute, check_memory, check_ports
 from astra_sim_devkit.testing.orders import check_dimension_order, check_queue_order
+from astra_sim_devkit.testing.placements import check_placement
 from astra_sim_devkit.testing.plans import check_system
 from astra_sim_devkit.testing.programs import check_alike, check_training_loop, check_workload
 from astra_sim_devkit.testing.reports import check_report
@@ -354,6 +355,16 @@ class VariationContract(ComponentContract):
         check_variation(self.make)
 
 
+class PlacementContract(ComponentContract):
+    """A placement chooses free NPUs, as many as it is asked for, and the same ones again."""
+
+    kind = "placement"
+
+    def test_it_chooses_free_npus(self) -> None:
+        """Of a whole cluster, and of some that are left."""
+        check_placement(self.make)
+
+
 class AccountContract(ComponentContract):
     """An account gives the figures of a run, ready for JSON, and leaves the result as it is."""
 
@@ -381,6 +392,7 @@ CONTRACTS: dict[str, type[ComponentContract]] = {
         ModelContract,
         ServingPolicyContract,
         VariationContract,
+        PlacementContract,
         AccountContract,
     )
 }
