@@ -1,4 +1,4 @@
-"""Records of runs, for packages that explain them (hook `astra_explainers`). Public, but provisional.
+"""Records of runs, for packages that explain them (hook `astra_explainers`) or account for them. Public, but provisional.
 
 An explainer gets an `ExplainedRun`: the components, the `RunRecord` of the run with its `CriticalPath`, and a way to simulate it
 again with something changed. It returns an `Explanation`. These names follow the kernel's own records, so they may change with each series
@@ -28,6 +28,7 @@ from astra_sim.system import System
 if TYPE_CHECKING:
     from astra_sim.report.audit import link_bandwidth
     from astra_sim.report.labels import POINT_TO_POINT
+    from astra_sim.report.npu_shares import NpuUses, npu_uses
     from astra_sim.report.screen import Screen
 
 __all__ = [
@@ -36,14 +37,18 @@ __all__ = [
     "CriticalPath",
     "ExplainedRun",
     "Explanation",
+    "NpuUses",
     "PathSegment",
     "RunRecord",
     "SegmentKind",
     "SegmentOrigin",
     "link_bandwidth",
+    "npu_uses",
 ]
 
-__getattr__ = lazy_names(__name__, {"report.audit": ("link_bandwidth",), "report.labels": ("POINT_TO_POINT",)})
+__getattr__ = lazy_names(
+    __name__, {"report.audit": ("link_bandwidth",), "report.labels": ("POINT_TO_POINT",), "report.npu_shares": ("NpuUses", "npu_uses")}
+)
 
 
 class Explanation(Protocol):

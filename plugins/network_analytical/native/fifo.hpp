@@ -191,7 +191,7 @@ class Fifo {
     return true;
   }
 
-  static bool before(const Event& a, const Event& b) { return a.order < b.order; }
+  static constexpr auto before = [](const Event& a, const Event& b) { return a.order < b.order; };
 
   bool dispatch(const Event& event) {
     now_ = event.time;

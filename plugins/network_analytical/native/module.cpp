@@ -146,6 +146,7 @@ NB_MODULE(_core, module) {
            nb::arg("owner_count"), "Of each dimension the fields of DimensionLinks; the owner of each NPU, if loads are counted by owner.")
       .def_prop_ro("now", &Fifo::now, "When the last thing happened (ps).")
       .def("figures", &Fifo::figures, "Number, messages, bytes, busy ps and largest queue of all links that carried something.")
-      .def("owner_figures", &Fifo::owner_figures, "Number, and bytes, busy ps and waits (ps) by owner, of all links that carried something.")
+      .def("owner_figures", &Fifo::owner_figures,
+           "Number, and bytes, busy ps and waits (ps) by owner, of all links that carried something.")
       .def("totals", &Fifo::totals, "Bytes, busy ns and largest queue of the links of each dimension.");
 }

@@ -14,7 +14,8 @@ namespace astra::analytical {
 // of that one and for all that are in the queue already, and its wait is divided among their owners when it comes.
 class OwnerWaits {
  public:
-  // Of a link by owner: bytes, picoseconds in which it was busy, and by owner and owner the picoseconds that the first waited for the second.
+  // Of a link by owner: bytes, picoseconds in which it was busy, and by owner and owner the picoseconds that the first waited for the
+  // second.
   using Loads = std::tuple<std::vector<std::int64_t>, std::vector<std::int64_t>, std::vector<std::int64_t>>;
 
   OwnerWaits(std::vector<std::uint8_t> owners, std::size_t count) : owners_(std::move(owners)), count_(count) {}

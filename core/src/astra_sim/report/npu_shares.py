@@ -15,14 +15,19 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import repeat
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import attrs
 
+from astra_sim.errors import InputError
 from astra_sim.graph import Communicate, Compute, MemoryAccess, Operation, Receive, Send, operation_rows, peer_of
 from astra_sim.report.amounts import to_ns
 from astra_sim.report.labels import computes
 from astra_sim.rows import packed
 from astra_sim.run.npu_times import NpuTimes
+
+if TYPE_CHECKING:
+    from astra_sim.report.result import Result
 
 Span = tuple[int, int, int]
 """The interval of an operation (picoseconds), its use, and its number."""
@@ -76,6 +81,17 @@ class NpuUses:
         """Those of the intervals of `shares`."""
         uses = shares.spans.compute, shares.spans.communication, shares.spans.memory
         return cls(shares.members, *([(to_ns(begin), to_ns(end)) for begin, end, _ in spans] for spans in uses))
+
+
+def npu_uses(result: Result) -> list[NpuUses]:
+    """When all NPUs of a run compute, communicate and access memory; NPUs that do the same share an entry.
+
+    Raises InputError if the run was not asked for the times of all NPUs (`simulate(..., npu_times=True)`), or this is a copy of its result.
+    """
+    uses = result._details.npu_uses
+    if uses is None:
+        raise InputError("this result has no times of operations: expected one of simulate(..., npu_times=True), and no copy of it")
+    return uses
 
 
 def shares_of(

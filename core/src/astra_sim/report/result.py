@@ -41,7 +41,6 @@ from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.attribution import Attribution
-    from astra_sim.report.npu_shares import NpuUses
     from astra_sim.report.spool import SpooledDetails, SpooledProvenance
     from astra_sim.report.unit_times import OperationTimes, UnitTimes
 
@@ -291,16 +290,6 @@ class Result:
         if times is None:
             raise InputError("a copy of a result has no times of operations" if self.has_npu_tables else _NPU_0_ALONE)
         return times
-
-    def npu_uses(self) -> list[NpuUses]:
-        """When all NPUs compute, communicate and access memory; NPUs that do the same share an entry.
-
-        Raises InputError as `operation_times`.
-        """
-        uses = self._details.npu_uses
-        if uses is None:
-            raise InputError("a copy of a result has no times of operations" if self.has_npu_tables else _NPU_0_ALONE)
-        return uses
 
     def network_reports(self) -> dict[str, str]:
         """Files that the network writes about its last run, by name."""

@@ -16,6 +16,7 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.graph import Figure
 from astra_sim.platform import Platform
+from astra_sim.records import NpuUses, npu_uses
 
 NS, JOULES_PER_KWH, SECONDS_PER_HOUR = 1e-9, 3.6e6, 3600.0
 BITS, PICO = 8, 1e-12
@@ -133,8 +134,8 @@ class PowerWindows:
         self.joules = [[0.0] * options.windows for _ in range(racks)]
         self.npus = [min(self._per_rack, npus - rack * self._per_rack) for rack in range(racks)]
 
-    def add(self, uses: Any) -> None:
-        """Add the energy above idling of NPUs that do the same (`NpuUses`)."""
+    def add(self, uses: NpuUses) -> None:
+        """Add the energy above idling of NPUs that do the same."""
         members = Counter(npu // self._per_rack for npu in uses.npus)
         edges = sorted(
             (moment, use, change)
@@ -183,7 +184,7 @@ def power(options: EnergyOptions, powers: Powers, result: Any, npus: int, others
     if not result.finish_ns:
         return {}
     windows = PowerWindows(options, powers, result.finish_ns, npus)
-    for uses in result.npu_uses():
+    for uses in npu_uses(result):
         windows.add(uses)
     racks = [windows.watts(rack, others_w * count / npus) for rack, count in enumerate(windows.npus)]
     whole = [options.pue * sum(each) for each in zip(*racks, strict=True)]

@@ -139,12 +139,12 @@ def goodput(source: str | os.PathLike[str] | Mapping[str, Any] | GoodputPlan, se
         interval_s=None if endless else interval,
         goodput=useful,
         ettr=_ettr(shares),
-        mfu=None if plan.mfu is None else plan.mfu * useful,
+        mfu=None if plan.step.mfu is None else plan.step.mfu * useful,
         shares=shares,
         faults=[_fault_loss(fault) for fault in plan.faults],
         days=wall / DAY,
         work_days=work / DAY,
-        step_s=plan.step_s,
+        step_s=plan.step.seconds,
         tokens_per_s=_tokens_per_s(plan, useful),
         closed_forms=None if endless else _closed_forms(plan, interval),
         cost=_cost(plan, wall, useful),
@@ -206,9 +206,9 @@ def _poisson(mean: float, share: float) -> float:
 
 
 def _tokens_per_s(plan: GoodputPlan, useful: float) -> float | None:
-    if plan.tokens_per_step is None or plan.step_s is None:
+    if plan.step.tokens is None or plan.step.seconds is None:
         return None
-    return plan.tokens_per_step / plan.step_s * useful
+    return plan.step.tokens / plan.step.seconds * useful
 
 
 def _closed_forms(plan: GoodputPlan, interval: float) -> ClosedForms | None:
@@ -235,7 +235,7 @@ def _cost(plan: GoodputPlan, wall: float, useful: float) -> dict[str, float] | N
         return None
     gpus = (plan.nodes + (plan.spares or 0)) * plan.gpus_per_node
     usd = plan.gpu_hour_usd * gpus * wall / HOUR
-    steps = None if plan.step_s is None else wall * useful / plan.step_s
+    steps = None if plan.step.seconds is None else wall * useful / plan.step.seconds
     per_step = {} if steps is None else {"usd_per_step": usd / steps}
     return {"usd": usd, "usd_lost": usd * (1 - useful * plan.nodes * plan.gpus_per_node / gpus), **per_step}
 

@@ -86,7 +86,7 @@ class _Interruptions:
         self._scale = plan.mtti_s * self._clock.factor(self._clock.lemons) / math.gamma(1 + 1 / self._shape)
         self._plan = plan
         self._lemons = _Lemons(plan.clock, seed)
-        self._single = (sum(plan.rates.values()) - plan.correlated_rate) / self._clock.factor(self._clock.lemons)
+        self._single = (sum(plan.rates.values()) - plan.clock.correlated_rate) / self._clock.factor(self._clock.lemons)
         self._share_together = 0.0  # of the interruption that comes next: the probability that nodes fail together
 
     def after(self, number: int) -> float:
@@ -97,9 +97,9 @@ class _Interruptions:
             return self._clock.intervals_s[int(self._times.uniform(number) * len(self._clock.intervals_s))]
         factor = self._clock.factor(self._lemons.left)
         scale = self._scale / factor
-        if self._plan.correlated:
-            rate = self._single * factor + self._plan.correlated_rate
-            self._share_together = self._plan.correlated_rate / rate
+        if self._plan.clock.correlated:
+            rate = self._single * factor + self._plan.clock.correlated_rate
+            self._share_together = self._plan.clock.correlated_rate / rate
             scale = HOUR / rate / math.gamma(1 + 1 / self._shape)
         if self._together.uniform(number) >= self._share_together:
             self._lemons.interrupt(number)
@@ -116,8 +116,10 @@ class _Interruptions:
 
     def nodes_repaired(self, number: int) -> int:
         """The number of nodes that are repaired after it: those that failed together, or one, or none."""
-        left = self._together.uniform(number) * self._plan.correlated_rate / self._share_together if self._share_together else math.inf
-        for each in self._plan.correlated:
+        left = (
+            self._together.uniform(number) * self._plan.clock.correlated_rate / self._share_together if self._share_together else math.inf
+        )
+        for each in self._plan.clock.correlated:
             left -= each.rate
             if left < 0:
                 return each.nodes

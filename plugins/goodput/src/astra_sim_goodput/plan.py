@@ -153,11 +153,21 @@ class Level:
 
 
 @attrs.frozen
+class Correlated:
+    """Groups of nodes that fail together: failures of all groups in an hour, each of which takes `nodes` nodes."""
+
+    name: str
+    nodes: int
+    rate: float
+
+
+@attrs.frozen
 class GoodputClock:
     """The distribution of interruptions: the shape of Weibull's distribution of the times between them, and failure-prone nodes.
 
     `lemons` of the `nodes` fail `multiplier` times as often as others; `removed_after` interruptions by one another node replaces it for
     good, None: it stays. `intervals_s` are times between interruptions (s) of which one is drawn each time; empty: none are given.
+    `correlated` are nodes that fail together.
     """
 
     nodes: int
@@ -166,19 +176,16 @@ class GoodputClock:
     multiplier: float = 1.0
     removed_after: int | None = None
     intervals_s: tuple[float, ...] = ()
+    correlated: tuple[Correlated, ...] = ()
+
+    @property
+    def correlated_rate(self) -> float:
+        """Interruptions of the job in an hour by nodes that fail together."""
+        return sum(each.rate for each in self.correlated)
 
     def factor(self, lemons: int) -> float:
         """The factor by which lemons raise the job's interruptions."""
         return 1 + lemons / self.nodes * (self.multiplier - 1)
-
-
-@attrs.frozen
-class Correlated:
-    """Groups of nodes that fail together: failures of all groups in an hour, each of which takes `nodes` nodes."""
-
-    name: str
-    nodes: int
-    rate: float
 
 
 @attrs.frozen
@@ -213,7 +220,7 @@ class JobStep:
 class GoodputPlan:
     """A job with all that its goodput follows from. Times in seconds.
 
-    `rates` has interruptions of the whole job in an hour by component, those by lemons and of `correlated` nodes included; `interval_s`
+    `rates` has interruptions of the whole job in an hour by component, those by lemons and nodes that fail together included; `interval_s`
     is None if the best is wanted; `horizon_s` is how long the job runs, `work_s` how much work it has without any loss: one of them is
     None. Of `asynchronous` writing `drain_s` and `slowdown` are those of the last level. `spares` is None if there are as many as needed.
     """
@@ -225,8 +232,7 @@ class GoodputPlan:
     clock: GoodputClock
     horizon_s: float | None
     work_s: float | None
-    step_s: float | None
-    tokens_per_step: float | None
+    step: JobStep
     interval_s: float | None
     levels: tuple[Level, ...]
     drain_s: float
@@ -238,14 +244,7 @@ class GoodputPlan:
     repairs: float
     shrinks: bool
     gpu_hour_usd: float | None
-    mfu: float | None = None
-    correlated: tuple[Correlated, ...] = ()
     faults: tuple[Fault, ...] = ()
-
-    @property
-    def correlated_rate(self) -> float:
-        """Interruptions of the job in an hour by nodes that fail together."""
-        return sum(each.rate for each in self.correlated)
 
     @property
     def mtti_s(self) -> float:
@@ -281,11 +280,10 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
         levels = (*levels[:-1], attrs.evolve(levels[-1], write_s=asynchronous.stall_s))
     if recovery.spares is not None and recovery.repair_h == 0:
         raise InputError(f"{where}: goodput: recovery: spares is {recovery.spares}, and repair_h is missing; expected hours of a repair")
-    clock = _clock(options, where, folder)
+    clock = attrs.evolve(_clock(options, where, folder), correlated=_correlated(options, where))
     factor = clock.factor(clock.lemons)
-    correlated = _correlated(options, where)
     rates = {component: rate * factor for component, rate in _rates(options, clock, where).items()}
-    for each in correlated:
+    for each in clock.correlated:
         if each.name in rates:
             raise InputError(f"{where}: goodput: correlated: {each.name!r} is the name of another component; expected one of its own")
         rates[each.name] = each.rate
@@ -297,8 +295,7 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
         clock=clock,
         horizon_s=horizon_s,
         work_s=work_s,
-        step_s=step_s,
-        tokens_per_step=tokens_per_step,
+        step=step,
         interval_s=_interval(options.checkpoint.interval, step_s, where),
         levels=levels,
         drain_s=0.0 if asynchronous is None else asynchronous.drain_s,
@@ -310,8 +307,6 @@ def _plan(file: _File, where: str, folder: Path, name: str) -> GoodputPlan:
         repairs=recovery.repairs,
         shrinks=recovery.without_spare == "shrink",
         gpu_hour_usd=None if file.cost is None else file.cost.gpu_hour_usd,
-        mfu=step.mfu,
-        correlated=correlated,
         faults=tuple(_fault(each, number, options, step_s, where, folder) for number, each in enumerate(options.faults)),
     )
 

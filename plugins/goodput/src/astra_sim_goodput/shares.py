@@ -81,8 +81,8 @@ def missing_nodes(plan: GoodputPlan) -> tuple[float, float]:
     Nodes in repair are those of a birth-death process: they come at the rate of interruptions while the job runs, and each leaves after
     a repair. With `wait` that is Erlang's loss formula, which holds for repairs of any distribution.
     """
-    single = plan.repairs * (sum(plan.rates.values()) - plan.correlated_rate) / HOUR
-    batches = [(each.nodes, each.rate / HOUR) for each in plan.correlated]
+    single = plan.repairs * (sum(plan.rates.values()) - plan.clock.correlated_rate) / HOUR
+    batches = [(each.nodes, each.rate / HOUR) for each in plan.clock.correlated]
     if plan.spares is None or plan.repair_s == 0 or not (single or batches):
         return 0.0, 0.0
     if not plan.shrinks and not batches:

@@ -148,6 +148,7 @@ class _Factors:
         return self._draws[noise_class]
 
     def _of_class(self, noise_class: int) -> Draw:
+        """The factor of each operation of the ranks of a class, by the scope of the entry."""
         entry = self._entry
         factor = entry.factor
         if entry.distribution == "constant":
