@@ -42,7 +42,7 @@ OF_PACKAGES = {
     "devkit": "broken_components broken_kinds completion contracts devkit_absent doctor server",
     "explain": "compare compare_memory explain_absent explain_command explanation explanation_ranges rerun",
     "report": "plot plot_flows plot_goodput plot_serving plot_tables report_page timeline",
-    "compute_gpu": "expected_error gpu_calibration gpu_data_sheets gpu_kernels kernel_validation",
+    "compute_gpu": "cluster_calibration expected_error gpu_calibration gpu_data_sheets gpu_kernels kernel_validation",
     "compute_roofline": "roofline",
     "compute_systolic": "generate systolic_array systolic_plugin systolic_stalls",
     "memory": "memory_models",

@@ -1,4 +1,4 @@
-"""Tables of measured collectives: output of nccl-tests, or CSV with a heading.
+"""Tables of measured collectives: output of nccl-tests or rccl-tests, as text or JSON (-J), or CSV with a heading.
 
 Sizes are those of nccl-tests: of an all-gather the bytes of each rank at the end, of the others those at the start.
 """
@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from astra_sim.errors import InputError, suggestion, warn_of_unknown
-from astra_sim.files import csv_table, is_whole
+from astra_sim.files import csv_table, is_whole, parse_json
 from astra_sim.schedule import Collective
 
 COLUMNS = ("operation", "ranks", "bytes", "microseconds")
 _OTHER_NAMES = {"alltoall": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
+_PROGRAM = r"(all_reduce|all_gather|reduce_scatter|alltoall)_perf"
 _LONGEST_US = 1e12
 _NCCL_HEADING = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
 """Columns of nccl-tests up to the errors found; older versions have no `root` for some operations, and `error` for `#wrong`."""
@@ -26,12 +27,13 @@ _NCCL_NUMBERS = ("size", "count", "time", "algbw", "busbw")
 
 @attrs.frozen
 class MeasuredCollective:
-    """A collective that was measured."""
+    """A collective that was measured; `nodes` is the number of its hosts, None if unknown."""
 
     operation: Collective
     ranks: int
     bytes: int
     microseconds: float
+    nodes: int | None = None
 
 
 def operation_of(name: str, where: str) -> Collective:
@@ -51,6 +53,8 @@ def bus_factor(operation: Collective, ranks: int) -> float:
 
 def read_collectives(text: str, path: str, operation: Collective | None = None, ranks: int | None = None) -> list[MeasuredCollective]:
     """The rows of a table. `operation` and `ranks` are for output of nccl-tests that lacks them. Raises InputError with the line."""
+    if text.lstrip().startswith("{"):
+        return _from_json(text, path, operation, ranks)
     lines = text.splitlines()
     data = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("#")]
     is_csv = bool(data) and "," in data[0][1]
@@ -61,7 +65,37 @@ def read_collectives(text: str, path: str, operation: Collective | None = None, 
 
 
 def _from_csv(text: str, path: str) -> list[MeasuredCollective]:
-    return [_row(operation_of(row["operation"], where), row, where) for where, row in csv_table(text, path, COLUMNS)]
+    return [_row(operation_of(row["operation"], where), row, where) for where, row in csv_table(text, path, COLUMNS, ("nodes",))]
+
+
+def _from_json(text: str, path: str, operation: Collective | None, ranks: int | None) -> list[MeasuredCollective]:
+    """The rows of a report of nccl-tests in JSON (-J). Raises InputError."""
+    report = parse_json(text, path)
+    results = report.get("results") if isinstance(report, Mapping) else None
+    if not isinstance(results, list):
+        raise InputError(f"{path}: no report of nccl-tests: results is {results!s:.40}; expected a list of measurements")
+    config = report.get("config")
+    devices = (config.get("devices") if isinstance(config, Mapping) else None) or report.get("devices") or ()
+    arguments = report.get("args") or ()
+    hosts = {str(each.get("hostname")) for each in devices if isinstance(each, Mapping)}
+    nodes, ranks = str(len(hosts) or ""), ranks or len(devices) or None
+    rows = []
+    for number, result in enumerate(results):
+        where = f"{path}: results[{number}]"
+        time = result.get("out_of_place") or result.get("in_place") if isinstance(result, Mapping) else None
+        if not isinstance(time, Mapping) or "time" not in time:
+            raise InputError(f"{where}: expected size and out_of_place with time")
+        named = operation
+        for text_ in (result.get("experiment_name"), *arguments[:1]) if named is None else ():
+            found = re.search(_PROGRAM, str(text_))
+            named = named or (operation_of(found[1], where) if found else None)
+        if named is None:
+            raise InputError(f"{path}: the collective is not named; expected --op")
+        if ranks is None:
+            raise InputError(f"{path}: it lists no ranks; expected --ranks")
+        cells = {"ranks": str(ranks), "bytes": str(result.get("size")), "microseconds": str(time["time"]), "nodes": nodes}
+        rows.append(_row(named, cells, where))
+    return rows
 
 
 def _from_nccl_tests(
@@ -70,10 +104,11 @@ def _from_nccl_tests(
     """The rows of a log of nccl-tests: the size and the first time of each line. Raises InputError."""
     heading = _nccl_heading(lines, path)
     comments = "\n".join(line for line in lines if line.lstrip().startswith("#"))
-    named = re.search(r"#.*?\b(all_reduce|all_gather|reduce_scatter|alltoall)_perf", comments)
+    named = re.search(rf"#.*?\b{_PROGRAM}", comments)
     if operation is None and named:
         operation = operation_of(named[1], path)
     ranks = ranks or _listed_ranks(lines, path)
+    nodes = str(len(set(re.findall(r"^\s*#\s+Rank\s+\d+\b.*?\bon\s+(\S+)\s+device", "\n".join(lines), re.MULTILINE))) or "")
     rows = []
     for number, line in data:
         cells, where = line.split(), f"{path}:{number}"
@@ -89,7 +124,14 @@ def _from_nccl_tests(
             raise InputError(f"{path}: it lists no ranks; expected --ranks")
         rows.append(
             _row(
-                operation, {"ranks": str(ranks), "bytes": cells[heading.index("size")], "microseconds": cells[heading.index("time")]}, where
+                operation,
+                {
+                    "ranks": str(ranks),
+                    "bytes": cells[heading.index("size")],
+                    "microseconds": cells[heading.index("time")],
+                    "nodes": nodes,
+                },
+                where,
             )
         )
     return rows
@@ -149,4 +191,7 @@ def _row(operation: Collective, cells: Mapping[str, str], where: str) -> Measure
         time = 0.0
     if not 0 < time < _LONGEST_US:
         raise InputError(f"{where}: microseconds is {cells['microseconds']!r}; expected a number above 0")
-    return MeasuredCollective(operation, numbers["ranks"], numbers["bytes"], time)
+    nodes = cells.get("nodes", "").strip()
+    if nodes and not (is_whole(nodes) and 1 <= int(nodes) <= numbers["ranks"]):
+        raise InputError(f"{where}: nodes is {nodes!r}; expected a whole number from 1 to the number of ranks")
+    return MeasuredCollective(operation, numbers["ranks"], numbers["bytes"], time, int(nodes) if nodes else None)

@@ -27,5 +27,10 @@ def astra_commands() -> list[Provider]:
             "device", "List devices of the gpu compute model, and print a device file to start from.", f"{_HERE}.device_command:device"
         ),
         Provider("calibrate gemm", "Fit a device of the gpu compute model to measured products.", f"{_HERE}.calibrate_command:gemm"),
+        Provider(
+            "calibrate cluster",
+            "Fit a cluster to logs of nccl-tests, products and iterations.",
+            f"{_HERE}.cluster_command:cluster",
+        ),
         Provider("calibrate attention", "Fit one to measured attention.", f"{_HERE}.calibrate_command:attention"),
     ]
