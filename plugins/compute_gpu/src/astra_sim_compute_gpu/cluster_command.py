@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from astra_sim.commands import Column, Progress, Screen, Table, candidates, json
 
 if TYPE_CHECKING:
     from astra_sim.collective_tables import MeasuredCollective
+    from astra_sim.platform import Platform
 
     from astra_sim_compute_gpu.cluster_fit import FabricFit, FactorFit, Iteration
 
@@ -96,6 +96,7 @@ class _Calibration:
         """Fit NCCL within a node, and the fabric between nodes."""
         from astra_sim.collective_tables import read_collectives
         from astra_sim.files import read_text
+        from astra_sim.schedule import Collective
 
         from astra_sim_compute_gpu.cluster_fit import LARGE_BYTES, collective_time, fit_fabric, nodes_of
 
@@ -108,13 +109,19 @@ class _Calibration:
             path = self._beside("nccl")
             self._progress.stage("fitting NCCL within a node", simulates=False)
             self._fits["nccl"] = self._of_table(within, path)
-            self._network["parameters"] = path.name
+            self._network["parameters"] = str(path.resolve())
+            missing = sorted(each.value for each in set(Collective) - {row.operation for row in within})
+            if missing:
+                self.unknown.append(f"{', '.join(missing)} within a node: not measured; NCCL's parameters are those of the device")
         else:
             self.unknown.append("collectives within a node: no log of one node; NCCL's parameters are those of the device")
         if between:
             self._progress.stage("fitting the fabric between nodes", simulates=False)
-            parameters = {"parameters": str(self._beside("nccl"))} if within else {}
-            self.fabric = fit_fabric(between, collective_time(self._machine, {**self._network, **parameters}, self._gpus))
+            time = collective_time(self._machine, self._network, self._gpus)
+            usual_gb_s = self._node(2).dimensions[-1].link_bandwidth
+            self.fabric = fit_fabric(between, time, usual_gb_s)
+            if self.fabric.nic_gb_s == usual_gb_s:
+                self.unknown.append("bandwidth between nodes: collectives do not show that it is another than the machine's, which is kept")
             self._network |= {"fabric_latency": self.fabric.fabric_latency, "nic_efficiency": 1.0}
             if max(row.bytes for row in between) < LARGE_BYTES:
                 self.unknown.append(f"bandwidth between nodes: no size from {LARGE_BYTES >> 20} MiB on; it follows from latencies at most")
@@ -129,14 +136,16 @@ class _Calibration:
             table = Path(folder) / "within_a_node.csv"
             lines = [f"{row.operation.value},{row.ranks},{row.bytes},{row.microseconds!r}\n" for row in rows]
             table.write_text("operation,ranks,bytes,microseconds\n" + "".join(lines))
-            return self._run("collective", str(table), "--output", str(path))
+            arguments = [str(table), "--title", self._machine, "--output", str(path), "--nvlink", f"{self._link_bandwidth():g}"]
+            device = self._node().device
+            return self._run("collective", *arguments, *(["--based-on", device] if device else []))
 
     def products(self, table: str) -> None:
         """Fit the device to products of matrices."""
         path = self._beside("device")
         self._progress.stage("fitting products", simulates=False)
         self._fits["gemm"] = self._run("gemm", table, "--device", self._device_name(), "--output", str(path))
-        self._device = path.name
+        self._device = str(path.resolve())
 
     def iterations(self, table: str) -> None:
         """Fit the factor of computing to iterations."""
@@ -165,10 +174,10 @@ class _Calibration:
         if isinstance(platform, Mapping) and platform.get("plugin") == self._machine and self.fabric is not None:
             experiment.sections["platform"] = {**platform, "nic_gb_s": self.fabric.nic_gb_s}
         if "fabric_latency" in self._network or "parameters" in self._network:
-            experiment.sections["network"] = self._with_paths(self._network)
+            experiment.sections["network"] = dict(self._network)
         compute = experiment.sections.get("compute")
         if isinstance(compute, Mapping) and self._device is not None:
-            experiment.sections["compute"] = {**compute, "device": self._path(self._device)}
+            experiment.sections["compute"] = {**compute, "device": self._device}
         figures = astra_sim.simulate(experiment, compute_scale=factor).to_dict()
         return float(figures.get("iteration_s") or figures["finish_ns"] / 1e9)
 
@@ -247,25 +256,26 @@ class _Calibration:
 
     def _device_name(self) -> str:
         """The device to start from: the machine's, unless one is named. Raises InputError if the machine names none."""
-        from astra_sim import Experiment, InputError
-        from astra_sim.commands import build_platform, shared_plugins
+        from astra_sim import InputError
 
-        if self._device is not None:
-            return self._device
-        experiment = Experiment()
-        experiment.use("platform", {"plugin": self._machine, "nodes": 1}, shared_plugins())
-        name = build_platform(experiment, shared_plugins()).device
+        name = self._device or self._node().device
         if not name:
             raise InputError(f"platform {self._machine!r} names no device; expected --device")
         return name
 
-    def _with_paths(self, table: Mapping[str, Any]) -> dict[str, Any]:
-        """A table of the network with the path of its file."""
-        return {**table, **({"parameters": self._path(table["parameters"])} if "parameters" in table else {})}
+    def _link_bandwidth(self) -> float:
+        """The bandwidth of a GPU within a node of the machine, in one direction (GB/s)."""
+        node = self._node().dimensions[0]
+        return node.link_bandwidth * node.topology.links_per_message()
 
-    def _path(self, name: str) -> str:
-        """The path of a file beside the experiment; a name without an ending as it is."""
-        return str(self._output.parent / name) if name.endswith(".toml") and os.sep not in name else name
+    def _node(self, nodes: int = 1) -> Platform:
+        """Nodes of the machine."""
+        from astra_sim import Experiment
+        from astra_sim.commands import build_platform, shared_plugins
+
+        experiment = Experiment()
+        experiment.use("platform", {"plugin": self._machine, "nodes": nodes}, shared_plugins())
+        return build_platform(experiment, shared_plugins())
 
     def _beside(self, part: str) -> Path:
         """The path of a file of a part of the cluster."""

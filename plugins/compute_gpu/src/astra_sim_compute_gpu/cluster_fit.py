@@ -22,6 +22,7 @@ LATENCIES = (0.5, 500.0)
 FACTORS = (0.2, 5.0)
 FABRICS = ("infiniband", "efa", "tcpxo")
 """Fabrics whose latency the network knows by name."""
+_STEPS, _PRECISION, _CLEARLY, _MOST_ROWS, _SAME = 10, 3e-3, 0.8, 10, 1e-6
 LARGE_BYTES = 64 << 20
 """From this size on the bandwidth of NICs shows."""
 
@@ -86,52 +87,68 @@ def nodes_of(row: MeasuredCollective, gpus_per_node: int) -> int:
     return nodes
 
 
-def fit_fabric(rows: Sequence[MeasuredCollective], simulate: Simulate) -> FabricFit:
-    """The bandwidth and latency with which simulated times are nearest to measured ones, by the mean square of their logarithms."""
+def fit_fabric(rows: Sequence[MeasuredCollective], simulate: Simulate, usual_gb_s: float) -> FabricFit:
+    """The bandwidth and latency with which simulated times are nearest to measured ones, by the mean square of their logarithms.
+
+    The bandwidth is `usual_gb_s`, the machine's, if that is as near: collectives may be limited by something else.
+    """
     even = [row for row in rows if row.bytes.bit_length() % 2]
     odd = [row for row in rows if not row.bytes.bit_length() % 2]
     held_out = None
     if len(even) > 2 and len(odd) > 2:
-        held_out = _error(odd, simulate, *_fitted(even, simulate))
-    nic_gb_s, latency = _fitted(rows, simulate)
+        held_out = _error(odd, simulate, *_fitted(even, simulate, usual_gb_s))
+    nic_gb_s, latency = _fitted(rows, simulate, usual_gb_s)
     return FabricFit(nic_gb_s, latency, len(rows), _error(rows, simulate, nic_gb_s, latency), held_out)
 
 
-def _fitted(rows: Sequence[MeasuredCollective], simulate: Simulate) -> tuple[float, str]:
-    """The best bandwidth with each named latency and with a fitted one."""
+def _fitted(every: Sequence[MeasuredCollective], simulate: Simulate, usual_gb_s: float) -> tuple[float, str]:
+    """The best bandwidth with each named latency and with a fitted one. Of many rows some are looked at, evenly spread."""
+    rows = [every[place * len(every) // _MOST_ROWS] for place in range(_MOST_ROWS)] if len(every) > _MOST_ROWS else every
 
     def loss(nic_gb_s: float, latency: str) -> float:
         return statistics.fmean(math.log(simulate(row, nic_gb_s, latency) / row.microseconds) ** 2 for row in rows)
 
-    best: list[tuple[float, float, str]] = []
-    for name in FABRICS:
-        nic = _least(lambda gb_s, name=name: loss(gb_s, name), *BANDWIDTHS)  # type: ignore[misc]
-        best.append((loss(nic, name), nic, name))
-    nic, latency = statistics.fmean(each[1] for each in best), 5.0
-    for _ in range(3):
-        latency = _least(lambda us, nic=nic: loss(nic, f"{us:.4g}"), *LATENCIES)  # type: ignore[misc]
-        nic = _least(lambda gb_s, us=latency: loss(gb_s, f"{us:.4g}"), *BANDWIDTHS)  # type: ignore[misc]
-    best.append((loss(nic, f"{latency:.4g}"), nic, f"{latency:.4g}"))
-    # A name brings the fabric's other properties with it: a number must be better by more than its own freedom.
-    named = min(best[:-1])
-    _, nic, text = best[-1] if best[-1][0] < 0.8 * named[0] else named
-    return round(nic, 3), text
+    by_name = {name: _least(lambda gb_s, name=name: loss(gb_s, name), *BANDWIDTHS) for name in FABRICS}  # type: ignore[misc]
+    name = min(by_name, key=lambda each: loss(by_name[each], each))
+    named = by_name[name]
+    latency = _least(lambda us: loss(named, f"{us:.4g}"), *LATENCIES)
+    nic = _least(lambda gb_s: loss(gb_s, f"{latency:.4g}"), *BANDWIDTHS)
+    # A name brings the fabric's other properties with it: a number must be clearly better than these.
+    text, fitted = name, named
+    if loss(nic, f"{latency:.4g}") < _CLEARLY * loss(named, name):
+        text, fitted = f"{latency:.4g}", nic
+    if loss(usual_gb_s, text) <= loss(fitted, text) + _SAME:
+        return usual_gb_s, text
+    return round(fitted, 3), text
 
 
 def _error(rows: Sequence[MeasuredCollective], simulate: Simulate, nic_gb_s: float, latency: str) -> float:
     return statistics.fmean(abs(simulate(row, nic_gb_s, latency) / row.microseconds - 1) for row in rows)
 
 
+def _grid(low: float, high: float) -> list[float]:
+    """Numbers from one to another, the same factor apart."""
+    return [low * (high / low) ** (step / _STEPS) for step in range(_STEPS + 1)]
+
+
 def _least(function: Callable[[float], float], low: float, high: float) -> float:
     """Where a function of one number is least: a grid of its logarithm, then golden section around the best."""
-    grid = [math.exp(math.log(low) + step / 16 * math.log(high / low)) for step in range(17)]
+    grid = _grid(low, high)
     values = [function(each) for each in grid]
     place = values.index(min(values))
-    a, b = math.log(grid[max(0, place - 1)]), math.log(grid[min(16, place + 1)])
+    a, b = math.log(grid[max(0, place - 1)]), math.log(grid[min(_STEPS, place + 1)])
     ratio = (math.sqrt(5) - 1) / 2
-    while b - a > 1e-3:
-        c, d = b - ratio * (b - a), a + ratio * (b - a)
-        a, b = (a, d) if function(math.exp(c)) < function(math.exp(d)) else (c, b)
+    c, d = b - ratio * (b - a), a + ratio * (b - a)
+    at_c, at_d = function(math.exp(c)), function(math.exp(d))
+    while b - a > _PRECISION:
+        if at_c < at_d:
+            b, d, at_d = d, c, at_c
+            c = b - ratio * (b - a)
+            at_c = function(math.exp(c))
+        else:
+            a, c, at_c = c, d, at_d
+            d = a + ratio * (b - a)
+            at_d = function(math.exp(d))
     return math.exp((a + b) / 2)
 
 

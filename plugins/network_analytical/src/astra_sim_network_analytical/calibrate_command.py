@@ -34,6 +34,9 @@ _OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
     metavar="GB/S",
     help="NVLink bandwidth of a GPU in one direction, so that other links can be tried.",
 )
+@click.option(
+    "--based-on", metavar="DEVICE", help="A device of model=nccl whose parameters hold for the collectives that are not in TABLE."
+)
 @json_option
 @quiet_option
 def collective(
@@ -46,6 +49,7 @@ def collective(
     channels: int | None,
     interpolate: bool,
     nvlink: float | None,
+    based_on: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -60,7 +64,7 @@ def collective(
     from astra_sim.toml_text import write_toml
 
     from astra_sim_network_analytical.nccl_fit import NcclNode, calibrated, fits_of, tables_of
-    from astra_sim_network_analytical.nccl_parameters import table_of
+    from astra_sim_network_analytical.nccl_parameters import read_device, table_of, with_fits_of
 
     rows = read_collectives(read_text(table), table, None if operation is None else Collective(operation), ranks)
     rows = [row for row in rows if row.bytes]
@@ -76,7 +80,8 @@ def collective(
         if any(row.operation is kind for row in rows):
             sources[kind.value] = result.source(kind)
     head = "Parameters of NCCL in a node, fitted by astra calibrate collective (validation/COLLECTIVES.md of astra)"
-    write_toml(table_of(title or table, result.fits, sources, channels, nvlink_gb_per_s=nvlink), output, head)
+    parameters = table_of(title or table, result.fits, sources, channels, nvlink_gb_per_s=nvlink)
+    write_toml(parameters if based_on is None else with_fits_of(read_device(based_on), parameters), output, head)
     if as_json:
         say_json({"files": [output], "fits": [_document(kind, result) for kind in Collective if kind.value in sources]})
     elif not quiet:
