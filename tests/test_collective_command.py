@@ -126,7 +126,7 @@ def test_measurements_of_something_else_are_an_error(tmp_path: Path) -> None:
 
 
 def test_output_of_nccl_tests() -> None:
-    assert read_collectives(NCCL_TESTS, "out.txt") == [MeasuredCollective(AR, 4, 1024, 15.05), MeasuredCollective(AR, 4, 2048, 15.25)]
+    assert read_collectives(NCCL_TESTS, "out.txt") == [MeasuredCollective(AR, 4, 1024, 15.05, 1), MeasuredCollective(AR, 4, 2048, 15.25, 1)]
 
 
 def test_output_of_older_nccl_tests_needs_to_be_told() -> None:

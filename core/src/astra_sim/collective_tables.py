@@ -87,8 +87,8 @@ def _from_json(text: str, path: str, operation: Collective | None, ranks: int | 
             raise InputError(f"{where}: expected size and out_of_place with time")
         named = operation
         for text_ in (result.get("experiment_name"), *arguments[:1]) if named is None else ():
-            found = re.search(_PROGRAM, str(text_))
-            named = named or (operation_of(found[1], where) if found else None)
+            program = re.search(_PROGRAM, str(text_))
+            named = named or (operation_of(program[1], where) if program else None)
         if named is None:
             raise InputError(f"{path}: the collective is not named; expected --op")
         if ranks is None:

@@ -24,6 +24,7 @@ astra-sim-collectives collective one_ring
 astra-sim-collectives collective ring
 astra-sim-compat command compat install
 astra-sim-compute-gpu command calibrate attention
+astra-sim-compute-gpu command calibrate cluster
 astra-sim-compute-gpu command calibrate gemm
 astra-sim-compute-gpu command device
 astra-sim-compute-gpu compute gpu

@@ -215,9 +215,9 @@ def with_fits_of(device: NcclParameters, table: Mapping[str, Any]) -> dict[str, 
     """The table of a file with the fits of a device for the collectives that it has none of, and the device's other parameters."""
     base = attrs.asdict(device, filter=lambda field, value: value is not None and value != ())
     fitted = {row["operation"] for row in table["fits"]}
-    kept = [row for row in base["fits"] if row["operation"] not in fitted]
-    sources = {row["operation"]: f"those of {device.title}" for row in kept} | dict(table["sources"])
-    return {**base, **table, "sources": sources, "fits": [*table["fits"], *kept]}
+    others = [row for row in base["fits"] if row["operation"] not in fitted]
+    sources = {row["operation"]: f"those of {device.title}" for row in others} | dict(table["sources"])
+    return {**base, **table, "sources": sources, "fits": [*table["fits"], *others]}
 
 
 def table_of(
