@@ -169,3 +169,30 @@ def test_the_example_prints_what_the_page_shows() -> None:
 def test_a_file_of_jobs_is_no_experiment() -> None:
     with pytest.raises(InputError, match="unknown key 'jobs'; this is a file of several jobs: astra jobs FILE"):
         astra_sim.load_experiment(ROOT / "examples" / "goodput" / "two_jobs.toml")
+
+
+# -- Systems of their own ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [("0:4", "4:8"), ("0:8:2", "1:8:2")])
+@pytest.mark.parametrize("network", ["plugin:analytical?congestion=aware", "plugin:flow"])
+def test_a_job_with_a_system_of_its_own_is_the_job_in_a_file_with_that_system(tmp_path: Path, network: str, ranks: tuple[str, str]) -> None:
+    """Alone; and with the system of the file named for each job nothing changes."""
+    direct, ring = "plugin:astra2?all_reduce=direct", "plugin:astra2?all_reduce=ring&splits=2"
+    jobs = [job("a", ranks[0], system=direct), job("b", ranks[1], system=ring)]
+    alone = {each.name: each.alone_ns for each in run_jobs(write(tmp_path, jobs, network=network), alone=True).jobs}
+    for place, (name, system) in enumerate({"a": direct, "b": ring}.items()):
+        file = write(tmp_path, [job(name, ranks[place])], network=network)
+        file.write_text(f'system = "{system}"\n' + file.read_text())
+        (only,) = run_jobs(file).jobs
+        assert only.duration_ns == alone[name]
+    same = [job("a", ranks[0], system="plugin:astra2"), job("b", ranks[1], system="plugin:astra2", start_ns=500)]
+    plain = [job("a", ranks[0]), job("b", ranks[1], start_ns=500)]
+    own, shared = (run_jobs(write(tmp_path, each, network=network)).jobs for each in (same, plain))
+    assert [each.finish_ns for each in own] == [each.finish_ns for each in shared]
+
+
+def test_systems_that_want_another_machine_are_refused(tmp_path: Path) -> None:
+    jobs = [job("a", "0:4"), job("b", "4:8", system="plugin:astra2?endpoint_delay_ns=500")]
+    with pytest.raises(InputError, match=r"endpoint_ps of systems: .* expected one value, since jobs share the machine"):
+        run_jobs(write(tmp_path, jobs))

@@ -21,6 +21,7 @@ from astra_sim.units import PS_PER_NS, picoseconds
 
 from astra_sim_goodput.cluster_trace import read_trace
 from astra_sim_goodput.jobs_graph import JobGraph, block_sizes, ends_of_passes_by_job, merged
+from astra_sim_goodput.jobs_system import JobsSystem, SystemChoice
 from astra_sim_goodput.placement import FORMS, placed, placement_of, ranks_of
 from astra_sim_goodput.schedule import ClusterSchedule, ScheduleOptions, simulate_schedule
 
@@ -44,6 +45,7 @@ class JobOptions:
     start_ns: float = option(0.0, minimum=0, help="when it starts", unit="ns")
     passes: int | None = option(None, minimum=1, help="its passes; else those of [run]")
     compute: Any = option(None, help="its compute model, in place of that of the file")
+    system: Any = option(None, help="its system layer, in place of that of the file")
 
 
 @attrs.frozen
@@ -215,10 +217,10 @@ class JobFile:
     def _graph(self, job: PlacedJob) -> JobGraph:
         """The workload of a job, as if its NPUs were a platform. Raises InputError."""
         experiment = self.experiment.copied()
-        for kind, results in (("workload", job.options.workload), ("compute", job.options.compute)):
-            if results is None and kind == "compute":
-                continue
-            experiment.use(kind, results, self._plugins, os.path.dirname(self.file), f"{job.where}: {kind}")
+        for kind in ("workload", "compute", "system"):
+            value = getattr(job.options, kind)
+            if value is not None:
+                experiment.use(kind, value, self._plugins, os.path.dirname(self.file), f"{job.where}: {kind}")
         if job.options.passes is not None:
             experiment.choose("passes", job.options.passes)
         if len(job.ranks) < self.platform.npus:
@@ -256,8 +258,11 @@ class JobFile:
         graph = merged([self._graphs[name] for name in names], self.platform)
         experiment.sections["workload"] = graph
         experiment.choose("symmetry", False)
+        chosen = [job for job in self.jobs if job.options.name in names]
+        if any(job.options.system is not None for job in chosen):
+            experiment.sections["system"] = self._system(experiment, chosen)
         components = build(experiment, self._plugins)
-        network, chosen = components.network, [job for job in self.jobs if job.options.name in names]
+        network = components.network
         if link_figures:
             self._count_by_job(network, chosen)
         result = run_components(components, experiment.name, time.perf_counter(), npu_times=True)
@@ -275,6 +280,17 @@ class JobFile:
             {name: _durations(starts[name], each, ends[name]) for name, each in passes.items()},
             links,
         )
+
+    def _system(self, experiment: Experiment, jobs: Sequence[PlacedJob]) -> JobsSystem:
+        """The system layers of jobs as one. Raises InputError if they do not fit together."""
+        systems = []
+        for job in jobs:
+            own = experiment.copied()
+            if job.options.system is not None:
+                own.use("system", job.options.system, self._plugins, os.path.dirname(self.file), f"{job.where}: system")
+            systems.append(build(own, self._plugins).system)
+        graphs = [self._graphs[job.options.name] for job in jobs]
+        return JobsSystem(systems, SystemChoice.of(graphs, range(len(jobs)), self.platform), self.file)
 
     def _count_by_job(self, network: Network, jobs: Sequence[PlacedJob]) -> None:
         """Let a network count the loads of links by job. Raises InputError if it cannot."""
