@@ -50,7 +50,7 @@ OF_PACKAGES = {
     "released": "native_plugin notebooks pages plugin_page plugin_templates previous_version releases site studies wheels your_own",
     "project": (
         "architecture_page code_sizes contributing development docs examples explain_page fabrics_page figures key_by_key language links "
-        "rooms validation workflows"
+        "rooms stragglers validation workflows"
     ),
 }
 """The modules of tests that lie in no folder: those of each package, and of the project as a whole, without `test_` and `.py`.
