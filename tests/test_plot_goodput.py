@@ -13,6 +13,7 @@ from astra_sim_report.outcomes import is_outcome, read_outcome
 from click.testing import CliRunner
 from support import ROOT
 
+KINDS = {"months.json": "goodput", "jobs.json": "jobs", "sample.json": "sample", "serve.json": "serve"}
 EXAMPLES = ROOT / "examples" / "goodput"
 
 
@@ -30,6 +31,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     file.write_text((EXAMPLES / "llama3_405b.toml").read_text() + "\n[cost]\ngpu_hour_usd = 2\n")
     astra("goodput", file, "--seeds", 2, "--progress", paths["progress.csv"], "--output", paths["months.json"], "--quiet")
     paths["jobs.json"].write_text(astra("jobs", EXAMPLES / "two_jobs.toml", "--alone", "--json"))
+    served = folder / "served.toml"
+    served.write_text(
+        '[serving]\nengine = "vllm"\nkv_blocks = 4096\nmodel = { name = "llama3-8b" }\n[serving.requests]\ncount = 20\nrate = 4.0\n'
+        'input = 128\noutput = 16\n[compute]\nplugin = "gpu"\ndevice = "h100"\n'
+    )
+    paths["serve.json"] = folder / "serve.json"
+    astra("serve", served, "--output", paths["serve.json"], "--quiet")
     noisy = folder / "noisy.toml"
     noisy.write_text(
         'workload = "plugin:collective?collective=all_reduce&bytes=4096"\nplatform = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=50'
@@ -68,18 +76,27 @@ def test_power_in_time_is_drawn(tmp_path: Path) -> None:
 
 def test_a_page_shows_what_a_month_costs_and_what_of_it_is_lost(files: dict[str, Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    astra("report", files["months.json"], files["jobs.json"], files["sample.json"], "-o", page)
+    astra("report", files["months.json"], files["jobs.json"], files["sample.json"], files["serve.json"], "-o", page)
     text = page.read_text()
     months = json.loads(files["months.json"].read_text())
     assert f"{months['cost']['usd']:,.0f} USD" in text
     assert f"{100 * months['goodput']:.2f} %" in text
     assert f"{months['shares']['checkpoint'] * months['cost']['usd']:,.0f}" in text
-    for words in ("astra goodput", "astra jobs", "astra sample", "faulty GPU", "worst slowdown", "entry 0 (ranks 1)"):
+    for words in (
+        "astra goodput",
+        "astra jobs",
+        "astra sample",
+        "faulty GPU",
+        "worst slowdown",
+        "entry 0 (ranks 1)",
+        "astra serve",
+        "Causes of the time to the first token",
+    ):
         assert words in text
 
 
 def test_results_are_told_apart_by_their_keys(files: dict[str, Path], tmp_path: Path) -> None:
-    assert [read_outcome(str(files[name])).kind for name in ("months.json", "jobs.json", "sample.json")] == ["goodput", "jobs", "sample"]
+    assert [read_outcome(str(files[name])).kind for name in KINDS] == list(KINDS.values())
     run = tmp_path / "result.json"
     run.write_text(json.dumps({"run_name": "a", "finish_ns": 1, "npus": 1}))
     assert not is_outcome(str(run))

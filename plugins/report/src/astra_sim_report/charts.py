@@ -135,8 +135,8 @@ def parts(runs: Sequence[ReportRun], name: str, colours: Colours) -> Chart:
     return Chart(result, entries)
 
 
-def shares(parts: Mapping[str, float], name: str, colours: Colours) -> Chart:
-    """The time of a job in months of training by use, as a stacked bar (%)."""
+def shares(parts: Mapping[str, float], whole: str, name: str, colours: Colours) -> Chart:
+    """The shares of a whole, such as a time, as a stacked bar (%)."""
     used = {part: 100 * share for part, share in parts.items() if share}
     data: dict[str, list[Any]] = {part: [share] for part, share in used.items()} | {"place": [0]}
     result = new_figure("Where the time goes", 150, [(part, f"@{{{part}}}{{0.00}} %") for part in used])
@@ -144,8 +144,8 @@ def shares(parts: Mapping[str, float], name: str, colours: Colours) -> Chart:
     result.hbar_stack(
         list(used), y="place", height=0.7, color=[entry.colour for entry in entries], source=ColumnDataSource(data, name=name)
     )
-    _name_rows(result, ["time"])
-    result.xaxis.axis_label = "share of the time (%)"
+    _name_rows(result, [whole])
+    result.xaxis.axis_label = f"share of the {whole} (%)"
     result.x_range.start = 0
     return Chart(result, entries)
 

@@ -26,7 +26,7 @@ from astra_sim_report.kinds import (
 
 _RESULTS = "RESULTS is a table of `astra sweep`: *.parquet, *.csv or *.sqlite."
 _RUNS = "RUN is a result.json, or a folder that `--output` has written."
-_OUTCOMES = "OUTCOME is the JSON of `astra goodput`, `astra jobs` or `astra sample`."
+_OUTCOMES = "OUTCOME is the JSON of `astra goodput`, `astra jobs`, `astra sample` or `astra serve`."
 
 
 @click.command(

@@ -72,7 +72,7 @@ def _shares(paths: Sequence[str], names: Sequence[str]) -> Any:
     """The time by use, a bar for each file."""
     outcomes = [read_outcome(path) for path in paths]
     for path, outcome in zip(paths, outcomes, strict=True):
-        if not outcome.shares:
+        if outcome.kind != "goodput":
             raise InputError(f"{path}: a result of astra {outcome.kind}; expected one of astra goodput")
     names = names or [outcome.name for outcome in outcomes]
     figure = Figure(figsize=(6.4, 1.4 + 0.5 * len(paths)), layout="constrained")

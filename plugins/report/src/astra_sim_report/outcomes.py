@@ -1,4 +1,4 @@
-"""Results that are not of one run, as JSON: of `astra goodput`, `astra jobs` and `astra sample`, as tables for pages and figures."""
+"""Results that are not of one run, as JSON: of `astra goodput`, `jobs`, `sample` and `serve`, as tables for pages and figures."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ class OutcomeTable:
 
 @attrs.frozen
 class Outcome:
-    """A result by its name: `kind` is the command that wrote it; `shares` divide the time of a job, if it has them."""
+    """A result by its name: `kind` is the command that wrote it; `shares` divide a time, `whole`, by causes, if it has them."""
 
     name: str
     kind: str
     tables: Sequence[OutcomeTable]
     shares: Mapping[str, float] = attrs.field(factory=dict)
+    whole: str = "time"
 
 
 def is_outcome(path: str) -> bool:
@@ -54,7 +55,7 @@ def read_outcome(path: str) -> Outcome:
     document = _document(path)
     kind = _kind(document)
     if kind is None:
-        raise InputError(f"{path}: expected what astra goodput, jobs or sample print with --json")
+        raise InputError(f"{path}: expected what astra goodput, jobs, sample or serve print with --json")
     try:
         return _READERS[kind](document, Path(path).stem)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -68,10 +69,19 @@ def _document(path: str) -> Any:
 def _kind(document: Any) -> str | None:
     if not isinstance(document, Mapping) or ("finish_ns" in document and "npus" in document):
         return None
-    for kind, keys in (("goodput", ("goodput", "shares", "mtti_h")), ("jobs", ("jobs", "messages_wait")), ("sample", ("seeds", "T_ideal"))):
+    for kind, keys in _KEYS.items():
         if all(key in document for key in keys):
             return kind
     return None
+
+
+_KEYS = {
+    "goodput": ("goodput", "shares", "mtti_h"),
+    "jobs": ("jobs", "messages_wait"),
+    "sample": ("seeds", "T_ideal"),
+    "serve": ("requests", "ttft_s", "tpot_s"),
+}
+"""Keys that only the result of a command has."""
 
 
 def _goodput(document: Mapping[str, Any], name: str) -> Outcome:
@@ -142,4 +152,47 @@ def _sample(document: Mapping[str, Any], name: str) -> Outcome:
     return Outcome(name, "sample", [*tables, OutcomeTable("Cost of each variation", ("", "costs"), blame)] if blame else tables)
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any], str], Outcome]] = {"goodput": _goodput, "jobs": _jobs, "sample": _sample}
+_LATENCIES = {"ttft_s": "time to the first token", "tpot_s": "time for each further token", "itl_s": "between tokens"}
+_LATENCIES |= {"e2e_s": "until the last token", "queue_s": "in the queue"}
+_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
+_APART = ("requests", "count", "mean_s")
+
+
+def _serve(document: Mapping[str, Any], name: str) -> Outcome:
+    """Served requests: latencies, throughput, and the causes of latencies."""
+    requests, throughput, kv, goodput = (document[key] for key in ("requests", "throughput", "kv", "goodput"))
+    figures = [
+        ("requests", f"{requests['arrived']:,}, of which {requests['finished']:,} finished and {requests['shed']:,} were shed"),
+        ("preemptions", f"{requests['preemptions']:,}"),
+        ("makespan", f"{document['makespan_s']:,.3f} s"),
+        ("throughput", f"{throughput['requests_s']:,.3f} requests/s, {throughput['output_tokens_s']:,.1f} tokens/s"),
+        ("tokens of an NPU", f"{throughput['output_tokens_s_per_npu']:,.1f} /s"),
+        ("cache in use", f"{100 * kv['mean_use']:.2f} % on average, {100 * kv['peak_use']:.2f} % at most"),
+    ]
+    if goodput:
+        slo = ", ".join(f"{key} {value:g}" for key, value in goodput["slo"].items() if isinstance(value, (int, float)))
+        figures.insert(3, ("within the SLO", f"{100 * goodput['fraction']:.2f} % ({slo}), {goodput['requests_s']:,.3f} requests/s"))
+    latencies = [
+        (label, *(in_unit(1e9 * document[key][column]) for column in _COLUMNS)) for key, label in _LATENCIES.items() if document.get(key)
+    ]
+    tables = [OutcomeTable("Served requests", ("", ""), figures), OutcomeTable("Latencies", ("", *_COLUMNS), latencies)]
+    tables += [_causes(label, document["explanation"][key]) for key, label in (("ttft", "first token"), ("tpot", "further token"))]
+    parts = {key: float(seconds) for key, seconds in document["time"].items() if seconds}
+    whole = sum(parts.values())
+    shares = {part: seconds / whole for part, seconds in parts.items()} if whole else {}
+    return Outcome(str(document.get("name", name)), "serve", tables, shares, "time of the instances")
+
+
+def _causes(label: str, rows: Sequence[Mapping[str, Any]]) -> OutcomeTable:
+    """The causes of a latency, by percentiles of the requests."""
+    causes = [key for key in (rows[0] if rows else ()) if key not in _APART and any(row[key] for row in rows)]
+    cells = [(str(row["requests"]), f"{row['count']:,}", *(in_unit(1e9 * row[key]) for key in ("mean_s", *causes))) for row in rows]
+    return OutcomeTable(f"Causes of the time to the {label}", ("", "requests", "mean", *causes), cells)
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any], str], Outcome]] = {
+    "goodput": _goodput,
+    "jobs": _jobs,
+    "sample": _sample,
+    "serve": _serve,
+}

@@ -115,7 +115,7 @@ def page(runs: Sequence[ReportRun], tables: Sequence[ResultTable] = (), outcomes
 def _outcome_section(outcome: Outcome, number: int, colours: Colours) -> _Section:
     """The section of a result of months of training, of jobs, or of a sample."""
     name = f"outcome-{number}"
-    drawn = {name: charts.shares(outcome.shares, name, colours)} if outcome.shares else {}
+    drawn = {name: charts.shares(outcome.shares, outcome.whole, name, colours)} if outcome.shares else {}
     tables = [_PageTable(each.title, each.header, each.rows) for each in outcome.tables]
     return _Section(f"{outcome.name} (astra {outcome.kind})", drawn, [], tables)
 
