@@ -99,3 +99,43 @@ def test_files_of_both_formats_do_what_the_plan_does(kind: str, tmp_path: Path) 
         messages.append(result.messages)
     assert finishes[1] == pytest.approx(finishes[0], rel=0.002)
     assert messages[1] == 2 * messages[0]
+
+
+def total_ns(platform: str, all_reduce: str | list[str], workload: dict[str, Any] | None = None) -> float:
+    """The time of a run whose all-reduces have that algorithm."""
+    run = astra_sim.simulate(
+        workload=workload or {"plugin": "collective", "collective": "all_reduce", "bytes": 1 << 20},
+        platform=platform,
+        network="plugin:analytical?congestion=aware&switching=cut_through",
+        system={"plugin": "astra2", "all_reduce": all_reduce},
+    )
+    return run.finish_ns
+
+
+@pytest.mark.parametrize("platform", [TORUS, RAILS])
+def test_auto_designs_collectives_over_all_npus_when_asked(platform: str) -> None:
+    designed = total_ns(platform, "auto?synthesize=true")
+    assert designed == total_ns(platform, "synthesized") < total_ns(platform, "auto")
+    assert total_ns(platform, "auto?synthesize=false") == total_ns(platform, "auto")
+
+
+def test_auto_with_synthesis_leaves_collectives_of_some_npus_to_auto(tmp_path: Path) -> None:
+    """`synthesized` alone refuses them."""
+    layer = "-1 5 ALLREDUCE 65536 5 NONE 0 5 NONE 0 5"
+    (tmp_path / "of_some.txt").write_text(f"HYBRID_MODEL_DATA\n1\nlayer {layer}\n")
+    of_some = {"plugin": "layers", "file": str(tmp_path / "of_some.txt")}
+    assert total_ns(TORUS, "auto?synthesize=true", of_some) == total_ns(TORUS, "auto", of_some)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ("auto?synthesize=maybe", "synthesize"),
+        ("auto?other=1", "other"),
+        ("auto?", r"expected auto, or auto\?synthesize=true"),
+        (["auto?synthesize=true", "auto"], "for the whole platform"),
+    ],
+)
+def test_options_of_auto_are_checked(chosen: str | list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        total_ns(TORUS, chosen)

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from astra_sim import InputError
+from urllib.parse import parse_qsl
+
+import attrs
+from astra_sim import InputError, option
 from astra_sim.context import Algorithm, Context
+from astra_sim.options import Typed, structure
 from astra_sim.platform import Dimension
 from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective
 
 from astra_sim_systems.choice import automatic
+from astra_sim_systems.names import SYNTHESIZED
+
+AUTO = "auto"
+
+
+@attrs.frozen
+class AutoOptions:
+    """The options of `auto`, as in `auto?synthesize=true`."""
+
+    synthesize: bool = option(False, help="collectives over all NPUs are designed for the platform (package astra-sim-synthesis)")
+
+
+def auto_options(name: str) -> AutoOptions | None:
+    """The options of `auto` that a name of an algorithm has; None if it is another algorithm. Raises InputError."""
+    plugin, question, query = name.partition("?")
+    if plugin != AUTO:
+        return None
+    table = {key: Typed(value) for key, value in parse_qsl(query, keep_blank_values=True)}
+    if question and not table:
+        raise InputError(f"{name!r}; expected auto, or auto?synthesize=true")
+    options: AutoOptions = structure(AutoOptions, table, AUTO)
+    return options
 
 
 class TooFewAlgorithms(InputError):
@@ -23,13 +49,13 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: 
     """
     platform = context.platform
     if isinstance(chosen, str):
-        first = None if chosen == "auto" else context.algorithm(chosen, kind.value)
+        first = None if auto_options(chosen) is not None else context.algorithm(chosen, kind.value)
         names = [chosen] if first is not None and first.whole_platform else [chosen] * len(platform.dimensions)
     else:
         names = list(chosen)
     algorithms: list[Algorithm] = []
     for index, name in enumerate(names):
-        if name == "auto" and index < len(platform.dimensions):
+        if auto_options(name) is not None and index < len(platform.dimensions):
             algorithms.append(automatic(kind, endpoint_ns, context, index))
             continue
         algorithms.append(context.algorithm(name, kind.value))
@@ -57,9 +83,22 @@ def algorithm_across(
     kind: Collective, chosen: str | tuple[str, ...], own: list[Algorithm], endpoint_ns: float, context: Context
 ) -> Algorithm:
     """The algorithm of a dimension of a workload that reaches over several of the platform: that of the first."""
-    if (chosen if isinstance(chosen, str) else chosen[0]) != "auto":
+    if auto_options(chosen if isinstance(chosen, str) else chosen[0]) is None:
         return own[0]
     return automatic(kind, endpoint_ns, context)
+
+
+def designed_algorithm(kind: Collective, chosen: str | tuple[str, ...], context: Context) -> Algorithm | None:
+    """The algorithm of collectives over all NPUs if `chosen` is `auto?synthesize=true`: designed for the platform. None: not asked for.
+
+    Raises InputError if only some dimensions ask for it, or no plugin has it.
+    """
+    asked = [options.synthesize for options in map(auto_options, (chosen,) if isinstance(chosen, str) else chosen) if options is not None]
+    if not any(asked):
+        return None
+    if not isinstance(chosen, str):
+        raise InputError(f"{kind.value}: synthesize=true is for the whole platform; expected one algorithm, auto?synthesize=true")
+    return context.algorithm(SYNTHESIZED, kind.value)
 
 
 def _check_needs(kind: Collective, name: str, index: int, dimension: Dimension, context: Context) -> None:

@@ -6,6 +6,7 @@ runs a limited number of chunks at a time; the others wait in the queue's order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, Place, QueuePlan, System, SystemSession
 from astra_sim.units import PS_PER_NS, scaled_float32
 
-from astra_sim_systems.algorithms import TooFewAlgorithms, algorithm_across, algorithms_of
+from astra_sim_systems.algorithms import TooFewAlgorithms, algorithm_across, algorithms_of, designed_algorithm
 from astra_sim_systems.bus import bus_of
 from astra_sim_systems.choice import AutoAlgorithm, Selection
 from astra_sim_systems.options import ChunkingOptions
@@ -130,9 +131,13 @@ class ChunkingSystem(System):
         endpoint_ns = self.endpoint_ps / PS_PER_NS
         self.algorithms: dict[Collective, list[Algorithm]] = {}
         self.across: dict[Collective, Algorithm] = {}
+        self.designed: dict[Collective, Algorithm] = {}
         self.lacking: dict[Collective, InputError] = {}
         for kind in Collective:
             chosen = getattr(options, kind.value)
+            designed = designed_algorithm(kind, chosen, context)
+            if designed is not None:
+                self.designed[kind] = designed
             try:
                 own = self.algorithms[kind] = algorithms_of(kind, chosen, endpoint_ns, context)
             except TooFewAlgorithms as error:
@@ -177,6 +182,7 @@ class Session(SystemSession):
         self._options = system.options
         self._context = system.context
         platform = self._platform = system.context.platform
+        self._dimensions, self._designed = dimensions, system.designed
         self._queues = SystemQueues(dimensions, platform, system.context.run.queues_per_dim, system.rules.lanes)
         active = system.options.active_chunks_per_dimension
         self.queues = [
@@ -232,7 +238,7 @@ class Session(SystemSession):
         """Cut a collective into chunks and give each its phases. A cached plan is a tuple."""
         self._check(operation)
         group = self._part_of_platform(operation)
-        if operation.algorithm or group is not None:
+        if self._is_in_one(operation, group):
             return self._issue_in_one(operation, self._only_stage(operation, group))
         if self._cache is None or not self._repeats_over_dimensions(operation):
             return self._issue(operation, now_ps)
@@ -301,7 +307,7 @@ class Session(SystemSession):
         """Whether nothing takes turns."""
         self._check(operation)
         group = self._part_of_platform(operation)
-        if operation.algorithm or group is not None:
+        if self._is_in_one(operation, group):
             return not self._is_round_robin(self._only_stage(operation, group))
         return self._repeats_over_dimensions(operation)
 
@@ -320,10 +326,19 @@ class Session(SystemSession):
         members = operation.group
         return Group(members) if members is not None and len(members) < self._platform.npus else None
 
+    def _is_in_one(self, operation: Communicate, group: Group | None) -> bool:
+        """Whether a collective is one phase: it has an algorithm of its own, or is of some NPUs, or of all with a designed algorithm."""
+        if operation.algorithm or group is not None:
+            return True
+        sizes = (self._dimensions[number].size for number in operation.dimensions)
+        return operation.collective in self._designed and math.prod(sizes) == self._platform.npus
+
     def _only_stage(self, operation: Communicate, group: Group | None) -> PhaseStage:
         """All NPUs, or members in the order in which they are listed, as one dimension; chunks go through the queues of the first."""
         if operation.algorithm:
             algorithm = self._context.algorithm(operation.algorithm, "algorithm of one collective")
+        elif group is None and operation.collective in self._designed:
+            algorithm = self._designed[operation.collective]
         else:
             algorithm = self._rules.group_algorithm(operation.collective)
         return PhaseStage(0, group or self._platform.whole(), algorithm)

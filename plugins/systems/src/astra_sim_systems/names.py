@@ -55,6 +55,8 @@ RING, HALVING_DOUBLING, DIRECT = "ring", "halving_doubling", "direct"
 BOTH_DIRECTIONS = "ring?directions=2"
 CANDIDATES = (RING, BOTH_DIRECTIONS, HALVING_DOUBLING, DIRECT)
 """The algorithms among which `auto` chooses, with those of other plugins that are `automatic`."""
+SYNTHESIZED = "synthesized"
+"""The collective that is designed for a platform: `auto?synthesize=true`."""
 MOST_RANKS_IN_STEPS = 256
 """Of an all-to-all in both directions, which is a list of ranks * ranks steps."""
 

@@ -30,7 +30,9 @@ class ChunkingOptions:
     )
     active_chunks_per_dimension: int = option(1, minimum=1, help="chunks of a dimension that run at a time, shared among its queues")
     splits: int = option(1, minimum=1, maximum=1_000_000, help="chunks into which a collective is cut")
-    all_reduce: str | tuple[str, ...] = option("auto", help="algorithm for all-reduce; auto: by topology", specs="collective")
+    all_reduce: str | tuple[str, ...] = option(
+        "auto", help="algorithm for all-reduce; auto: by topology; auto?synthesize=true: designed, if over all NPUs", specs="collective"
+    )
     all_gather: str | tuple[str, ...] = option("auto", help="algorithm for all-gather", specs="collective")
     reduce_scatter: str | tuple[str, ...] = option("auto", help="algorithm for reduce-scatter", specs="collective")
     all_to_all: str | tuple[str, ...] = option("auto", help="algorithm for all-to-all", specs="collective")
