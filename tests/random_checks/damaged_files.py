@@ -56,6 +56,48 @@ _TEXTS = {
     'node0 [label="{device_id=0|Dense_100|Forward|COMP_NODE|simulated_run_time=2e-5}",shape=record];\n'
     'node2 [label="{device_id=1|Comm|Comm|COMM_SEND_RECV_NODE|src_device_id=0|dst_device_id=1|comm_size=40|run_time=4e-08}",shape=record];\n'
     "node0 -> node2;\n}\n",
+    "month.toml": '[goodput]\nnodes = 4\ngpus_per_node = 8\nrates = "llama3"\ndays = 30\nstep_s = 5\n[goodput.checkpoint]\n'
+    'levels = [{ name = "memory", write_s = 1, recovers = 0.9, load_s = 5 }, { name = "store", write_s = 10, load_s = 60, every = 10 }]\n'
+    "[goodput.recovery]\ndetect_s = 60\nreplace_s = 120\nspares = 2\nrepair_h = 48\n",
+    "faults.toml": '[goodput]\nnodes = 2\ngpus_per_node = 2\nrates = "llama3"\ndays = 30\nexperiment = "step.toml"\n[goodput.checkpoint]\n'
+    'levels = [{ name = "store", write_s = 10, load_s = 60 }]\n[goodput.recovery]\ndetect_s = 60\nreplace_s = 120\n[[goodput.faults]]\n'
+    'name = "link"\nparts = 4\nrate = 5e-5\nrepair_h = 8\nwithout = { links = [[0, 1]] }\n[[goodput.correlated]]\nname = "power"\nnodes = 2\nmtbf_days = 200\n',
+    "often.toml": '[goodput]\nnodes = 2\ngpus_per_node = 2\nintervals = "hours.txt"\ndays = 30\nstep_s = 5\n[goodput.checkpoint]\n'
+    'levels = [{ name = "store", write_s = 10, load_s = 60 }]\n[goodput.recovery]\ndetect_s = 60\nreplace_s = 120\n',
+    "hours.txt": "1.5\n20\n3\n",
+    "step.toml": 'workload = "plugin:collective?bytes=1048576"\nplatform = "p.toml"\nnetwork = "plugin:flow"\n',
+    "sample.toml": 'workload = "w.toml"\nplatform = "p.toml"\nnetwork = "plugin:flow"\n[variation]\nseed = 7\nnoise_classes = 2\n'
+    'compute = [{ ranks = "1", factor = 1.5 }, { distribution = "empirical", file = "factors.txt", scope = "operation" }]\n'
+    'links = [{ from = 0, to = 1, bandwidth = 0.25, latency = 2.0 }]\npauses = [{ ranks = "0-2", every_ns = 1000, lasts_ns = 50, phase = "random" }]\n'
+    "[energy]\nidle_w = 100\ncompute_w = 650\nhost_w = 1500\nnpus_per_node = 2\n[cost]\ngpu_hour_usd = 2.5\n",
+    "factors.txt": "1.0\n1.5\n0.9\n",
+    "jobs.toml": 'platform = "plugin:switch?size=8&link_bandwidth_gb_per_s=50&link_latency_ns=500"\nnetwork = "plugin:flow"\n[[jobs]]\nname = "a"\n'
+    'workload = "w.toml"\nranks = "0:4"\n[[jobs]]\nname = "b"\nworkload = "w.toml"\nnpus = 4\nplacement = "random?seed=1"\nstart_ns = 50\npasses = 2\n',
+    "cluster.toml": 'platform = "plugin:switch?size=8&link_bandwidth_gb_per_s=50&link_latency_ns=500"\nnetwork = "plugin:flow"\n[schedule]\n'
+    'trace = "helios.csv"\nqueue = "backfill"\nplacement = "racks?npus=4"\nnpus_per_rack = 4\nworkload = "plugin:collective?bytes=1048576"\n',
+    "shortest.toml": 'platform = "plugin:switch?size=8&link_bandwidth_gb_per_s=50&link_latency_ns=500"\n[schedule]\ntrace = "philly.json"\nqueue = "shortest"\n'
+    'workload = "plugin:collective?bytes=1048576"\n',
+    "helios.csv": "job_id,user,vc,gpu_num,state,submit_time,duration\n"
+    + "".join(f"{n},u,v,{1 + n % 4},COMPLETED,2020-06-09 18:{10 + n}:27,{100 * n}\n" for n in range(1, 9)),
+    "philly.json": json.dumps(
+        [
+            {
+                "status": "Pass", "vc": "v", "jobid": str(n), "submitted_time": f"2017-10-07 01:1{n}:00", "user": "u",
+                "attempts": [{"start_time": f"2017-10-07 01:2{n}:06", "end_time": f"2017-10-07 02:{n}7:06", "detail": [{"ip": "m1", "gpus": ["g0", "g1"]}]}],
+            }
+            for n in range(4)
+        ]
+    ),
+    "several.csv": "operation,ranks,nodes,bytes,microseconds\n" + "".join(f"all_reduce,16,2,{8 << n},{100 + n * n}.5\n" for n in range(24)),
+    "iterations.csv": "experiment,seconds\nstep.toml,0.001\n",
+    "requests.jsonl": "".join(f'{{"timestamp": {100 * n}, "input_length": {100 + n}, "output_length": {2 + n}, "hash_ids": [0, {n}]}}\n' for n in range(4)),
+    "serve.toml": "[serving]\nmax_batched_tokens = 64\nkv_blocks = 100\n[serving.model]\n"
+    "dimensions = { layers = 2, hidden = 64, heads = 4, ffn = 128, vocab = 1000 }\n[serving.requests]\narrival = \"poisson\"\nrate = 100\ncount = 6\n"
+    'input = { distribution = "lognormal", mean = 30, sigma = 0.8, maximum = 80 }\noutput = 3\n[serving.slo]\nttft_ms = 20\n[compute]\ntables = "kernels.jsonl"\n',
+    "kernels.jsonl": (Path(__file__).parents[2] / "examples/serving/by_hand_kernels.jsonl").read_text(),
+    "replay.toml": "[serving]\nmax_batched_tokens = 64\nkv_blocks = 100\n[serving.model]\n"
+    "dimensions = { layers = 2, hidden = 64, heads = 4, ffn = 128, vocab = 1000 }\n[serving.requests]\ntrace = \"requests.jsonl\"\n"
+    '[compute]\ntables = "kernels.jsonl"\n',
     "config.json": json.dumps(
         {
             "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8,
@@ -104,6 +146,24 @@ _COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "groups.toml": [("--workload", f"{_TRACE}pipeline", *_ON_RING, "--groups", "groups.toml")],
     "ring.xml": [(*_COLLECTIVE, *_ON_RING, "--system", "plugin:astra2", "--set", "system.all_reduce=msccl?file=ring.xml")],
     "config.json": [("memory", *_ON_RING, "--workload", "plugin:llm?model=config.json&tensor_parallel=4&global_batch=4", "--compute", "plugin:gpu?device=h100")],
+    "month.toml": [("goodput", "month.toml", "--seeds", "3"), ("goodput", "month.toml", "--json"), ("goodput", "month.toml", "--seeds", "2", "--progress", "new.csv")],
+    "faults.toml": [("goodput", "faults.toml")],
+    "often.toml": [("goodput", "often.toml", "--seeds", "3")],
+    "hours.txt": [("goodput", "often.toml", "--seeds", "3")],
+    "step.toml": [("goodput", "faults.toml"), ("run", "step.toml", "--set", "platform.without.links=0:1")],
+    "sample.toml": [("sample", "sample.toml", "--seeds", "3"), ("run", "sample.toml"), ("sample", "sample.toml", "--seeds", "2", "--blame-ranks", "2")],
+    "factors.txt": [("sample", "sample.toml", "--seeds", "3")],
+    "jobs.toml": [("jobs", "jobs.toml"), ("jobs", "jobs.toml", "--alone", "--without", "a"), ("jobs", "jobs.toml", "--link-figures", "--set", "network.plugin=analytical", "--set", "network.congestion=aware")],
+    "cluster.toml": [("jobs", "cluster.toml"), ("jobs", "cluster.toml", "--at", "600s")],
+    "shortest.toml": [("jobs", "shortest.toml")],
+    "helios.csv": [("jobs", "cluster.toml")],
+    "philly.json": [("jobs", "shortest.toml")],
+    "several.csv": [("calibrate", "cluster", "--machine", "dgx_h100", "--nccl-tests", "several.csv", *_CALIBRATE)],
+    "iterations.csv": [("calibrate", "cluster", "--machine", "dgx_h100", "--iterations", "iterations.csv", *_CALIBRATE)],
+    "requests.jsonl": [("serve", "replay.toml")],
+    "serve.toml": [("serve", "serve.toml"), ("serve", "serve.toml", "--json"), ("serve", "serve.toml", "--per-request", "new.csv")],
+    "kernels.jsonl": [("serve", "serve.toml")],
+    "replay.toml": [("serve", "replay.toml")],
     "trace.0.et": [
         ("--workload", f"{_TRACE}trace", *_ON_RING), ("trace", "check", "trace"), ("trace", "stats", "trace"), ("trace", "repair", "trace", "-o", "new"),
         ("trace", "scale", "trace", "-o", "new", "--npus", "8"), ("convert", "trace.et", "new.json"),
