@@ -64,7 +64,7 @@ def test_commands_are_completed_and_experiment_files_and_options_of_run(folder: 
     assert values("astra traces") == {"traces/": "open"}
     assert values("astra --net") == {"--network": "plain"}
     assert values("astra --vers") == {"--version": "plain"}
-    assert values("astra calibrate ") == {"attention": "plain", "collective": "plain", "gemm": "plain"}
+    assert values("astra calibrate ") == {"attention": "plain", "cluster": "plain", "collective": "plain", "gemm": "plain"}
     assert values("astra plugins s") == {"show": "plain"}
     assert values("astra calibrate gemm --de") == {"--device": "plain"}
 

@@ -32,6 +32,8 @@ LLM = ("--workload", MODEL, "--compute", "plugin:gpu?device=h100", "--system", "
 PIPELINES = ("--set", "workload.pipeline_parallel=1", "--set", "workload.pipeline_parallel=2", "--set", "workload.zero=0")
 TRAFFIC = ("traffic", "--platform", "plugin:mesh?sizes=4,4&link_bandwidth_gb_per_s=32&link_latency_ns=1", "--rate", "0.1,0.9")
 SYSTOLIC = ("systolic", "--config", "array.cfg", "--topology", "layers.csv", "--gemm")
+GOODPUT = ROOT / "examples" / "goodput"
+A3_MEGA = str(ROOT / "examples" / "calibration" / "a3_mega_two_nodes.csv")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "run": (VGG16, "--output", "again"),
     "run of blocks": ("blocks.toml",),
@@ -64,6 +66,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "calibrate collective": ("calibrate", "collective", "measured.csv", "--output", "nccl.toml"),
     "calibrate gemm": ("calibrate", "gemm", "gemm.csv", "--device", "h100", "--output", "device.toml"),
     "calibrate attention": ("calibrate", "attention", "attention.csv", "--device", "h100", "--output", "device.toml"),
+    "calibrate cluster": ("calibrate", "cluster", "--machine", "dgx_h100", "--nccl-tests", A3_MEGA, "--output", "cluster.toml"),
     "convert": ("convert", "blocks.toml", "blocks.et", "--platform", RING),
     "trace check": ("trace", "check", "traces/t"),
     "trace repair": ("trace", "repair", "traces/t", "--output", "mended"),
@@ -73,9 +76,20 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "generate": ("generate", "--model", "dlrm", "--parallel", "DATA", "--npus", "8", "--batch-per-npu", "8", "--output", "dlrm.toml"),
     "device": ("device",),
     "synthesize": ("synthesize", "--platform", RING.replace("size=8", "size=3"), "--bytes", "1MiB"),
-    "jobs": ("jobs", str(ROOT / "examples" / "goodput" / "two_jobs.toml"), "--alone", "--without", "a"),
+    "jobs of a cluster": ("jobs", str(GOODPUT / "cluster.toml")),
+    "waits of jobs": (
+        "jobs",
+        str(GOODPUT / "two_jobs.toml"),
+        "--link-figures",
+        "--set",
+        "network.plugin=analytical",
+        "--set",
+        "network.congestion=aware",
+    ),
+    "jobs": ("jobs", str(GOODPUT / "two_jobs.toml"), "--alone", "--without", "a"),
     "sample": ("sample", "varied.toml", "--seeds", "3"),
-    "goodput": ("goodput", str(ROOT / "examples" / "goodput" / "llama3_405b.toml"), "--seeds", "3"),
+    "goodput with faults": ("goodput", "month.toml", "--seeds", "3"),
+    "goodput": ("goodput", str(GOODPUT / "llama3_405b.toml"), "--seeds", "3"),
     "serve": ("serve", str(ROOT / "examples" / "serving" / "by_hand.toml")),
     "timeline": ("timeline", "out", "-o", "again.pftrace"),
     "rerun": ("rerun", "out"),
@@ -94,6 +108,7 @@ WRITES = (
     "calibrate collective",
     "calibrate gemm",
     "calibrate attention",
+    "calibrate cluster",
     "convert",
     "generate",
     "trace repair",
@@ -171,6 +186,17 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "search.toml").write_text(f'{search}search.minimize = "finish_ns"\n')
     (folder / "front.toml").write_text(f'{search}search.minimize = ["finish_ns", "exposed_comm_ns * 123.456"]\n')
     (folder / "budgets.toml").write_text(f'[[expect]]\nexperiment = "{VGG16}"\ncheck = "finish_ns <= 123456789"\n')
+    (folder / "step.toml").write_text(
+        f'platform = "{RING}"\nnetwork = "plugin:flow"\nworkload = "plugin:collective?bytes=65536"\n[run]\npasses = 2\n'
+    )
+    (folder / "month.toml").write_text(
+        '[goodput]\nnodes = 2\ngpus_per_node = 4\nrates = "llama3"\ndays = 30\nexperiment = "step.toml"\n'
+        '[goodput.checkpoint]\nlevels = [{ name = "store", write_s = 10, load_s = 60 }]\n'
+        "[goodput.recovery]\ndetect_s = 60\nreplace_s = 120\n"
+        '[[goodput.faults]]\nname = "a link with a name that is long"\nparts = 8\nrate = 1e-4\nrepair_h = 8\n'
+        "without = { links = [[0, 1]] }\n"
+        '[[goodput.correlated]]\nname = "power"\nnodes = 2\nmtbf_days = 200\n'
+    )
     (folder / "varied.toml").write_text(
         f'workload = "plugin:collective?bytes=65536"\nplatform = "{RING}"\n\n[variation]\nseed = 7\n'
         'compute = [{ ranks = "5", factor = 1.05 }, { distribution = "lognormal", cv = 0.02, scope = "operation" }]\n'

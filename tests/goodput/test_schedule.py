@@ -113,6 +113,9 @@ def test_formats_of_traces(tmp_path: Path) -> None:
         ("gpu_num,submit_time,duration\n1,soon,3\n", "submit_time is 'soon'; expected a number"),
         ("gpu_num,submit_time,duration\n0,2020-01-01 00:00:00,3\n", "no job with NPUs and a duration"),
         ('[{"jobid": 1}]', "job 1"),
+        ("[1]", "'1'; expected a table"),
+        ('[{"attempts": null}]', "job 1: attempts: 'None'; expected a list"),
+        ('[{"attempts": [{"start_time": "2017-10-07", "end_time": "2017-10-08", "detail": null}]}]', "detail: 'None'; expected a list"),
     ],
 )
 def test_an_error_names_file_line_and_value(tmp_path: Path, text: str, message: str) -> None:

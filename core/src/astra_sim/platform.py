@@ -217,13 +217,15 @@ class Platform:
 
     If `physical` is given, all NPUs are in that one dimension, and `dimensions` are only how collectives see them (logical dimensions):
     networks that simulate links use `wired()` and `fabric()`, the others `dimensions`. NPUs of `physical` beyond `npus` are idle: they run
-    nothing, and only forward if NPUs do. Raises InputError if there is no dimension, or more NPUs than there are.
+    nothing, and only forward if NPUs do. `changed_links`: links of `physical` are slower or down, which
+    only networks that simulate links see. Raises InputError if there is no dimension, or more NPUs than there are.
     """
 
     dimensions: tuple[Dimension, ...] = attrs.field(validator=each("a tuple of Dimension", of_type("a Dimension", Dimension), tuple))
     name: str = attrs.field(default="", validator=TEXT)
     device: str = attrs.field(default="", validator=TEXT)
     physical: Dimension | None = attrs.field(default=None, validator=of_type("a Dimension", Dimension).optional())
+    changed_links: bool = False
     strides: tuple[int, ...] = attrs.field(init=False)
     npus: int = attrs.field(init=False)
     _as_made: tuple[_AsMade, ...] = attrs.field(init=False, repr=False, eq=False)

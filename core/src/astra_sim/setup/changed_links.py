@@ -96,11 +96,6 @@ class ChangedTopology(Topology):
         return attrs.evolve(self, listed=tuple(scaled))
 
 
-def has_changed_links(platform: Platform) -> bool:
-    """Whether links of a platform were changed."""
-    return platform.physical is not None and isinstance(platform.physical.topology, ChangedTopology)
-
-
 def with_changed_links(
     platform: Platform, changes: Sequence[LinkChange], switches_down: Sequence[int | str] = (), where: str = ""
 ) -> Platform:
@@ -149,7 +144,7 @@ def with_changed_links(
         nic_latency_ns=fabric.links[0].nic_latency_ns if same_nics and fabric.links else 0.0,
         router_latency_ns=fabric.switch_latency_ns[0] if same_switches and fabric.switch_latency_ns else 0.0,
     )
-    return Platform(platform.dimensions, platform.name, platform.device, physical)
+    return Platform(platform.dimensions, platform.name, platform.device, physical, changed_links=True)
 
 
 def node_of(name: int | str, fabric: Fabric, where: str) -> int:

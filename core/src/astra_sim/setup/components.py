@@ -22,7 +22,7 @@ from astra_sim.network import EventNetwork, Network, RefiningNetwork, RouteDelay
 from astra_sim.platform import Dimension, Platform, Preset, Topology, with_logical_dimensions
 from astra_sim.providers import Provider, options_of
 from astra_sim.run.alone import AloneRuns
-from astra_sim.setup.changed_links import has_changed_links, with_changed_links, without_parts
+from astra_sim.setup.changed_links import with_changed_links, without_parts
 from astra_sim.setup.defaults import dotted, taken_defaults, with_defaults
 from astra_sim.setup.engines import find_engine
 from astra_sim.setup.experiment import DEFAULTS, SECTION_KINDS, Experiment
@@ -372,7 +372,7 @@ class _Maker:
             raise RunError(f"{where}: memory ran out when {kind} {provider.name!r} was made; expected more memory") from None
         if not isinstance(result, classes):
             raise PluginError(f"{kind} plugin {provider.name!r} returned {shown(result)}, which is not a {kind}")
-        if kind == "network" and has_changed_links(context[0]) and not _simulates_links(result):
+        if kind == "network" and context[0].changed_links and not _simulates_links(result):
             raise InputError(
                 f"{where}: network {provider.name!r} does not simulate links, some of which are slower or down (variation.links,"
                 " platform.without); expected one that does, such as plugin:analytical?congestion=aware"

@@ -57,16 +57,33 @@ def _csv(text: str, path: str) -> Iterator[TraceJob]:
 
 def _philly(text: str, path: str) -> Iterator[TraceJob]:
     """The jobs of Philly: of each the first attempt's GPUs, and the time of all attempts."""
-    for number, job in enumerate(parse_json(text, path), 1):
+    for number, job in enumerate(_tables(parse_json(text, path), path), 1):
         where = f"{path}: job {number}"
-        if not isinstance(job, Mapping) or not isinstance(job.get("attempts"), list):
+        if "attempts" not in job:
             raise InputError(f"{where}: {str(job)[:60]!r}; expected a table with jobid, submitted_time and attempts")
-        attempts = [each for each in job["attempts"] if each.get("start_time") and each.get("end_time")]
+        attempts = [each for each in _tables(job["attempts"], f"{where}: attempts") if each.get("start_time") and each.get("end_time")]
         spans = [(_moment(each["start_time"], where), _moment(each["end_time"], where)) for each in attempts]
-        gpus = sum(len(machine.get("gpus", ())) for machine in attempts[0].get("detail", ())) if attempts else 0
+        machines = _tables(attempts[0].get("detail", []), f"{where}: detail") if attempts else []
+        gpus = sum(len(_list(machine.get("gpus", []), f"{where}: gpus")) for machine in machines)
         yield TraceJob(
             str(job.get("jobid", number)), _moment(job.get("submitted_time"), where), gpus, math.fsum(end - begin for begin, end in spans)
         )
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    """A list. Raises InputError."""
+    if not isinstance(value, list):
+        raise InputError(f"{where}: {str(value)[:60]!r}; expected a list")
+    return value
+
+
+def _tables(value: Any, where: str) -> list[Mapping[str, Any]]:
+    """A list of tables. Raises InputError."""
+    for each in _list(value, where):
+        if not isinstance(each, Mapping):
+            raise InputError(f"{where}: {str(each)[:60]!r}; expected a table")
+    tables: list[Mapping[str, Any]] = value
+    return tables
 
 
 def _number(text: str, where: str) -> float:

@@ -99,10 +99,14 @@ def read_tables(path: str, run: str | None) -> KernelTables:
     for name in ("dense", "per_sequence", "attention"):
         if name not in tables:
             raise InputError(f"{path}: the run {run!r} has no table {name!r}")
+    per_sequence = _by_layer(tables["per_sequence"], "per_sequence", path)
+    for layer in ("lm_head", "sampler"):
+        if layer not in per_sequence:
+            raise InputError(f"{path}: the table per_sequence of the run {run!r} has {', '.join(per_sequence)}; expected {layer}, too")
     return KernelTables(
         run,
         _by_layer(tables["dense"], "dense", path),
-        _by_layer(tables["per_sequence"], "per_sequence", path),
+        per_sequence,
         grid_of(_rows(tables["attention"], COLUMNS["attention"], path)),
         grid_of(_rows(tables["moe"], COLUMNS["moe"], path)) if "moe" in tables else None,
     )
