@@ -97,6 +97,7 @@ def test_a_network_without_links_refuses(network: str) -> None:
     ("without", "message"),
     [
         ({"links": [[0, 99]]}, "99 is no node; expected an NPU by its number"),
+        ({"links": [[0, 1e999]]}, "inf is no node"),
         ({"links": [[0, 1]]}, "no link leads from NPU 0 to NPU 1; expected one of switch 0, switch 2"),
         ({"links": [0]}, r"links\[0\] is 0; expected two nodes"),
         ({"links": 3}, "links is 3; expected a list"),

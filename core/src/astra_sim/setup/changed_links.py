@@ -7,6 +7,7 @@ find routes of least cost around the links that are down, through NPUs if no swi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -149,12 +150,13 @@ def with_changed_links(
 
 def node_of(name: int | str, fabric: Fabric, where: str) -> int:
     """The number of a node. Raises InputError, naming `where`, if the platform has none of this name."""
-    try:
-        number = name if isinstance(name, int) else node_number(name, fabric.npus)
-        known = number < (fabric.npus if isinstance(name, int) else fabric.nodes)
-    except ValueError:
-        number, known = 0, False
-    if isinstance(name, bool) or not known or number < 0:
+    number, nodes = -1, fabric.npus
+    if isinstance(name, int) and not isinstance(name, bool):
+        number = name
+    elif isinstance(name, str):
+        with suppress(ValueError):
+            number, nodes = node_number(name, fabric.npus), fabric.nodes
+    if not 0 <= number < nodes:
         has = f"NPUs 0 to {fabric.npus - 1}" + (f" and switches 0 to {fabric.switches - 1}" if fabric.switches else ", and no switches")
         raise InputError(f"{where}: {name!r} is no node; expected {NODES}; the platform has {has}")
     return number

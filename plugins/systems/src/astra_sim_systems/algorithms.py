@@ -19,13 +19,13 @@ AUTO = "auto"
 
 
 @attrs.frozen
-class AutoOptions:
+class ChoiceOptions:
     """The options of `auto`, as in `auto?synthesize=true`."""
 
     synthesize: bool = option(False, help="collectives over all NPUs are designed for the platform (package astra-sim-synthesis)")
 
 
-def auto_options(name: str) -> AutoOptions | None:
+def auto_options(name: str) -> ChoiceOptions | None:
     """The options of `auto` that a name of an algorithm has; None if it is another algorithm. Raises InputError."""
     plugin, question, query = name.partition("?")
     if plugin != AUTO:
@@ -33,7 +33,7 @@ def auto_options(name: str) -> AutoOptions | None:
     table = {key: Typed(value) for key, value in parse_qsl(query, keep_blank_values=True)}
     if question and not table:
         raise InputError(f"{name!r}; expected auto, or auto?synthesize=true")
-    options: AutoOptions = structure(AutoOptions, table, AUTO)
+    options: ChoiceOptions = structure(ChoiceOptions, table, AUTO)
     return options
 
 
