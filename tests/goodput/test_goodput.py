@@ -99,6 +99,8 @@ def test_shares_add_up(
     assert sum(result.shares.values()) == pytest.approx(1)
     assert result.goodput == result.shares["useful"] == pytest.approx(result.work_days / result.days)
     assert sum(result.failures.by_component.values()) == pytest.approx(result.failures.mean)
+    by_interruptions = 1 - sum(result.shares[part] for part in ("useful", "checkpoint", "degraded"))
+    assert sum(result.failures.lost_days.values()) == pytest.approx(by_interruptions * result.days, abs=1e-9)
 
 
 def test_several_levels_have_the_best_interval_of_all() -> None:

@@ -216,7 +216,8 @@ def experiment_from(table: Table, file: str, plugins: Plugins) -> Experiment:
 _OTHER_FILES = {
     **dict.fromkeys(("loop", "layers"), "this looks like a workload: --workload"),
     "jobs": "this is a file of several jobs: astra jobs FILE",
-    "goodput": "this is a file of months of training: astra goodput FILE",
+    "schedule": "this is a file of the jobs of a cluster: astra jobs FILE",
+    "goodput": "this is a file of months of training: astra goodput FILE, which says what is lost to what",
 }
 """Keys of files that are no experiments, and the commands that read them."""
 

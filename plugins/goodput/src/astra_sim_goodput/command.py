@@ -91,7 +91,9 @@ def _print(outcome: Goodput) -> None:
         screen.table(Table(fault_columns, cells, "Faults that slow the job: how many there are on average"))
     if len(outcome.failures.by_component) > 1:
         listed = sorted(outcome.failures.by_component.items(), key=lambda item: -item[1])
-        screen.table(Table((Column("component", "text"), Column("interruptions")), [[name, f"{mean:.1f}"] for name, mean in listed]))
+        columns = (Column("component", "text"), Column("interruptions"), Column("lost (days)"))
+        rows = [[name, f"{mean:.1f}", f"{outcome.failures.lost_days[name]:.2f}"] for name, mean in listed]
+        screen.table(Table(columns, rows))
     if outcome.monte_carlo is not None:
         figures = {"goodput (%)": (outcome.monte_carlo.goodput, 100), "interruptions": (outcome.monte_carlo.failures, 1)}
         if outcome.monte_carlo.days.sd:

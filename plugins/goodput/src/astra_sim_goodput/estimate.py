@@ -12,7 +12,7 @@ from astra_sim.errors import InputError
 
 from astra_sim_goodput import closed_forms, monte_carlo
 from astra_sim_goodput.plan import DAY, HOUR, Fault, GoodputPlan, read_plan
-from astra_sim_goodput.shares import PARTS, best_interval, fault_speed, shares_of
+from astra_sim_goodput.shares import BY_INTERRUPTIONS, PARTS, best_interval, fault_speed, shares_of
 
 QUANTILES = (0.05, 0.5, 0.95)
 MOST_SEEDS = 100_000
@@ -40,11 +40,16 @@ class MonteCarlo:
 
 @attrs.frozen
 class Failures:
-    """Interruptions in the time of the job: their mean, in all and by component, and quantiles of Poisson's law."""
+    """Interruptions in the time of the job: their mean, in all and by component, and quantiles of Poisson's law.
+
+    `lost_days` is the time that those of each component cost: work done again, restarts, and waiting for nodes. An interruption costs the
+    same on average, whatever its component.
+    """
 
     mean: float
     quantiles: dict[str, float]
     by_component: dict[str, float]
+    lost_days: dict[str, float]
 
 
 @attrs.frozen
@@ -135,7 +140,7 @@ def goodput(source: str | os.PathLike[str] | Mapping[str, Any] | GoodputPlan, se
         name=plan.name,
         gpus=plan.nodes * plan.gpus_per_node,
         mtti_h=None if math.isinf(mtti) else mtti / HOUR,
-        failures=_failures(plan, failures, running * wall / HOUR),
+        failures=_failures(plan, failures, running * wall / HOUR, sum(shares[part] for part in BY_INTERRUPTIONS) * wall / DAY),
         interval_s=None if endless else interval,
         goodput=useful,
         ettr=_ettr(shares),
@@ -170,10 +175,10 @@ def progress_rows(plan: GoodputPlan, interval: float | None, seeds: int) -> Iter
             yield f"{seed},{wall / DAY:.9g},{work / DAY:.9g}\n"
 
 
-def _failures(plan: GoodputPlan, mean: float, hours: float) -> Failures:
-    return Failures(
-        mean, {_name(each): _poisson(mean, each) for each in QUANTILES}, {name: rate * hours for name, rate in plan.rates.items()}
-    )
+def _failures(plan: GoodputPlan, mean: float, hours: float, lost_days: float) -> Failures:
+    counts = {name: rate * hours for name, rate in plan.rates.items()}
+    lost = {name: lost_days * count / mean if mean else 0.0 for name, count in counts.items()}
+    return Failures(mean, {_name(each): _poisson(mean, each) for each in QUANTILES}, counts, lost)
 
 
 def _name(quantile: float) -> str:

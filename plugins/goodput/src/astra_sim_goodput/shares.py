@@ -18,6 +18,8 @@ from astra_sim_goodput.plan import HOUR, GoodputPlan
 
 PARTS = ("useful", "checkpoint", "lost", "detect", "replace", "load", "waiting", "degraded")
 """`lost` is repeated work, `waiting` for a node, `degraded` the loss of fewer nodes and of faults that slow the job."""
+BY_INTERRUPTIONS = ("lost", "detect", "replace", "load", "waiting")
+"""What interruptions cost."""
 
 _LARGEST_EXPONENT = 500.0
 _MOST_IN_REPAIR = 100_000

@@ -110,8 +110,10 @@ def _goodput(document: Mapping[str, Any], name: str) -> Outcome:
         OutcomeTable("Months of training", ("", ""), figures),
         OutcomeTable("Where the time goes", ("", "share", "days", *(() if usd is None else ("USD",))), parts),
     ]
-    components = sorted(document["failures"]["by_component"].items(), key=lambda each: -each[1])
-    tables.append(OutcomeTable("Interruptions", ("component", "mean"), [(each, f"{mean:,.1f}") for each, mean in components]))
+    failures = document["failures"]
+    components = sorted(failures["by_component"].items(), key=lambda each: -each[1])
+    causes = [(each, f"{mean:,.1f}", f"{failures['lost_days'][each]:,.2f}") for each, mean in components]
+    tables.append(OutcomeTable("Interruptions", ("component", "mean", "lost days"), causes))
     faults = [(each["name"], f"{each['mean_present']:.3f}", f"{100 * each['lost']:.3f} %") for each in document.get("faults", ())]
     if faults:
         tables.append(OutcomeTable("Faults that slow the job", ("", "present on average", "lost speed"), faults))
