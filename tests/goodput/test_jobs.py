@@ -166,9 +166,19 @@ def test_the_example_prints_what_the_page_shows() -> None:
         assert f"{each.duration_ns / 1e6:.3f}" in shown
 
 
-def test_a_file_of_jobs_is_no_experiment() -> None:
-    with pytest.raises(InputError, match="unknown key 'jobs'; this is a file of several jobs: astra jobs FILE"):
-        astra_sim.load_experiment(ROOT / "examples" / "goodput" / "two_jobs.toml")
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        ("goodput/two_jobs.toml", "unknown key 'jobs'; this is a file of several jobs: astra jobs FILE"),
+        ("goodput/cluster.toml", "unknown key 'schedule'; this is a file of the jobs of a cluster: astra jobs FILE"),
+        ("goodput/llama3_405b.toml", "unknown key 'goodput'; this is a file of months of training: astra goodput FILE"),
+        ("sweeps/cheapest_network.toml", "unknown key 'base'; this is a file of a sweep or a search: astra sweep FILE, astra search FILE"),
+        ("serving/by_hand.toml", "unknown key 'serving'; this is a file of servers: astra serve FILE"),
+    ],
+)
+def test_the_file_of_another_command_is_no_experiment(example: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        astra_sim.load_experiment(ROOT / "examples" / example)
 
 
 # -- Systems of their own ------------------------------------------------------------------------------------------------

@@ -216,6 +216,9 @@ def experiment_from(table: Table, file: str, plugins: Plugins) -> Experiment:
 _OTHER_FILES = {
     **dict.fromkeys(("loop", "layers"), "this looks like a workload: --workload"),
     "jobs": "this is a file of several jobs: astra jobs FILE",
+    **dict.fromkeys(("base", "axes"), "this is a file of a sweep or a search: astra sweep FILE, astra search FILE"),
+    "expect": "this is a file of expectations: astra assert FILE",
+    "serving": "this is a file of servers: astra serve FILE",
     "schedule": "this is a file of the jobs of a cluster: astra jobs FILE",
     "goodput": "this is a file of months of training: astra goodput FILE, which says what is lost to what",
 }
