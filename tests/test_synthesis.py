@@ -139,3 +139,13 @@ def test_auto_with_synthesis_leaves_collectives_of_some_npus_to_auto(tmp_path: P
 def test_options_of_auto_are_checked(chosen: str | list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         total_ns(TORUS, chosen)
+
+
+def test_a_plan_goes_around_a_link_that_is_down() -> None:
+    """`auto` keeps its rings, whose messages then share the links of the way round."""
+    torus = f"plugin:torus?sizes=3,3&{LINK}&without.links=0:1"
+    plan = synthesize(torus, "all_reduce", 16 << 20)
+    check_schedule(plan.designed, plan.request)
+    assert plan.gap is not None
+    assert plan.gap < 0.05
+    assert plan.auto_ns > 1.5 * plan.time_ns
