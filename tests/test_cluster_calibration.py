@@ -161,6 +161,8 @@ def test_hosts_of_a_log_are_counted() -> None:
         ([], "nothing to fit is given"),
         (["--nccl-tests", "missing.log"], "missing.log"),
         (["--iterations", "iterations.csv"], "seconds is 'fast'; expected a number above 0"),
+        (["--machine", "torus", "--nccl-tests", A3_MEGA], "--machine is 'torus': .*; expected a platform of nodes"),
+        (["--machine", "dgx_x", "--nccl-tests", A3_MEGA], "--machine is 'dgx_x': .*; expected a platform of nodes"),
     ],
 )
 def test_wrong_arguments_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str) -> None:

@@ -296,6 +296,11 @@ def test_errors_name_the_key(changes: dict[str, Any], words: str) -> None:
     assert words in str(error.value)
 
 
+def test_an_experiment_is_no_goodput_file() -> None:
+    with pytest.raises(InputError, match=r"step.toml: no table \[goodput\]; expected one"):
+        goodput(ROOT / "examples" / "goodput" / "step.toml")
+
+
 def test_the_command_prints_tables_and_json(tmp_path: Path) -> None:
     example = str(ROOT / "examples" / "goodput" / "llama3_405b.toml")
     assert "3 random runs" in printed(example, "--seeds", "3")

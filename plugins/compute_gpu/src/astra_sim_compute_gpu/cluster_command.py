@@ -269,13 +269,16 @@ class _Calibration:
         return node.link_bandwidth * node.topology.links_per_message()
 
     def _node(self, nodes: int = 1) -> Platform:
-        """Nodes of the machine."""
-        from astra_sim import Experiment
+        """Nodes of the machine. Raises InputError if there is no machine of this name."""
+        from astra_sim import Experiment, InputError
         from astra_sim.commands import build_platform, shared_plugins
 
         experiment = Experiment()
-        experiment.use("platform", {"plugin": self._machine, "nodes": nodes}, shared_plugins())
-        return build_platform(experiment, shared_plugins())
+        try:
+            experiment.use("platform", {"plugin": self._machine, "nodes": nodes}, shared_plugins())
+            return build_platform(experiment, shared_plugins())
+        except InputError as error:
+            raise InputError(f"--machine is {self._machine!r}: {error}; expected a platform of nodes, such as dgx_h100") from None
 
     def _beside(self, part: str) -> Path:
         """The path of a file of a part of the cluster."""

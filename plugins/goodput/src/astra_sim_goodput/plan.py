@@ -264,6 +264,8 @@ def read_plan(source: str | os.PathLike[str] | Mapping[str, Any]) -> GoodputPlan
     else:
         where, folder = os.fspath(source), Path(source).parent
         table = parse_toml(read_text(where), where)
+    if "goodput" not in table:
+        raise InputError(f"{where}: no table [goodput]; expected one (an experiment is simulated by: astra FILE)")
     file: _File = structure(_File, table, where)
     return _plan(file, where, folder, file.name or (Path(where).stem if not isinstance(source, Mapping) else "goodput"))
 
