@@ -296,6 +296,16 @@ def test_errors_name_the_key(changes: dict[str, Any], words: str) -> None:
     assert words in str(error.value)
 
 
+def test_rare_components_share_a_row(tmp_path: Path) -> None:
+    large = ROOT / "examples" / "goodput" / "llama3_405b.toml"
+    small = tmp_path / "small.toml"
+    small.write_text(large.read_text().replace("nodes = 2048", "nodes = 4"))
+    assert "others" not in printed(str(large))
+    assert "system memory" in printed(str(large))
+    assert "13 others" in printed(str(small))
+    assert "system memory" not in printed(str(small))
+
+
 def test_an_experiment_is_no_goodput_file() -> None:
     with pytest.raises(InputError, match=r"step.toml: no table \[goodput\]; expected one"):
         goodput(ROOT / "examples" / "goodput" / "step.toml")

@@ -13,6 +13,8 @@ from astra_sim.files import FileSet
 from astra_sim_goodput.estimate import MOST_SEEDS, Goodput, Spread, goodput, progress_rows
 from astra_sim_goodput.plan import DAY, read_plan
 
+LEAST_SHOWN = 0.05
+"""Components with fewer interruptions share a row."""
 _WORDS = {
     "useful": "work that counts",
     "checkpoint": "writing checkpoints",
@@ -92,7 +94,12 @@ def _print(outcome: Goodput) -> None:
     if len(outcome.failures.by_component) > 1:
         listed = sorted(outcome.failures.by_component.items(), key=lambda item: -item[1])
         columns = (Column("component", "text"), Column("interruptions"), Column("lost (days)"))
-        rows = [[name, f"{mean:.1f}", f"{outcome.failures.lost_days[name]:.2f}"] for name, mean in listed]
+        causes = [(name, mean, outcome.failures.lost_days[name]) for name, mean in listed]
+        rare = [each for each in causes if each[1] < LEAST_SHOWN]
+        if len(rare) > 1:
+            del causes[-len(rare) :]
+            causes.append((f"{len(rare)} others", sum(each[1] for each in rare), sum(each[2] for each in rare)))
+        rows = [[name, f"{mean:.1f}", f"{days:.2f}"] for name, mean, days in causes]
         screen.table(Table(columns, rows))
     if outcome.monte_carlo is not None:
         figures = {"goodput (%)": (outcome.monte_carlo.goodput, 100), "interruptions": (outcome.monte_carlo.failures, 1)}

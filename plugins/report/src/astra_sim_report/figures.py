@@ -38,8 +38,8 @@ def unit_of(longest_ns: float) -> AxisUnit:
 
 
 def in_unit(ns: float) -> str:
-    """A time as text, in the unit that suits it."""
-    unit = unit_of(ns)
+    """A time as text, in the unit that suits it, which of 999.9999 ns is us: what is shown is rounded."""
+    unit = unit_of(float(f"{ns:.6g}"))
     return f"{ns / unit.ns:,.3f} {unit.name}" if ns else f"0 {unit.name}"
 
 

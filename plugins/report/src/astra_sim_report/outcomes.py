@@ -178,7 +178,9 @@ def _serve(document: Mapping[str, Any], name: str) -> Outcome:
         (label, *(in_unit(1e9 * document[key][column]) for column in _COLUMNS)) for key, label in _LATENCIES.items() if document.get(key)
     ]
     tables = [OutcomeTable("Served requests", ("", ""), figures), OutcomeTable("Latencies", ("", *_COLUMNS), latencies)]
-    tables += [_causes(label, document["explanation"][key]) for key, label in (("ttft", "first token"), ("tpot", "further token"))]
+    tables += [
+        _causes(label, document["explanation"][key]) for key, label in (("ttft", _LATENCIES["ttft_s"]), ("tpot", _LATENCIES["tpot_s"]))
+    ]
     parts = {key: float(seconds) for key, seconds in document["time"].items() if seconds}
     whole = sum(parts.values())
     shares = {part: seconds / whole for part, seconds in parts.items()} if whole else {}
@@ -189,7 +191,7 @@ def _causes(label: str, rows: Sequence[Mapping[str, Any]]) -> OutcomeTable:
     """The causes of a latency, by percentiles of the requests."""
     causes = [key for key in (rows[0] if rows else ()) if key not in _APART and any(row[key] for row in rows)]
     cells = [(str(row["requests"]), f"{row['count']:,}", *(in_unit(1e9 * row[key]) for key in ("mean_s", *causes))) for row in rows]
-    return OutcomeTable(f"Causes of the time to the {label}", ("", "requests", "mean", *causes), cells)
+    return OutcomeTable(f"Causes of the {label}", ("", "requests", "mean", *causes), cells)
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any], str], Outcome]] = {
