@@ -14,6 +14,7 @@ from astra_sim_goodput.jobs import JobFile, run_jobs
 from astra_sim_goodput.placement import placed, ranks_of
 from click.testing import CliRunner
 from support import ROOT
+from support.job_files import write_jobs
 
 RING = "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=50&link_latency_ns=500"
 DGX = "plugin:dgx_h100?nodes=2"
@@ -25,13 +26,7 @@ KERNELS = "plugin:gpu?device=h100&stack=kernels"
 
 
 def write(folder: Path, jobs: list[dict[str, Any]], platform: str = RING, network: str = "plugin:flow") -> Path:
-    """A file of jobs; each has a value for each key as TOML writes it."""
-    text = f'platform = "{platform}"\nnetwork = "{network}"\ncompute = "{KERNELS}"\n'
-    for job in jobs:
-        text += "\n[[jobs]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in job.items())
-    file = folder / "jobs.toml"
-    file.write_text(text)
-    return file
+    return write_jobs(folder, jobs, platform=platform, network=network, compute=KERNELS)
 
 
 def job(name: str, ranks: Any, workload: Any = ALL_REDUCE, **more: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from astra_sim_network_analytical.topologies import Ring
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from support.job_files import write_jobs
 
 AWARE = "plugin:analytical?congestion=aware"
 RING = "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=50&link_latency_ns=500"
@@ -26,12 +27,7 @@ ALL_REDUCE = "plugin:collective?collective=all_reduce&bytes=1048576"
 
 
 def write(folder: Path, jobs: list[dict[str, Any]], network: str = AWARE) -> Path:
-    text = f'platform = "{RING}"\nnetwork = "{network}"\ncompute = "plugin:recorded"\nsystem = "plugin:astra2?all_reduce=ring"\n'
-    for job in jobs:
-        text += "\n[[jobs]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in job.items())
-    file = folder / "jobs.toml"
-    file.write_text(text)
-    return file
+    return write_jobs(folder, jobs, platform=RING, network=network, compute="plugin:recorded", system="plugin:astra2?all_reduce=ring")
 
 
 def network_of(compiled: bool, options: AnalyticalOptions | None = None) -> Any:

@@ -10,9 +10,10 @@ import pytest
 from astra_sim import InputError
 from astra_sim.command import cli
 from astra_sim_goodput.cluster_trace import ClusterTrace, TraceJob, read_trace
-from astra_sim_goodput.jobs import run_jobs, run_schedule
+from astra_sim_goodput.jobs import run_jobs
 from astra_sim_goodput.placement import placed
 from astra_sim_goodput.schedule import QUEUES, ClusterSchedule, ScheduleOptions, simulate_schedule
+from astra_sim_goodput.schedule_file import run_schedule
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,23 +7,20 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
 from astra_sim import Experiment, InputError, option
-from astra_sim.commands import Plugins, assigned, build, build_platform, experiment_from, run_components, shared_plugins
+from astra_sim.commands import Plugins, build, build_platform, experiment_from, run_components, shared_plugins
 from astra_sim.files import parse_toml, read_text
 from astra_sim.network import EventNetwork, Network, OwnerLoad
 from astra_sim.options import structure
 from astra_sim.platform import Platform
 from astra_sim.units import PS_PER_NS, picoseconds
 
-from astra_sim_goodput.cluster_trace import read_trace
 from astra_sim_goodput.jobs_graph import JobGraph, block_sizes, ends_of_passes_by_job, merged
 from astra_sim_goodput.jobs_system import JobsSystem, SystemChoice
-from astra_sim_goodput.placement import FORMS, placed, placement_of, ranks_of
-from astra_sim_goodput.schedule import ClusterSchedule, ScheduleOptions, simulate_schedule
+from astra_sim_goodput.placement import FORMS, placed, ranks_of
 
 KEY = "jobs"
 SCHEDULE = "schedule"
@@ -312,48 +309,6 @@ def _durations(start: float, ends: Sequence[float], finish: float) -> list[float
     """The duration of each pass, from the end of the one before; the last ends with the job."""
     moments = [start, *ends[:-1], finish]
     return [later - earlier for earlier, later in itertools.pairwise(moments)]
-
-
-def has_schedule(path: str | os.PathLike[str]) -> bool:
-    """Whether a file of jobs has a table `[schedule]`. Raises InputError if it cannot be read."""
-    where = os.fspath(path)
-    return SCHEDULE in parse_toml(read_text(where), where)
-
-
-def run_schedule(
-    path: str | os.PathLike[str], *, set: Sequence[str] = (), plugins: Plugins | None = None
-) -> tuple[ClusterSchedule, ScheduleOptions]:
-    """Run the trace of a file with a table `[schedule]` on its platform, without its network. Raises InputError."""
-    plugins, where = plugins or shared_plugins(), os.fspath(path)
-    table = parse_toml(read_text(where), where)
-    results = table.pop(SCHEDULE, None)
-    if not isinstance(results, Mapping) or KEY in table:
-        raise InputError(f"{where}: expected tables [[{KEY}]], or one [{SCHEDULE}]")
-    results = dict(results)
-    if isinstance(results.get("trace"), str):
-        results["trace"] = os.path.join(os.path.dirname(where), results["trace"])
-    for key, value in map(assigned, [each for each in set if each.startswith(f"{SCHEDULE}.")]):
-        results[key.removeprefix(f"{SCHEDULE}.")] = value
-    options: ScheduleOptions = structure(ScheduleOptions, results, f"{where}: {SCHEDULE}")
-    experiment = experiment_from(table, where, plugins)
-    for assignment in set:
-        if not assignment.startswith(f"{SCHEDULE}."):
-            experiment.set(assignment)
-    platform = build_platform(experiment, plugins)
-    place = placement_of(options.placement, f"{where}: {SCHEDULE}", plugins)
-    trace = read_trace(options.trace)
-    return simulate_schedule(trace, options, platform.npus, place, experiment.name or Path(where).stem), options
-
-
-def jobs_at(schedule: ClusterSchedule, options: ScheduleOptions, moment_s: float, where: str) -> list[dict[str, Any]]:
-    """The tables of the jobs of a schedule that run at a moment, for `run_jobs`. Raises InputError if there is none, or no workload."""
-    if options.workload is None:
-        raise InputError(f"{where}: {SCHEDULE}: --at needs a workload; expected one, which each job runs")
-    running = schedule.running_at(moment_s)
-    if not running:
-        raise InputError(f"{where}: no job runs {moment_s:g} s after the first came; expected a time before {schedule.end_s:g} s")
-    common = {"workload": options.workload} | ({} if options.passes is None else {"passes": options.passes})
-    return [{"name": job.name, "ranks": list(job.npus), **common} for job in running]
 
 
 def run_jobs(

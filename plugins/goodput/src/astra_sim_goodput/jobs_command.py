@@ -8,8 +8,9 @@ import click
 from astra_sim import InputError
 from astra_sim.commands import Column, Screen, Table, json_option, quiet_option, say_json
 
-from astra_sim_goodput.jobs import JobLink, Jobs, has_schedule, jobs_at, run_jobs, run_schedule
+from astra_sim_goodput.jobs import JobLink, Jobs, run_jobs
 from astra_sim_goodput.schedule import ClusterSchedule
+from astra_sim_goodput.schedule_file import has_schedule, jobs_at, run_schedule
 
 _SHOWN = 10
 

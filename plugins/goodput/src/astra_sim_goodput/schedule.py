@@ -67,11 +67,7 @@ class Times:
 
 @attrs.frozen
 class ClusterSchedule:
-    """The jobs of a trace on a cluster. `left_out` used no NPUs, `too_large` asked for more than there are.
-
-    `utilisation` is the share of NPU time in which NPUs had a job, until the last one ended. `racks` is the mean number of racks of a job
-    over the least number that could hold it, if racks are known.
-    """
+    """The jobs of a trace on a cluster. `left_out` used no NPUs, `too_large` asked for more than there are."""
 
     name: str
     npus: int
@@ -87,7 +83,7 @@ class ClusterSchedule:
 
     @property
     def utilisation(self) -> float:
-        """The share of NPU time in which NPUs had a job."""
+        """The share of NPU time in which NPUs had a job, until the last one ended."""
         return math.fsum(len(job.npus) * (job.end_s - job.start_s) for job in self.jobs) / (self.npus * self.end_s)
 
     @property
