@@ -61,10 +61,10 @@ def modules_of_the_kernel() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for name, path in paths.items()}
 
 
-def circle(within_functions: bool, left_out: str = " ") -> list[str]:
-    """A circle of imports among the modules of the kernel, but for those below a name; []: there is none."""
-    modules = {name: path for name, path in modules_of_the_kernel().items() if not name.startswith(left_out)}
-    graph = {name: {each for each in imports_of(path, within_functions) if each in modules} - {name} for name, path in modules.items()}
+def circle() -> list[str]:
+    """A circle of imports among the modules of the kernel, those within functions included; []: there is none."""
+    modules = modules_of_the_kernel()
+    graph = {name: {each for each in imports_of(path, within_functions=True) if each in modules} - {name} for name, path in modules.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -74,7 +74,4 @@ def circle(within_functions: bool, left_out: str = " ") -> list[str]:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Within functions those of a run do: a phase, or a collective, may be simulated by itself while a run is prepared."""
-    assert circle(within_functions=False) == []
-    assert circle(within_functions=True, left_out="astra_sim.run.") == []
-    assert circle(within_functions=True) != [], "there is none any more: leave out nothing"
+    assert circle() == []

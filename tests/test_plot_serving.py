@@ -53,7 +53,7 @@ def test_a_table_that_lacks_what_is_drawn_is_an_error(kind: str, which: int, wor
 def test_bad_cells_and_labels_are_errors(tmp_path: Path, tables: tuple[str, str]) -> None:
     bad = tmp_path / "bad.csv"
     bad.write_text("ttft_s\nsoon\n")
-    with pytest.raises(InputError, match=r"bad\.csv:2: 'soon'; expected a number"):
+    with pytest.raises(InputError, match=r"bad\.csv:2: ttft_s is 'soon'; expected a number of at least 0"):
         serving_plots.draw_serving("ttft", [str(bad)], "svg")
     bad.write_text("ttft_s\n\n")
     with pytest.raises(InputError, match="no request has ttft_s"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import math
 import os
 import signal
 import stat
@@ -181,6 +182,27 @@ def whole_number(value: Any, where: str, least: int = 0, most: int = 1 << 62) ->
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
         raise InputError(f"{where} is {number!r}; expected a whole number from {least} to {most}")
     return number
+
+
+def finite_number(value: Any, where: str, least: float = 0, most: float = math.inf, above: float | None = None, unit: str = "") -> float:
+    """A number from a file or an option: a text such as a cell of CSV, or a number of JSON, YAML or TOML.
+
+    It is at least `least`, or more than `above`; at most `most`, and not infinite. `unit` is named in messages. Raises InputError that
+    begins with `where`.
+    """
+    number = value
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or not least <= number <= most or number == math.inf or (above is not None and number <= above):
+        lower = f"of at least {least:g}" if above is None else f"above {above:g}"
+        upper = f" and at most {most:g}" if most < 1e9 or (is_number and number > most) else ""
+        shown = repr(value.strip()) if isinstance(value, str) else repr(value)
+        raise InputError(f"{where} is {shown:.80}; expected a number {lower}{upper}{unit and f', in {unit}'}")
+    return number  # type: ignore[no-any-return]
 
 
 def csv_rows(text: str, path: str, plain: bool = False) -> Iterator[tuple[int, list[str]]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class AloneRuns:
-    """The records of collectives that run alone on some components. Each kind is simulated once."""
+    """The records of collectives that run alone on some components. Each kind is simulated once, by `simulate` (`simulate_graph`)."""
 
-    def __init__(self, system: System, network: Network, memory: Memory, engine: EngineType) -> None:
+    def __init__(self, simulate: Callable[..., RunRecord], system: System, network: Network, memory: Memory, engine: EngineType) -> None:
         self.engine = engine
-        self._inputs = system, network, memory
+        self._simulate = partial(simulate, system=system, network=network, memory=memory, engine=engine)
         self._records: dict[Hashable, RunRecord] = {}
 
     def record(self, operation: Communicate, dimensions: Sequence[LogicalDimension], path: bool = False, explain: Any = None) -> RunRecord:
@@ -37,13 +38,9 @@ class AloneRuns:
         key = *shape, operation.update_ps, operation.urgent, tuple(dimensions)
         value = self._records.get(key)
         if value is None or (path and value.path is None):
-            from astra_sim.run.simulation import simulate_graph  # which simulates composites by this module
-
             alone = attrs.evolve(operation, after=())
             graph = ExecutionGraph([alone], tuple(dimensions), ())
-            value = self._records[key] = simulate_graph(
-                graph, *self._inputs, self.engine, explain=explain, timelines="path" if path else False
-            )
+            value = self._records[key] = self._simulate(graph, explain=explain, timelines="path" if path else False)
         return value
 
     def duration_ps(self, operation: Communicate, dimensions: Sequence[LogicalDimension]) -> int:

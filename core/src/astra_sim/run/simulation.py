@@ -74,7 +74,7 @@ def simulate_graph(
         return call(f"network {type(network).__name__}: refine", network.refine, simulations)  # type: ignore[no-any-return]
     if isinstance(network, EventNetwork):
         call(f"network {type(network).__name__}: symmetry", setattr, network, "symmetry", symmetry)
-    composites = Composites(graph, AloneRuns(system, network, memory, engine), _keeps_path(explain, timelines), explain)
+    composites = Composites(graph, AloneRuns(simulate_graph, system, network, memory, engine), _keeps_path(explain, timelines), explain)
     inputs = RunInputs(graph=graph, system=system, network=network, memory=memory, composites=composites, engine=engine, npu_ps=npu_ps)
     schedules = ScheduleSymmetry(network, system.rendezvous)
     run = partial(_run, schedules=schedules, progress=progress, explain=explain, timelines=timelines, npu_times=npu_times)

@@ -22,6 +22,7 @@ from astra_sim.network import EventNetwork, Network, RefiningNetwork, RouteDelay
 from astra_sim.platform import Dimension, Platform, Preset, Topology, with_logical_dimensions
 from astra_sim.providers import Provider, options_of
 from astra_sim.run.alone import AloneRuns
+from astra_sim.run.simulation import simulate_graph
 from astra_sim.setup.changed_links import with_changed_links, without_parts
 from astra_sim.setup.defaults import dotted, taken_defaults, with_defaults
 from astra_sim.setup.engines import find_engine
@@ -146,7 +147,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         tick_ps=system.tick_ps,
         replay_only=system.replay_only,
         node_algorithms=system.node_algorithms,
-        time_alone=AloneRuns(system, network, memory, engine).duration_ps,
+        time_alone=AloneRuns(simulate_graph, system, network, memory, engine).duration_ps,
     )
     graph = maker.instance("workload", ExecutionGraph)
     taken: Table = {}

@@ -11,13 +11,12 @@ A communication is a send on one rank and a receive on the other, with a tag of 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 
 import attrs
 from astra_sim import InputError
-from astra_sim.files import read_text, whole_number
+from astra_sim.files import finite_number, read_text, whole_number
 
 from astra_sim_chakra.schema import MAX_32, NodeType
 from astra_sim_chakra.trace import Node
@@ -105,7 +104,7 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
     name, kind, node_type = parts[1:4]
     values = dict(part.partition("=")[::2] for part in (parts[0], *parts[4:]))
     if node_type == "COMP_NODE":
-        duration = _seconds(values, where) * NS[time_unit]
+        duration = finite_number(values.get("simulated_run_time", ""), f"{where}: simulated_run_time") * NS[time_unit]
         if duration >= 2.0**62:
             raise InputError(f"{where}: simulated_run_time is too long")
         node = Node(id=id_, name=f"{name} {kind}", type=NodeType.COMP_NODE, duration_ns=round(duration), is_cpu_op=False)
@@ -126,14 +125,3 @@ def _task(id_: int, attributes: str, where: str, time_unit: str) -> dict[int, No
         comm_tag=id_ % (MAX_32 + 1),
     )
     return {source: shared, target: attrs.evolve(shared, type=NodeType.COMM_RECV_NODE)}
-
-
-def _seconds(values: dict[str, str], where: str) -> float:
-    value = values.get("simulated_run_time", "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = -1.0
-    if not math.isfinite(seconds) or seconds < 0:
-        raise InputError(f"{where}: simulated_run_time is {value!r}; expected a time of at least 0")
-    return seconds

@@ -150,13 +150,13 @@ class _Calibration:
     def iterations(self, table: str) -> None:
         """Fit the factor of computing to iterations."""
         import astra_sim
-        from astra_sim.files import csv_table, read_text
+        from astra_sim.files import csv_table, finite_number, read_text
 
         from astra_sim_compute_gpu.cluster_fit import Iteration, fit_factor
 
         rows = []
         for where, row in csv_table(read_text(table), table, ("experiment", "seconds")):
-            rows.append(Iteration(str(Path(table).parent / row["experiment"]), _seconds(row["seconds"], where)))
+            rows.append(Iteration(str(Path(table).parent / row["experiment"]), finite_number(row["seconds"], f"{where}: seconds", above=0)))
         if not rows:
             raise astra_sim.InputError(f"{table}: it has no rows; expected measured iterations")
         self.measured = rows
@@ -287,16 +287,3 @@ class _Calibration:
 
 def _mean(errors: Sequence[float]) -> float:
     return sum(map(abs, errors)) / len(errors)
-
-
-def _seconds(text: str, where: str) -> float:
-    """A duration. Raises InputError."""
-    from astra_sim import InputError
-
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise InputError(f"{where}: seconds is {text!r}; expected a number above 0")
-    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from astra_sim import InputError
-from astra_sim.files import csv_table
+from astra_sim.files import csv_table, finite_number
 from astra_sim.options import Typed, structure
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Gemm
 
@@ -41,6 +41,10 @@ def _attention(cells: Mapping[str, str], columns: Sequence[str], where: str) -> 
     return KernelMeasurement(structure(Attention, _typed(cells, columns), where), _microseconds(cells, where), held_out=_side(cells, where))
 
 
+def _microseconds(cells: Mapping[str, str], where: str) -> float:
+    return finite_number(cells[_TIME], f"{where}: {_TIME}", above=0, most=1e12)
+
+
 def _yes(cells: Mapping[str, str], column: str, where: str) -> bool:
     """The truth value of a cell; false if it is empty."""
     cell = cells.get(column, "").lower()
@@ -57,16 +61,6 @@ def _side(cells: Mapping[str, str], where: str) -> bool | None:
 def _typed(cells: Mapping[str, str], columns: Sequence[str]) -> dict[str, Typed]:
     """The cells of a shape that are not empty."""
     return {name: Typed(cells[name]) for name in columns if cells.get(name)}
-
-
-def _microseconds(cells: Mapping[str, str], where: str) -> float:
-    try:
-        time = float(cells[_TIME])
-    except ValueError:
-        time = 0.0
-    if not 0 < time < float("1e12"):
-        raise InputError(f"{where}: {_TIME} is {cells[_TIME]!r}; expected a number above 0")
-    return time
 
 
 def _read(

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 from astra_sim.errors import InputError
-from astra_sim.files import check_cells, check_columns, csv_rows, parse_json, whole_number
+from astra_sim.files import check_cells, check_columns, csv_rows, finite_number, parse_json, whole_number
 
 from astra_sim_flows.running import Flow, circle_of
 
@@ -90,7 +90,7 @@ def _flow(row: Mapping[str, Any], where: str, ids: Mapping[Id, int], npus: int) 
         if before not in ids:
             raise InputError(f"{where}: after names {before!r}, which is no id of a flow")
         after.append(ids[before])
-    start = _number(row.get("start_ns", 0), f"{where}: start_ns")
+    start = finite_number(row.get("start_ns", 0), f"{where}: start_ns", most=_MOST_NS, unit="ns")
     group = whole_number(row["pg"], f"{where}: pg", most=7) if "pg" in row else -1
     return Flow(
         source, destination, whole_number(row.get("bytes"), f"{where}: bytes", most=2**60), round(start * 1000), tuple(after), group
@@ -103,15 +103,3 @@ def _id(value: Any, where: str) -> Id:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{where} has {value!r}; expected a number or a name")
     return value
-
-
-def _number(value: Any, where: str) -> float:
-    number = value
-    if isinstance(value, str):
-        try:
-            number = float(value)
-        except ValueError:
-            number = -1.0
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= _MOST_NS:
-        raise InputError(f"{where} is {value!r}; expected a number of at least 0, in ns")
-    return number

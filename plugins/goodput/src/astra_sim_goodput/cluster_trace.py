@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.files import csv_table, parse_json, read_text
+from astra_sim.files import csv_table, finite_number, parse_json, read_text
 
 _COLUMNS = ("submit_time", "gpu_num", "duration")
 
@@ -51,7 +51,8 @@ def read_trace(path: str) -> ClusterTrace:
 def _csv(text: str, path: str) -> Iterator[TraceJob]:
     """The rows of Helios and Acme."""
     for number, (where, row) in enumerate(csv_table(text, path, _COLUMNS, None), 1):
-        gpus, duration = _number(row["gpu_num"], f"{where}: gpu_num"), _number(row["duration"] or "0", f"{where}: duration")
+        gpus = finite_number(row["gpu_num"], f"{where}: gpu_num")
+        duration = finite_number(row["duration"] or "0", f"{where}: duration")
         yield TraceJob(row.get("job_id") or str(number), _moment(row["submit_time"], f"{where}: submit_time"), int(gpus), duration)
 
 
@@ -86,16 +87,6 @@ def _tables(value: Any, where: str) -> list[Mapping[str, Any]]:
     return tables
 
 
-def _number(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise InputError(f"{where} is {text!r}; expected a number of at least 0")
-    return value
-
-
 def _moment(value: Any, where: str) -> float:
     """A time as seconds: a date as `2023-03-01 00:18:22+08:00`, or a number of seconds. Raises InputError."""
     if not isinstance(value, str):
@@ -103,5 +94,5 @@ def _moment(value: Any, where: str) -> float:
     try:
         moment = datetime.datetime.fromisoformat(value)
     except ValueError:
-        return _number(value, where)
+        return finite_number(value, where)
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)).timestamp()

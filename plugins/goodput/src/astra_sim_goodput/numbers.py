@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from astra_sim import InputError
-from astra_sim.files import read_text
+from astra_sim.files import finite_number, read_text
 
 
 def read_numbers(path: str) -> list[float]:
@@ -13,13 +11,7 @@ def read_numbers(path: str) -> list[float]:
     result = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if line.strip():
-            try:
-                value = float(line)
-            except ValueError:
-                value = math.nan
-            if not 0 < value < math.inf:
-                raise InputError(f"{path}: line {number} is {line.strip()!r}; expected a number above 0")
-            result.append(value)
+            result.append(finite_number(line, f"{path}: line {number}", above=0))
     if not result:
         raise InputError(f"{path}: no number; expected one a line")
     return result

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion
+from astra_sim.files import finite_number
 from astra_sim.yaml_text import parse_yaml
 
 _TOPOLOGIES = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switch"}
@@ -51,11 +51,8 @@ def _dimension(topology: Any, size: Any, bandwidth: Any, latency: Any, path: str
         raise InputError(f"{path}: topology has {topology!r}; {suggestion(topology, _TOPOLOGIES)}")
     if isinstance(size, bool) or not isinstance(size, int) or size < 2:
         raise InputError(f"{path}: npus_count has {size!r}; expected whole numbers of at least 2")
-    gib_per_s, latency_ns = _number(bandwidth, "bandwidth", path), _number(latency, "latency", path)
-    if gib_per_s <= 0:
-        raise InputError(f"{path}: bandwidth has {bandwidth!r}; expected numbers above 0 (GB/s, 2^30 bytes/s)")
-    if latency_ns < 0:
-        raise InputError(f"{path}: latency has {latency!r}; expected numbers of at least 0 (ns)")
+    gib_per_s = finite_number(bandwidth, f"{path}: bandwidth", above=0, unit="2^30 bytes/s")  # to YAML 1e3 is text, to ASTRA-sim a number
+    latency_ns = finite_number(latency, f"{path}: latency", unit="ns")
     dimension = {
         "topology": _TOPOLOGIES[topology],
         "size": size,
@@ -66,15 +63,3 @@ def _dimension(topology: Any, size: Any, bandwidth: Any, latency: Any, path: str
     if topology == "Ring":
         dimension["both_ways"] = False
     return dimension
-
-
-def _number(value: Any, key: str, path: str) -> float:
-    """A number. To YAML 1e3 is text, to ASTRA-sim a number."""
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            raise InputError(f"{path}: {key} has {value!r}; expected numbers") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < math.inf:
-        raise InputError(f"{path}: {key} has {value!r}; expected numbers")
-    return value

@@ -8,7 +8,7 @@ from typing import Any
 
 from astra_sim import InputError
 from astra_sim.errors import suggestion, warn
-from astra_sim.files import is_there, is_whole, read_text
+from astra_sim.files import finite_number, is_there, is_whole, read_text
 
 from astra_sim_network_roce import ns3_topology
 
@@ -44,14 +44,7 @@ def _text(words: list[str], where: str) -> str:
 
 
 def _number(words: list[str], where: str) -> float:
-    word = _text(words, where)
-    try:
-        value = float(word)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 2**62:
-        raise InputError(f"{where}: the value is {word!r}; expected a number of at least 0")
-    return value
+    return finite_number(_text(words, where), f"{where}: the value", most=2**62)
 
 
 def _whole(words: list[str], where: str) -> int:

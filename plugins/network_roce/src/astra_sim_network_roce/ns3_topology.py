@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.files import is_whole, read_text
+from astra_sim.files import finite_number, is_whole, read_text
 from astra_sim.platform import Dimension, Topology
 from astra_sim.schedule import Peer
 
@@ -188,12 +188,7 @@ def _link(words: list[str], nodes: int, where: str) -> FileLink:
     delay = quantity(words[3], _DELAYS, where, "delay", "0.0005ms")
     if round(rate) < 1:
         raise InputError(f"{where}: the rate is {words[2]}; expected at least 1bps")
-    try:
-        error = float(words[4])
-    except ValueError:
-        error = -1.0
-    if not 0 <= error <= 1:
-        raise InputError(f"{where}: the error rate is {words[4]}; expected a number from 0 to 1")
+    error = finite_number(words[4], f"{where}: the error rate", most=1)
     return FileLink(int(ends[0]), int(ends[1]), round(rate), round(delay, 6), error)
 
 

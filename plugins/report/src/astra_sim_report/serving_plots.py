@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from astra_sim.errors import InputError
-from astra_sim.files import csv_table, read_text
+from astra_sim.files import csv_table, finite_number, read_text
 from matplotlib.figure import Figure
 
 from astra_sim_report.colours import series
@@ -34,7 +34,11 @@ def _latency(kind: str, paths: Sequence[str], names: Sequence[str]) -> Any:
     """The share of requests that have a latency of at most each value, a line for each table."""
     values = []
     for path in paths:
-        own = [_number(row[f"{kind}_s"], where) for where, row in _rows(path, (f"{kind}_s",), "--per-request") if row[f"{kind}_s"]]
+        own = [
+            finite_number(row[f"{kind}_s"], f"{where}: {kind}_s")
+            for where, row in _rows(path, (f"{kind}_s",), "--per-request")
+            if row[f"{kind}_s"]
+        ]
         if not own:
             raise InputError(f"{path}: no request has {kind}_s")
         values.append(own)
@@ -70,9 +74,9 @@ def _totals(path: str) -> tuple[list[float], dict[str, list[float]]]:
     times: list[float] = []
     totals: dict[str, list[float]] = {column: [] for column in columns}
     for where, row in _rows(path, ("time_s", "instance", *columns), "--timeline"):
-        times.append(_number(row["time_s"], where))
+        times.append(finite_number(row["time_s"], f"{where}: time_s"))
         for column in columns:
-            now[column][row["instance"]] = _number(row[column], where)
+            now[column][row["instance"]] = finite_number(row[column], f"{where}: {column}")
             totals[column].append(sum(now[column].values()))
     if not times:
         raise InputError(f"{path}: it has no rows")
@@ -85,10 +89,3 @@ def _rows(path: str, columns: Sequence[str], option: str) -> Any:
         yield from csv_table(read_text(path), path, columns, None)
     except InputError as error:
         raise InputError(f"{error}; expected a table that astra serve {option} has written") from None
-
-
-def _number(text: str, where: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{where}: {text!r}; expected a number") from None

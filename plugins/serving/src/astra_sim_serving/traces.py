@@ -5,18 +5,16 @@ Columns or keys of one format become rows `arrival_s, input, output` with furthe
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 from astra_sim import InputError
 from astra_sim.errors import warn
-from astra_sim.files import parse_json, read_text
+from astra_sim.files import check_cells, csv_rows, parse_json, read_text
 
 MOONCAKE_BLOCK = 512
 """Tokens of a block of Mooncake's traces."""
@@ -95,8 +93,15 @@ def _rows_of(text: str, path: str) -> tuple[list[tuple[int, Mapping[str, Any]]],
         if not all(isinstance(row, Mapping) for _, row in parsed):
             raise InputError(f"{path}: expected an object in each line, one for each request")
         return parsed, "line"
-    table = csv.DictReader(io.StringIO(text))
-    return [(number, {(key or "").strip(): value for key, value in row.items()}) for number, row in enumerate(table, 2)], "line"
+    return list(_table_rows(text, path)), "line"
+
+
+def _table_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    rows = csv_rows(text, path)
+    _, heading = next(rows, (1, []))
+    for number, cells in rows:
+        check_cells(cells, heading, f"{path}:{number}")
+        yield number, dict(zip(heading, cells, strict=True))
 
 
 def _is_one_object(text: str) -> bool:
