@@ -39,9 +39,9 @@ RING_BYTES = (1 << 15, 1 << 18, 1 << 24)
 TORI = {"4x4x4": (4, 4, 4), "8x8": (8, 8), "8x8x8": (8, 8, 8)}
 """Tori on which messages go round all rings with the default preset, and every NPU is simulated."""
 TORUS_BYTES = 1 << 16
-FOLDED_TORI = ((2, 2, 2), (4, 4, 4), (8, 8, 8), (16, 16, 16), (32, 32, 32))
+COLLAPSED_TORI = ((2, 2, 2), (4, 4, 4), (8, 8, 8), (16, 16, 16), (32, 32, 32))
 WHOLE_TORI = ((2, 2, 2), (4, 4, 4))
-"""Tori of an all-reduce in which one NPU stands for all, and of the same with every NPU simulated."""
+"""Tori of an all-reduce in which one NPU represents all, and of the same with every NPU simulated."""
 
 
 def cpu(action: Callable[[], float]) -> tuple[float, float]:
@@ -121,8 +121,8 @@ def torus_rings(sizes: tuple[int, ...], threads: int = 1) -> float:
     return flits
 
 
-def all_reduce(sizes: tuple[int, ...], folded: bool) -> float:
-    """Flit hops of an all-reduce of 64 MiB in four chunks on a torus; `folded`: one NPU stands for all."""
+def all_reduce(sizes: tuple[int, ...], collapsed: bool) -> float:
+    """Flit hops of an all-reduce of 64 MiB in four chunks on a torus; `collapsed`: one NPU represents all."""
     result = astra_sim.simulate(
         workload=f"plugin:collective?bytes={64 << 20}",
         platform=f"plugin:torus?sizes={','.join(map(str, sizes))}&link_bandwidth_gb_per_s=16&link_latency_ns=100",
@@ -130,7 +130,7 @@ def all_reduce(sizes: tuple[int, ...], folded: bool) -> float:
         set=[
             "system.splits=4",
             *(f"network.{key}={value}" for key, value in in_threads(1).items()),
-            *([] if folded else ["network.exact=every-npu"]),
+            *([] if collapsed else ["network.exact=every-npu"]),
         ],
     )
     hops: float = result.network["flit_hops"]
@@ -165,7 +165,7 @@ FLITS = FigureTable(
 )
 
 
-def _folded_row(sizes: tuple[int, ...]) -> list[str]:
+def _collapsed_row(sizes: tuple[int, ...]) -> list[str]:
     count, seconds = cpu(partial(all_reduce, sizes, True))
     every = f"{cpu(partial(all_reduce, sizes, False))[1]:.2f} s" if sizes in WHOLE_TORI else ""
     return [f"{count / 1e6:,.0f} million", f"{seconds:.2f} s", every]
@@ -174,7 +174,7 @@ def _folded_row(sizes: tuple[int, ...]) -> list[str]:
 ONE_NPU = FigureTable(
     "one-npu",
     ("all-reduce of 64 MiB on a torus, 4 chunks", "flit hops", "one NPU for all", "every NPU"),
-    [Row([" x ".join(map(str, sizes))], partial(_folded_row, sizes)) for sizes in FOLDED_TORI],
+    [Row([" x ".join(map(str, sizes))], partial(_collapsed_row, sizes)) for sizes in COLLAPSED_TORI],
 )
 THREADED = {
     "mesh 32x32, uniform 0.05": partial(random_traffic, *TRAFFIC["mesh 32x32, uniform 0.05"]),

@@ -112,7 +112,7 @@ def _lowered(schedule: Schedule) -> list[tuple[object, ...]]:
             for action in program.actions
         ]
         handling = program.memory_bytes, program.compute_ps
-        result.append((actions, program.starts, program.tokens, *handling, program.carriages, program.in_turn))
+        result.append((actions, program.starts, program.tokens, *handling, program.bus_transfers, program.in_turn))
     return result
 
 
@@ -157,7 +157,7 @@ def test_a_rank_may_have_no_steps() -> None:
     lowered = lower(Schedule.per_rank(_all_reduce(3), [*pair, RankProgram(())]))
     assert [len(program.actions) for program in lowered] == [1, 1, 0]
     assert [program.tokens for program in lowered] == [2, 2, 1]
-    assert [carriage.bytes for carriage in lowered[2].carriages] == [0]
+    assert [transfer.bytes for transfer in lowered[2].bus_transfers] == [0]
 
 
 @settings(deadline=None)

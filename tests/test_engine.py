@@ -36,8 +36,8 @@ def job(priority: int = 0) -> Job:
     return Job(priority, "all_reduce", 0, 0)
 
 
-def timed(delay: int, *, queue: int = -1, priority: int = 0, history: tuple[int, ...] = ()) -> PhaseStep:
-    return PhaseStep(job(priority), queue, -1, delay, history)
+def timed(delay: int, *, queue: int = -1, priority: int = 0, causal_key: tuple[int, ...] = ()) -> PhaseStep:
+    return PhaseStep(job(priority), queue, -1, delay, causal_key)
 
 
 def nothing(task: int, now: int) -> list[list[PhaseStep]]:
@@ -189,12 +189,12 @@ def test_an_order_that_gives_no_place_is_an_error(make: Make) -> None:
 
 def test_tasks_that_end_together_end_in_the_order_of_their_trails(make: Make) -> None:
     engine = make(1)
-    histories = [(1, 2), (1, 9), (4,)]
+    causal_keys = [(1, 2), (1, 9), (4,)]
     order: list[int] = []
 
     def issue(task: int, now: int) -> list[list[PhaseStep]]:
         if task < 3:
-            return [[timed(10, history=histories[task])]]
+            return [[timed(10, causal_key=causal_keys[task])]]
         order.append(task - 3)
         return []
 
@@ -360,7 +360,7 @@ def test_a_part_that_takes_too_long_is_an_error(make: Make) -> None:
     from astra_sim import RunError
 
     engine = make(1)
-    engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(2**63, history=(1,))]])
+    engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(2**63, causal_key=(1,))]])
     with pytest.raises(RunError, match="longer than can be simulated"):
         engine.run()
 

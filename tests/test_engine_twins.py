@@ -1,6 +1,6 @@
 """The readable engine and the compiled one have the same parts, with the same classes and methods in the same order.
 
-What one of them has alone is stated here: C++ counts holders of histories, names things by number, and speaks to Python and to networks.
+What one of them has alone is stated here: C++ counts holders of causal keys, names things by number, and speaks to Python and to networks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CPP = ROOT / "plugins" / "engine" / "native"
 
 PARTS = sorted(path.stem for path in PYTHON.glob("[!_]*.py"))
 
-SUPPORT = {"ids", "errors", "histories", "event_queue", "receipts", "host", "interface", "schedule", "network_table", "spans"}
+SUPPORT = {"ids", "errors", "causal_keys", "event_queue", "receipts", "host", "interface", "schedule", "network_table", "spans"}
 SUPPORT |= {"pending_links", "under_way"}
 """Headers of C++ beside the parts."""
 
@@ -37,7 +37,7 @@ ONLY_PYTHON = {
 }
 
 ONLY_CPP = {
-    "Events": {"history", "happened", "histories", "contend", "after", "empty", "forget", "now", "keep_causes", "causes"},
+    "Events": {"causal_key", "happened", "causal_keys", "contend", "after", "empty", "forget", "now", "keep_causes", "causes"},
     "Processors": {"handle_messages"},
     "Transport": {"set_table", "messages", "handled"},
     "SharedBus": {"call"},

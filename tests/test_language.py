@@ -24,7 +24,6 @@ WORDS = {
     "stuck": "blocked, deadlocked",
     "suits": "is_exact",
     "bring": "prefetch",
-    "posted": "pending",
     "loose": "lenient",
     "things": "what they are",
     "kept": "cached, saved",
@@ -34,6 +33,8 @@ WORDS = {
     "made": "what it is: components, network; result",
     "given": "what it is: options, arguments, values",
     "carriage": "bus_transfer",
+    "carriages": "bus_transfers",
+    "history": "causal_key",
     "joined": "product_dimension, merged",
     "tells_sent": "reports_completion",
     "charged_dimension": "accounting_dimension",
@@ -41,12 +42,11 @@ WORDS = {
 """Words that are not to come back as identifiers, and those of the field."""
 
 LEFT = {
-    "carriage": 17,
-    "charged_dimension": 3,
+    "carriages": 1,
+    "charged_dimension": 1,
     "found": 3,
     "given": 6,
-    "joined": 70,
-    "posted": 50,
+    "joined": 1,
     "tells_sent": 5,
     "turns": 3,
 }

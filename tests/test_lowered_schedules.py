@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 def listed(program: LoweredProgram) -> tuple[Any, ...]:
     """All that a program says."""
     handling = program.memory_bytes, program.compute_ps
-    return program.starts, program.actions, program.tokens, *handling, program.carriages, program.in_turn
+    return program.starts, program.actions, program.tokens, *handling, program.bus_transfers, program.in_turn
 
 
 def outcome(schedule: Schedule) -> Any:
@@ -97,4 +97,4 @@ def test_peers_one_after_another(value: int, count: int, stride: int, ranks: int
 @pytest.mark.parametrize("starts", [0, 2])
 def test_a_program_without_steps(starts: int) -> None:
     (program,) = lower(Schedule(2, (RankProgram((), starts),), 0))
-    assert (program.actions, program.tokens, len(program.carriages)) == ((), starts, starts)
+    assert (program.actions, program.tokens, len(program.bus_transfers)) == ((), starts, starts)

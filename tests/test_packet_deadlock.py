@@ -47,7 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "adaptive": {"vcs": 4, "routing": "adaptive"},
     "adaptive three": {"vcs": 3, "routing": "adaptive"},
     "cut through": {"vcs": 2, "flow_control": "cut_through"},
-    "one lane": {"vcs": 2, "interface_lanes": 1},
+    "one injection port": {"vcs": 2, "injection_ports": 1},
     "booksim": {"preset": "booksim"},
     "booksim three": {"preset": "booksim", "vcs": 3},
     "booksim adaptive": {"preset": "booksim", "routing": "adaptive"},
@@ -173,7 +173,7 @@ def hunt(seed: int) -> None:
         "router_latency": draw.randint(1, 3),
         "wait_for_tail_credit": draw.random() < 0.3,
         "speculative": draw.random() < 0.3,
-        "interface_lanes": draw.choice([None, 1, 2]),
+        "injection_ports": draw.choice([None, 1, 2]),
     }
     if draw.random() < 0.3:
         options |= {"flow_control": "cut_through", "buffers": 16}

@@ -176,24 +176,24 @@ def finish(platform: str, network: str, collective: str = "all_reduce", algorith
 
 
 @pytest.mark.parametrize("size", [4, 8])
-def test_as_many_lanes_as_links_keep_them_all_busy(size: int) -> None:
+def test_as_many_injection_ports_as_links_keep_them_all_busy(size: int) -> None:
     platform = f"plugin:fully_connected?size={size}&links={size - 1}"
     analytical = finish(platform, "plugin:analytical")
     assert finish(platform, "plugin:packet") == pytest.approx(analytical, rel=0.02)
-    assert finish(platform, "plugin:packet?interface_lanes=1") == pytest.approx((size - 1) * analytical, rel=0.02)
+    assert finish(platform, "plugin:packet?injection_ports=1") == pytest.approx((size - 1) * analytical, rel=0.02)
 
 
-def test_lanes_of_the_presets() -> None:
+def test_injection_ports_of_the_presets() -> None:
     platform = read_platform(f"plugin:fully_connected?size=5&links=4&{WIRES}")
-    for preset, lanes in (("default", 0), ("garnet", 1), ("booksim", 1)):
-        assert PacketOptions(preset=preset).settings().interface_lanes == lanes
+    for preset, injection_ports in (("default", 0), ("garnet", 1), ("booksim", 1)):
+        assert PacketOptions(preset=preset).settings().injection_ports == injection_ports
     time = {}
-    for lanes in (1, 2, 4, 0):
-        packet_network = PacketNetwork(PacketOptions(interface_lanes=lanes), platform)
+    for injection_ports in (1, 2, 4, 0):
+        packet_network = PacketNetwork(PacketOptions(injection_ports=injection_ports), platform)
         for destination in range(1, 5):
             packet_network.inject(0, [Message(destination, 0, destination, 1_000_000)])
         while (delivery := packet_network.advance(None)) is not None:
-            time[lanes] = delivery[0]
+            time[injection_ports] = delivery[0]
         packet_network.check()
     assert time[0] == time[4]
     assert time[1] == pytest.approx(4 * time[0], rel=0.01)

@@ -22,9 +22,9 @@ def test_one_virtual_network_carries_all_messages() -> None:
 def test_the_last_dimension_in_which_the_ends_differ() -> None:
     """On a torus of 4 x 4, whatever the queue."""
     platform = Platform(tuple(torus(4, 4)))
-    choice = fabric.vnet_choice(platform, lanes_by_dimension=True)
+    choice = fabric.vnet_choice(platform, ports_by_dimension=True)
     assert [choice.vnet_of(0, destination, 3) for destination in (1, 3, 4, 5, 15)] == [0, 0, 1, 1, 1]
-    assert fabric.vnet_choice(platform, lanes_by_dimension=False).vnet_of(0, 4) == 0
+    assert fabric.vnet_choice(platform, ports_by_dimension=False).vnet_of(0, 4) == 0
 
 
 def test_the_table_of_queues() -> None:

@@ -41,7 +41,7 @@ FABRICS: dict[str, Callable[[float], list[Dimension]]] = {
 CHOICES: dict[str, dict[str, Any]] = {
     "default": {},
     "every flit": {"exact": ("every-period",)},
-    "one lane": {"interface_lanes": 1},
+    "one injection port": {"injection_ports": 1},
     "small buffers": {"vcs": 4, "buffers": 2},
     "bubble": {"vcs": 4, "deadlock_freedom": "bubble"},
     "adaptive": {"vcs": 4, "routing": "adaptive"},

@@ -14,17 +14,21 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-from astra_sim import InputError
+from astra_sim import InputError, schedule, system
 from astra_sim.commands import shared_plugins
 from astra_sim.function_table import FunctionTable
+from astra_sim.graph import Communicate, Pass
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.options import structure
-from astra_sim.platform import LogicalDimension, joined, product_dimension
+from astra_sim.platform import Group, LogicalDimension, joined, product_dimension
+from astra_sim.schedule import Collective
+from astra_sim.system import ChunkPlan, QueueAssignment, SystemSession
 from support import ROOT
 from support.analytical import LINKS, network
 from support.networks import Later
@@ -205,11 +209,41 @@ def test_a_network_may_have_the_former_names_of_its_methods_and_attributes() -> 
     assert str(former.accounting_dimension) == "highest"
 
 
+def test_a_session_may_assign_queues_under_the_former_name() -> None:
+    with pytest.warns(DeprecationWarning, match=r"^place of a session is deprecated, and gone in astra 0\.3; use assign_queue") as warned:
+
+        class Former(SystemSession):
+            queues = ()
+
+            def issue(self, operation: Communicate, now_ps: int) -> Sequence[ChunkPlan]:
+                return ()
+
+            def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> QueueAssignment:
+                return QueueAssignment(-1, dimension)
+
+    assert [each.filename for each in warned] == [__file__]
+    operation, logical = Communicate((), Collective.ALL_REDUCE, 8, (0,), 0, Pass.FORWARD), LogicalDimension(2, 1, None)
+    assert Former().assign_queue(operation, 5, logical) == (-1, 5)
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"), [(schedule, "Carriage", schedule.BusTransfer), (system, "Place", QueueAssignment)], ids=["schedule", "system"]
+)
+def test_a_class_may_have_its_former_name(module: ModuleType, old: str, new: type) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} is deprecated, and gone in astra 0.3; use {new.__name__}") as warned:
+        assert getattr(module, old) is new
+    assert warned[0].filename == __file__
+
+
 @pytest.mark.parametrize(
     ("spec", "old", "new", "value"),
-    [("analytical", "charged_dimension", "accounting_dimension", "lowest"), ("roce", "equal_ways", "equal_cost_paths", "descending")],
+    [
+        ("analytical", "charged_dimension", "accounting_dimension", "lowest"),
+        ("roce", "equal_ways", "equal_cost_paths", "descending"),
+        ("packet", "interface_lanes", "injection_ports", 2),
+    ],
 )
-def test_an_option_may_have_its_former_name(spec: str, old: str, new: str, value: str) -> None:
+def test_an_option_may_have_its_former_name(spec: str, old: str, new: str, value: object) -> None:
     cls = shared_plugins().components("network")[spec].load_options()
     assert cls is not None
     with pytest.warns(DeprecationWarning, match=f"the option {old} is deprecated, and gone in astra 0.3; use {new}"):

@@ -16,7 +16,7 @@ from astra_sim.units import scaled_float32
 from astra_sim_devkit.testing.bench import bench_context, pairwise
 from astra_sim_devkit.testing.programs import LAYERS
 from astra_sim_systems import astra1, astra2
-from astra_sim_systems.queues import LaneRule, QueueSlot, all_lanes
+from astra_sim_systems.queues import QueueSlot, SlotRule, all_slots
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER
 
@@ -49,10 +49,10 @@ UP, DOWN = 1, -1
 
 
 @pytest.mark.parametrize(
-    ("rule", "collective", "kind", "directions", "lanes"),
+    ("rule", "collective", "kind", "directions", "slots"),
     [
-        (all_lanes, ALL_REDUCE, ALL_GATHER, [UP], [(0, UP)]),
-        (all_lanes, ALL_REDUCE, ALL_GATHER, [UP, UP, DOWN], [(0, UP), (1, UP), (2, DOWN)]),
+        (all_slots, ALL_REDUCE, ALL_GATHER, [UP], [(0, UP)]),
+        (all_slots, ALL_REDUCE, ALL_GATHER, [UP, UP, DOWN], [(0, UP), (1, UP), (2, DOWN)]),
         (astra2.halves, ALL_REDUCE, ALL_GATHER, [UP], [(0, DOWN)]),
         (astra2.halves, ALL_REDUCE, REDUCE_SCATTER, [UP], [(0, UP)]),
         (astra2.halves, ALL_GATHER, ALL_GATHER, [UP], [(0, UP)]),
@@ -62,9 +62,9 @@ UP, DOWN = 1, -1
     ],
 )
 def test_queues_of_a_phase(
-    rule: LaneRule, collective: Collective, kind: Collective, directions: list[int], lanes: list[tuple[int, int]]
+    rule: SlotRule, collective: Collective, kind: Collective, directions: list[int], slots: list[tuple[int, int]]
 ) -> None:
-    assert list(rule(collective, kind, directions)) == [QueueSlot(*lane) for lane in lanes]
+    assert list(rule(collective, kind, directions)) == [QueueSlot(*slot) for slot in slots]
 
 
 # -- Endpoint delays ---------------------------------------------------------------------------------------------------

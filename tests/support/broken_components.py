@@ -31,7 +31,7 @@ from astra_sim.network import EventNetwork, LinkLoad, Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, GroupShape, LogicalDimension, Platform
 from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
 from astra_sim.serving import Policy, ServingState
-from astra_sim.system import ChunkPlan, DimensionOrder, Place, System, SystemSession
+from astra_sim.system import ChunkPlan, DimensionOrder, QueueAssignment, System, SystemSession
 from astra_sim_devkit.testing import bench
 
 HANG_S = 3600.0
@@ -506,7 +506,7 @@ class Changed(bench.BenchSystem):
         plan, number = inner.issue, calls()
         inner.issue = lambda operation, now_ps: self._change(operation, list(plan(operation, now_ps)), next(number))  # type: ignore[method-assign]
         if self._place is not None:
-            inner.place = lambda operation, dimension, logical: self._place  # type: ignore[method-assign]
+            inner.assign_queue = lambda operation, dimension, logical: self._place  # type: ignore[method-assign]
         return inner
 
 
@@ -542,7 +542,7 @@ SYSTEMS = {
     "by chance": Broken(
         system(lambda operation, chunks, number: urgent(chunks) if next(SESSIONS) % 2 else chunks), "a second session plans it"
     ),
-    "prices in a queue that is not there": Broken(system(place=Place(9, None)), "place gives queue 9"),
+    "prices in a queue that is not there": Broken(system(place=QueueAssignment(9, None)), "assign_queue gives queue 9"),
     "a changed platform": Broken(provider(changes_the_dimensions), "has changed the platform"),
     "no end": Broken(system(lambda operation, chunks, number: hangs() or chunks), "system mine has not ended after 1 s", 1.0),
 }

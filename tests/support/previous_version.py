@@ -12,6 +12,7 @@ import importlib
 import inspect
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,10 @@ def public_names() -> dict[str, Any]:
         module = importlib.import_module(f"astra_sim.{module_name}".rstrip("."))
         for name in getattr(module, "__all__", None) or _own_names(module):
             result[f"{module_name}:{name}"] = _described(getattr(module, name))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for name in getattr(getattr(module, "__getattr__", None), "former_names", ()):
+                result[f"{module_name}:{name}"] = _described(getattr(module, name))
     return dict(sorted(result.items()))
 
 

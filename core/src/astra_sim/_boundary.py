@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 import attrs
 
+from astra_sim._deprecation import adopt_former_names
 from astra_sim.errors import AstraError, InputError, PluginError, in_figures
 
 MAX_PICOSECONDS = 2**63 - 1
@@ -221,6 +222,7 @@ class Contract:
         super().__init_subclass__(**arguments)
         if _is_own(cls):
             return
+        adopt_former_names(cls)
         for name, expected in cls._answers.items():
             method = vars(cls).get(name)
             if isinstance(method, FunctionType):

@@ -27,7 +27,7 @@ from astra_sim._boundary import (
     picoseconds,
     shown,
 )
-from astra_sim._deprecation import deprecated
+from astra_sim._deprecation import FormerName
 from astra_sim.errors import AstraError, InputError, PluginError
 from astra_sim.fabric import RouteRules
 from astra_sim.limits import MAX_EVENT_NPUS
@@ -177,8 +177,7 @@ class _OnPlatform(Contract):
         "statistics": FIGURES,
     }
 
-    _former_names: ClassVar[Mapping[str, str]] = {"charged_dimension": "accounting_dimension", "watch": "on_progress"}
-    """Methods that subclasses may still define under their names of the series 0.1."""
+    charged_dimension: Any = FormerName("accounting_dimension", "a network", "0.3")
 
     has_traffic_classes: bool = False
     device: str = ""
@@ -187,27 +186,8 @@ class _OnPlatform(Contract):
     remedy: str = ""
     price_remedy: str = ""
 
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        for old, new in cls._former_names.items():
-            if old in vars(cls) and cls.__module__ != __name__:
-                deprecated(f"{old} of a network", new, "0.3")
-                setattr(cls, new, vars(cls)[old])
-                delattr(cls, old)
-        super().__init_subclass__(**arguments)
-
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
-
-    @property
-    def charged_dimension(self) -> str:
-        """The former name of `accounting_dimension`."""
-        deprecated("charged_dimension of a network", "accounting_dimension", "0.3")
-        return self.accounting_dimension
-
-    @charged_dimension.setter
-    def charged_dimension(self, dimension: Literal["highest", "lowest"]) -> None:
-        deprecated("charged_dimension of a network", "accounting_dimension", "0.3")
-        self.accounting_dimension = dimension
 
     def route(self, source: int, destination: int) -> Route:
         """The route between two different NPUs. Raises InputError if they are the same."""
@@ -376,10 +356,7 @@ class EventNetwork(_OnPlatform, abc.ABC):
         For networks that simulate for seconds between two arrivals. Exceptions of `tell` must propagate. None: no more reports.
         """
 
-    def watch(self, tell: Callable[[int], None] | None) -> None:
-        """The former name of `on_progress`."""
-        deprecated("watch of a network", "on_progress", "0.3")
-        self.on_progress(tell)
+    watch: Any = FormerName("on_progress", "a network", "0.3")
 
     def failure(self, why: str) -> AstraError:
         """The error to raise when the function table reports one; `why` is its text."""

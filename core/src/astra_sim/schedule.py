@@ -25,6 +25,7 @@ from weakref import WeakSet
 import attrs
 
 from astra_sim._boundary import MAX_PICOSECONDS, shown
+from astra_sim._deprecation import FormerName, former_names
 from astra_sim.errors import ScheduleError, in_figures
 
 
@@ -467,7 +468,7 @@ class Action(NamedTuple):
     bytes: int
 
 
-class Carriage(NamedTuple):
+class BusTransfer(NamedTuple):
     """The travel of a token over a shared bus: its bytes, its direction (from memory to the NPU, or to memory), and whether it returns."""
 
     bytes: int
@@ -540,9 +541,11 @@ class LoweredProgram:
         return tuple(run.compute_ps for run in self._receiving() for _ in range(run.times))
 
     @functools.cached_property
-    def carriages(self) -> tuple[Carriage, ...]:
+    def bus_transfers(self) -> tuple[BusTransfer, ...]:
         """The order of tokens on a shared bus, first the `starts`."""
-        return tuple(_carriages(self))
+        return tuple(_bus_transfers(self))
+
+    carriages = FormerName("bus_transfers", "a lowered program", "0.3")
 
     @property
     def in_turn(self) -> bool:
@@ -773,14 +776,14 @@ def _lower(
     return LoweredProgram(program.starts, tuple(runs), program.cycle, program.last_bytes)
 
 
-def _carriages(program: LoweredProgram) -> Iterable[Carriage]:
+def _bus_transfers(program: LoweredProgram) -> Iterable[BusTransfer]:
     """The bus transfers of each token of the program; equal entries share an object."""
     sends = [run.bytes for run in program.runs if run.send_to is not None for _ in range(run.times)]
     last = program.last_bytes
     if last is None:
         last = sends[-1] if sends else program.runs[-1].bytes if program.runs else 0
     returned = [run.returned for run in program.runs if run.receive_from is not None for _ in range(run.times)]
-    known: dict[tuple[int, bool, bool], Carriage] = {}  # many are equal, and share an object
+    known: dict[tuple[int, bool, bool], BusTransfer] = {}  # many are equal, and share an object
     for number in range(program.tokens):
         size = sends[number] if number < len(sends) else last
         if program.cycle is None:
@@ -789,7 +792,10 @@ def _carriages(program: LoweredProgram) -> Iterable[Carriage]:
             first, others = program.cycle
             place = number % (first + others)
             key = size, place >= first, place >= first and first + others - place > first
-        carriage = known.get(key)
-        if carriage is None:
-            carriage = known[key] = Carriage(*key)
-        yield carriage
+        transfer = known.get(key)
+        if transfer is None:
+            transfer = known[key] = BusTransfer(*key)
+        yield transfer
+
+
+__getattr__ = former_names(__name__, {"Carriage": "BusTransfer"}, "0.3")

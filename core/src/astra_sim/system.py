@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import attrs
 
 from astra_sim._boundary import COUNT, FLAG, FUNCTION, TEXT, TIME, Contract, Expected, each, of_type, shown, whole
+from astra_sim._deprecation import FormerName, former_names
 from astra_sim.engine import BusOptions, Job, Order, Rule, RuleOrder
 from astra_sim.errors import PluginError
 from astra_sim.graph import Communicate
@@ -27,7 +28,7 @@ __all__ = [
     "Job",
     "Order",
     "PhasePlan",
-    "Place",
+    "QueueAssignment",
     "QueuePlan",
     "Rule",
     "RuleOrder",
@@ -72,7 +73,7 @@ class ChunkPlan:
     phases: tuple[PhasePlan, ...]
 
 
-class Place(NamedTuple):
+class QueueAssignment(NamedTuple):
     """The queue of a whole collective, counted over all queues of an NPU (-1: none), and its priority there."""
 
     queue: int
@@ -190,8 +191,8 @@ def check_chunks(chunks: Sequence[ChunkPlan], size: int, npus: int) -> None:
         raise PluginError(f"it planned {len(chunks)} chunks of {sum(sizes)} bytes in total for a collective of {size} bytes")
 
 
-def _is_place(place: Any, session: Any) -> bool:
-    queue, priority = place
+def _is_assignment(assignment: Any, session: Any) -> bool:
+    queue, priority = assignment
     return type(queue) is int and -1 <= queue < len(session.queues) and (priority is None or _PRIORITY.holds(priority, session))
 
 
@@ -208,7 +209,10 @@ class SystemSession(Contract, abc.ABC):
         "later_first": FLAG,
         "cuts_by_bandwidth": FLAG,
     }
-    _answers: ClassVar = {"place": Expected("a Place: one of the queues, or -1, and a priority", _is_place), "repeats": FLAG}
+    _answers: ClassVar = {
+        "assign_queue": Expected("a QueueAssignment: one of the queues, or -1, and a priority", _is_assignment),
+        "repeats": FLAG,
+    }
 
     queues: Sequence[QueuePlan]
     later_first: bool = True
@@ -222,13 +226,15 @@ class SystemSession(Contract, abc.ABC):
         its items never change: then data derived from it is cached, for other runs, too, whose sessions return the same object.
         """
 
-    def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:
+    def assign_queue(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> QueueAssignment:
         """The queue of a collective that the network prices, as one chunk with one phase on the ranks of `logical`.
 
         `dimension` is the first of the program's dimensions that it involves; a group counts as the first of all. Called in place of
         `issue`, when that would be. Raises InputError if the system refuses the collective.
         """
-        return Place(-1, None)
+        return QueueAssignment(-1, None)
+
+    place: Any = FormerName("assign_queue", "a session", "0.3")
 
     def repeats(self, operation: Communicate) -> bool:
         """Whether collectives like this one (in all but name and dependencies) get the same chunks, whenever they are issued."""
@@ -304,3 +310,6 @@ class System(Contract, abc.ABC):
         A run may have several: it has one collective of each kind planned in one that it discards, to detect symmetry.
         Raises InputError if the system's options do not fit the dimensions.
         """
+
+
+__getattr__ = former_names(__name__, {"Place": "QueueAssignment"}, "0.3")

@@ -142,13 +142,13 @@ void Chunks::keep_label(StepId id, const StepRun& run) {
 void Chunks::begin_timed(StepId id, const StepRun& run, std::uint32_t order) {
   const PhaseStep& step = run.step();
   const Time end = events_.after(step.delay);
-  History times;
+  CausalKey times;
   times.fill(-1);
   times[0] = events_.now();
-  const std::size_t count = std::min(step.history.size(), kHistoryLength);
-  for (std::size_t place = 0; place < count; ++place) times[place] = end - step.history[place];
-  const Histories::Held history(events_.histories(), events_.histories().make(times));
-  events_.push_end(end, run.task.npu, StepEnd{id}, history, order);
+  const std::size_t count = std::min(step.causal_key.size(), kCausalKeyLength);
+  for (std::size_t place = 0; place < count; ++place) times[place] = end - step.causal_key[place];
+  const CausalKeys::Held causal_key(events_.causal_keys(), events_.causal_keys().make(times));
+  events_.push_end(end, run.task.npu, StepEnd{id}, causal_key, order);
 }
 
 void Chunks::end(StepId id) {

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "histories.hpp"
+#include "causal_keys.hpp"
 #include "ids.hpp"
 
 namespace astra::engine {
@@ -114,7 +114,7 @@ struct StepEnd {
   StepId step;
 };
 
-// The action of an event. If times, stages and histories are equal the earlier kind of this list goes first; ends are in a stage of their
+// The action of an event. If times, stages and causal keys are equal the earlier kind of this list goes first; ends are in a stage of their
 // own, in which both kinds go together.
 using EventPayload = std::variant<MessageArrival, RequestArrival, TokenReady, BusCall, PointToPointArrival, PointToPointSent,
                                   PointToPointRequest, Meeting, Departure, Landing, Reception, TaskEnd, StepEnd>;
@@ -133,7 +133,7 @@ struct Run {
   std::int32_t place_step : 11 = 0;
   std::uint32_t npu_step : 1 = 0;
   std::uint32_t receipt_step : 1 = 0;
-  std::uint32_t joined : 1 = 0;  // it came via the instant in which it happens, and is put in order as if it had not
+  std::uint32_t via_now : 1 = 0;  // it came via the instant in which it happens, and is put in order as if it had not
   std::uint32_t numbering : 2 = alone;
 
   bool steps_as(const Run& other) const {
@@ -144,7 +144,7 @@ static_assert(sizeof(Run) == 4);
 
 // An event that `npu` scheduled as its `order`-th; if it represents a run, the first of it.
 struct Event {
-  HistoryId key;  // by which it is ordered, and from which its effects continue
+  CausalKeyId key;  // by which it is ordered, and from which its effects continue
   std::uint32_t order;
   NpuId npu;
   Run run;
@@ -161,7 +161,7 @@ struct Event {
   // Let an event that was added after this one, at the same stage, become part of its run, if it goes on with it.
   bool absorb(const Event& next) {
     if (key != next.key || run.numbering == Run::alone || run.numbering != next.run.numbering) return false;
-    if (run.joined != next.run.joined || what.index() != next.what.index()) return false;
+    if (run.via_now != next.run.via_now || what.index() != next.what.index()) return false;
     if (const auto* arrival = std::get_if<MessageArrival>(&what)) {
       const MessageArrival& other = *std::get_if<MessageArrival>(&next.what);
       return absorb(next, arrival->rank, other.rank, other.receipt - arrival->receipt);
@@ -195,7 +195,7 @@ static_assert(sizeof(Event) == 32);
 // Events of one stage, in the order in which they were added.
 class StageEvents {
  public:
-  explicit StageEvents(const Histories& histories) : histories_(histories) {}
+  explicit StageEvents(const CausalKeys& causal_keys) : causal_keys_(causal_keys) {}
 
   bool empty() const { return events_.empty(); }
 
@@ -222,7 +222,7 @@ class StageEvents {
 
  private:
   bool before(const Event& a, const Event& b) const {
-    if (a.key != b.key && !histories_.equal(a.key, b.key)) return histories_.less(a.key, b.key);
+    if (a.key != b.key && !causal_keys_.equal(a.key, b.key)) return causal_keys_.less(a.key, b.key);
     if (a.what.index() != b.what.index() && a.precedence() != b.precedence()) return a.precedence() < b.precedence();
     if (a.order != b.order) return a.order < b.order;
     return a.npu < b.npu;
@@ -254,7 +254,7 @@ class StageEvents {
     }
   }
 
-  const Histories& histories_;
+  const CausalKeys& causal_keys_;
   std::vector<Event> events_;
   std::vector<std::uint32_t> breaks_;  // where an event is before the one in front of it
   std::vector<std::uint32_t> runs_;
@@ -266,10 +266,10 @@ class StageEvents {
 class OpenRun {
  public:
   // Let an event be the next of the run, if it continues it.
-  bool absorb(Time time, HistoryId key, std::uint32_t order, NpuId npu, bool joined, RankId rank, ReceiptId receipt, bool is_message) {
+  bool absorb(Time time, CausalKeyId key, std::uint32_t order, NpuId npu, bool via_now, RankId rank, ReceiptId receipt, bool is_message) {
     if (time != time_ || place_ != rank.place || npu_ != npu || phase_ != rank.phase || order_ != order || receipt_ != receipt)
       return false;
-    if (key_ != key || joined_ != joined || is_message_ != is_message || event_->run.count == Run::kLongest) return false;
+    if (key_ != key || via_now_ != via_now || is_message_ != is_message || event_->run.count == Run::kLongest) return false;
     ++event_->run.count;
     go_on(event_->run);
     return true;
@@ -283,7 +283,7 @@ class OpenRun {
     const auto* message = std::get_if<MessageArrival>(&event.what);
     const RankId rank = message ? message->rank : std::get_if<TokenReady>(&event.what)->rank;
     is_message_ = message != nullptr;
-    joined_ = event.run.joined;
+    via_now_ = event.run.via_now;
     key_ = event.key;
     phase_ = rank.phase;
     order_ = event.order;
@@ -306,13 +306,13 @@ class OpenRun {
 
   Time time_ = -1;
   Event* event_ = nullptr;
-  HistoryId key_ = 0;
+  CausalKeyId key_ = 0;
   PhaseId phase_ = 0;
   std::uint32_t order_ = 0;
   NpuId npu_ = 0;
   std::uint32_t place_ = 0;
   ReceiptId receipt_ = 0;
-  bool is_message_ = false, joined_ = false;
+  bool is_message_ = false, via_now_ = false;
 };
 
 // An event of a later instant.
@@ -375,7 +375,7 @@ class EventsInOrder {
 // The events to come, and the time and stage of those taken last.
 class EventQueue {
  public:
-  explicit EventQueue(const Histories& histories) : next_level_(histories), ends_(histories) {}
+  explicit EventQueue(const CausalKeys& causal_keys) : next_level_(causal_keys), ends_(causal_keys) {}
 
   bool empty() const { return is_instant_over() && !has_later(); }
   Time now() const { return now_; }
@@ -389,17 +389,17 @@ class EventQueue {
 
   // An event with these members, of the next level of this instant, or of its next ends, or of a later instant.
   template <typename What>
-  void push(Time time, HistoryId key, std::uint32_t order, NpuId npu, const Run& run, const What& what) {
+  void push(Time time, CausalKeyId key, std::uint32_t order, NpuId npu, const Run& run, const What& what) {
     if (time != now_) return open_.open(time, push_later(time, key, order, npu, run, what));
     constexpr bool is_end = std::is_same_v<What, TaskEnd> || std::is_same_v<What, StepEnd>;
     (is_end ? ends_ : next_level_).add(key, order, npu, run, what);
   }
   // Whether a message or token of a rank is the next of the run that was added to last, so that it need not be added.
-  bool goes_on(Time time, HistoryId key, std::uint32_t order, NpuId npu, bool joined, const MessageArrival& what) {
-    return open_.absorb(time, key, order, npu, joined, what.rank, what.receipt, true);
+  bool goes_on(Time time, CausalKeyId key, std::uint32_t order, NpuId npu, bool via_now, const MessageArrival& what) {
+    return open_.absorb(time, key, order, npu, via_now, what.rank, what.receipt, true);
   }
-  bool goes_on(Time time, HistoryId key, std::uint32_t order, NpuId npu, bool joined, const TokenReady& what) {
-    return open_.absorb(time, key, order, npu, joined, what.rank, 0, false);
+  bool goes_on(Time time, CausalKeyId key, std::uint32_t order, NpuId npu, bool via_now, const TokenReady& what) {
+    return open_.absorb(time, key, order, npu, via_now, what.rank, 0, false);
   }
 
   // Take all events of the next stage, in order: those of a span that stays until the next call, in `room` where they are several.
@@ -420,7 +420,7 @@ class EventQueue {
 
   // An endpoint takes as long for most tokens, which so come in the order in which they were added.
   template <typename What>
-  Event& push_later(Time time, HistoryId key, std::uint32_t order, NpuId npu, const Run& run, const What& what) {
+  Event& push_later(Time time, CausalKeyId key, std::uint32_t order, NpuId npu, const Run& run, const What& what) {
     if constexpr (std::is_same_v<What, TokenReady>) {
       if (tokens_.accepts(time)) return tokens_.push(time, key, order, npu, run, what);
     }

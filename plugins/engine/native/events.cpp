@@ -4,19 +4,19 @@
 
 namespace astra::engine {
 
-HistoryId Events::prepend_anew(Recent& recent, Time time, HistoryId of) {
-  const HistoryId history = histories_.prepend(time, of);
-  if (recent.of != kNone) histories_.drop(recent.of);
-  histories_.drop(recent.history);
-  histories_.hold(of);
-  recent = {history, of, time};
-  return history;
+CausalKeyId Events::prepend_anew(Recent& recent, Time time, CausalKeyId of) {
+  const CausalKeyId causal_key = causal_keys_.prepend(time, of);
+  if (recent.of != kNone) causal_keys_.drop(recent.of);
+  causal_keys_.drop(recent.causal_key);
+  causal_keys_.hold(of);
+  recent = {causal_key, of, time};
+  return causal_key;
 }
 
 std::span<const Event> Events::next_level() {
   const std::span<const Event> level = queue_.pop(level_);
   if (!contended_ || level.size() == 1 || queue_.stage().is_ends() || !tokens_meet()) return level;
-  join_tokens();
+  merge_tokens();
   return level_;
 }
 
@@ -43,7 +43,7 @@ bool Events::tokens_meet() {
   return meet;
 }
 
-void Events::join_tokens() {
+void Events::merge_tokens() {
   const auto each_npu = [](const Event& event, auto function) {
     if (!std::holds_alternative<TokenReady>(event.what)) return;
     const NpuId last = event.npu + event.run.npu_step * (event.run.count - std::uint32_t{1});
@@ -81,7 +81,7 @@ void Events::join(const Event& event, NpuId npu) {
     RankId rank = std::get<TokenReady>(event.what).rank;
     rank.place += narrow<std::uint32_t>(number * event.run.place_step);
     one.npu = npu;
-    one.run = {.joined = event.run.joined, .numbering = event.run.numbering};
+    one.run = {.via_now = event.run.via_now, .numbering = event.run.numbering};
     one.what = TokenReady{rank};
   }
   if (!joined_level_.empty()) {
@@ -89,7 +89,7 @@ void Events::join(const Event& event, NpuId npu) {
     const auto* token = std::get_if<TokenReady>(&before.what);
     const RankId rank = std::get<TokenReady>(one.what).rank;
     const bool is_same = token && token->rank.phase == rank.phase && token->rank.place == rank.place;
-    if (is_same && !causes_ && before.key == one.key && before.run.steps_as(one.run) && before.run.joined == one.run.joined &&
+    if (is_same && !causes_ && before.key == one.key && before.run.steps_as(one.run) && before.run.via_now == one.run.via_now &&
         before.run.count + one.run.count <= Run::kLongest) {
       before.run.count += one.run.count;
       return;

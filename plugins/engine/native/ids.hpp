@@ -27,7 +27,7 @@ using StepId = std::uint32_t;  // a chunk on an NPU, in one of its phase steps
 using QueueId = std::uint32_t;
 using MailboxId = std::uint32_t;
 using HandledId = std::uint32_t;  // a message on which processors spend time
-using HistoryId = std::uint32_t;
+using CausalKeyId = std::uint32_t;
 using JobClass = std::uint32_t;  // the class of a job, without its priority
 
 constexpr std::uint32_t kNone = 0xffffffff;

@@ -60,14 +60,14 @@ struct QueuePlan {
   std::vector<Rule> rules;
 };
 
-// A chunk in one of its phases: phase number `phase`, or (-1) a time of `delay` that ends with a history of offsets.
+// A chunk in one of its phases: phase number `phase`, or (-1) a time of `delay` that ends with a causal key of offsets.
 struct PhaseStep {
   Job job;
   std::int64_t age;  // growth of the priority with every collective
   std::int32_t queue;
   std::int32_t phase;
   Time delay;
-  std::vector<Time> history;
+  std::vector<Time> causal_key;
   std::uint32_t phase_place = 0;  // among the phases of its plan
   std::uint32_t number = 0;       // among the steps of all plans
 };

@@ -64,7 +64,7 @@ class Machine : private ChunkListener {
   std::vector<Time> ended_at() const { return tasks_.ended_at(); }
   std::vector<PhaseStepRecord> phase_steps(NpuId npu) const { return chunks_.records(observed(npu)); }
   std::vector<std::uint64_t> uses() const { return collectives_.uses(); }
-  const History& history(PhaseKindId phase) const { return phases_.history(phase); }
+  const CausalKey& causal_key(PhaseKindId phase) const { return phases_.causal_key(phase); }
   std::vector<Unfinished> unfinished() const { return tasks_.unfinished(); }
   std::vector<Unreceived> unreceived() const { return point_to_point_.unreceived(); }
   std::vector<RankState> blocked_ranks() const { return chunks_.blocked_ranks(); }

@@ -115,10 +115,10 @@ struct ActionRow {
   }
 };
 
-struct CarriageRow {
+struct BusTransferRow {
   std::int64_t bytes, to_npu, returned;
 
-  engine::Carriage record() const { return {bytes, to_npu != 0, returned != 0}; }
+  engine::BusTransfer record() const { return {bytes, to_npu != 0, returned != 0}; }
 };
 
 // Columns of the kinds of tasks, in the order in which they come.
@@ -184,8 +184,8 @@ class Callbacks : public engine::Host {
     std::vector<engine::Chunk> chunks;
     for (const auto& steps : arguments) {
       engine::Chunk& chunk = chunks.emplace_back();
-      for (const auto& [job_class, priority, age, queue, phase, delay, history] : steps) {
-        chunk.push_back({{count(job_class, "job"), priority}, age, small(queue), small(phase), delay, history});
+      for (const auto& [job_class, priority, age, queue, phase, delay, causal_key] : steps) {
+        chunk.push_back({{count(job_class, "job"), priority}, age, small(queue), small(phase), delay, causal_key});
       }
     }
     return chunks;
@@ -329,15 +329,15 @@ class Machine {
     return own().add_groups(std::move(npus), count(size, "a group of size"), loop_back);
   }
 
-  // Of each program: starts, rows of actions, for each action the delay of its message and of its request (or nothing), rows of carriages,
-  // whether messages are charged in turn.
+  // Of each program: starts, rows of actions, for each action the delay of its message and of its request (or nothing), rows of bus
+  // transfers, whether messages are charged in turn.
   using ProgramOf = std::tuple<std::int64_t, nb::bytes, nb::bytes, nb::bytes, nb::bytes, bool>;
 
   engine::ScheduleId add_schedule(const std::vector<ProgramOf>& arguments, const Numbers& program_of, std::int64_t groups,
                                   std::int64_t ranks) {
     if (ranks < 1) invalid("a schedule of no ranks");
     std::vector<engine::LoweredProgram> programs;
-    for (const auto& [starts, actions, delays, request_delays, carriages, in_turn] : arguments) {
+    for (const auto& [starts, actions, delays, request_delays, bus_transfers, in_turn] : arguments) {
       engine::LoweredProgram& program = programs.emplace_back();
       program.starts = small(starts);
       program.in_turn = in_turn;
@@ -349,7 +349,7 @@ class Machine {
       program.tokens = small(starts + narrow<std::int64_t>(program.after_ps.size()));
       set_delays(program, delays, &engine::Action::delay);
       set_delays(program, request_delays, &engine::Action::request_delay);
-      for (const CarriageRow& row : column<CarriageRow>(carriages)) program.carriages.push_back(row.record());
+      for (const BusTransferRow& row : column<BusTransferRow>(bus_transfers)) program.bus_transfers.push_back(row.record());
     }
     std::vector<std::uint32_t> places;
     places.reserve(program_of.size());
@@ -579,7 +579,7 @@ NB_MODULE(_compiled, module) {
       .def("ended_at", [](Machine& self) { return self.own().ended_at(); })
       .def("phase_steps", &Machine::phase_steps)
       .def("uses", [](Machine& self) { return self.own().uses(); })
-      .def("history", [](Machine& self, std::int64_t phase) { return self.own().history(count(phase, "phase")); })
+      .def("causal_key", [](Machine& self, std::int64_t phase) { return self.own().causal_key(count(phase, "phase")); })
       .def("unfinished", &Machine::unfinished)
       .def("unreceived", &Machine::unreceived)
       .def("blocked_ranks", &Machine::blocked_ranks)

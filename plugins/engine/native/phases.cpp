@@ -54,7 +54,7 @@ void check_schedule(const RankPrograms& programs, std::uint32_t ranks, bool has_
     if (program.starts < 0 || program.tokens != program.starts + narrow<std::int64_t>(receives)) {
       invalid("a program whose tokens do not add up");
     }
-    if (has_bus && program.carriages.size() != narrow<std::size_t>(program.tokens)) invalid("a program without carriages");
+    if (has_bus && program.bus_transfers.size() != narrow<std::size_t>(program.tokens)) invalid("a program without carriages");
     if (has_bus && program.reduced.size() != receives) invalid("a program that does not say what is reduced");
     std::uint32_t received = 0;
     for (const Action& action : program.actions) {
@@ -114,9 +114,9 @@ PhaseKindId Phases::add_phase(ScheduleId schedule, std::int32_t queue, bool toge
 
 // -- answers ----------------------------------------------------------------------------------------------------------
 
-const History& Phases::history(PhaseKindId kind) const {
+const CausalKey& Phases::causal_key(PhaseKindId kind) const {
   if (kind >= kinds_.size()) invalid("a phase that does not exist");
-  return events_.histories().times(kinds_[kind].history);
+  return events_.causal_keys().times(kinds_[kind].causal_key);
 }
 
 const Measured& Phases::measured(PhaseId number, NpuId npu) const {
@@ -163,10 +163,10 @@ Measured Phases::end(PhaseId number, NpuId npu) {
   Phase& phase = phases_[number];
   Rank& rank = phase.ranks[phase.groups().place_of[npu]];
   const Measured measured = rank.measured;
-  events_.histories().replace(rank.last_history, 0);
+  events_.causal_keys().replace(rank.last_causal_key, 0);
   if (--phase.ending == 0) {
-    events_.histories().replace(phase.everywhere.history, 0);
-    for (Ending& ending : phase.in_groups) events_.histories().replace(ending.history, 0);
+    events_.causal_keys().replace(phase.everywhere.causal_key, 0);
+    for (Ending& ending : phase.in_groups) events_.causal_keys().replace(ending.causal_key, 0);
     phase.in_groups.clear();
     phase.ranks.reset();
     phases_.release(number);
@@ -232,15 +232,15 @@ void Phases::make_ranks(Phase& phase) {
     rank.npu = groups.members[place];
     rank.rank = place % groups.size;
     rank.program = &phase.schedule().programs.of(rank.rank);
-    events_.histories().hold(0);
+    events_.causal_keys().hold(0);
   }
 }
 
 inline void Phases::count_token(Phase& phase, RankId id) {
   Rank& rank = phase.ranks[id.place];
-  const HistoryId history = events_.history();
-  if (rank.last_token_at != events_.now() || events_.histories().less(rank.last_history, history)) {
-    events_.histories().replace(rank.last_history, history);
+  const CausalKeyId causal_key = events_.causal_key();
+  if (rank.last_token_at != events_.now() || events_.causal_keys().less(rank.last_causal_key, causal_key)) {
+    events_.causal_keys().replace(rank.last_causal_key, causal_key);
   }
   rank.last_token_at = events_.now();
   ++rank.tokens;
@@ -308,7 +308,7 @@ inline void Phases::handle(const Phase& phase, RankId id, Rank& rank, ReceiptId 
   const Time after_ps = receipt == kStart ? -1 : program.after_ps[place];
   if (buses_.shared() && !phase.kind->barrier) {
     const bool reduced = receipt != kStart && program.reduced[place];
-    return buses_.carry(rank.npu, program.carriages[rank.handled++], reduced, {id, after_ps});
+    return buses_.carry(rank.npu, program.bus_transfers[rank.handled++], reduced, {id, after_ps});
   }
   const Time done = events_.after(phase.kind->endpoint_ps);
   if (after_ps < 0) return events_.push(done, rank.npu, TokenReady{id});
@@ -317,26 +317,28 @@ inline void Phases::handle(const Phase& phase, RankId id, Rank& rank, ReceiptId 
 }
 
 void Phases::finish(Phase& phase, RankId id, const Rank& rank) {
-  Histories& histories = events_.histories();
-  if (rank.last_token_at == events_.now()) histories.hold(rank.last_history);
-  const Histories::Held history(histories, rank.last_token_at == events_.now() ? rank.last_history : histories.make(events_.now()));
+  CausalKeys& causal_keys = events_.causal_keys();
+  if (rank.last_token_at == events_.now()) causal_keys.hold(rank.last_causal_key);
+  const CausalKeys::Held causal_key(causal_keys,
+                                    rank.last_token_at == events_.now() ? rank.last_causal_key : causal_keys.make(events_.now()));
   if (!phase.in_groups.empty()) {
     const std::uint32_t size = phase.groups().size;
-    return finish_together(phase, phase.in_groups[id.place / size], history, id.place - rank.rank, size);
+    return finish_together(phase, phase.in_groups[id.place / size], causal_key, id.place - rank.rank, size);
   }
-  if (phase.kind->together || phase.kind->barrier) return finish_together(phase, phase.everywhere, history, 0, phase.groups().ranks());
-  events_.push_end(events_.now(), rank.npu, StepEnd{rank.step}, history, events_.next_end_order(rank.npu));
+  if (phase.kind->together || phase.kind->barrier) return finish_together(phase, phase.everywhere, causal_key, 0, phase.groups().ranks());
+  events_.push_end(events_.now(), rank.npu, StepEnd{rank.step}, causal_key, events_.next_end_order(rank.npu));
 }
 
-void Phases::finish_together(Phase& phase, Ending& ending, HistoryId history, std::uint32_t first, std::uint32_t count) {
-  Histories& histories = events_.histories();
-  if (ending.finished_at != events_.now() || histories.less(ending.history, history)) histories.replace(ending.history, history);
+void Phases::finish_together(Phase& phase, Ending& ending, CausalKeyId causal_key, std::uint32_t first, std::uint32_t count) {
+  CausalKeys& causal_keys = events_.causal_keys();
+  if (ending.finished_at != events_.now() || causal_keys.less(ending.causal_key, causal_key))
+    causal_keys.replace(ending.causal_key, causal_key);
   ending.finished_at = events_.now();
   if (--ending.open) return;
-  histories.replace(phase.kind->history, ending.history);
+  causal_keys.replace(phase.kind->causal_key, ending.causal_key);
   for (std::uint32_t place = first; place < first + count; ++place) {
     const Rank& each = phase.ranks[place];
-    events_.push_end(events_.now(), each.npu, StepEnd{each.step}, ending.history, each.order);
+    events_.push_end(events_.now(), each.npu, StepEnd{each.step}, ending.causal_key, each.order);
   }
 }
 

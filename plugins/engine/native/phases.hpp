@@ -64,21 +64,21 @@ struct GroupSchedule {
   const Groups& groups;
 };
 
-// A phase, as often as it happens. `history` is the one with which it ended last.
+// A phase, as often as it happens. `causal_key` is the one with which it ended last.
 struct PhaseKind {
   const GroupSchedule& schedule;
   std::int32_t queue;
   bool together;
   Time endpoint_ps;
   bool barrier;
-  HistoryId history = 0;
+  CausalKeyId causal_key = 0;
 };
 
 // Ranks that end together, those of a phase or (of a barrier) of a group, and how many of them have not finished.
 struct Ending {
   std::uint32_t open = 0;
   Time finished_at = -1;
-  HistoryId history = 0;  // the latest of those that finished last, at finished_at
+  CausalKeyId causal_key = 0;  // the latest of those that finished last, at finished_at
 };
 
 // One rank of a phase: its program, its progress, and its measurements.
@@ -92,7 +92,7 @@ struct Rank {
   std::uint32_t next_action = 0;
   std::uint32_t handled = 0;  // messages and starts that the bus took
   Time last_token_at = -1;
-  HistoryId last_history = 0;  // the latest of the tokens that came at last_token_at
+  CausalKeyId last_causal_key = 0;  // the latest of the tokens that came at last_token_at
   Measured measured;
   Receipts receipts;
 };
@@ -128,8 +128,8 @@ class Phases : private TokenListener {
   PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
   std::size_t kinds() const { return kinds_.size(); }
 
-  // The latest history of the ranks with which a phase ended last; empty where they end each by itself.
-  const History& history(PhaseKindId kind) const;
+  // The latest causal key of the ranks with which a phase ended last; empty where they end each by itself.
+  const CausalKey& causal_key(PhaseKindId kind) const;
   // The measurements of the rank of an NPU.
   const Measured& measured(PhaseId phase, NpuId npu) const;
   // The progress of the rank of an NPU, in the fields of `state` for it.
@@ -181,7 +181,7 @@ class Phases : private TokenListener {
   void handle(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt);
   // A rank has finished in a phase.
   void finish(Phase& phase, RankId id, const Rank& rank);
-  void finish_together(Phase& phase, Ending& ending, HistoryId history, std::uint32_t first, std::uint32_t count);
+  void finish_together(Phase& phase, Ending& ending, CausalKeyId causal_key, std::uint32_t first, std::uint32_t count);
 
   Events& events_;
   Transport& transport_;

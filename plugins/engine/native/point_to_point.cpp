@@ -54,8 +54,8 @@ void PointToPoint::begin_receive(TaskId task, const Task& kind, std::uint32_t or
   Mailbox& mailbox = mailboxes_[id];
   if (mailbox.arrived > 0) {
     --mailbox.arrived;
-    const Histories::Held history(events_.histories(), events_.histories().make(events_.now()));
-    events_.push_end(events_.now(), task.npu, TaskEnd{task}, history, order);
+    const CausalKeys::Held causal_key(events_.causal_keys(), events_.causal_keys().make(events_.now()));
+    events_.push_end(events_.now(), task.npu, TaskEnd{task}, causal_key, order);
   } else {
     mailbox.posted.push_back(task);
   }
@@ -71,7 +71,7 @@ void PointToPoint::send(MailboxId id, TaskId task) {
 
 void PointToPoint::end(TaskId task) {
   const std::uint32_t order = events_.next_end_order(task.npu);
-  events_.push_end(events_.now(), task.npu, TaskEnd{task}, events_.history(), order);
+  events_.push_end(events_.now(), task.npu, TaskEnd{task}, events_.causal_key(), order);
 }
 
 MailboxId PointToPoint::mailbox(NpuId source, NpuId destination, const Task& kind) {

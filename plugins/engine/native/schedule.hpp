@@ -50,7 +50,7 @@ struct Action {
 };
 
 // How a token travels over a shared bus.
-struct Carriage {
+struct BusTransfer {
   std::int64_t bytes;
   bool to_npu;
   bool returned;
@@ -59,9 +59,9 @@ struct Carriage {
 // The steps of a rank. It has finished when it has all its tokens: its starts, and one for each receive.
 struct LoweredProgram {
   std::vector<Action> actions;
-  std::vector<Time> after_ps;       // for each receive the time after its endpoint is done: memory and computing; -1: none
-  std::vector<bool> reduced;        // for each receive whether its data is added to local data; only if there is a bus
-  std::vector<Carriage> carriages;  // of each token; only where there is a bus
+  std::vector<Time> after_ps;              // for each receive the time after its endpoint is done: memory and computing; -1: none
+  std::vector<bool> reduced;               // for each receive whether its data is added to local data; only if there is a bus
+  std::vector<BusTransfer> bus_transfers;  // of each token; only where there is a bus
   std::int32_t starts = 0;
   std::int32_t tokens = 0;
   bool in_turn = false;  // after_ps and reduced are for the messages in the order in which they come

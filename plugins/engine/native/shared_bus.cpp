@@ -170,12 +170,12 @@ double SharedBus::gap_per_byte(std::uint32_t side) const { return side < 2 ? opt
 Buses::Buses(const BusOptions* options, Events& events, TokenListener& listener, std::uint32_t npus)
     : options_(options), events_(events), listener_(listener), buses_(options ? npus : 0) {}
 
-void Buses::carry(NpuId npu, const Carriage& carriage, bool reduced, const Carried& token) {
+void Buses::carry(NpuId npu, const BusTransfer& transfer, bool reduced, const Carried& token) {
   SharedBus& bus = bus_of(npu);
-  if (carriage.to_npu) {
-    bus.to_npu(carriage.bytes, reduced, carriage.returned, token);
+  if (transfer.to_npu) {
+    bus.to_npu(transfer.bytes, reduced, transfer.returned, token);
   } else {
-    bus.to_memory(carriage.bytes, reduced, carriage.returned, token);
+    bus.to_memory(transfer.bytes, reduced, transfer.returned, token);
   }
 }
 

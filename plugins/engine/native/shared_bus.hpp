@@ -108,7 +108,7 @@ class Buses {
   // Whether endpoints share a bus.
   bool shared() const { return options_ != nullptr; }
   // Let the bus of an NPU carry a token, and at the other end reduce it or not.
-  void carry(NpuId npu, const Carriage& carriage, bool reduced, const Carried& token);
+  void carry(NpuId npu, const BusTransfer& transfer, bool reduced, const Carried& token);
   // The bus of an NPU has finished a transfer.
   void on_call(NpuId npu, std::uint32_t call) { bus_of(npu).call(call); }
   std::int64_t now_ns() const;

@@ -351,8 +351,8 @@ void Tasks::begin(TaskId task) {
     const Time delay = program.delay(task.number);
     end = kind.kind == TaskKind::access ? ports_.use(task.npu, events_.now(), delay) : events_.after(delay);
   }
-  const Histories::Held history(events_.histories(), events_.histories().make(events_.now()));
-  events_.push_end(end, task.npu, TaskEnd{task}, history, order);
+  const CausalKeys::Held causal_key(events_.causal_keys(), events_.causal_keys().make(events_.now()));
+  events_.push_end(end, task.npu, TaskEnd{task}, causal_key, order);
 }
 
 void Tasks::end(TaskId task) {

@@ -74,9 +74,9 @@ void Transport::exchange() {
 
 void Transport::await_sent(NpuId source, NpuId destination, std::int64_t bytes, const EventPayload& sent) {
   if (Causes* causes = events_.causes()) causes->send(sent_cause(messages_), destination, bytes);
-  const HistoryId history = events_.next_history();
-  events_.histories().hold(history);
-  unconfirmed_.add(messages_, source, history, sent);
+  const CausalKeyId causal_key = events_.next_causal_key();
+  events_.causal_keys().hold(causal_key);
+  unconfirmed_.add(messages_, source, causal_key, sent);
 }
 
 void Transport::carry(NpuId destination, std::int64_t bytes) {
@@ -98,16 +98,16 @@ void Transport::deliver(Time time, std::span<const astra_delivery> deliveries) {
 
 void Transport::deliver_outcome(Time time, const Outcome& outcome, std::uint64_t cause) {
   if (Causes* causes = events_.causes()) causes->deliver(cause);
-  Histories& histories = events_.histories();
-  const bool is_earlier = time == latest_at_ && histories.less(outcome.history, latest_);
-  if (!is_earlier) histories.replace(latest_, outcome.history);
+  CausalKeys& causal_keys = events_.causal_keys();
+  const bool is_earlier = time == latest_at_ && causal_keys.less(outcome.causal_key, latest_);
+  if (!is_earlier) causal_keys.replace(latest_, outcome.causal_key);
   latest_at_ = time;
   if (const auto* arrival = std::get_if<MessageArrival>(&outcome.what)) {
     events_.push_with(time, outcome.source, *arrival, latest_);
   } else {
     events_.push_with(time, outcome.source, outcome.what, latest_);
   }
-  histories.drop(outcome.history);
+  causal_keys.drop(outcome.causal_key);
 }
 
 Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {

@@ -119,7 +119,7 @@ class Transport {
   // The effect of a message.
   struct Outcome {
     NpuId source;
-    HistoryId history;
+    CausalKeyId causal_key;
     EventPayload what;
   };
   using Outcomes = UnderWay<Outcome>;
@@ -139,16 +139,16 @@ class Transport {
     }
     outbox_.add({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue)});
     if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
-    const HistoryId history = events_.next_history();
-    events_.histories().hold(history);
-    under_way_.add(messages_, source, history, arrival);
+    const CausalKeyId causal_key = events_.next_causal_key();
+    events_.causal_keys().hold(causal_key);
+    under_way_.add(messages_, source, causal_key, arrival);
   }
   // The message that was handed over last has a sender that waits: `sent` happens when it knows that the message has arrived.
   void await_sent(NpuId source, NpuId destination, std::int64_t bytes, const EventPayload& sent);
   // The event that was scheduled last is an overhead of such a message.
   void carry(NpuId destination, std::int64_t bytes);
   std::int32_t class_of(std::int32_t queue) const;
-  // The effects of these messages happen at a time, in this order: none with an earlier history than those before it.
+  // The effects of these messages happen at a time, in this order: none with an earlier causal key than those before it.
   void deliver(Time time, std::span<const astra_delivery> deliveries);
   void deliver_outcome(Time time, const Outcome& outcome, std::uint64_t cause);
   // How causes know that the sender of a message waits.
@@ -176,9 +176,9 @@ class Transport {
   std::int32_t class_without_queue_ = -1;
   std::vector<std::int32_t> class_of_queue_;
   Pool<HandledMessage> handled_;
-  Time quiet_until_ = -1;  // the network has nothing to deliver up to this time
-  Time latest_at_ = -1;    // when it delivered last,
-  HistoryId latest_ = 0;   // and with the latest history of these deliveries
+  Time quiet_until_ = -1;   // the network has nothing to deliver up to this time
+  Time latest_at_ = -1;     // when it delivered last,
+  CausalKeyId latest_ = 0;  // and with the latest causal key of these deliveries
 };
 
 }  // namespace astra::engine

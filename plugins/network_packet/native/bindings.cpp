@@ -11,9 +11,9 @@
 #include <optional>
 
 #include "base/index.hpp"
-#include "folding/folded_network.hpp"
 #include "network/network.hpp"
 #include "network/rule_fields.hpp"
+#include "quotient/quotient_network.hpp"
 #include "traffic/traffic.hpp"
 
 namespace nb = nanobind;
@@ -45,7 +45,7 @@ ChannelSpec channel_of(const nb::dict& table) {
   set("sink_port", spec.sink_port);
   set("source_port_varies", spec.source_port_varies);
   set("sink_port_varies", spec.sink_port_varies);
-  if (table.contains("fold")) spec.fold = value_of<Fold>("fold", table["fold"]);
+  if (table.contains("offset_map")) spec.offset_map = value_of<OffsetMap>("offset_map", table["offset_map"]);
   return spec;
 }
 
@@ -90,11 +90,11 @@ bool uninterrupted(Action action) {
 }
 
 // The factory of the next network, a function of Python.
-FoldedNetwork::Make maker_of(const nb::object& make) {
-  return [make](const std::vector<bool>& folded) {
+QuotientNetwork::Make maker_of(const nb::object& make) {
+  return [make](const std::vector<bool>& collapsed) {
     const nb::gil_scoped_acquire locked;
     try {
-      return nb::cast<std::shared_ptr<MessageNetwork>>(make(folded));
+      return nb::cast<std::shared_ptr<MessageNetwork>>(make(collapsed));
     } catch (nb::python_error& error) {
       error.restore();
       throw Interrupted{};
@@ -185,8 +185,8 @@ NB_MODULE(_core, m) {
       .def_static("make", &make_shape, "rules"_a, "coordinates"_a, "sizes"_a, "node_router"_a)
       .def("add_channel",
            [](Shape& shape, const nb::dict& spec) { return shape.add_channel(channel_of(spec), nb::cast<std::string>(spec["name"])); })
-      .def("add_lane", [](Shape& shape, int node, int vnet, const nb::dict& to,
-                          const nb::dict& from) { shape.add_lane(node, vnet, channel_of(to), channel_of(from)); })
+      .def("add_injection_port", [](Shape& shape, int node, int vnet, const nb::dict& to,
+                                    const nb::dict& from) { shape.add_injection_port(node, vnet, channel_of(to), channel_of(from)); })
       .def("set_ports",
            [](Shape& shape, int router, int inputs, int outputs) {
              shape.router.at(index(router)).input_ports = inputs;
@@ -196,7 +196,7 @@ NB_MODULE(_core, m) {
            [](Shape& shape, int router, std::vector<int> channels) { shape.router.at(index(router)).spray = std::move(channels); })
       .def("set_dividers", [](Shape& shape, const std::vector<int>& of_routers) { shape.dividers = Dividers(shape, of_routers); })
       .def(
-          "fold", [](Shape& shape, int d, std::vector<int> channels) { shape.routes.dimension(d).fold(std::move(channels)); },
+          "collapse", [](Shape& shape, int d, std::vector<int> channels) { shape.routes.dimension(d).collapse(std::move(channels)); },
           "dimension"_a, "channels"_a)
       .def(
           "use_destination_order",
@@ -208,7 +208,7 @@ NB_MODULE(_core, m) {
           "name_ways",
           [](Shape& shape, int d, std::vector<std::vector<int>> channels) { shape.routes.dimension(d).name_ways(std::move(channels)); },
           "dimension"_a, "channels"_a)
-      .def_prop_ro("unfolded_routes_are_whole", [](const Shape& shape) { return shape.routes.unfolded_routes_are_whole(); })
+      .def_prop_ro("expanded_routes_are_whole", [](const Shape& shape) { return shape.routes.expanded_routes_are_whole(); })
       .def("make_routes", &Shape::make_routes)
       .def_prop_ro("vc_classes", &Shape::vc_classes)
       .def("finish", &Shape::finish, "vcs"_a)
@@ -242,22 +242,22 @@ NB_MODULE(_core, m) {
            [](Network& network, const std::shared_ptr<Shape>& shape, const std::vector<int>& npus) { network.add_domain(shape, npus); })
       .def("dependencies", &dependencies_of, "domain"_a);
 
-  nb::class_<FoldedNetwork, MessageNetwork>(m, "FoldedNetwork",
-                                            "One NPU for all that automorphisms take to it, as long as they do the same.")
+  nb::class_<QuotientNetwork, MessageNetwork>(m, "QuotientNetwork",
+                                              "One NPU for all that automorphisms take to it, as long as they do the same.")
       .def(
           "__init__",
-          [](FoldedNetwork* created, const std::shared_ptr<Shape>& shape, std::vector<int> sizes, const std::vector<bool>& folded,
+          [](QuotientNetwork* created, const std::shared_ptr<Shape>& shape, std::vector<int> sizes, const std::vector<bool>& collapsed,
              std::vector<bool> exclusive_or_too, VnetChoice vnet_choice, std::int64_t clock_ps, const nb::object& make) {
-            Automorphisms automorphisms(std::move(sizes), folded, std::move(exclusive_or_too));
-            new (created) FoldedNetwork(shape, std::move(automorphisms), std::move(vnet_choice), clock_ps, maker_of(make));
+            Automorphisms automorphisms(std::move(sizes), collapsed, std::move(exclusive_or_too));
+            new (created) QuotientNetwork(shape, std::move(automorphisms), std::move(vnet_choice), clock_ps, maker_of(make));
           },
-          "shape"_a, "sizes"_a, "folded"_a, "exclusive_or_too"_a, "vnet_choice"_a, "clock_ps"_a, "make"_a)
-      .def_prop_ro("folded",
-                   [](const FoldedNetwork& network) -> std::optional<std::vector<bool>> {
+          "shape"_a, "sizes"_a, "collapsed"_a, "exclusive_or_too"_a, "vnet_choice"_a, "clock_ps"_a, "make"_a)
+      .def_prop_ro("collapsed",
+                   [](const QuotientNetwork& network) -> std::optional<std::vector<bool>> {
                      const Automorphisms* const by = network.automorphisms();
-                     return by == nullptr ? std::nullopt : std::optional(by->folded());
+                     return by == nullptr ? std::nullopt : std::optional(by->collapsed());
                    })
-      .def_prop_ro("exclusive_or", [](const FoldedNetwork& network) -> std::optional<std::vector<bool>> {
+      .def_prop_ro("exclusive_or", [](const QuotientNetwork& network) -> std::optional<std::vector<bool>> {
         const Automorphisms* const by = network.automorphisms();
         return by == nullptr ? std::nullopt : std::optional(by->exclusive_or());
       });

@@ -65,10 +65,10 @@ def uses_of(records: PhaseStepRecords, groups_of: Sequence[Sequence[int]], group
 def repeated(parts: Sequence[bytes], numbers: Column, offsets: Column) -> bytes:
     """Columns of 64 bits one after another, in the order of `numbers`, each with an offset added to its members."""
     columns = [view(part, "q") for part in parts]
-    joined = array("q")
+    merged = array("q")
     for number, offset in zip(numbers, offsets, strict=True):
-        joined.extend(map(offset.__add__, columns[number]))
-    return joined.tobytes()
+        merged.extend(map(offset.__add__, columns[number]))
+    return merged.tobytes()
 
 
 def union(spans: Sequence[tuple[int, int]]) -> Spans:

@@ -34,10 +34,10 @@ JOIN, TIMER, COLLECTIVE, ACCESS, SEND, RECEIVE, COMPUTE = range(7)
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver asks for the data under the rendezvous protocol (ASTRA-sim 1.0 and 2.x)."""
 
-History = tuple[int, ...]
-"""The schedule times of an event's predecessors, latest first; as many as HISTORY_LENGTH."""
+CausalKey = tuple[int, ...]
+"""The schedule times of an event's predecessors, latest first; as many as CAUSAL_KEY_LENGTH."""
 
-HISTORY_LENGTH = 8
+CAUSAL_KEY_LENGTH = 8
 
 ComputePs = Callable[[int, int, int], int]
 """The time of a COMPUTE task: (NPU, number of the task, when it begins) -> picoseconds, 0 to MAX_PICOSECONDS."""
@@ -72,7 +72,7 @@ class Task(NamedTuple):
 class PhaseStep(NamedTuple):
     """A chunk in one of its phases, in queue number `queue` of its NPU (-1: in none).
 
-    It is phase number `phase`, or (-1) takes `delay` picoseconds and ends with `history`, as offsets back from its end. The priority
+    It is phase number `phase`, or (-1) takes `delay` picoseconds and ends with `causal_key`, as offsets back from its end. The priority
     of its job grows by `age` with every collective that was issued before.
     """
 
@@ -80,7 +80,7 @@ class PhaseStep(NamedTuple):
     queue: int = -1
     phase: int = -1
     delay: int = 0
-    history: History = ()
+    causal_key: CausalKey = ()
     age: int = 0
 
 
@@ -330,8 +330,8 @@ class Engine(Protocol):
     def uses(self) -> list[int]:
         """The number of collectives that became each plan: for every answer of `issue`, in order."""
 
-    def history(self, phase: int) -> History:
-        """The latest history of the ranks with which a phase ended last; empty if they end each by itself."""
+    def causal_key(self, phase: int) -> CausalKey:
+        """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""

@@ -192,13 +192,13 @@ class _Grid:
             height = max(map(len, band.headings))
             heads = [("",) * (height - len(heading)) + heading for heading in band.headings]
             for texts in zip(*heads, strict=True):
-                yield Line((indent + self._joined(band, texts)).rstrip(), heading=True)
+                yield Line((indent + self._joined_cells(band, texts)).rstrip(), heading=True)
             if self.page.rule:
                 yield Line(indent + (" " * band.gap).join(self.page.rule * width for width in band.widths))
         for row in self.table.rows:
             cells = [self._cell(row[place], place, width) for place, width in zip(band.places, band.widths, strict=True)]
             for texts in itertools.zip_longest(*cells, fillvalue=""):
-                yield Line((indent + self._joined(band, texts)).rstrip())
+                yield Line((indent + self._joined_cells(band, texts)).rstrip())
 
     def _rank(self, place: int) -> tuple[bool, int, int]:
         column = self.table.columns[place]
@@ -241,7 +241,7 @@ class _Grid:
             case _:
                 return [text]
 
-    def _joined(self, band: _Band, texts: Sequence[str]) -> str:
+    def _joined_cells(self, band: _Band, texts: Sequence[str]) -> str:
         numbers = [self.table.columns[place].kind == "number" for place in band.places]
         padded = zip(texts, band.widths, numbers, strict=True)
         return (" " * band.gap).join(text.rjust(width) if number else text.ljust(width) for text, width, number in padded)

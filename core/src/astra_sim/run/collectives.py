@@ -209,7 +209,7 @@ class CollectiveLowering:
             plan, cost = phase.plan, phase.cost
             job = Job(chunk.priority or 0, plan.collective, plan.bytes, len(phases) - 1 - phase.phase)
             if cost is not None:
-                steps.append(PhaseStep(job, plan.queue, -1, cost.duration_ps, cost.history, age))
+                steps.append(PhaseStep(job, plan.queue, -1, cost.duration_ps, cost.causal_key, age))
             else:
                 steps.append(PhaseStep(job, plan.queue, self._phases.number(plan, communicator), age=age))
             sent, count = self._moved(plan, communicator)

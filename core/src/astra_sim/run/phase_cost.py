@@ -17,12 +17,12 @@ from itertools import repeat
 import attrs
 
 from astra_sim.engine import (
+    CAUSAL_KEY_LENGTH,
     COLLECTIVE,
     CONTROL_BYTES,
-    HISTORY_LENGTH,
+    CausalKey,
     Engine,
     EngineType,
-    History,
     Job,
     LinkKind,
     PathEdge,
@@ -42,12 +42,12 @@ from astra_sim.schedule import Schedule, Step, lower
 class PhaseCost:
     """The cost of a phase: its duration, and its events on NPU 0.
 
-    `history` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its
+    `causal_key` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its
     message over the `received` messages of NPU 0.
     """
 
     duration_ps: int
-    history: History
+    causal_key: CausalKey
     delay_sum: int
     received: int
 
@@ -100,7 +100,7 @@ class PhaseTimer:
         if not _is_chain(schedule):
             return None
         duration, delay_sum, received = endpoint, 0, 0
-        history: list[int] = []  # picoseconds back from the end, so the last message comes first
+        causal_key: list[int] = []  # picoseconds back from the end, so the last message comes first
         back = 0
         for step in reversed(schedule.programs[0].steps):
             memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
@@ -110,13 +110,13 @@ class PhaseTimer:
                 each = request + delay + endpoint + memory
                 duration += times * each
                 for number in range(times):
-                    if len(history) >= HISTORY_LENGTH:
+                    if len(causal_key) >= CAUSAL_KEY_LENGTH:
                         break
                     arrived = back + number * each + memory + endpoint
-                    history += (arrived - endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
-                    history += (arrived + delay, arrived + delay + request) if self._rendezvous else (arrived + delay,)
+                    causal_key += (arrived - endpoint, arrived) if step.memory_bytes or step.compute_ps else (arrived,)
+                    causal_key += (arrived + delay, arrived + delay + request) if self._rendezvous else (arrived + delay,)
                 back += times * each
-        return PhaseCost(duration, tuple([*history, duration][:HISTORY_LENGTH]), delay_sum, received)
+        return PhaseCost(duration, tuple([*causal_key, duration][:CAUSAL_KEY_LENGTH]), delay_sum, received)
 
     def _repetitions(self, step: Step, dimension: LogicalDimension) -> Iterable[tuple[int, int, int]]:
         """The time of a message of a step, the time of its request, and the number of such steps; the last ones come first."""
@@ -176,7 +176,7 @@ class PhaseTimer:
             waiting = [line for state in blocked_ranks for line in describe_rank(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
         first = engine.phase_steps(0)[0]
-        return PhaseCost(engine.now, tuple(engine.now - time for time in engine.history(phase)), first.delay_sum, first.received)
+        return PhaseCost(engine.now, tuple(engine.now - time for time in engine.causal_key(phase)), first.delay_sum, first.received)
 
     def _engine(self, dimension: LogicalDimension, ranks: int, endpoint_ps: int) -> Engine:
         """An engine for the first `ranks` ranks of the group of NPU 0."""

@@ -45,9 +45,9 @@ class Prices:
         if time is None:
             return None
         dimension = 0 if isinstance(logical, Group) else min(self._involved(operation))
-        queue, priority = (
-            (-1, None) if is_priced else call(f"{type(session).__name__}: place", session.place, operation, dimension, logical)
-        )
+        queue, priority = -1, None
+        if not is_priced:
+            queue, priority = call(f"{type(session).__name__}: assign_queue", session.assign_queue, operation, dimension, logical)
         waiting, counted = self._schedules(operation, logical)
         phase = PhasePlan(
             dimension=dimension,

@@ -391,12 +391,12 @@ def _from_pytorch(request: TraceRequest, files: FileSet) -> Iterable[str]:
             f"{converted.incomplete} kernels have communication that PyTorch did not record in full (astra trace check names them)"
         )
     if converted.groups:
-        _write_text(files, f"{prefix}.groups.json", [json.dumps(_joined(prefix, converted.groups)) + "\n"])
+        _write_text(files, f"{prefix}.groups.json", [json.dumps(_merged_groups(prefix, converted.groups)) + "\n"])
         lines.append(f"{len(converted.groups)} process groups: {prefix}.groups.json")
     return lines
 
 
-def _joined(prefix: str, groups: dict[str, list[int]]) -> dict[str, Any]:
+def _merged_groups(prefix: str, groups: dict[str, list[int]]) -> dict[str, Any]:
     """Process groups with those that already exist, from other ranks. Raises InputError if a name means other ranks there."""
     path = f"{prefix}.groups.json"
     before = read_groups(path, is_input=False) if os.path.exists(path) else {}

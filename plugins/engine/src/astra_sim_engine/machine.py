@@ -11,8 +11,8 @@ from astra_sim.engines import (
     RECEIVE,
     SEND,
     BusOptions,
+    CausalKey,
     ComputePs,
-    History,
     Issue,
     LinkKind,
     Order,
@@ -247,9 +247,9 @@ class CompiledEngine:
         """The number of collectives that became each plan."""
         return self._machine.uses()
 
-    def history(self, phase: int) -> History:
-        """The latest history of the ranks with which a phase ended last; empty if they end each by itself."""
-        return tuple(time for time in self._machine.history(phase) if time >= 0)
+    def causal_key(self, phase: int) -> CausalKey:
+        """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
+        return tuple(time for time in self._machine.causal_key(phase) if time >= 0)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
-from astra_sim.engines import MAX_PICOSECONDS, History, Job, Order, PhaseStep, RuleOrder, Standing, place_of, too_long
+from astra_sim.engines import MAX_PICOSECONDS, CausalKey, Job, Order, PhaseStep, RuleOrder, Standing, place_of, too_long
 from astra_sim.errors import PluginError
 
 from astra_sim_engine import _compiled
 
 MAX_PRIORITY = 1 << 62
 
-StepRow = tuple[int, int, int, int, int, int, History]
-"""A phase step as the machine takes it: class and priority of its job, age, queue, phase, delay and history."""
+StepRow = tuple[int, int, int, int, int, int, CausalKey]
+"""A phase step as the machine takes it: class and priority of its job, age, queue, phase, delay and causal key."""
 
 
 class _MadeJobs(dict[tuple[int, int], Job]):
@@ -86,7 +86,7 @@ class CompiledQueues:
             raise too_long(now)
         if abs(step.job.priority) > MAX_PRIORITY:
             raise PluginError(f"a chunk has the priority {step.job.priority}; expected -{MAX_PRIORITY} to {MAX_PRIORITY}")
-        return self._job_class(step.job), step.job.priority, step.age, step.queue, step.phase, step.delay, step.history
+        return self._job_class(step.job), step.job.priority, step.age, step.queue, step.phase, step.delay, step.causal_key
 
     def standing(self, queue: int, job_class: int) -> Standing:
         """The state of a job of that class in a queue that follows rules."""

@@ -21,8 +21,8 @@ _MOST_ROUTES = 1 << 16
 ProgramRows = tuple[int, bytes, bytes, bytes, bytes, bool]
 """A program as the machine takes it, in columns of 64-bit numbers.
 
-Its start, rows of runs of actions, for each action the delay of its message and that of its request (empty: not known), rows of carriages,
-and whether messages are charged in turn.
+Its start, rows of runs of actions, for each action the delay of its message and that of its request (empty: not known), rows of bus
+transfers, and whether messages are charged in turn.
 """
 
 
@@ -173,7 +173,7 @@ class Schedules:
                 sends += _column(delays, targets(run), run.bytes, run.times)
                 if self._rendezvous:
                     requests += _column(delays, sources(run), CONTROL_BYTES, run.times)
-        carried = array("q", chain.from_iterable(program.carriages if self._has_bus else ()))
+        carried = array("q", chain.from_iterable(program.bus_transfers if self._has_bus else ()))
         return program.starts, rows.tobytes(), sends.tobytes(), requests.tobytes(), carried.tobytes(), program.in_turn
 
 

@@ -9,7 +9,7 @@ import attrs
 from astra_sim import InputError
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension, Platform
-from astra_sim.system import ChunkPlan, Place, QueuePlan, System, SystemSession
+from astra_sim.system import ChunkPlan, QueueAssignment, QueuePlan, System, SystemSession
 
 from astra_sim_goodput.jobs_graph import JobGraph, block_sizes
 
@@ -86,11 +86,11 @@ class _JobsSession(SystemSession):
             self._shifted[id(chunks)] = chunks, tuple(_moved(chunk, first) for chunk in chunks)
         return self._shifted[id(chunks)][1]
 
-    def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:
+    def assign_queue(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> QueueAssignment:
         """The queue of the job's own system layer."""
         number = self._choice.number(operation)
-        place = self._sessions[number].place(operation, dimension, logical)
-        return place if place.queue < 0 else Place(place.queue + self._first[number], place.priority)
+        queue, priority = self._sessions[number].assign_queue(operation, dimension, logical)
+        return QueueAssignment(queue if queue < 0 else queue + self._first[number], priority)
 
     def repeats(self, operation: Communicate) -> bool:
         """The answer of the job's own system layer."""

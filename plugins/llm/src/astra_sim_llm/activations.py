@@ -38,8 +38,10 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
     block = model.kind(model.layers) if kind == "prediction" else kind
     attention, feed_forward = _attention(setup), _experts(setup) if block == "moe" else _dense(setup, model.width)
     masks = 2 * model.hidden if setup.drops else 0
-    joined = 8 * model.hidden if kind == "prediction" else 0  # inputs of two norms, and their outputs, the inputs of the joining product
-    own = share((2 * HALF * model.hidden + masks + joined) * setup.tokens, _sequence_share(setup))
+    projection_inputs = (
+        8 * model.hidden if kind == "prediction" else 0
+    )  # inputs of two norms, and their outputs, the inputs of the joining product
+    own = share((2 * HALF * model.hidden + masks + projection_inputs) * setup.tokens, _sequence_share(setup))
     scores = 0
     if setup.attention == "unfused":
         heads = share(model.heads, setup.parallel.tensor)

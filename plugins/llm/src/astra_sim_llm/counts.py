@@ -123,8 +123,8 @@ def prediction_parameters(model: Model, parallel: Parallelism = WHOLE) -> Parame
     Embedding and head are those of the model.
     """
     block = layer_parameters(model, model.kind(model.layers), parallel)
-    joined = 2 * model.hidden * share(model.hidden, parallel.tensor)
-    return block + ParameterCounts(prediction=joined, vectors=3 * (2 if model.biases else 1) * model.hidden)
+    projection = 2 * model.hidden * share(model.hidden, parallel.tensor)
+    return block + ParameterCounts(prediction=projection, vectors=3 * (2 if model.biases else 1) * model.hidden)
 
 
 def embedding_parameters(model: Model, parallel: Parallelism = WHOLE) -> ParameterCounts:

@@ -274,7 +274,7 @@ class Compiler:
                 overlapped_with.append([row, step.overlapped_with])
         flush()
         current += [row for row, _ in overlapped_with]
-        result = rows.template(_joined(rows, current, partial(local.number, "join")), free)
+        result = rows.template(_joining_row(rows, current, partial(local.number, "join")), free)
         return _Layout(list(local.keys), result)
 
     def _pieces(self, layout: _Layout) -> _Layout:
@@ -314,7 +314,7 @@ class Compiler:
                 waits.append([numbers[other] for other in each if other in numbers])
         if previous is not None or any(layout.keys[kind] != "join" for kind in local.keys):  # type: ignore[call-overload]
             composite([template.end])
-        result = rows.template(_joined(rows, [current], lambda: 0), list(free.values()))
+        result = rows.template(_joining_row(rows, [current], lambda: 0), list(free.values()))
         return _Layout(layout.keys, result, pieces)
 
     def _durations(self, steps: Sequence[Step]) -> list[int]:
@@ -357,7 +357,7 @@ def _identity(step: Step) -> Hashable:
     return step if isinstance(step, LlmExchange) and (step.overlapped_with or GROUPS[step.axis] == "dp") else id(step)
 
 
-def _joined(rows: _Rows, current: Sequence[int], join: Callable[[], int]) -> int:
+def _joining_row(rows: _Rows, current: Sequence[int], join: Callable[[], int]) -> int:
     """One row that ends when all have; the first row of nothing."""
     if len(current) == 1 and current[0] != BEFORE:
         return current[0]

@@ -1,7 +1,7 @@
 // Indexing by number, and conversions between kinds of numbers.
 //
-// Channels, routers, lanes and virtual channels are numbered by `int`; containers are indexed by `std::size_t`; records that there are many
-// of keep numbers in as few bits as hold them.
+// Channels, routers, injection ports and virtual channels are numbered by `int`; containers are indexed by `std::size_t`; records that
+// there are many of keep numbers in as few bits as hold them.
 #pragma once
 
 #include <cstddef>

@@ -50,7 +50,7 @@ Channels::Channels(const Shape& shape, Clock& clock, GarnetEventOrder& calls, St
     credits_.resize(credits_.size() + index(link(c).vcs), shape_->rules.buffers);
   };
   for (const RouterSpec& spec : shape.router) std::for_each(spec.outputs.begin(), spec.outputs.end(), append);
-  for (const LaneSpec& lane : shape.lane) append(lane.out);
+  for (const InjectionPortSpec& injection_port : shape.injection_port) append(injection_port.out);
   for (int c = 0; c < shape.channels(); ++c) {
     Channel& channel = at(channels_, c);
     channel.source = link(c).source;

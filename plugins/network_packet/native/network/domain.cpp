@@ -133,17 +133,19 @@ Cycle Domain::run_window(int tile, Cycle time, Cycle last, IsLast is_last) {
 
 template <class Routers>
 void Domain::run_tile(Routers& routers, int tile, Cycle time) {
-  const int first_lane = shape_->routers();
+  const int first_injection_port = shape_->routers();
   auto arrive = [&](int c) {
     const int sink = at(shape_->link, c).sink;
-    if (sink >= first_lane) {
-      parts_.channels.deliver(c, time, [&](const Flit& flit) { parts_.interfaces.receive(sink - first_lane, flit, time); });
+    if (sink >= first_injection_port) {
+      parts_.channels.deliver(c, time, [&](const Flit& flit) { parts_.interfaces.receive(sink - first_injection_port, flit, time); });
     } else {
       parts_.channels.deliver(c, time, [&](const Flit& flit) { routers.receive(c, flit, time); });
     }
   };
   const int thread = parts_.clock.thread(tile);
-  auto act = [&](int unit) { unit >= first_lane ? parts_.interfaces.run(unit - first_lane, time) : routers.run(unit, time, thread); };
+  auto act = [&](int unit) {
+    unit >= first_injection_port ? parts_.interfaces.run(unit - first_injection_port, time) : routers.run(unit, time, thread);
+  };
   parts_.clock.run(tile, time, arrive, act);
 }
 

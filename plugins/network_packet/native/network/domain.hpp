@@ -24,8 +24,8 @@ class Domain {
   // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
   // one where the interface is `awake` and that matters.
   void inject(Cycle now, int source, int destination, int vnet, std::int64_t bytes, std::uint64_t number, bool awake);
-  // Whether a lane was at work in cycle `now`, which has been run: it sent, received, or had something to send.
-  bool awake(int lane, Cycle now) const { return parts_.interfaces.awake(lane, now); }
+  // Whether an injection port was at work in cycle `now`, which has been run: it sent, received, or had something to send.
+  bool awake(int injection_port, Cycle now) const { return parts_.interfaces.awake(injection_port, now); }
 
   // The next cycle in which anything happens, or kNever.
   Cycle next() const { return passing_ == 0 ? parts_.clock.next() : parts_.clock.next() + passing_ * steady_.period; }

@@ -20,9 +20,9 @@ Network::Network(int npus, int vnets, VnetChoice vnet_choice, std::int64_t clock
 
 void Network::add_domain(std::shared_ptr<const Shape> shape, const std::vector<int>& npus) {
   const int number = count_of(instances_);
-  for (const LaneSpec& lane : shape->lane) {
-    const int npu = npus.at(index(lane.node));
-    places_.at(index(npu * vnets_ + lane.vnet)) = {number, lane.node};
+  for (const InjectionPortSpec& injection_port : shape->injection_port) {
+    const int npu = npus.at(index(injection_port.node));
+    places_.at(index(npu * vnets_ + injection_port.vnet)) = {number, injection_port.node};
   }
   same_cycle_ = shape->rules.same_cycle();
   int group = 0;
@@ -83,9 +83,9 @@ bool Network::awake(int npu, Cycle cycle) {
     if (other.instance < 0) continue;
     Domain& domain = *group_of(index(other.instance)).domain;
     domain.catch_up(cycle);
-    const Shape::Lanes& lanes = domain.shape().lanes_of(other.node, vnet);
-    for (int lane = lanes.first; lane < lanes.end(); ++lane) {
-      if (domain.awake(lane, cycle)) return true;
+    const Shape::InjectionPorts& injection_ports = domain.shape().injection_ports_of(other.node, vnet);
+    for (int injection_port = injection_ports.first; injection_port < injection_ports.end(); ++injection_port) {
+      if (domain.awake(injection_port, cycle)) return true;
     }
   }
   return false;

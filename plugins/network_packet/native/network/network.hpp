@@ -23,7 +23,7 @@ class Network : public MessageNetwork {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // Node i of the domain is npus[i]; its virtual networks are those its lanes have.
+  // Node i of the domain is npus[i]; its virtual networks are those its injection ports have.
   void add_domain(std::shared_ptr<const Shape> shape, const std::vector<int>& npus);
   void wake_senders() override { wake_senders_ = true; }
 

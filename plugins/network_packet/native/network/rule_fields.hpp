@@ -31,7 +31,7 @@ inline constexpr auto names<packet::SpeculativeAllocator> = std::array{"shared",
 template <>
 inline constexpr auto names<packet::Allocator> = std::array{"islip", "separable_input_first"};
 template <>
-inline constexpr auto names<packet::Fold> = std::array{"none", "right", "left", "straight"};
+inline constexpr auto names<packet::OffsetMap> = std::array{"none", "right", "left", "straight"};
 
 template <>
 inline constexpr auto fields<packet::Rules> = std::tuple{

@@ -1,4 +1,4 @@
-// The parts of a network: its timing rules, and its routers, channels and lanes as they are added.
+// The parts of a network: its timing rules, and its routers, channels and injection ports as they are added.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ enum class RouteChoice {
   adaptive,  // the one with most free credits
 };
 
-// The effect of a link of a folded dimension (see automorphisms.hpp) on the offset of a packet's destination in it.
-enum class Fold : std::uint8_t {
-  none,      // the dimension is not folded
+// The effect of a link of a collapsed dimension (see automorphisms.hpp) on the offset of a packet's destination in it.
+enum class OffsetMap : std::uint8_t {
+  none,      // the dimension is not collapsed
   right,     // one less
   left,      // one more
   straight,  // none is left: the link leads there, or to the switch that does
@@ -146,8 +146,8 @@ struct ChannelSpec {
   int order = -1;       // place in an order of the dimension's links which keeps their routes from deadlock; -1: none is given
   int source_port = 0;  // number among the outputs of its source, and the inputs of its sink: the order of round-robin pointers
   int sink_port = 0;
-  Fold fold = Fold::none;
-  bool source_port_varies = false;  // routers that one of a folded dimension represents have this link at other outputs,
+  OffsetMap offset_map = OffsetMap::none;
+  bool source_port_varies = false;  // routers that one of a collapsed dimension represents have this link at other outputs,
   bool sink_port_varies = false;    // or inputs
 };
 
@@ -160,7 +160,7 @@ struct RouterSpec {
   std::vector<int> spray;        // outputs used in turn for packets that are not at their destination
 };
 
-struct LaneSpec {
+struct InjectionPortSpec {
   int node = 0;
   int vnet = 0;
   int out = -1;  // channel

@@ -22,7 +22,7 @@ Shape::Shape(Rules arguments, std::vector<RouterSpec> routers, std::vector<int> 
       node_router(std::move(routers_of_nodes)),
       routes({rules, router, channel, sizes, node_router}),
       routers_(count_of(router)),
-      lanes_of_(node_router.size() * index(rules.vnets)) {}
+      injection_ports_of_(node_router.size() * index(rules.vnets)) {}
 
 int Shape::add_channel(const ChannelSpec& spec, std::string called) {
   const int number = channels();
@@ -33,20 +33,20 @@ int Shape::add_channel(const ChannelSpec& spec, std::string called) {
   return number;
 }
 
-void Shape::add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router) {
-  const int number = lanes();
-  LaneSpec spec{node, vnet, -1, -1};
+void Shape::add_injection_port(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router) {
+  const int number = injection_ports();
+  InjectionPortSpec spec{node, vnet, -1, -1};
   to_router.source = routers() + number;
   to_router.sink = from_router.source = at(node_router, node);
   from_router.sink = routers() + number;
   spec.out = add_channel(to_router, "interface of node " + std::to_string(node));
   spec.in = add_channel(from_router, "interface at node " + std::to_string(node));
-  lane.push_back(spec);
+  injection_port.push_back(spec);
   for (int v = 0; v < rules.vnets; ++v) {
     const ChannelSpec& out = at(channel, spec.out);
     if (v < out.first_vnet || v >= out.first_vnet + out.vnets) continue;
-    Lanes& lanes = at(lanes_of_, node * rules.vnets + v);
-    if (lanes.count++ == 0) lanes.first = number;
+    InjectionPorts& injection_ports = at(injection_ports_of_, node * rules.vnets + v);
+    if (injection_ports.count++ == 0) injection_ports.first = number;
   }
 }
 
@@ -59,7 +59,7 @@ Dividers::Dividers(const Shape& shape, const std::vector<int>& of_routers) {
     if (rhythm != kNever) rhythm = std::lcm(rhythm, k);
     if (rhythm > kLongestRhythm) rhythm = kNever;
   }
-  for (const LaneSpec& spec : shape.lane) of_unit.push_back(at(of_routers, at(shape.node_router, spec.node)));
+  for (const InjectionPortSpec& spec : shape.injection_port) of_unit.push_back(at(of_routers, at(shape.node_router, spec.node)));
 }
 
 void Shape::make_routes() {
@@ -135,7 +135,7 @@ void Shape::make_links() {
     if (spec.dimension >= 0 && rules.vc_classes() != VcClasses::none)
       result.classes = narrow<std::uint8_t>(at(vc_classes(), spec.dimension));
     result.ring = spec.ring;
-    result.fold = spec.fold;
+    result.offset_map = spec.offset_map;
     result.source_port_varies = spec.source_port_varies;
     result.sink_port_varies = spec.sink_port_varies;
   }
@@ -151,13 +151,14 @@ void Shape::make_links() {
     }
   }
   vc_base.push_back(all_vcs);
-  for (const LaneSpec& spec : lane) number_vcs(spec.in);
+  for (const InjectionPortSpec& spec : injection_port) number_vcs(spec.in);
 }
 
-int Shape::lane_towards(int source, int destination, int vnet) const {
-  const Lanes& lanes = lanes_of(source, vnet);
+int Shape::injection_port_towards(int source, int destination, int vnet) const {
+  const InjectionPorts& injection_ports = injection_ports_of(source, vnet);
   const std::uint16_t place = routes.hop(at(node_router, source), destination) & TableEntry::kPlace;
-  return place == TableEntry::kHere || place == TableEntry::kUnreachable ? lanes.first : lanes.first + place % lanes.count;
+  return place == TableEntry::kHere || place == TableEntry::kUnreachable ? injection_ports.first
+                                                                         : injection_ports.first + place % injection_ports.count;
 }
 
 int Shape::next_of_classes(int in, int out, int node, int before) const {
@@ -170,7 +171,7 @@ int Shape::next_of_classes(int in, int out, int node, int before) const {
 }
 
 int hops_between(const Shape& shape, int source, int destination, int vnet) {
-  if (shape.lanes_of(source, vnet).count == 0 || shape.lanes_of(destination, vnet).count == 0) return -1;
+  if (shape.injection_ports_of(source, vnet).count == 0 || shape.injection_ports_of(destination, vnet).count == 0) return -1;
   int r = at(shape.node_router, source);
   for (int count = 0; count <= shape.routers(); ++count) {
     if (shape.routes.differing_dimension(r, destination) < 0) return count;

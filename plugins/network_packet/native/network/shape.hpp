@@ -30,7 +30,7 @@ struct Link {
   std::uint16_t sink_place = 0;  // its place among the inputs of its sink
   std::uint16_t first_vnet = 0;
   std::uint8_t classes : 8 = 1;  // into which the virtual channels of each virtual network are divided
-  Fold fold : 2 = Fold::none;
+  OffsetMap offset_map : 2 = OffsetMap::none;
   bool ring : 1 = false;
   bool source_port_varies : 1 = false;
   bool sink_port_varies : 1 = false;
@@ -49,7 +49,7 @@ struct Dependency {
   auto operator<=>(const Dependency&) const = default;
 };
 
-// Thrown by a router of a folded network if not all routers that it represents would choose alike: the choice goes by numbers of ports,
+// Thrown by a router of a quotient network if not all routers that it represents would choose alike: the choice goes by numbers of ports,
 // which vary among them along a dimension.
 struct UnlikeChoice {
   int dimension;
@@ -57,7 +57,7 @@ struct UnlikeChoice {
 
 class Shape;
 
-// Units with clocks of their own, which act in every n-th cycle of the network only: routers, and lanes with theirs.
+// Units with clocks of their own, which act in every n-th cycle of the network only: routers, and injection ports with theirs.
 struct Dividers {
   Dividers() = default;
   // By router.
@@ -73,10 +73,10 @@ class Shape {
   Shape(const Shape&) = delete;
   Shape& operator=(const Shape&) = delete;
 
-  // Add a channel between routers (units) or an interface's pair of channels. All of them before `make_routes`. The lanes of a node and
-  // virtual network follow one another.
+  // Add a channel between routers (units) or an interface's pair of channels. All of them before `make_routes`. The injection ports of a
+  // node and virtual network follow one another.
   int add_channel(const ChannelSpec& spec, std::string name);
-  void add_lane(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
+  void add_injection_port(int node, int vnet, ChannelSpec to_router, ChannelSpec from_router);
   // Ports, routing tables, and the classes of virtual channels that the routes need. Throws std::invalid_argument if a node cannot reach
   // another.
   void make_routes();
@@ -88,24 +88,24 @@ class Shape {
   void finish(int vcs);
 
   int routers() const { return routers_; }
-  int lanes() const { return count_of(lane); }
+  int injection_ports() const { return count_of(injection_port); }
   int channels() const { return count_of(channel); }
-  int units() const { return routers() + lanes(); }
+  int units() const { return routers() + injection_ports(); }
   int nodes() const { return count_of(node_router); }
   bool is_router(int unit) const { return unit < routers(); }
   // Number of virtual channels of a channel. After `finish`.
   int vc_count(int c) const { return at(link, c).vcs; }
   // Place of one of them among those of all channels. After `finish`.
   int vc_index(int c, int vc) const { return at(link, c).vc_base + vc; }
-  // A node's lanes in a virtual network: the first, or -1, and how many.
-  struct Lanes {
+  // A node's injection ports in a virtual network: the first, or -1, and how many.
+  struct InjectionPorts {
     int first = -1;
     int count = 0;
     int end() const { return first + count; }
   };
-  const Lanes& lanes_of(int node, int vnet) const { return at(lanes_of_, node * rules.vnets + vnet); }
-  // The lane in which a message waits: each serves the links whose place among those of the router is its own, in turn.
-  int lane_towards(int source, int destination, int vnet) const;
+  const InjectionPorts& injection_ports_of(int node, int vnet) const { return at(injection_ports_of_, node * rules.vnets + vnet); }
+  // The injection port in which a message waits: each serves the links whose place among those of the router is its own, in turn.
+  int injection_port_towards(int source, int destination, int vnet) const;
   // The next channel of the table's way in the first dimension in which router and node differ; -1: no way; the node's own interface, by
   // the channel `in` through which a packet has come, if they do not differ.
   int first_hop(int r, int in, int node, int vnet) const { return next_channel(routes.hop(r, node), r, in, node, vnet); }
@@ -118,7 +118,7 @@ class Shape {
   // The address of a packet's destination when it has taken channel `out`.
   int next_address(int out, int address) const {
     const Link& way = at(link, out);
-    return way.fold == Fold::none ? address : routes.addresses().beyond(way.dimension, way.fold, address);
+    return way.offset_map == OffsetMap::none ? address : routes.addresses().beyond(way.dimension, way.offset_map, address);
   }
   // The class of virtual channels in which a packet takes channel `out`, after it had class `before` on channel `in`.
   int next_class(int in, int out, int node, int before) const {
@@ -137,10 +137,10 @@ class Shape {
   std::vector<RouterSpec> router;
   std::vector<ChannelSpec> channel;
   std::vector<std::string> name;  // of channels
-  std::vector<LaneSpec> lane;
+  std::vector<InjectionPortSpec> injection_port;
   std::vector<int> sizes;        // of dimensions
   std::vector<int> node_router;  // by node
-  // Before `make_routes`, dimensions of it may be folded: routers of one position represent those of all. By router and offset of a
+  // Before `make_routes`, dimensions of it may be collapsed: routers of one position represent those of all. By router and offset of a
   // destination in the dimension, [router * size + offset]: the channel, or -1 if translates of the packet do not all take its
   // translates.
   RoutingTables routes;
@@ -151,11 +151,11 @@ class Shape {
   Cycle horizon = 0;  // no effect of one unit on another is further ahead
 
  private:
-  // The channel to a node's interface for packets that come in through channel `in`: that of the lane which serves it.
+  // The channel to a node's interface for packets that come in through channel `in`: that of the injection port which serves it.
   int interface_at(int in, int node, int vnet) const {
-    const Lanes& lanes = lanes_of(node, vnet);
-    const int place = lanes.count == 1 ? 0 : at(link, in).sink_place % lanes.count;
-    return at(lane, lanes.first + place).in;
+    const InjectionPorts& injection_ports = injection_ports_of(node, vnet);
+    const int place = injection_ports.count == 1 ? 0 : at(link, in).sink_place % injection_ports.count;
+    return at(injection_port, injection_ports.first + place).in;
   }
   // `next_class` where there are several.
   int next_of_classes(int in, int out, int node, int before) const;
@@ -165,9 +165,9 @@ class Shape {
   void make_links();
 
   int routers_;
-  std::vector<Lanes> lanes_of_;    // [node * virtual networks + virtual network]
-  std::vector<int> outputs_;       // channels of all routers,
-  std::vector<int> first_output_;  // and by router the place of its first
+  std::vector<InjectionPorts> injection_ports_of_;  // [node * virtual networks + virtual network]
+  std::vector<int> outputs_;                        // channels of all routers,
+  std::vector<int> first_output_;                   // and by router the place of its first
 };
 
 // Links between routers on the way of the tables, or -1 if there is none.

@@ -35,8 +35,8 @@ bool SteadyState::snapshot(Parts& parts, bool compares, Cycle now) {
 
 namespace {
 
-std::vector<int> lane_pointers(const Parts& parts) {
-  std::vector<int> result(parts.shape->lane.size());
+std::vector<int> injection_port_pointers(const Parts& parts) {
+  std::vector<int> result(parts.shape->injection_port.size());
   for (std::size_t l = 0; l < result.size(); ++l) result[l] = parts.interfaces.pointer(static_cast<int>(l));
   return result;
 }
@@ -47,16 +47,16 @@ std::vector<std::int64_t> SteadyState::signature(Parts& parts, Cycle now) {
   SteadyState state;
   state.snapshot(parts, false, now);
   std::vector<std::int64_t> result = std::move(state.snapshot_);
-  for (int pointer : lane_pointers(parts)) result.push_back(pointer);
+  for (int pointer : injection_port_pointers(parts)) result.push_back(pointer);
   for (int pointer : parts.combined.pointers()) result.push_back(pointer);
   return result;
 }
 
 bool SteadyState::same_pointers(const Parts& parts) const {
   if (!parts.combined.same_choices(pointers_, taken_at_)) return false;
-  const std::vector<int> pointers = lane_pointers(parts);
+  const std::vector<int> pointers = injection_port_pointers(parts);
   for (std::size_t l = 0; l < pointers.size(); ++l) {
-    if (pointers[l] != lane_pointers_[l] && parts.combined.chose(parts.shape->lane[l].out, taken_at_)) return false;
+    if (pointers[l] != injection_port_pointers_[l] && parts.combined.chose(parts.shape->injection_port[l].out, taken_at_)) return false;
   }
   return true;
 }
@@ -71,7 +71,7 @@ void SteadyState::start(Parts& parts, Cycle now) {
   snapshot(parts, false, now);
   counters_ = parts.statistics.counters;
   unmade_ = parts.messages.unmade();
-  lane_pointers_ = lane_pointers(parts);
+  injection_port_pointers_ = injection_port_pointers(parts);
   pointers_ = parts.combined.pointers();
   sprayed_ = parts.routes.sprayed();
   packets_ = parts.messages.packets_under_way();
@@ -104,7 +104,8 @@ void SteadyState::pass(Parts& parts, std::int64_t count) const {
   parts.channels.shift(later);
   parts.inputs.shift(later);
   parts.interfaces.shift(later);
-  for (int lane = 0; lane < parts.shape->lanes(); ++lane) turn_lane(parts, lane, count);
+  for (int injection_port = 0; injection_port < parts.shape->injection_ports(); ++injection_port)
+    turn_injection_port(parts, injection_port, count);
   parts.combined.repeat(pointers_, count);
   parts.calls.shift(later);
   parts.routes.repeat(sprayed_, count);
@@ -112,17 +113,17 @@ void SteadyState::pass(Parts& parts, std::int64_t count) const {
   parts.clock.shift(later);
 }
 
-void SteadyState::turn_lane(Parts& parts, int lane, std::int64_t count) const {
+void SteadyState::turn_injection_port(Parts& parts, int injection_port, std::int64_t count) const {
   const int vcs = parts.shape->rules.vcs;
-  const std::int64_t step = parts.interfaces.pointer(lane) - at(lane_pointers_, lane) + vcs;
+  const std::int64_t step = parts.interfaces.pointer(injection_port) - at(injection_port_pointers_, injection_port) + vcs;
   const int by = narrow<int>(step * (count % vcs) % vcs);
   if (by == 0) return;
   const VcTurn turn{vcs - by, vcs};  // counting from there on adds `by`
-  const int c = at(parts.shape->lane, lane).out;
+  const int c = at(parts.shape->injection_port, injection_port).out;
   parts.channels.turn(c, turn);
   parts.inputs.turn(c, turn);
   parts.combined.turn(c, turn);
-  parts.interfaces.turn(lane, turn);
+  parts.interfaces.turn(injection_port, turn);
 }
 
 }  // namespace astra::packet

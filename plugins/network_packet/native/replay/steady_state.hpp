@@ -18,12 +18,12 @@ class SteadyState {
  public:
   // Something came from outside, or a message arrived: earlier snapshots do not count.
   void forget();
-  // The lane at whose packets one looks: `lane`, which has made one, if there is none yet.
-  int anchored(int lane) { return anchor_ < 0 ? anchor_ = lane : anchor_; }
+  // The injection port at whose packets one looks: `injection_port`, which has made one, if there is none yet.
+  int anchored(int injection_port) { return anchor_ < 0 ? anchor_ = injection_port : anchor_; }
   // The same, or -1 if there is none.
   int anchor() const { return anchor_; }
-  // Cycle `now` has been run and that lane has made a packet in it. Returns whether `periods` periods of `period` cycles can be passed
-  // over.
+  // Cycle `now` has been run and that injection port has made a packet in it. Returns whether `periods` periods of `period` cycles can be
+  // skipped.
   bool look(Parts& parts, Cycle now);
   // The snapshot that is compared, and round-robin pointers.
   static std::vector<std::int64_t> signature(Parts& parts, Cycle now);
@@ -41,10 +41,10 @@ class SteadyState {
   // The events since the snapshot can happen again: sets `period` and `periods`.
   bool plan(const Parts& parts, Cycle now);
   bool same_pointers(const Parts& parts) const;
-  // Skip periods of a lane's round-robin pointer: its virtual channels go on as many as in the periods.
-  void turn_lane(Parts& parts, int lane, std::int64_t count) const;
+  // Skip periods of an injection port's round-robin pointer: its virtual channels go on as many as in the periods.
+  void turn_injection_port(Parts& parts, int injection_port, std::int64_t count) const;
 
-  int anchor_ = -1;         // the lane at whose packets one looks
+  int anchor_ = -1;         // the injection port at whose packets one looks
   std::int64_t seen_ = 0;   // packets it has made since the snapshot was taken
   std::int64_t wait_ = 0;   // packets until the next look
   std::int64_t reach_ = 4;  // packets for which a snapshot is kept
@@ -52,7 +52,7 @@ class SteadyState {
   std::vector<std::int64_t> counters_;
   std::vector<std::int64_t> unmade_;
   std::vector<int> pointers_;
-  std::vector<int> lane_pointers_;
+  std::vector<int> injection_port_pointers_;
   std::vector<std::uint32_t> sprayed_;
   Cycle taken_at_ = -1;
   std::uint32_t packets_ = 0;  // under way at the snapshot

@@ -29,7 +29,7 @@ struct alignas(64) InputVc {  // in a cache line
   RingBuffer<Flit> buffer;
   Cycle since = 0;            // combined: arrival of the head; staged: when it can ask for an output virtual channel
   std::int32_t out = -1;      // channel
-  std::int32_t way = -1;      // two packets go the same way: to one output or, of a folded network, to translates of it at one distance
+  std::int32_t way = -1;      // two packets go the same way: to one output or, of a quotient network, to translates of it at one distance
   std::int16_t out_port = 0;  // its number among the outputs of the router
   std::int16_t first_vc = 0;  // the virtual channels there that the packet may take
   std::int16_t end_vc = 0;

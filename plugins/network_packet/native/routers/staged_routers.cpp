@@ -112,7 +112,7 @@ template <class Words>
     if (rules_->waits_for_tail_credit()) channels_->take_credits(vc.out, r.now);
   });
   if (wanted == 0) return false;
-  if (several != 0 && shape_->routes.is_folded()) {
+  if (several != 0 && shape_->routes.is_collapsed()) {
     std::vector<int> heads;
     r.each(kAllocating, [&](int local) { heads.push_back(local); });
     check_heads(r.vcs, heads);
@@ -185,7 +185,7 @@ template <class Words>
     asks.ask(input, vc.out_port, local);
     return;
   }
-  if (shape_->routes.is_folded() && r.vcs[*other].way != vc.way)
+  if (shape_->routes.is_collapsed() && r.vcs[*other].way != vc.way)
     throw UnlikeChoice{at(links_, vc.out).dimension};  // outputs that one represents
   if (r.vcs[*other].state != vc.state) return;         // the other does not speculate
   const int count = shape_->vc_count(vc.channel);
@@ -226,7 +226,7 @@ template <class Words>
 
 template <class Words>
 [[gnu::always_inline]] inline bool StagedRouters::allocate_switch(const Running<Words>& r) {
-  if (shape_->routes.is_folded()) check_asks(r.vcs, r.scratch.asks.asks());
+  if (shape_->routes.is_collapsed()) check_asks(r.vcs, r.scratch.asks.asks());
   bool any = false;
   r.scratch.matched.clear();
   r.scratch.asks.match(r.of_switch, [&](const Ask& ask) __attribute__((always_inline)) {
@@ -241,7 +241,7 @@ template <class Words>
 
 template <class Words>
 [[gnu::noinline]] void StagedRouters::allocate_separately(Running<Words> r) {
-  if (shape_->routes.is_folded()) check_asks(r.vcs, r.scratch.speculative.asks());
+  if (shape_->routes.is_collapsed()) check_asks(r.vcs, r.scratch.speculative.asks());
   r.scratch.speculative.match(r.speculative, [&](const Ask& ask) __attribute__((always_inline)) {
     bool taken = false;
     for (const Ask& sure : r.scratch.matched) taken = taken || sure.input == ask.input || sure.output == ask.output;

@@ -21,8 +21,8 @@ std::vector<Dependency> dependencies(const Shape& shape) {
         seen[place] = true;
       };
       for (int source = 0; source < shape.nodes(); ++source) {
-        const Shape::Lanes& lanes = shape.lanes_of(source, vnet);
-        for (int l = lanes.first; l < lanes.end(); ++l) take(at(shape.lane, l).out, 0);
+        const Shape::InjectionPorts& injection_ports = shape.injection_ports_of(source, vnet);
+        for (int l = injection_ports.first; l < injection_ports.end(); ++l) take(at(shape.injection_port, l).out, 0);
       }
       while (!open.empty()) {
         const auto [in, before] = open.back();

@@ -14,8 +14,8 @@ void DimensionRoutes::name_ways(std::vector<std::vector<int>> channels) {
 }
 
 void DimensionRoutes::make() {
-  if (is_folded()) {
-    table_ = table_of_folded();
+  if (is_collapsed()) {
+    table_ = table_of_quotient();
     return;
   }
   is_named() ? measure_named() : measure_distances();
@@ -78,12 +78,12 @@ void DimensionRoutes::check() const {
   }
 }
 
-DimensionRoutes::Table DimensionRoutes::table_of_folded() const {
+DimensionRoutes::Table DimensionRoutes::table_of_quotient() const {
   Table table(layout_->router.size() * index(size_), TableEntry::kUnreachable);
   for (int r = 0; r < routers(); ++r) {
     const std::vector<int>& outputs = at(layout_->router, r).outputs;
     for (int offset = 0; offset < size_; ++offset) {
-      const auto hit = std::find(outputs.begin(), outputs.end(), folded_channel(r, offset));
+      const auto hit = std::find(outputs.begin(), outputs.end(), quotient_channel(r, offset));
       if (hit != outputs.end()) at(table, r * size_ + offset) = narrow<std::uint16_t>(hit - outputs.begin());
     }
   }

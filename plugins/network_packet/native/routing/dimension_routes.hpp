@@ -22,7 +22,7 @@ class DimensionRoutes {
   DimensionRoutes(const Layout& layout, int d) : layout_(&layout), d_(d), size_(at(layout.sizes, d)) {}
 
   // Before `make`: routers of one position represent those of all: see Shape::routes.
-  void fold(std::vector<int> channels) { folded_ = std::move(channels); }
+  void collapse(std::vector<int> channels) { collapsed_ = std::move(channels); }
   // The numbers by which positions take turns at equal paths: see astra_sim/fabric/destination_order.hpp.
   void use_destination_order(std::vector<int> destination_order) { destination_order_ = std::move(destination_order); }
   // Routes that the topology names: [router * size + position]: channels on which packets for the position leave the router.
@@ -31,12 +31,12 @@ class DimensionRoutes {
   // Throws std::invalid_argument if a node cannot reach another.
   void make();
 
-  bool is_folded() const { return !folded_.empty(); }
-  int folded_channel(int r, int offset) const { return at(folded_, r * size_ + offset); }
+  bool is_collapsed() const { return !collapsed_.empty(); }
+  int quotient_channel(int r, int offset) const { return at(collapsed_, r * size_ + offset); }
   std::uint16_t entry(int r, int wanted) const { return at(table_, r * size_ + wanted); }
   // Whether some router has several outputs for some position.
   bool has_choices() const;
-  // The cost of the links still to cross, or -1; not of folded dimensions.
+  // The cost of the links still to cross, or -1; not of collapsed dimensions.
   int distance(int r, int wanted) const { return at(distance_, r * size_ + wanted); }
   const std::vector<int>& distances() const { return distance_; }
 
@@ -57,7 +57,7 @@ class DimensionRoutes {
   void measure_named();
   // Throws where a router of a node has no path to a position.
   void check() const;
-  Table table_of_folded() const;
+  Table table_of_quotient() const;
   Table table_by_position() const;
   Table table_by_turn() const;
   Table table_by_name() const;
@@ -72,7 +72,7 @@ class DimensionRoutes {
   const Layout* layout_;
   int d_;
   int size_;
-  std::vector<int> folded_;              // [router * size + offset]: a channel; empty: not folded
+  std::vector<int> collapsed_;           // [router * size + offset]: a channel; empty: not collapsed
   std::vector<int> destination_order_;   // [position]; empty: none
   std::vector<std::vector<int>> named_;  // [router * size + position]: channels; empty: shortest
   std::vector<int> distance_;            // [router * size + position]

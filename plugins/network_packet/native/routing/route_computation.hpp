@@ -57,7 +57,7 @@ inline void RouteComputation::set_route(int r, int in, InputVc& vc, Packet& pack
   const Link& way = at(links_, out);
   const auto [first, end] = shape.vcs_of(out, packet.vnet, packet.vc_class);
   vc.out = vc.way = out;
-  if (way.fold == Fold::straight) vc.way += shape.channels() * shape.routes.addresses().position(address, way.dimension);
+  if (way.offset_map == OffsetMap::straight) vc.way += shape.channels() * shape.routes.addresses().position(address, way.dimension);
   vc.out_port = narrow<std::int16_t>(way.source_port);
   vc.first_vc = narrow<std::int16_t>(first);
   vc.end_vc = narrow<std::int16_t>(end);

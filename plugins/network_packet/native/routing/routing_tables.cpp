@@ -16,18 +16,18 @@ void RoutingTables::make() {
     if (spec.outputs.size() >= TableEntry::kUnreachable) throw std::invalid_argument("a router has too many links");
     coordinate_.insert(coordinate_.end(), spec.coordinates.begin(), spec.coordinates.end());
   }
-  std::vector<bool> folded;
-  for (const DimensionRoutes& routes : dimensions_) folded.push_back(routes.is_folded());
-  is_folded_ = std::find(folded.begin(), folded.end(), true) != folded.end();
-  addresses_ = Addresses(layout_, is_folded_ ? folded : std::vector<bool>{});
+  std::vector<bool> collapsed;
+  for (const DimensionRoutes& routes : dimensions_) collapsed.push_back(routes.is_collapsed());
+  is_collapsed_ = std::find(collapsed.begin(), collapsed.end(), true) != collapsed.end();
+  addresses_ = Addresses(layout_, is_collapsed_ ? collapsed : std::vector<bool>{});
   for (DimensionRoutes& routes : dimensions_) routes.make();
   make_hops();
   for (int d = 0; d < layout_.dimensions(); ++d) classes_.push_back(classes_needed(layout_, dimension(d), d));
 }
 
-bool RoutingTables::unfolded_routes_are_whole() const {
+bool RoutingTables::expanded_routes_are_whole() const {
   for (int d = 0; d < layout_.dimensions(); ++d) {
-    if (dimension(d).is_folded() || !dimension(d).has_choices()) continue;
+    if (dimension(d).is_collapsed() || !dimension(d).has_choices()) continue;
     const bool parts = std::any_of(layout_.channel.begin(), layout_.channel.end(),
                                    [d](const ChannelSpec& spec) { return spec.dimension == d && spec.flit_time.ps != 0; });
     if (parts || layout_.rules.choice() == RouteChoice::random) return false;

@@ -30,10 +30,10 @@ class RoutingTables {
   // std::invalid_argument if a node cannot reach another.
   void make();
 
-  bool is_folded() const { return is_folded_; }
-  // Whether the routes in dimensions that are not folded are those of the whole network: there is one each, or times are whole cycles, so
-  // that they are balanced alike, and none is random.
-  bool unfolded_routes_are_whole() const;
+  bool is_collapsed() const { return is_collapsed_; }
+  // Whether the routes in dimensions that are not collapsed are those of the whole network: there is one each, or times are whole cycles,
+  // so that they are balanced alike, and none is random.
+  bool expanded_routes_are_whole() const;
   const Addresses& addresses() const { return addresses_; }
   // By dimension, the classes of virtual channels that keep its routes from waiting for each other in a circle. Without any means against
   // deadlock all are 1.
@@ -62,7 +62,7 @@ class RoutingTables {
   void make_hops();
 
   Layout layout_;
-  bool is_folded_ = false;
+  bool is_collapsed_ = false;
   std::vector<DimensionRoutes> dimensions_;
   Addresses addresses_;
   std::vector<int> classes_;        // of virtual channels, by dimension

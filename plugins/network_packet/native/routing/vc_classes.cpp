@@ -113,7 +113,7 @@ int classes_needed(const Layout& layout, const DimensionRoutes& routes, int d) {
   const bool ring =
       std::any_of(layout.channel.begin(), layout.channel.end(), [d](const ChannelSpec& spec) { return spec.dimension == d && spec.ring; });
   if (ring && layout.rules.bubble()) return 1;
-  if (!ring && routes.is_folded()) return 1;  // its paths have one link, or two by a switch
+  if (!ring && routes.is_collapsed()) return 1;  // its paths have one link, or two by a switch
   if (!ring && !has_circle(followers(layout, routes, d))) return 1;
   order_links(layout, d);
   const int classes = ring ? 2 : most_classes(layout, routes, d);

@@ -11,8 +11,8 @@ Clock::Clock(const Shape& shape, int routers_of_tile)
     at(lists, tile).push_back(number);
   };
   for (int r = 0; r < shape.routers(); ++r) add(units, units_, r / routers_of_tile, r);
-  for (int l = 0; l < shape.lanes(); ++l) {
-    const int router = at(shape.node_router, at(shape.lane, l).node);
+  for (int l = 0; l < shape.injection_ports(); ++l) {
+    const int router = at(shape.node_router, at(shape.injection_port, l).node);
     add(units, units_, router / routers_of_tile, shape.routers() + l);
   }
   for (int c = 0; c < shape.channels(); ++c) add(channels, channels_, tile_of(at(shape.link, c).sink), c);

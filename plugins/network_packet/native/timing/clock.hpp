@@ -1,7 +1,7 @@
 // The clock of a domain: which cycle it is, which units act in which later one, and when flits on links arrive.
 //
-// Units are routers and, after them, the lanes of network interfaces. Those with slower clocks act in every n-th cycle only (their
-// divider): whatever is scheduled for them waits for the next edge of their clock.
+// Units are routers and, after them, the injection ports of network interfaces. Those with slower clocks act in every n-th cycle only
+// (their divider): whatever is scheduled for them waits for the next edge of their clock.
 //
 // Units are in tiles, each with a calendar of its own, so that a tile can run some cycles by itself (see windows.hpp).
 #pragma once
@@ -17,7 +17,7 @@ namespace astra::packet {
 
 class Clock {
  public:
-  // With a number of routers in a tile, each with its lanes.
+  // With a number of routers in a tile, each with its injection ports.
   Clock(const Shape& shape, int routers_of_tile);
 
   // The last cycle that was run, or the one that is.

@@ -18,12 +18,12 @@ Cycle latency(const Shape& shape, int c) {
 
 Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.routers()) {
   const Rules& rules = shape.rules;
-  if (!rules.windows || !shape.dividers.of_unit.empty() || rules.same_cycle() || rules.serialized_credits || shape.routes.is_folded())
+  if (!rules.windows || !shape.dividers.of_unit.empty() || rules.same_cycle() || rules.serialized_credits || shape.routes.is_collapsed())
     return;
   Cycle least_link = kNever;
-  Cycle least_lane = kNever;
+  Cycle least_injection_port = kNever;
   for (int c = 0; c < shape.channels(); ++c) {
-    Cycle& least = at(shape.link, c).dimension >= 0 ? least_link : least_lane;
+    Cycle& least = at(shape.link, c).dimension >= 0 ? least_link : least_injection_port;
     least = std::min(least, latency(shape, c));
   }
   if (least_link == kNever) return;
@@ -41,7 +41,7 @@ Windows::Windows(const Shape& shape) : shape_(shape), routers_of_tile_(shape.rou
   link_ = least_link + rules.switch_traversal() + (rules.allocation == Allocation::combined ? rules.router_latency - 1 : 0);
   one_way_ = rules.choice() == RouteChoice::first &&
              std::all_of(shape.router.begin(), shape.router.end(), [](const RouterSpec& spec) { return spec.spray.empty(); });
-  interface_ = 1 + 2 * least_lane + link_ - least_link;
+  interface_ = 1 + 2 * least_injection_port + link_ - least_link;
 }
 
 // If a packet chooses among paths, some may be of fewer links.

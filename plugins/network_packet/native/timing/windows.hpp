@@ -19,7 +19,7 @@ class Windows {
   explicit Windows(const Shape& shape);
 
   // Cycles of a window at most; 1 where routers have clocks of their own or the order of units in a cycle matters (Garnet's narrow links),
-  // and in folded networks, which may have to stop in each cycle.
+  // and in quotient networks, which may have to stop in each cycle.
   Cycle length() const { return length_; }
   // Routers of a tile: all where windows would be too short to be worth it.
   int routers_of_tile() const { return routers_of_tile_; }

@@ -11,15 +11,15 @@ namespace astra::packet {
 namespace {
 
 constexpr double kAlways = -27;   // a logarithm of less than 1e-11
-constexpr Cycle kLookAhead = 63;  // a lane is looked at this often while it waits for its next packet
+constexpr Cycle kLookAhead = 63;  // an injection port is looked at this often while it waits for its next packet
 
 }  // namespace
 
 Traffic::Traffic(TrafficOptions options, const Shape& shape)
     : options_(std::move(options)),
-      next_(index(shape.lanes())),
-      latest_(index(shape.lanes()), -1),
-      calendar_(shape.lanes(), kLookAhead),
+      next_(index(shape.injection_ports())),
+      latest_(index(shape.injection_ports()), -1),
+      calendar_(shape.injection_ports(), kLookAhead),
       offered_(index(options_.periods)),
       tallies_(Messages::kThreads, Tally{std::vector<PeriodFigures>(index(options_.periods))}) {
   std::uint64_t seed = options_.seed;
@@ -30,13 +30,13 @@ Traffic::Traffic(TrafficOptions options, const Shape& shape)
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
     word = mixed ^ (mixed >> 31);
   }
-  for (const LaneSpec& lane : shape.lane) {
-    const double rate = options_.rate / options_.packet_flits / shape.lanes_of(lane.node, lane.vnet).count;
+  for (const InjectionPortSpec& injection_port : shape.injection_port) {
+    const double rate = options_.rate / options_.packet_flits / shape.injection_ports_of(injection_port.node, injection_port.vnet).count;
     log_idle_.push_back(std::log1p(-std::min(rate, 1.0 - 1e-12)));
   }
-  for (int lane = 0; lane < shape.lanes(); ++lane) {
-    at(next_, lane) = gap(lane) - 1;
-    calendar_.add(lane, std::min(at(next_, lane), kLookAhead));
+  for (int injection_port = 0; injection_port < shape.injection_ports(); ++injection_port) {
+    at(next_, injection_port) = gap(injection_port) - 1;
+    calendar_.add(injection_port, std::min(at(next_, injection_port), kLookAhead));
   }
 }
 
@@ -60,9 +60,9 @@ int Traffic::draw(int numbers) {
   return narrow<int>(product >> 64);
 }
 
-// Cycles to the next packet of a lane that makes one with the same probability in every cycle.
-Cycle Traffic::gap(int lane) {
-  const double log_idle = at(log_idle_, lane);
+// Cycles to the next packet of an injection port that makes one with the same probability in every cycle.
+Cycle Traffic::gap(int injection_port) {
+  const double log_idle = at(log_idle_, injection_port);
   if (log_idle < kAlways) return 1;
   return 1 + static_cast<Cycle>(std::min(std::log(uniform()) / log_idle, 1e15));
 }
@@ -83,27 +83,27 @@ int Traffic::period_of(Cycle time) const {
 
 void Traffic::create(Interfaces& interfaces, Cycle until) {
   for (Cycle now = calendar_.next(created_ + 1); now <= until; now = calendar_.next(now + 1)) {
-    calendar_.take(now, [&](int lane) {
-      Cycle& next = at(next_, lane);
+    calendar_.take(now, [&](int injection_port) {
+      Cycle& next = at(next_, injection_port);
       if (next == now) {
-        interfaces.create(now, lane, destination(interfaces.node_of(lane)), options_.packet_flits);
-        interfaces.wake(lane, now);
+        interfaces.create(now, injection_port, destination(interfaces.node_of(injection_port)), options_.packet_flits);
+        interfaces.wake(injection_port, now);
         const int period = period_of(now);
         if (period >= 0) {
           at(offered_, period) += options_.packet_flits;
           ++measured_;
         }
-        at(latest_, lane) = now;
-        next += gap(lane);
+        at(latest_, injection_port) = now;
+        next += gap(injection_port);
       }
-      calendar_.add(lane, std::min(next, now + kLookAhead));
+      calendar_.add(injection_port, std::min(next, now + kLookAhead));
     });
   }
   created_ = until;
 }
 
-void Traffic::look(Interfaces& interfaces, int lane, Cycle now) {
-  if (at(latest_, lane) <= now) interfaces.wake(lane, std::min(at(next_, lane), now + kLookAhead));
+void Traffic::look(Interfaces& interfaces, int injection_port, Cycle now) {
+  if (at(latest_, injection_port) <= now) interfaces.wake(injection_port, std::min(at(next_, injection_port), now + kLookAhead));
 }
 
 void Traffic::received(int thread, const Message& message, const Packet& packet, Cycle now) {
@@ -150,7 +150,7 @@ void Traffic::run(Domain& domain, Watcher watcher) {
   Interruptible<kCyclesBetweenLooks> interruptible;
   interruptible.watch(std::move(watcher));
   std::vector<std::uint64_t> arrived;
-  for (int l = 0; l < domain.shape().lanes(); ++l) domain.interfaces().wake(l, 0);
+  for (int l = 0; l < domain.shape().injection_ports(); ++l) domain.interfaces().wake(l, 0);
   const Cycle measured = options_.warm_up + options_.period * options_.periods;
   while (domain.next() < measured + options_.drain_limit && (domain.next() < measured || pending() > 0)) {
     interruptible.step(domain.next());

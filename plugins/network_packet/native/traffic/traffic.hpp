@@ -42,11 +42,11 @@ struct PeriodFigures {
 
 class Traffic {
  public:
-  // A node's rate is divided among its lanes.
+  // A node's rate is divided among its injection ports.
   Traffic(TrafficOptions options, const Shape& shape);
 
-  // A lane is awake: it will be again when its next packet is made, or before.
-  void look(Interfaces& interfaces, int lane, Cycle now);
+  // An injection port is awake: it will be again when its next packet is made, or before.
+  void look(Interfaces& interfaces, int injection_port, Cycle now);
   // A thread (see thread_team.hpp) has received a packet.
   void received(int thread, const Message& message, const Packet& packet, Cycle now);
   // Runs warm-up, measured periods, and until all measured packets have arrived or the limit is reached; tells the watcher cycles.
@@ -74,8 +74,8 @@ class Traffic {
   double uniform();
   // A number from 0 on, all with the same probability.
   int draw(int numbers);
-  Cycle gap(int lane);
-  // Makes the packets of all lanes up to a cycle, in order of time and lane, as they draw from the same random numbers.
+  Cycle gap(int injection_port);
+  // Makes the packets of all injection ports up to a cycle, in order of time and injection port, as they draw from the same random numbers.
   void create(Interfaces& interfaces, Cycle until);
   int destination(int source);
   int period_of(Cycle time) const;
@@ -83,15 +83,15 @@ class Traffic {
   std::int64_t pending() const;
 
   TrafficOptions options_;
-  std::vector<Cycle> next_;            // by lane: when it makes its next packet,
+  std::vector<Cycle> next_;            // by injection port: when it makes its next packet,
   std::vector<Cycle> latest_;          // and when it has made, or will have made, its latest
-  Calendar calendar_;                  // of lanes whose next packet may be due
+  Calendar calendar_;                  // of injection ports whose next packet may be due
   Cycle created_ = -1;                 // all packets up to this cycle have been made
   std::int64_t measured_ = 0;          // packets that have been made in measured periods
   std::vector<std::int64_t> offered_;  // by measured period: flits
   std::vector<Tally> tallies_;         // by thread
   std::uint64_t state_[4];
-  std::vector<double> log_idle_;  // by lane: logarithm of the probability that it makes no packet in a cycle
+  std::vector<double> log_idle_;  // by injection port: logarithm of the probability that it makes no packet in a cycle
 };
 
 }  // namespace astra::packet

@@ -10,8 +10,8 @@ from astra_sim.fabric import Wire, destination_order_of, next_links_of
 from astra_sim.limits import MAX_EVENT_NPUS
 from astra_sim.platform import Dimension, Platform
 
-from astra_sim_network_packet import folding
-from astra_sim_network_packet._core import FoldedNetwork, Network, Shape, VnetChoice
+from astra_sim_network_packet import quotient
+from astra_sim_network_packet._core import Network, QuotientNetwork, Shape, VnetChoice
 from astra_sim_network_packet.links import graph_of, link_count
 from astra_sim_network_packet.options import Settings
 
@@ -28,34 +28,34 @@ def check_size(platform: Platform) -> None:
         raise InputError(f"the platform has {links} links, too many for flits; expected at most {MAX_CHANNELS}")
 
 
-def clock_of(settings: Settings, platform: Platform, folded: Sequence[bool] = ()) -> int:
+def clock_of(settings: Settings, platform: Platform, collapsed: Sequence[bool] = ()) -> int:
     """The cycle in picoseconds: that of the options, or the time of a flit on the widest link."""
     if settings.clock_ps:
         return settings.clock_ps
     times = [
         settings.flit_bytes / (link.width * dimension.link_bandwidth) * 1000
-        for dimension, (_, links, _) in zip(platform.dimensions, _graphs(platform, folded), strict=True)
+        for dimension, (_, links, _) in zip(platform.dimensions, _graphs(platform, collapsed), strict=True)
         for link in links
         if link.width > 0
     ]
     return max(1, round(min(times, default=1000.0)))
 
 
-def _graphs(platform: Platform, folded: Sequence[bool] = ()) -> list[tuple[int, Sequence[Wire], bool]]:
-    """The links of each dimension from `graph_of`; of folded ones the links that represent others."""
-    folds = folded or (False,) * len(platform.dimensions)
-    return [folding.folded_graph(d) if fold else graph_of(d) for d, fold in zip(platform.dimensions, folds, strict=True)]
+def _graphs(platform: Platform, collapsed: Sequence[bool] = ()) -> list[tuple[int, Sequence[Wire], bool]]:
+    """The links of each dimension from `graph_of`; of quotients the links that represent others."""
+    by_dimension = zip(platform.dimensions, collapsed or (False,) * len(platform.dimensions), strict=True)
+    return [quotient.quotient_graph(d) if is_collapsed else graph_of(d) for d, is_collapsed in by_dimension]
 
 
 class Layout:
-    """Routers of a platform, or of a folded one: those of its `nodes`, then the switches of each dimension. `coordinates`: positions."""
+    """Routers of a platform, or of a quotient: those of its `nodes`, then the switches of each dimension. `coordinates`: positions."""
 
-    def __init__(self, platform: Platform, folded: Sequence[bool] = ()) -> None:
+    def __init__(self, platform: Platform, collapsed: Sequence[bool] = ()) -> None:
         count = len(platform.dimensions)
-        folded = folded or (False,) * count
+        collapsed = collapsed or (False,) * count
         self._platform = platform
-        self.graphs = _graphs(platform, folded)
-        self.nodes = folding.nodes_of(platform, folded)
+        self.graphs = _graphs(platform, collapsed)
+        self.nodes = quotient.nodes_of(platform, collapsed)
         self._node_of = {npu: node for node, npu in enumerate(self.nodes)}
         self.coordinates = [[platform.coordinate(npu, d) for d in range(count)] for npu in self.nodes]
         self.groups = [[npu for npu in self.nodes if platform.coordinate(npu, d) == 0] for d in range(count)]
@@ -100,17 +100,17 @@ class Layout:
         return self._node_of[npu + place * self._platform.strides[d]] if place < size else self._first_switch[d][npu] + place - size
 
 
-def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = True, folded: Sequence[bool] = ()) -> Shape:
-    """The whole platform as one domain; with some dimensions folded, one position represents all of each.
+def shape_of(platform: Platform, settings: Settings, ports_by_dimension: bool = True, collapsed: Sequence[bool] = ()) -> Shape:
+    """The whole platform as one domain; with some dimensions collapsed, one position represents all of each.
 
-    An interface has a virtual network for each dimension, or only one, and lanes for each. A message uses the virtual network of
+    An interface has a virtual network for each dimension, or only one, and injection ports for each. A message uses the virtual network of
     the last dimension in which its source and destination differ. Raises InputError.
     """
     check_size(platform)
     dimensions = platform.dimensions
-    vnets = len(dimensions) if lanes_by_dimension else 1
-    clock_ps = clock_of(settings, platform, folded)
-    layout = Layout(platform, folded)
+    vnets = len(dimensions) if ports_by_dimension else 1
+    clock_ps = clock_of(settings, platform, collapsed)
+    layout = Layout(platform, collapsed)
     of_dimensions = [(dimension, links) for dimension, (_, links, _) in zip(dimensions, layout.graphs, strict=True)]
     longest = max((dimension.link_latency_ns * link.length for dimension, links in of_dimensions for link in links), default=0.0)
     if layout.link_count() > MAX_CHANNELS:
@@ -120,41 +120,41 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     shape = Shape.make(rules, layout.coordinates, [dimension.size for dimension in dimensions], list(range(len(layout.nodes))))
     time = _Time(settings, clock_ps)
     ports = _Ports(len(layout.coordinates))
-    folds = _Folds(platform, folded, len(layout.coordinates))
+    quotient_input = _QuotientInput(platform, collapsed, len(layout.coordinates))
     channels: list[list[int]] = [[] for _ in dimensions]
     for d, number, link, source, sink in layout.links():
         channel = shape.add_channel(
             {
                 **time.link(dimensions[d], link),
                 **ports.between(source, sink),
-                **folds.of(d, number),
+                **quotient_input.of(d, number),
                 "source": source,
                 "sink": sink,
                 "dimension": d,
-                "first_vnet": d if lanes_by_dimension else 0,
-                "vnets": vnets - d if lanes_by_dimension else 1,
+                "first_vnet": d if ports_by_dimension else 0,
+                "vnets": vnets - d if ports_by_dimension else 1,
                 "cost": link.cost,
                 "ring": layout.graphs[d][2],
                 "order": link.order,
                 "name": layout.name(source, sink),
             }
         )
-        folds.add(d, number, source, channel)
+        quotient_input.add(d, number, source, channel)
         channels[d].append(channel)
-    lanes = _lanes(platform, layout, settings.interface_lanes, lanes_by_dimension)
+    injection_ports = _injection_ports(platform, layout, settings.injection_ports, ports_by_dimension)
     for node, npu in enumerate(layout.nodes):
         for vnet in range(vnets):
-            ends_of = time.interface(dimensions[vnet] if lanes_by_dimension else None)
-            for _ in range(lanes[node][vnet]):
+            ends_of = time.interface(dimensions[vnet] if ports_by_dimension else None)
+            for _ in range(injection_ports[node][vnet]):
                 out, back = ports.between(node, node), ports.between(node, node)
-                shape.add_lane(
+                shape.add_injection_port(
                     node,
                     vnet,
                     {**ends_of, **out, "first_vnet": vnet, "name": f"interface of NPU {npu}"},
                     {**ends_of, **back, "first_vnet": vnet, "name": f"interface at NPU {npu}"},
                 )
     shape.set_dividers(dividers)
-    folds.apply(shape)
+    quotient_input.apply(shape)
     for d, dimension in enumerate(dimensions):
         named = next_links_of(dimension, f"dimension {d}")
         if named is not None:
@@ -173,12 +173,12 @@ def shape_of(platform: Platform, settings: Settings, lanes_by_dimension: bool = 
     return shape
 
 
-class _Folds:
-    """Input of the core about folded dimensions: their links, and the next link for each offset of a destination."""
+class _QuotientInput:
+    """Input of the core about collapsed dimensions: their links, and the next link for each offset of a destination."""
 
-    def __init__(self, platform: Platform, folded: Sequence[bool], routers: int) -> None:
+    def __init__(self, platform: Platform, collapsed: Sequence[bool], routers: int) -> None:
         self._sizes = [dimension.size for dimension in platform.dimensions]
-        self._links = {d: folding.folded_links(platform.dimensions[d]) for d, fold in enumerate(folded) if fold}
+        self._links = {d: quotient.quotient_links(platform.dimensions[d]) for d, is_collapsed in enumerate(collapsed) if is_collapsed}
         self._channels = {d: [-1] * (routers * self._sizes[d]) for d in self._links}
 
     def of(self, d: int, number: int) -> dict[str, object]:
@@ -186,7 +186,7 @@ class _Folds:
         if d not in self._links:
             return {}
         link = self._links[d][number]
-        return {"fold": link.fold, "source_port_varies": link.source_port_varies, "sink_port_varies": link.sink_port_varies}
+        return {"offset_map": link.offset_map, "source_port_varies": link.source_port_varies, "sink_port_varies": link.sink_port_varies}
 
     def add(self, d: int, number: int, source: int, channel: int) -> None:
         """A channel has been added."""
@@ -195,26 +195,29 @@ class _Folds:
                 self._channels[d][source * self._sizes[d] + offset] = channel
 
     def apply(self, shape: Shape) -> None:
-        """Fold the dimensions of a shape."""
+        """Collapse the dimensions of a shape."""
         for d, channels in self._channels.items():
-            shape.fold(d, channels)
+            shape.collapse(d, channels)
 
 
-def _lanes(platform: Platform, layout: Layout, lanes: int, by_dimension: bool) -> list[list[int]]:
-    """For each node, the lanes of its interface by dimension (or in all): `lanes`, or one for each link if it is 0. Raises InputError."""
+def _injection_ports(platform: Platform, layout: Layout, injection_ports: int, by_dimension: bool) -> list[list[int]]:
+    """For each node, the injection ports of its interface by dimension (or in all).
+
+    They are `injection_ports`, or one for each link if it is 0. Raises InputError.
+    """
     links = [links for _, links, _ in layout.graphs]
     virtual_networks = len(links) if by_dimension else 1
-    if lanes:
-        lanes_of = [[lanes] * virtual_networks for _ in layout.nodes]
+    if injection_ports:
+        injection_ports_of = [[injection_ports] * virtual_networks for _ in layout.nodes]
     else:
         leaving = [collections.Counter(link.source for link in of_dimension) for of_dimension in links]
-        lanes_of = []
+        injection_ports_of = []
         for npu in layout.nodes:
             counts = [count[platform.coordinate(npu, d)] for d, count in enumerate(leaving)]
-            lanes_of.append([max(1, count) for count in (counts if by_dimension else [sum(counts)])])
-    if sum(map(sum, lanes_of)) * (platform.npus // len(layout.nodes)) > MAX_CHANNELS:
-        raise InputError(f"the interfaces have more than {MAX_CHANNELS} lanes, too many for flits; expected a smaller interface_lanes")
-    return lanes_of
+            injection_ports_of.append([max(1, count) for count in (counts if by_dimension else [sum(counts)])])
+    if sum(map(sum, injection_ports_of)) * (platform.npus // len(layout.nodes)) > MAX_CHANNELS:
+        raise InputError(f"more than {MAX_CHANNELS} injection ports, too many for flits; expected fewer (injection_ports)")
+    return injection_ports_of
 
 
 def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int]) -> None:
@@ -232,45 +235,45 @@ def _check_classes(platform: Platform, settings: Settings, classes: Sequence[int
 
 def build(platform: Platform, settings: Settings, shape: Shape) -> Network:
     """An idle network of a shape."""
-    lanes_by_dimension = settings.allocation == "combined"
-    vnets = len(platform.dimensions) if lanes_by_dimension else 1
-    network = Network(platform.npus, vnets, vnet_choice(platform, lanes_by_dimension), clock_of(settings, platform), True)
+    ports_by_dimension = settings.allocation == "combined"
+    vnets = len(platform.dimensions) if ports_by_dimension else 1
+    network = Network(platform.npus, vnets, vnet_choice(platform, ports_by_dimension), clock_of(settings, platform), True)
     network.add_domain(shape, list(range(platform.npus)))
     return network
 
 
 class Builder:
-    """Makes networks of a platform: folded if that is possible, or whole. Raises InputError."""
+    """Makes networks of a platform: collapsed if that is possible, or whole. Raises InputError."""
 
     def __init__(self, platform: Platform, settings: Settings) -> None:
         self._platform = platform
         self._settings = settings
         self._by_dimension = settings.allocation == "combined"
         self._shapes: dict[tuple[bool, ...], Shape] = {}
-        self._first = self._shape(folding.foldable(platform, settings))
+        self._first = self._shape(quotient.collapsible(platform, settings))
 
-    def network(self) -> Network | FoldedNetwork:
-        """An idle network, folded as far as may be."""
+    def network(self) -> Network | QuotientNetwork:
+        """An idle network, collapsed as far as may be."""
         return self._make(self._first)
 
-    def _shape(self, folded: Sequence[bool]) -> tuple[bool, ...]:
-        """Make the shape in which these dimensions are folded, or the whole one if that would be another network. Returns which are."""
-        result = tuple(folded)
+    def _shape(self, collapsed: Sequence[bool]) -> tuple[bool, ...]:
+        """Make the shape in which these dimensions are collapsed, or the whole one if that would be another network. Returns which are."""
+        result = tuple(collapsed)
         if result not in self._shapes:
             self._shapes[result] = shape_of(self._platform, self._settings, self._by_dimension, result)
-        if any(result) and not self._shapes[result].unfolded_routes_are_whole:
+        if any(result) and not self._shapes[result].expanded_routes_are_whole:
             return self._shape([False] * len(result))
         return result
 
-    def _make(self, folded: Sequence[bool]) -> Network | FoldedNetwork:
-        """A network in which these dimensions are folded, if that may be."""
-        shape = self._shape(folded)
+    def _make(self, collapsed: Sequence[bool]) -> Network | QuotientNetwork:
+        """A network in which these dimensions are collapsed, if that may be."""
+        shape = self._shape(collapsed)
         if not any(shape):
             return self.whole()
-        platform, exclusive_or = self._platform, folding.by_exclusive_or(self._platform)
+        platform, exclusive_or = self._platform, quotient.by_exclusive_or(self._platform)
         sizes = [dimension.size for dimension in platform.dimensions]
         choice, clock_ps = vnet_choice(platform, self._by_dimension), clock_of(self._settings, platform, shape)
-        return FoldedNetwork(self._shapes[shape], sizes, shape, exclusive_or, choice, clock_ps, self._make)
+        return QuotientNetwork(self._shapes[shape], sizes, shape, exclusive_or, choice, clock_ps, self._make)
 
     def whole(self) -> Network:
         """An idle network with every router."""
@@ -281,21 +284,21 @@ class Builder:
         """The node of the platform's fabric that a router is. Routers are numbered as nodes are."""
         return router
 
-    def channels(self, folded: Sequence[bool], exclusive_or: Sequence[bool]) -> list[int]:
-        """For every link between routers of the whole network, in order, the one of the folded network that represents it."""
+    def channels(self, collapsed: Sequence[bool], exclusive_or: Sequence[bool]) -> list[int]:
+        """For every link between routers of the whole network, in order, the one of the quotient network that represents it."""
         result: list[int] = []
         first, strides = 0, self._platform.strides
-        layout = Layout(self._platform, folded)
+        layout = Layout(self._platform, collapsed)
         for d, dimension in enumerate(self._platform.dimensions):
             links = list(range(len(layout.graphs[d][1])))
-            if folded[d]:
-                links = folding.stands_for(dimension, graph_of(dimension)[1], exclusive_or[d])
+            if collapsed[d]:
+                links = quotient.stands_for(dimension, graph_of(dimension)[1], exclusive_or[d])
             width = len(layout.graphs[d][1])
             block_of = {npu: [first + place * width + link for link in links] for place, npu in enumerate(layout.groups[d])}
             first += width * len(layout.groups[d])
             others = [number != d for number in range(len(strides))]
-            for npu in folding.nodes_of(self._platform, [not other for other in others]):
-                total = sum(self._platform.coordinate(npu, e) * strides[e] for e in range(len(strides)) if not folded[e])
+            for npu in quotient.nodes_of(self._platform, [not other for other in others]):
+                total = sum(self._platform.coordinate(npu, e) * strides[e] for e in range(len(strides)) if not collapsed[e])
                 result += block_of[total]
         return result
 
@@ -306,9 +309,9 @@ class Builder:
             yield d, layout.name(source, sink), source, sink
 
 
-def vnet_choice(platform: Platform, lanes_by_dimension: bool) -> VnetChoice:
+def vnet_choice(platform: Platform, ports_by_dimension: bool) -> VnetChoice:
     """A message uses the virtual network of the last dimension in which its ends differ, or the only one there is."""
-    if not lanes_by_dimension:
+    if not ports_by_dimension:
         return VnetChoice.single()
     return VnetChoice.by_last_dimension([(stride, d.size) for stride, d in zip(platform.strides, platform.dimensions, strict=True)])
 

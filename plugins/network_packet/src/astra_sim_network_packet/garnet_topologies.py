@@ -229,8 +229,10 @@ def _ring(vnet: int, step: int, members: Sequence[int], links: Sequence[GarnetLi
     place_of = {npu: place for place, npu in enumerate(members)}
     for place in range(count):
         ends = {**wires.interface(), "first_vnet": vnet, "source_port": vnet, "sink_port": vnet}
-        for _ in range(settings.interface_lanes or 1):
-            shape.add_lane(place, vnet, {**ends, "name": f"interface {place} to router"}, {**ends, "name": f"router to interface {place}"})
+        for _ in range(settings.injection_ports or 1):
+            shape.add_injection_port(
+                place, vnet, {**ends, "name": f"interface {place} to router"}, {**ends, "name": f"router to interface {place}"}
+            )
     for place, npu in enumerate(members):
         shape.set_ports(place, *ports.counts(npu))
     for link in links:
@@ -262,8 +264,8 @@ def _switches(network: PacketGarnetNetwork, links: Sequence[GarnetLink], parts: 
     for npu in range(nodes):
         for vnet in range(first, network.vnets):
             ends = {**wires.interface(), "first_vnet": vnet, "source_port": vnet, "sink_port": vnet}
-            for _ in range(settings.interface_lanes or network.links_per_tile):
-                shape.add_lane(npu, vnet, {**ends, "name": f"NPU {npu} to its router"}, {**ends, "name": f"router to NPU {npu}"})
+            for _ in range(settings.injection_ports or network.links_per_tile):
+                shape.add_injection_port(npu, vnet, {**ends, "name": f"NPU {npu} to its router"}, {**ends, "name": f"router to NPU {npu}"})
     for router in range(len(coordinates)):
         shape.set_ports(router, *ports.counts(router))
     spray: dict[int, list[int]] = {npu: [] for npu in range(nodes)}

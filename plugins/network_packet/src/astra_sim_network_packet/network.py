@@ -19,7 +19,7 @@ from astra_sim_network_packet.options import PacketOptions, Settings
 GARNET_START_PS = 13_000
 """Garnet's workload starts in cycle 13."""
 
-Core = _core.Network | _core.FoldedNetwork
+Core = _core.Network | _core.QuotientNetwork
 
 _MAX_DOMAINS = 64
 _UNIT = "of the time"
@@ -105,13 +105,13 @@ class PacketNetwork(CompiledNetwork[Core]):
         }
 
     def _link_rows(self, figures: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-        """The core's figures of every link between routers; of a folded network, with the link that represents it."""
+        """The core's figures of every link between routers; of a quotient network, with the link that represents it."""
         channels = figures["channels"]
-        folded = self._folded()
-        if folded is None:
+        collapsed = self._collapsed()
+        if collapsed is None:
             yield from (row for row in channels if row[2] >= 0)
         else:
-            builder, *how = folded
+            builder, *how = collapsed
             for (dimension, name, source, sink), channel in zip(builder.links(), builder.channels(*how), strict=True):
                 yield 0, name, dimension, source, sink, *channels[channel][5:]
 
@@ -119,19 +119,19 @@ class PacketNetwork(CompiledNetwork[Core]):
         """The utilisation of every link between routers, as in `link_loads`."""
         cycles = max(1, figures["cycles"])
         shares = [flits * flit_cycles / cycles for *_, flits, _, _, flit_cycles in figures["channels"]]
-        folded = self._folded()
-        if folded is None:
+        collapsed = self._collapsed()
+        if collapsed is None:
             return [share for share, row in zip(shares, figures["channels"], strict=True) if row[2] >= 0]
-        builder, *how = folded
+        builder, *how = collapsed
         return [shares[channel] for channel in builder.channels(*how)]
 
-    def _folded(self) -> tuple[fabric.Builder, list[bool], list[bool]] | None:
-        """The factory of the core's network, whether it is folded, and in which dimensions, and by exclusive or."""
+    def _collapsed(self) -> tuple[fabric.Builder, list[bool], list[bool]] | None:
+        """The factory of the core's network, whether it is collapsed, and in which dimensions, and by exclusive or."""
         builder, core = self._builder, self.core
-        if not isinstance(builder, fabric.Builder) or not isinstance(core, _core.FoldedNetwork):
+        if not isinstance(builder, fabric.Builder) or not isinstance(core, _core.QuotientNetwork):
             return None
-        folded, exclusive_or = core.folded, core.exclusive_or
-        return None if folded is None or exclusive_or is None else (builder, folded, exclusive_or)
+        collapsed, exclusive_or = core.collapsed, core.exclusive_or
+        return None if collapsed is None or exclusive_or is None else (builder, collapsed, exclusive_or)
 
     def links(self) -> list[LinkLoad]:
         """The links between routers that have carried something. Queues are the flits in the buffers behind a link."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 from astra_sim import InputError, option
@@ -26,7 +26,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "buffers": 16,
         "clock_ps": 0,
         "full_last_packet": False,
-        "interface_lanes": 0,
+        "injection_ports": 0,
         "interface_order": "round_robin",
         "arbitration": "transit_first",
         "matching": "maximal",
@@ -41,7 +41,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "buffers": 16,
         "clock_ps": 1000,
         "full_last_packet": True,
-        "interface_lanes": 1,
+        "injection_ports": 1,
         "interface_order": "oldest",
         "arbitration": "round_robin",
         "matching": "single",
@@ -56,7 +56,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "buffers": 8,
         "clock_ps": 1000,
         "full_last_packet": False,
-        "interface_lanes": 1,
+        "injection_ports": 1,
         "interface_order": "oldest",
         "arbitration": "round_robin",
         "matching": "single",
@@ -70,6 +70,8 @@ MAX_DIVIDER = 10_000
 @attrs.frozen
 class PacketOptions:
     """Options of the packet network. The preset sets those that are not given."""
+
+    renamed_options: ClassVar[dict[str, str]] = {"interface_lanes": "injection_ports"}
 
     preset: str = option("default", choices=tuple(_PRESETS), help="timing rules of routers and interfaces, and defaults of the rest")
     clock_ps: int | None = option(
@@ -98,18 +100,18 @@ class PacketOptions:
         1, minimum=0, maximum=1, help="staged allocation: route computation (0: done by the router before)", unit="cycles"
     )
     credit_delay: int | None = option(None, minimum=0, maximum=10_000, help="time a router takes for a credit", unit="cycles")
-    interface_lanes: int | None = option(
+    injection_ports: int | None = option(
         None,
         minimum=0,
         maximum=4096,
-        help="lanes of an interface for each dimension, each of a flit a cycle in and out; 0 (preset default): as many as the NPU has "
-        "links there",
+        help="injection ports of an interface for each dimension, each of a flit a cycle in and out; "
+        "0 (preset default): as many as the NPU has links there",
     )
     interface_order: str | None = option(
         None,
         choices=("round_robin", "oldest"),
-        help="of which message a lane cuts the next packet; round_robin (preset default): of the oldest for each destination in turn; "
-        "oldest: of the oldest",
+        help="of which message an injection port cuts the next packet; round_robin (preset default): of the oldest for each "
+        "destination in turn; oldest: of the oldest",
     )
     arbitration: str | None = option(
         None,
@@ -206,7 +208,7 @@ class Settings:
     buffers: int
     clock_ps: int
     full_last_packet: bool
-    interface_lanes: int
+    injection_ports: int
     interface_order: str
     arbitration: str
     matching: str

@@ -175,7 +175,7 @@ def sweep(
     platform = platform.wired()
     fabric.check_size(platform)
     targets = patterns.targets(pattern, platform, permutation)
-    shape = fabric.shape_of(platform, settings, lanes_by_dimension=False)
+    shape = fabric.shape_of(platform, settings, ports_by_dimension=False)
     loads = []
     cycles = how.warm_up + how.period * how.periods
     for number, rate in enumerate(rates):

@@ -318,8 +318,8 @@ def _one_side(fabric: Fabric) -> bool:
     if not fabric.switches or not fabric.npus:
         return False
     distances = fabric.distances(0, through_npus=False)
-    joined = {link.source for link in fabric.links if fabric.is_switch(link.target) and distances[link.target] != UNREACHABLE}
-    return all(npu in joined for npu in range(fabric.npus))
+    attached = {link.source for link in fabric.links if fabric.is_switch(link.target) and distances[link.target] != UNREACHABLE}
+    return all(npu in attached for npu in range(fabric.npus))
 
 
 def _check_size(fabric: Fabric) -> None:

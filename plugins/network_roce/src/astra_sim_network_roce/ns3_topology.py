@@ -145,9 +145,9 @@ def parse(text: str, path: str) -> TopologyFile:
     ids = _switches(lines[1] if len(lines) > 1 else "", switches, nodes, f"{path}:2")
     wired = _links(lines, links, nodes, path)
     npus = [node for node in range(nodes) if node not in set(ids)]
-    joined = {end for link in wired for end in (link.one, link.other)}
+    attached = {end for link in wired for end in (link.one, link.other)}
     for npu in npus:
-        if npu not in joined and len(npus) > 1:
+        if npu not in attached and len(npus) > 1:
             raise InputError(f"{path}: NPU {npu} has no link")
     if not wired:
         raise InputError(f"{path}: there is no link; expected at least one")

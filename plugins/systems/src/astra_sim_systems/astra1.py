@@ -8,7 +8,7 @@ from astra_sim.schedule import Collective
 
 from astra_sim_systems.chunking import ChunkingRules, ChunkingSystem
 from astra_sim_systems.options import ChunkingOptions
-from astra_sim_systems.queues import all_lanes
+from astra_sim_systems.queues import all_slots
 
 
 class Astra1System(ChunkingSystem):
@@ -17,7 +17,7 @@ class Astra1System(ChunkingSystem):
     def __init__(self, options: ChunkingOptions, context: Context) -> None:
         super().__init__(options, context)
         algorithms = self.algorithms  # not this object, so that nothing refers to itself and all goes when a run is over
-        self.rules = ChunkingRules(chunk_sizes, all_lanes, group_algorithm=lambda collective: algorithms[collective][0])
+        self.rules = ChunkingRules(chunk_sizes, all_slots, group_algorithm=lambda collective: algorithms[collective][0])
 
 
 def chunk_sizes(collective: Collective, size: int, splits: int, npus: int) -> list[int]:

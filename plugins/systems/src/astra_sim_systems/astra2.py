@@ -14,7 +14,7 @@ from astra_sim.units import PS_PER_NS
 from astra_sim_systems.chunking import ChunkingRules, ChunkingSystem
 from astra_sim_systems.names import DEFAULT_IN_GROUPS
 from astra_sim_systems.options import ChunkingOptions
-from astra_sim_systems.queues import QueueSlot, all_lanes
+from astra_sim_systems.queues import QueueSlot, all_slots
 
 
 @attrs.frozen
@@ -63,7 +63,7 @@ class Astra2System(ChunkingSystem):
             self.reduce_ps = lambda size: three_accesses(size, bandwidth)
         self.rules = ChunkingRules(
             chunk_sizes,
-            lanes=all_lanes if options.collective_optimization == "baseline" else halves,
+            slots=all_slots if options.collective_optimization == "baseline" else halves,
             group_algorithm=in_groups.__getitem__,
             endpoint_ps=EndpointDelays(options.group_endpoint_delay_ns * PS_PER_NS),
             check=check_involved,
@@ -106,13 +106,13 @@ def halves(collective: Collective, kind: Collective, directions: Sequence[int]) 
 
     A single queue belongs to both halves. There, these all-gathers run in direction -1, as in the second half.
     """
-    lanes = all_lanes(collective, kind, directions)
+    slots = all_slots(collective, kind, directions)
     if collective is not Collective.ALL_REDUCE:
-        return lanes
-    if len(lanes) == 1:
-        return [QueueSlot(0, -1)] if kind is Collective.ALL_GATHER else lanes
-    middle = len(lanes) // 2
-    return lanes[middle:] if kind is Collective.ALL_GATHER else lanes[:middle]
+        return slots
+    if len(slots) == 1:
+        return [QueueSlot(0, -1)] if kind is Collective.ALL_GATHER else slots
+    middle = len(slots) // 2
+    return slots[middle:] if kind is Collective.ALL_GATHER else slots[:middle]
 
 
 @attrs.frozen

@@ -17,7 +17,7 @@ from astra_sim.errors import AstraError, PluginError, located
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Request, Schedule
-from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, Place, QueuePlan, System, SystemSession
+from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueueAssignment, QueuePlan, System, SystemSession
 from astra_sim.units import PS_PER_NS, scaled_float32
 
 from astra_sim_systems.algorithms import TooFewAlgorithms, algorithm_across, algorithms_of, designed_algorithm
@@ -26,7 +26,7 @@ from astra_sim_systems.choice import AutoAlgorithm, Selection
 from astra_sim_systems.options import ChunkingOptions
 from astra_sim_systems.overheads import overhead_of
 from astra_sim_systems.plan_cache import CachedPlan, PhasesKey, PlanCache, PlanKey, plan_cache
-from astra_sim_systems.queues import LaneRule, SystemQueues
+from astra_sim_systems.queues import SlotRule, SystemQueues
 
 URGENT_PRIORITY = 100_000_000
 
@@ -75,13 +75,13 @@ class ChunkingRules:
     """The differences between system layers.
 
     `chunk_sizes` gives the bytes of a collective's chunks (collective, bytes, splits, NPUs that take part) and raises InputError if
-    they cannot be cut; `lanes` the queues that a phase may use, with its direction; `group_algorithm` the algorithm of a collective in
+    they cannot be cut; `slots` the queues that a phase may use, with its direction; `group_algorithm` the algorithm of a collective in
     a communicator group; `endpoint_ps` the endpoint delay of phases (algorithm, whether in a group) if it is not the system's;
     `check` raises InputError for a collective that the system refuses.
     """
 
     chunk_sizes: Callable[[Collective, int, int, int], list[int]]
-    lanes: LaneRule
+    slots: SlotRule
     group_algorithm: Callable[[Collective], Algorithm]
     endpoint_ps: Callable[[Algorithm, bool], int | None] = lambda algorithm, in_group: None
     check: Callable[[Communicate], None] = lambda operation: None
@@ -183,7 +183,7 @@ class Session(SystemSession):
         self._context = system.context
         platform = self._platform = system.context.platform
         self._dimensions, self._designed = dimensions, system.designed
-        self._queues = SystemQueues(dimensions, platform, system.context.run.queues_per_dim, system.rules.lanes)
+        self._queues = SystemQueues(dimensions, platform, system.context.run.queues_per_dim, system.rules.slots)
         active = system.options.active_chunks_per_dimension
         self.queues = [
             QueuePlan(-(-active // len(of_queues)), system.order, traffic_class)
@@ -217,7 +217,7 @@ class Session(SystemSession):
             for stage in of_kind
         ]
         directions = tuple(tuple(each) for each in self._queues.directions)
-        how = rules.chunk_sizes, rules.lanes, rules.endpoint_ps, options.splits, options.collective_optimization
+        how = rules.chunk_sizes, rules.slots, rules.endpoint_ps, options.splits, options.collective_optimization
         return (self._order, *how, directions, self._platform.npus, *stages)
 
     def _make_stages(self, algorithms: Sequence[Algorithm], across: Algorithm, dimensions: Sequence[LogicalDimension]) -> list[PhaseStage]:
@@ -297,11 +297,11 @@ class Session(SystemSession):
         if operation.collective in self._lacking and not operation.algorithm:
             raise InputError(str(self._lacking[operation.collective]))
 
-    def place(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> Place:
+    def assign_queue(self, operation: Communicate, dimension: int, logical: LogicalDimension | Group) -> QueueAssignment:
         """The queue of the dimension whose turn it is."""
         self._check(operation)
         queue, _ = self._queues.take(operation.collective, operation.collective, dimension, logical)
-        return Place(queue, URGENT_PRIORITY if operation.urgent else None)
+        return QueueAssignment(queue, URGENT_PRIORITY if operation.urgent else None)
 
     def repeats(self, operation: Communicate) -> bool:
         """Whether nothing takes turns."""

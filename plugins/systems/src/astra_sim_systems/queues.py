@@ -17,11 +17,11 @@ class QueueSlot(NamedTuple):
     direction: int
 
 
-LaneRule = Callable[[Collective, Collective, Sequence[int]], Sequence[QueueSlot]]
+SlotRule = Callable[[Collective, Collective, Sequence[int]], Sequence[QueueSlot]]
 """The queues that a phase may use, in turn, given the collective, the collective of the phase itself, and the directions of the queues."""
 
 
-def all_lanes(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[QueueSlot]:
+def all_slots(collective: Collective, kind: Collective, directions: Sequence[int]) -> Sequence[QueueSlot]:
     """Every queue, each in its own direction."""
     return [QueueSlot(place, direction) for place, direction in enumerate(directions)]
 
@@ -46,22 +46,22 @@ class _RoundRobin:
 class SystemQueues:
     """The queues of each dimension of a program. Those that a phase may use (`rule`) take turns."""
 
-    def __init__(self, dimensions: Sequence[LogicalDimension], platform: Platform, per_dimension: int, rule: LaneRule) -> None:
+    def __init__(self, dimensions: Sequence[LogicalDimension], platform: Platform, per_dimension: int, rule: SlotRule) -> None:
         self.directions = [_directions(logical, platform, per_dimension) for logical in dimensions]
         self._first = [sum(map(len, self.directions[:index])) for index in range(len(dimensions))]
         self._rule = rule
-        self._lanes: dict[tuple[Collective, Collective, int], tuple[QueueSlot, ...]] = {}
+        self._slots: dict[tuple[Collective, Collective, int], tuple[QueueSlot, ...]] = {}
         self._round_robins: dict[tuple[int, tuple[QueueSlot, ...]], _RoundRobin] = {}
 
     def take(self, collective: Collective, kind: Collective, dimension: int, logical: LogicalDimension | Group) -> tuple[int, int]:
         """The number of the queue whose turn it is for a phase that does `kind` of a collective, and the phase's direction."""
         key = collective, kind, dimension
-        if key not in self._lanes:
-            self._lanes[key] = tuple(self._rule(collective, kind, self.directions[dimension]))
-        lanes = self._lanes[key]
-        round_robin = self._round_robins.setdefault((dimension, lanes), _RoundRobin())
-        lane = lanes[round_robin.take(logical) % len(lanes)]
-        return self._first[dimension] + lane.place, lane.direction
+        if key not in self._slots:
+            self._slots[key] = tuple(self._rule(collective, kind, self.directions[dimension]))
+        slots = self._slots[key]
+        round_robin = self._round_robins.setdefault((dimension, slots), _RoundRobin())
+        slot = slots[round_robin.take(logical) % len(slots)]
+        return self._first[dimension] + slot.place, slot.direction
 
     def take_turns(self, dimension: int) -> bool:
         """Whether a dimension has several queues."""

@@ -175,5 +175,5 @@ class Chunks:
             self._phases.begin(step.rank, step, order)
             return
         end = now + step.step.delay
-        history = tuple(end - offset for offset in step.step.history) or (now,)
-        self._events.push_end(end, npu, StepEnd(step), history, order)
+        causal_key = tuple(end - offset for offset in step.step.causal_key) or (now,)
+        self._events.push_end(end, npu, StepEnd(step), causal_key, order)

@@ -2,12 +2,12 @@
 
 Time is an integer count of picoseconds. Events of one instant are ordered by their **stage**: messages arrive and endpoints
 make tokens of them; their effects in the same instant follow, level by level; then tasks and phases end, and their effects
-in the same instant are another round. Within a stage things happen in the order of their **history**: the times, latest first, at
+in the same instant are another round. Within a stage they are in the order of their **causal keys**: the times, latest first, at
 which their predecessors were scheduled. For a timer that is its start; for the end of a phase, when its last token was scheduled, when
-the message of that token was sent, when the token that sent it was scheduled, and so on. An earlier history goes first, then the event that
-its NPU scheduled earlier. If NPUs wait for each other (on a network with contention, or at a port of memory), the event that any NPU
+the message of that token was sent, when the token that sent it was scheduled, and so on. An earlier causal key goes first, then the event
+that its NPU scheduled earlier. If NPUs wait for each other (on a network with contention, or at a port of memory), the event that any NPU
 scheduled earlier goes first, and the tokens of an NPU happen together. Messages that a network delivers at one instant keep the order in
-which it delivers them: none counts with an earlier history than those before it.
+which it delivers them: none counts with an earlier causal key than those before it.
 
 ASTRA-sim keeps a list of events for every instant, and one for every NPU and instant for its endpoint, which is equivalent to the
 same. So without contention nothing depends on the order in which NPUs are visited, nor ever on a hash or an address, and equal inputs
@@ -22,7 +22,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from astra_sim._boundary import MAX_PICOSECONDS
-from astra_sim.engine.interface import HISTORY_LENGTH, History, too_long
+from astra_sim.engine.interface import CAUSAL_KEY_LENGTH, CausalKey, too_long
 from astra_sim.engine.reference.causes import Causes, EventKey, Label
 
 if TYPE_CHECKING:
@@ -158,55 +158,55 @@ _PRECEDENCE: dict[type, int] = {
     TaskEnd: 0,
     StepEnd: 0,
 }
-"""The order of events with equal times, stages and histories. Ends are in a stage of their own."""
+"""The order of events with equal times, stages and causal keys. Ends are in a stage of their own."""
 
 
 class Event(NamedTuple):
     """Something that happens. Those of a stage are in order of their fields up to `npu`, which scheduled it as its `order`-th.
 
-    `key` is the history by which it is ordered, `history` the one from which its effects continue.
+    `key` is the causal key by which it is ordered, `causal_key` the one from which its effects continue.
     """
 
-    key: History
+    key: CausalKey
     precedence: int
     order: int
     npu: int
     what: EventPayload
-    history: History
+    causal_key: CausalKey
 
 
 class Events:
     """The clock and the queue of events.
 
-    `now`, `stage` and `history` are those of the current event; `happened` counts events. `contended`: NPUs wait for each other.
+    `now`, `stage` and `causal_key` are those of the current event; `happened` counts events. `contended`: NPUs wait for each other.
     """
 
     def __init__(self, contended: bool) -> None:
         self.now = 0
         self.stage = _ENDS
-        self.history: History = ()
+        self.causal_key: CausalKey = ()
         self.happened = 0
         self.contended = contended
         self.causes: Causes | None = None
-        # The latest history, of events scheduled for a later time: most scheduled events share it.
-        self._recent: tuple[History, History | None, int] = (), None, -1
+        # The latest causal key, of events scheduled for a later time: most scheduled events share it.
+        self._recent: tuple[CausalKey, CausalKey | None, int] = (), None, -1
         # Pending events, by time and stage, and a heap of these.
         self._levels: dict[tuple[int, Stage], list[Event]] = {}
         self._heap: list[tuple[int, Stage]] = []
         self._orders: dict[int, int] = {}
         self._end_orders: dict[int, int] = {}
 
-    def push(self, time: int, npu: int, what: EventPayload, via: History = ()) -> None:
+    def push(self, time: int, npu: int, what: EventPayload, via: CausalKey = ()) -> None:
         """Let something happen that `npu` schedules, now or (`via`, latest first) at times to come before it happens."""
-        key = history = self.next_history()
+        key = causal_key = self.next_causal_key()
         if via:
-            history = (*via, *history)[:HISTORY_LENGTH]
+            causal_key = (*via, *causal_key)[:CAUSAL_KEY_LENGTH]
             # Events that pass through this very instant join those that are scheduled for it already.
-            key = key if via[0] == time else history
-        self.push_with(time, npu, what, history, key)
+            key = key if via[0] == time else causal_key
+        self.push_with(time, npu, what, causal_key, key)
 
-    def push_with(self, time: int, npu: int, what: EventPayload, history: History, key: History) -> None:
-        """Schedule an event with a history; in this instant, a level after the current event, or in the next round after an end."""
+    def push_with(self, time: int, npu: int, what: EventPayload, causal_key: CausalKey, key: CausalKey) -> None:
+        """Schedule an event with a causal key; in this instant, a level after the current event, or in the next round after an end."""
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)
         stage = _MESSAGES
@@ -216,24 +216,24 @@ class Events:
         order = self._next_order(self._orders, npu)
         if self.causes is not None:
             self.causes.schedule(EventKey(npu, order, False), time)
-        self._add(time, stage, Event(key, _PRECEDENCE[type(what)], order, npu, what, history))
+        self._add(time, stage, Event(key, _PRECEDENCE[type(what)], order, npu, what, causal_key))
 
-    def push_end(self, time: int, npu: int, what: TaskEnd | StepEnd, history: History, order: int) -> None:
+    def push_end(self, time: int, npu: int, what: TaskEnd | StepEnd, causal_key: CausalKey, order: int) -> None:
         """Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after the current end."""
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)
         stage = _ENDS if time != self.now else Stage(self.stage.round + self.stage.ends, True, 0)
         if self.causes is not None:
             self.causes.schedule(EventKey(npu, order, True), time)
-        self._add(time, stage, Event(history, _PRECEDENCE[type(what)], order, npu, what, ()))
+        self._add(time, stage, Event(causal_key, _PRECEDENCE[type(what)], order, npu, what, ()))
 
-    def next_history(self) -> History:
-        """The history of events that are scheduled now."""
-        history, of, at = self._recent
-        if of is not self.history or at != self.now:
-            history = (self.now, *self.history)[:HISTORY_LENGTH]
-            self._recent = history, self.history, self.now
-        return history
+    def next_causal_key(self) -> CausalKey:
+        """The causal key of events that are scheduled now."""
+        causal_key, of, at = self._recent
+        if of is not self.causal_key or at != self.now:
+            causal_key = (self.now, *self.causal_key)[:CAUSAL_KEY_LENGTH]
+            self._recent = causal_key, self.causal_key, self.now
+        return causal_key
 
     def next_end_order(self, npu: int) -> int:
         """Which of the tasks and steps that an NPU begins this is."""
@@ -247,11 +247,11 @@ class Events:
         """Go on to the next stage and its events; if NPUs wait for each other, the tokens of each where its first one is."""
         level = self.now, self.stage = heapq.heappop(self._heap)
         events = sorted(self._levels.pop(level))
-        return self._join_tokens(events) if self.contended and len(events) > 1 else events
+        return self._merge_tokens(events) if self.contended and len(events) > 1 else events
 
     def happens(self, event: Event) -> None:
         """Go on to an event of that stage."""
-        self.history = event.history
+        self.causal_key = event.causal_key
         self.happened += 1
 
     def label(self, event: Event, label: Label) -> None:
@@ -272,16 +272,16 @@ class Events:
         order = orders[whose] = orders.get(whose, 0) + 1
         return order
 
-    def _join_tokens(self, events: list[Event]) -> list[Event]:
+    def _merge_tokens(self, events: list[Event]) -> list[Event]:
         """Let the tokens of an NPU happen together, if the first of them does."""
-        joined: list[list[Event]] = []
+        merged: list[list[Event]] = []
         tokens: dict[int, list[Event]] = {}
         for event in events:
             if type(event.what) is not TokenReady:
-                joined.append([event])
+                merged.append([event])
             elif event.npu in tokens:
                 tokens[event.npu].append(event)
             else:
                 tokens[event.npu] = [event]
-                joined.append(tokens[event.npu])
-        return list(chain.from_iterable(joined))
+                merged.append(tokens[event.npu])
+        return list(chain.from_iterable(merged))

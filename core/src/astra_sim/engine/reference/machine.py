@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from astra_sim.engine import columns
 from astra_sim.engine.interface import (
     BusOptions,
+    CausalKey,
     ComputePs,
-    History,
     Issue,
     LinkKind,
     OverheadPs,
@@ -199,9 +199,9 @@ class ReferenceEngine:
         """The number of collectives that became each plan."""
         return self._collectives.uses()
 
-    def history(self, phase: int) -> History:
-        """The latest history of the ranks with which a phase ended last; empty if they end each by itself."""
-        return self._phases.history(phase)
+    def causal_key(self, phase: int) -> CausalKey:
+        """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
+        return self._phases.causal_key(phase)
 
     def unfinished(self) -> list[tuple[int, int, bool]]:
         """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""

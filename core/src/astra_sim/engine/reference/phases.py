@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from astra_sim.engine.interface import CONTROL_BYTES, BusOptions, History, check_groups
+from astra_sim.engine.interface import CONTROL_BYTES, BusOptions, CausalKey, check_groups
 from astra_sim.engine.reference.events import Events, Meeting, MessageArrival, RequestArrival, StepEnd, TokenReady
 from astra_sim.engine.reference.shared_bus import Buses, Carried
 from astra_sim.engine.reference.transport import Transport
@@ -44,9 +44,9 @@ class GroupSchedule(NamedTuple):
 
 
 class PhaseKind:
-    """A phase, as often as it happens. `history` is the one with which it ended last."""
+    """A phase, as often as it happens. `causal_key` is the one with which it ended last."""
 
-    __slots__ = ("barrier", "endpoint_ps", "history", "queue", "schedule", "together")
+    __slots__ = ("barrier", "causal_key", "endpoint_ps", "queue", "schedule", "together")
 
     def __init__(self, schedule: int, queue: int, together: bool, endpoint_ps: int, barrier: bool) -> None:
         self.schedule = schedule
@@ -54,22 +54,22 @@ class PhaseKind:
         self.together = together
         self.endpoint_ps = endpoint_ps
         self.barrier = barrier
-        self.history: History = ()
+        self.causal_key: CausalKey = ()
 
 
 class Ending:
     """Ranks that end together, those of a phase or (of a barrier) of a group, and how many of them have not finished.
 
-    `history` is the latest of those that finished last, at `finished_at`.
+    `causal_key` is the latest of those that finished last, at `finished_at`.
     """
 
-    __slots__ = ("finished_at", "history", "open", "ranks")
+    __slots__ = ("causal_key", "finished_at", "open", "ranks")
 
     def __init__(self) -> None:
         self.ranks: list[Rank] = []
         self.open = 0
         self.finished_at = -1
-        self.history: History = ()
+        self.causal_key: CausalKey = ()
 
 
 class Phase:
@@ -94,7 +94,8 @@ class Offer(NamedTuple):
 class Rank:
     """One rank of a phase: its program, its progress, and its measurements.
 
-    `last_history` is the latest history of the tokens that came at `last_token_at`; `handled` counts messages and starts that the bus took.
+    `last_causal_key` is the latest causal key of the tokens that came at `last_token_at`; `handled` counts messages and starts that the
+    bus took.
     `delay_sum` adds the time from posting a receive to its message over the `received` ones.
     """
 
@@ -102,7 +103,7 @@ class Rank:
         "delay_sum",
         "ending",
         "handled",
-        "last_history",
+        "last_causal_key",
         "last_token_at",
         "members",
         "next_action",
@@ -131,7 +132,7 @@ class Rank:
         self.order = 0
         self.tokens = 0
         self.last_token_at = -1
-        self.last_history: History = ()
+        self.last_causal_key: CausalKey = ()
         self.handled = 0
         self.next_action = 0
         self.receipts = bytearray(len(program.memory_bytes))
@@ -187,9 +188,9 @@ class Phases:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def history(self, phase: int) -> History:
-        """The latest history of the ranks with which a phase ended last; empty if they end each by itself."""
-        return self._kinds[phase].history
+    def causal_key(self, phase: int) -> CausalKey:
+        """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
+        return self._kinds[phase].causal_key
 
     # -- a phase begins ------------------------------------------------------------------------------------------------
 
@@ -224,8 +225,8 @@ class Phases:
 
     def on_token(self, rank: Rank) -> None:
         """A rank has handled a message, or a start."""
-        history = self._events.history
-        rank.last_history = max(rank.last_history, history) if rank.last_token_at == self._events.now else history
+        causal_key = self._events.causal_key
+        rank.last_causal_key = max(rank.last_causal_key, causal_key) if rank.last_token_at == self._events.now else causal_key
         rank.last_token_at = self._events.now
         rank.tokens += 1
         self._advance(rank)
@@ -307,9 +308,9 @@ class Phases:
         after = (self._memory_ps(charged) if charged else 0) + computing
         passes = bool(charged or computing)
         if self._buses.shared() and not rank.phase.kind.barrier:
-            carriage = rank.program.carriages[rank.handled]
+            transfer = rank.program.bus_transfers[rank.handled]
             rank.handled += 1
-            self._buses.carry(rank.npu, carriage, charged > 0, Carried(rank, after if passes else None))
+            self._buses.carry(rank.npu, transfer, charged > 0, Carried(rank, after if passes else None))
             return
         done = self._events.now + rank.phase.kind.endpoint_ps
         self._events.push(done + after, rank.npu, TokenReady(rank), via=(done,) if passes else ())
@@ -317,17 +318,17 @@ class Phases:
     def _finish(self, rank: Rank) -> None:
         """A rank has finished in a phase."""
         now = self._events.now
-        history = rank.last_history if rank.last_token_at == now else (now,)
+        causal_key = rank.last_causal_key if rank.last_token_at == now else (now,)
         kind, ending = rank.phase.kind, rank.ending
         ending.open -= 1
         if not (kind.together or kind.barrier):
             assert rank.step is not None
-            self._events.push_end(now, rank.npu, StepEnd(rank.step), history, self._events.next_end_order(rank.npu))
+            self._events.push_end(now, rank.npu, StepEnd(rank.step), causal_key, self._events.next_end_order(rank.npu))
             return
-        ending.history = max(ending.history, history) if ending.finished_at == now else history
+        ending.causal_key = max(ending.causal_key, causal_key) if ending.finished_at == now else causal_key
         ending.finished_at = now
         if not ending.open:
-            kind.history = ending.history
+            kind.causal_key = ending.causal_key
             for each in ending.ranks:
                 assert each.step is not None
-                self._events.push_end(now, each.npu, StepEnd(each.step), ending.history, each.order)
+                self._events.push_end(now, each.npu, StepEnd(each.step), ending.causal_key, each.order)

@@ -103,7 +103,7 @@ class PointToPoint:
 
     def _end(self, task: TaskRun) -> None:
         order = self._events.next_end_order(task.npu)
-        self._events.push_end(self._events.now, task.npu, TaskEnd(task), self._events.history, order)
+        self._events.push_end(self._events.now, task.npu, TaskEnd(task), self._events.causal_key, order)
 
     def _peer(self, task: TaskRun) -> int:
         assert task.task.peer is not None

@@ -15,7 +15,7 @@ import attrs
 
 from astra_sim.engine.interface import BusOptions
 from astra_sim.engine.reference.events import BusCall, Events, TokenReady
-from astra_sim.schedule import Carriage
+from astra_sim.schedule import BusTransfer
 from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -194,11 +194,11 @@ class Buses:
         """Whether endpoints share a bus."""
         return self._options is not None
 
-    def carry(self, npu: int, carriage: Carriage, reduced: bool, token: Carried) -> None:
+    def carry(self, npu: int, transfer: BusTransfer, reduced: bool, token: Carried) -> None:
         """Let the bus of an NPU carry a token, and at the other end reduce it or not."""
         bus = self._bus_of(npu)
-        carry = bus.to_npu if carriage.to_npu else bus.to_memory
-        carry(carriage.bytes, reduced, carriage.returned, lambda: self._carried(npu, token))
+        carry = bus.to_npu if transfer.to_npu else bus.to_memory
+        carry(transfer.bytes, reduced, transfer.returned, lambda: self._carried(npu, token))
 
     def _carried(self, npu: int, token: Carried) -> None:
         """A token has been carried: its next step begins, or it counts at once."""

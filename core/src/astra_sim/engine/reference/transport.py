@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from astra_sim.engine.interface import History
+from astra_sim.engine.interface import CausalKey
 from astra_sim.engine.reference.events import Departure, EventPayload, Events, Landing, Reception
 from astra_sim.engine.reference.processors import Processors
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork, advance, inject, not_under_way
@@ -40,15 +40,15 @@ class Transport:
         self._network = network if isinstance(network, EventNetwork) else None
         # Messages that the network has not seen, and those that it has not delivered, with the effects of their arrival.
         self._outbox: list[Message] = []
-        self._under_way: dict[int, tuple[int, EventPayload, History]] = {}
-        self._unconfirmed: dict[int, tuple[int, EventPayload, History]] = {}
+        self._under_way: dict[int, tuple[int, EventPayload, CausalKey]] = {}
+        self._unconfirmed: dict[int, tuple[int, EventPayload, CausalKey]] = {}
         self._flows = 0
         self._class_without_queue = -1
         self._class_of_queue: Sequence[int] = ()
         # A time up to which the network has nothing more to deliver (None: for ever).
         self._quiet_until: int | None = -1
-        # When the network delivered last, and the latest history of these deliveries.
-        self._latest: tuple[int, History] = (-1, ())
+        # When the network delivered last, and the latest causal key of these deliveries.
+        self._latest: tuple[int, CausalKey] = (-1, ())
 
     @property
     def undelivered(self) -> int:
@@ -147,7 +147,7 @@ class Transport:
             if self._events.causes is not None:
                 self._events.causes.send(self.messages, destination, size)
             self._outbox.append(Message(self.messages, source, destination, size, queue, flow, self._class_of(queue)))
-            self._under_way[self.messages] = source, arrival, self._events.next_history()
+            self._under_way[self.messages] = source, arrival, self._events.next_causal_key()
 
     def _await_sent(self, source: int, destination: int, size: int, sent: EventPayload | None) -> None:
         """The message handed over last may have a sender that waits: `sent` happens when it knows that the message has arrived."""
@@ -155,7 +155,7 @@ class Transport:
             return
         if self._events.causes is not None:
             self._events.causes.send(-self.messages, destination, size)
-        self._unconfirmed[self.messages] = source, sent, self._events.next_history()
+        self._unconfirmed[self.messages] = source, sent, self._events.next_causal_key()
 
     def _carry(self, destination: int, size: int) -> None:
         """The event that was scheduled last is an overhead of such a message."""
@@ -167,12 +167,12 @@ class Transport:
             return self._class_without_queue
         return self._class_of_queue[queue] if queue < len(self._class_of_queue) else -1
 
-    def _deliver_outcome(self, time: int, cause: int, message: tuple[int, EventPayload, History]) -> None:
+    def _deliver_outcome(self, time: int, cause: int, message: tuple[int, EventPayload, CausalKey]) -> None:
         """A message takes effect at a time, after those that the network delivered before it at this time."""
-        source, what, history = message
+        source, what, causal_key = message
         latest_at, latest = self._latest
-        history = max(history, latest) if latest_at == time else history
-        self._latest = time, history
+        causal_key = max(causal_key, latest) if latest_at == time else causal_key
+        self._latest = time, causal_key
         if self._events.causes is not None:
             self._events.causes.deliver(cause)
-        self._events.push_with(time, source, what, history, history)
+        self._events.push_with(time, source, what, causal_key, causal_key)

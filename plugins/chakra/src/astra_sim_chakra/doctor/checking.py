@@ -46,9 +46,9 @@ def check(trace_set: TraceSet) -> Checked:
     findings += matched.findings
     circles = {"cycle", "control_cycle"} & {finding.kind for finding in findings}
     if len(examined) > 1 and not circles:
-        joined = whole(examined, matched)
-        blocked = deadlock(joined, examined)
+        combined = whole(examined, matched)
+        blocked = deadlock(combined, examined)
         groups, _ = collectives_of(trace_set, examined)
-        findings += [blocked] if blocked is not None else held_up(joined, matched, examined)
+        findings += [blocked] if blocked is not None else held_up(combined, matched, examined)
         findings += open_orders(groups, examined)
     return Checked(trace_set, examined, matched, merged(findings))

@@ -139,10 +139,10 @@ def group_of(trace_set: TraceSet, rank: int, node: Node) -> CheckedGroup | None:
     if len(used) == sum(size > 1 for size in trace_set.sizes):
         return CheckedGroup(ALL_RANKS, tuple(range(trace_set.ranks)))
     strides = [math.prod(trace_set.sizes[:place]) for place in range(len(trace_set.sizes))]
-    joined = {rank - sum(rank // strides[d] % trace_set.sizes[d] * strides[d] for d in used)}
+    combined = {rank - sum(rank // strides[d] % trace_set.sizes[d] * strides[d] for d in used)}
     for d in used:
-        joined = {member + step * strides[d] for member in joined for step in range(trace_set.sizes[d])}
-    ranks = tuple(sorted(joined))
+        combined = {member + step * strides[d] for member in combined for step in range(trace_set.sizes[d])}
+    ranks = tuple(sorted(combined))
     return CheckedGroup(f"dimensions {', '.join(map(str, used))} ({spans(ranks)})", ranks)
 
 
@@ -281,12 +281,14 @@ def whole(examined: Mapping[int, Examined], matched: Matched) -> Whole:
     return Whole(graph_of([list(dict.fromkeys(others)) for others in after], range(len(places))), places, place_of)
 
 
-def deadlock(joined: Whole, examined: Mapping[int, Examined]) -> TraceFinding | None:
+def deadlock(combined: Whole, examined: Mapping[int, Examined]) -> TraceFinding | None:
     """A circle through several ranks, if there is one."""
-    circle = joined.graph.circle()
+    circle = combined.graph.circle()
     if not circle:
         return None
-    nodes = [(joined.places[place].rank, examined[joined.places[place].rank].trace.nodes[joined.places[place].number]) for place in circle]
+    nodes = [
+        (combined.places[place].rank, examined[combined.places[place].rank].trace.nodes[combined.places[place].number]) for place in circle
+    ]
     meeting = [(rank, node) for rank, node in nodes if node.type >= NodeType.COMM_SEND_NODE] or nodes
     words = ", which waits for ".join(f"{label_of(node)} of rank {rank}" for rank, node in meeting[:_DEADLOCK_SHOWN])
     more = f", and {len(meeting) - _DEADLOCK_SHOWN} more" if len(meeting) > _DEADLOCK_SHOWN else ""

@@ -107,14 +107,14 @@ def figures(checked: Checked) -> TraceFigures:
         own = [compute_ns(node) for node in each.trace.nodes]
         chain, _ = each.graph.longest(own)
         ranks.append(_rank(rank, each.trace.nodes, own, chain))
-    joined = whole(checked.examined, checked.matched)
+    combined = whole(checked.examined, checked.matched)
     chain_ns: int | None = None
     path: list[int] = []
     weights: list[int] = []
-    if joined.graph.is_complete:
-        weights = [compute_ns(_node(checked, place)) for place in joined.places]
-        chain_ns, path = joined.graph.longest(weights)
-    steps = [(joined.places[at].rank, label_of(_node(checked, joined.places[at])), weights[at]) for at in path if weights[at]]
+    if combined.graph.is_complete:
+        weights = [compute_ns(_node(checked, place)) for place in combined.places]
+        chain_ns, path = combined.graph.longest(weights)
+    steps = [(combined.places[at].rank, label_of(_node(checked, combined.places[at])), weights[at]) for at in path if weights[at]]
     keeps_order = all(trace.keeps_order for trace in checked.trace_set.traces.values())
     return TraceFigures(sorted(kinds.values(), key=lambda kind: kind.kind), list(_groups(checked)), ranks, chain_ns, steps, keeps_order)
 

@@ -63,9 +63,9 @@ def held_up(whole: Whole, matched: Matched, examined: Mapping[int, Examined]) ->
         order.sort(key=lambda number, own=own: moment[own[number]])  # type: ignore[misc]
         place = {number: at for at, number in enumerate(order)}
         local = latest(each.graph.after, each.graph.order, place)
-        joined = latest(whole.graph.after, whole.graph.order, {own[number]: at for number, at in place.items()})
+        latest_of = latest(whole.graph.after, whole.graph.order, {own[number]: at for number, at in place.items()})
         for number in order:
-            other = joined[own[number]]
+            other = latest_of[own[number]]
             if other > local[number] and each.trace.nodes[number].type == NodeType.COMM_COLL_NODE and own[order[other]] != own[number]:
                 first, second = each.trace.nodes[number], each.trace.nodes[order[other]]
                 text = f"{label_of(first)} does not wait for {label_of(second)}, without which other ranks do not join it"

@@ -319,8 +319,8 @@ class RandomGraph:
                 together = len(self.programs) == 1 or self.shares
                 schedule = random.randrange(len(self.schedules)) if together and random.random() < 0.7 else -1
                 delay = random.choice([0, 10, 10, 20, 500])
-                history = tuple(sorted(random.choices(range(delay + 1), k=random.randrange(9)))) if random.random() < 0.5 else ()
-                parts.append((job, queue, schedule, delay, history, random.choice([0, 0, -1, 1])))
+                causal_key = tuple(sorted(random.choices(range(delay + 1), k=random.randrange(9)))) if random.random() < 0.5 else ()
+                parts.append((job, queue, schedule, delay, causal_key, random.choice([0, 0, -1, 1])))
             chunks.append(parts)
         return chunks
 
@@ -365,9 +365,9 @@ class RandomGraph:
                 chunks = []
                 for parts in self.plans[program][task]:
                     chunk = []
-                    for job, queue, schedule, delay, history, age in parts:
+                    for job, queue, schedule, delay, causal_key, age in parts:
                         if schedule < 0:
-                            chunk.append(PhaseStep(job, queue, -1, delay, history, age))
+                            chunk.append(PhaseStep(job, queue, -1, delay, causal_key, age))
                         else:
                             if (schedule, queue) not in phases or not self.repeating:
                                 phase = engine.add_phase(schedules[schedule], queue, self.together, self.endpoints[schedule])
@@ -397,7 +397,7 @@ class RandomGraph:
             engine.ended_at(),
             list(engine.phase_steps(0)),
             engine.uses(),
-            [engine.history(phase) for phase in phases.values()],
+            [engine.causal_key(phase) for phase in phases.values()],
             engine.unfinished(),
             states,
             _checked(engine.critical_path(), engine.now),

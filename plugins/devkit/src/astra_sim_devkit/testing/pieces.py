@@ -73,7 +73,7 @@ def _checked(schedule: Schedule, request: Request) -> list[Contents]:
     return contents
 
 
-def _joined(held: Contents) -> Contents:
+def _merged(held: Contents) -> Contents:
     """The data of a rank in whole pieces, of parts of pieces: contributions that are in both."""
     lower, upper = ({name[1]: held[name] for name in held if isinstance(name, tuple) and name[0] == part} for part in PARTS)
     return {piece: lower[piece] & upper[piece] for piece in lower.keys() & upper.keys()}
@@ -169,7 +169,7 @@ class _PieceDelivery:
             program = self._program(index)
             require(state.next_step == len(program.actions), f"rank {index} stops at step {state.next_step + 1} of {len(program.actions)}")
             require(state.tokens == program.tokens, f"rank {index} waits for {len(state.awaited)} messages that never come")
-        return [_joined(state.held) if self._has_parts else state.held for state in self._ranks]
+        return [_merged(state.held) if self._has_parts else state.held for state in self._ranks]
 
     def _program(self, index: int) -> LoweredProgram:
         return self._programs[index % len(self._programs)]

@@ -68,7 +68,7 @@ def _check_one_after_another(system: System, served: list[Communicate], platform
             raise AssertionError(f"after other collectives in its session: {error}") from None
         logical = product_dimension([platform.logical_dimensions()[number] for number in operation.dimensions])
         what = Group(operation.group) if operation.group is not None else logical
-        queue, _ = call(f"{name_of(operation)}: place", session.place, operation, operation.dimensions[0], what)
+        queue, _ = call(f"{name_of(operation)}: assign_queue", session.assign_queue, operation, operation.dimensions[0], what)
         right = type(queue) is int and -1 <= queue < len(session.queues)
         require(right, f"{name_of(operation)}: place gives queue {queue!r}; expected -1 to {len(session.queues) - 1}")
 

@@ -1,16 +1,16 @@
-#include "folding/automorphisms.hpp"
+#include "quotient/automorphisms.hpp"
 
 #include <algorithm>
 
 namespace astra::packet {
 
-Automorphisms::Automorphisms(std::vector<int> sizes, const std::vector<bool>& folded, std::vector<bool> exclusive_or_too)
-    : sizes_(std::move(sizes)), folded_(folded), exclusive_or_too_(std::move(exclusive_or_too)), exclusive_or_(sizes_.size()) {
+Automorphisms::Automorphisms(std::vector<int> sizes, const std::vector<bool>& collapsed, std::vector<bool> exclusive_or_too)
+    : sizes_(std::move(sizes)), collapsed_(collapsed), exclusive_or_too_(std::move(exclusive_or_too)), exclusive_or_(sizes_.size()) {
   int all = 1;
   for (std::size_t d = 0; d < sizes_.size(); ++d) {
     strides_.push_back(all);
     all *= sizes_[d];
-    if (folded_[d]) count_ *= sizes_[d];
+    if (collapsed_[d]) count_ *= sizes_[d];
   }
   npu_.resize(index(all));
   for (int npu = 0; npu < all; ++npu) {
@@ -21,8 +21,8 @@ Automorphisms::Automorphisms(std::vector<int> sizes, const std::vector<bool>& fo
     for (std::size_t d = 0; d < sizes_.size(); ++d) {
       const int coordinate = npu / strides_[d] % sizes_[d];
       coordinate_.push_back(coordinate);
-      int& number = folded_[d] ? place : node;
-      int& numbers = folded_[d] ? places : nodes;
+      int& number = collapsed_[d] ? place : node;
+      int& numbers = collapsed_[d] ? places : nodes;
       number += coordinate * numbers;
       numbers *= sizes_[d];
     }
@@ -44,7 +44,7 @@ int Automorphisms::address(int source, int destination) const {
   int result = 0;
   for (std::size_t d = 0; d < sizes_.size(); ++d) {
     int coordinate = to[d];
-    if (folded_[d]) coordinate = exclusive_or_[d] ? to[d] ^ from[d] : to[d] - from[d];
+    if (collapsed_[d]) coordinate = exclusive_or_[d] ? to[d] ^ from[d] : to[d] - from[d];
     result += (coordinate < 0 ? coordinate + sizes_[d] : coordinate) * strides_[d];
   }
   return result;
@@ -56,7 +56,7 @@ int Automorphisms::destination(int source, int address) const {
   int result = 0;
   for (std::size_t d = 0; d < sizes_.size(); ++d) {
     int coordinate = by[d];
-    if (folded_[d]) coordinate = exclusive_or_[d] ? by[d] ^ from[d] : by[d] + from[d];
+    if (collapsed_[d]) coordinate = exclusive_or_[d] ? by[d] ^ from[d] : by[d] + from[d];
     result += (coordinate >= sizes_[d] ? coordinate - sizes_[d] : coordinate) * strides_[d];
   }
   return result;
@@ -65,7 +65,7 @@ int Automorphisms::destination(int source, int address) const {
 bool Automorphisms::is_common(int address) const {
   const int* const by = coordinates(address);
   for (std::size_t d = 0; d < sizes_.size(); ++d) {
-    if (folded_[d] && exclusive_or_too_[d] && by[d] != 0 && 2 * by[d] != sizes_[d]) return false;
+    if (collapsed_[d] && exclusive_or_too_[d] && by[d] != 0 && 2 * by[d] != sizes_[d]) return false;
   }
   return true;
 }

@@ -1,9 +1,9 @@
-#include "folding/symmetric_sends.hpp"
+#include "quotient/symmetric_sends.hpp"
 
 #include <algorithm>
 #include <tuple>
 
-#include "folding/alike_routes.hpp"
+#include "quotient/alike_routes.hpp"
 
 namespace astra::packet {
 
@@ -66,18 +66,18 @@ void SymmetricSends::sort(const std::vector<Sent>& messages) {
   starts_[0] = 0;
 }
 
-// Lanes share nothing, so the order of messages in different ones does not matter: they come by lane.
+// Injection ports share nothing, so the order of messages in different ones does not matter: they come by injection port.
 void SymmetricSends::list(const std::vector<Sent>& messages, int npu, std::vector<Ordered>& result) const {
   result.clear();
   const int node = automorphisms_.node(npu);
   for (std::uint32_t i = starts_[index(npu)]; i < starts_[index(npu) + 1]; ++i) {
     const Sent& each = messages[order_[i]];
     const int address = automorphisms_.address(npu, each.destination);
-    const int lane = shape_.lane_towards(node, address, each.vnet);
-    result.push_back({{each.bytes, node, address, each.queue, each.vnet, lane}, each.number});
+    const int injection_port = shape_.injection_port_towards(node, address, each.vnet);
+    result.push_back({{each.bytes, node, address, each.queue, each.vnet, injection_port}, each.number});
   }
-  auto by_lane = [](const Ordered& a, const Ordered& b) { return a.message.lane < b.message.lane; };
-  if (!std::is_sorted(result.begin(), result.end(), by_lane)) std::stable_sort(result.begin(), result.end(), by_lane);
+  auto by_injection_port = [](const Ordered& a, const Ordered& b) { return a.message.injection_port < b.message.injection_port; };
+  if (!std::is_sorted(result.begin(), result.end(), by_injection_port)) std::stable_sort(result.begin(), result.end(), by_injection_port);
 }
 
 }  // namespace astra::packet

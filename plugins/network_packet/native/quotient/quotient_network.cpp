@@ -1,14 +1,14 @@
-#include "folding/folded_network.hpp"
+#include "quotient/quotient_network.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "folding/alike_routes.hpp"
+#include "quotient/alike_routes.hpp"
 
 namespace astra::packet {
 
-FoldedNetwork::FoldedNetwork(std::shared_ptr<const Shape> shape, Automorphisms automorphisms, VnetChoice vnet_choice, std::int64_t clock_ps,
-                             Make make)
+QuotientNetwork::QuotientNetwork(std::shared_ptr<const Shape> shape, Automorphisms automorphisms, VnetChoice vnet_choice,
+                                 std::int64_t clock_ps, Make make)
     : shape_(std::move(shape)),
       automorphisms_(std::move(automorphisms)),
       vnet_choice_(std::move(vnet_choice)),
@@ -17,18 +17,18 @@ FoldedNetwork::FoldedNetwork(std::shared_ptr<const Shape> shape, Automorphisms a
       domain_(shape_),
       batch_(*shape_, automorphisms_) {}
 
-void FoldedNetwork::inject(std::int64_t time_ps, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) {
+void QuotientNetwork::inject(std::int64_t time_ps, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) {
   if (next_) return next_->inject(time_ps, number, source, destination, bytes, queue);
   check_ends(source, destination, automorphisms_.npus());
   const Cycle cycle = (time_ps + clock_ps_ - 1) / clock_ps_;
   later_[std::max(cycle, now_)].push_back({number, bytes, source, destination, queue, vnet_choice_.vnet_of(source, destination, queue)});
 }
 
-bool FoldedNetwork::advance(std::int64_t until) {
+bool QuotientNetwork::advance(std::int64_t until) {
   if (!next_) {
-    const std::optional<bool> any = parting_ ? std::nullopt : advance_folded(until);
+    const std::optional<bool> any = parting_ ? std::nullopt : advance_quotient(until);
     if (any) return *any;
-    unfold();
+    expand();
     if (!arrived.empty()) return true;  // they came before it parted
   }
   while (parting_->catches_up) parting_->catches_up = next_->advance(parting_->known * clock_ps_);
@@ -38,7 +38,7 @@ bool FoldedNetwork::advance(std::int64_t until) {
   return any;
 }
 
-std::optional<bool> FoldedNetwork::advance_folded(std::int64_t until) {
+std::optional<bool> QuotientNetwork::advance_quotient(std::int64_t until) {
   arrived.clear();
   if (!later_.empty() && later_.begin()->first <= now_ && !send_all(now_)) return std::nullopt;
   while (true) {
@@ -61,14 +61,14 @@ std::optional<bool> FoldedNetwork::advance_folded(std::int64_t until) {
   }
 }
 
-bool FoldedNetwork::run(Cycle cycle) {
+bool QuotientNetwork::run(Cycle cycle) {
   keys_.clear();
   try {
     domain_.run(cycle, cycle, keys_);
   } catch (const UnlikeChoice& choice) {
-    std::vector<bool> folded = automorphisms_.folded();
-    at(folded, choice.dimension) = false;
-    part(std::move(folded), cycle - 1);
+    std::vector<bool> collapsed = automorphisms_.collapsed();
+    at(collapsed, choice.dimension) = false;
+    part(std::move(collapsed), cycle - 1);
     return false;
   }
   for (std::uint64_t key : keys_) {
@@ -80,13 +80,13 @@ bool FoldedNetwork::run(Cycle cycle) {
   return true;
 }
 
-bool FoldedNetwork::are_alike(const std::vector<Sent>& messages) {
+bool QuotientNetwork::are_alike(const std::vector<Sent>& messages) {
   if (batch_.take(messages)) return true;
   if (!std::exchange(goes_by_distance_, false) || !automorphisms_.use_exclusive_or()) return false;
   return batch_.take(messages);
 }
 
-bool FoldedNetwork::send_all(Cycle cycle) {
+bool QuotientNetwork::send_all(Cycle cycle) {
   const std::vector<Sent>& messages = later_.begin()->second;
   const bool awake = shape_->rules.same_cycle();
   // Messages from outside find interfaces awake or not, which is looked up in the whole network.
@@ -115,45 +115,45 @@ bool FoldedNetwork::send_all(Cycle cycle) {
   return true;
 }
 
-Cycle FoldedNetwork::next_cycle() const {
+Cycle QuotientNetwork::next_cycle() const {
   const Cycle sends = later_.empty() ? kNever : later_.begin()->first;
   return std::min(sends, domain_.next());
 }
 
-std::int64_t FoldedNetwork::next_event() const {
+std::int64_t QuotientNetwork::next_event() const {
   if (next_) return next_->next_event();
   const Cycle next = next_cycle();
   return next == kNever ? kNoLimit : next * clock_ps_;
 }
 
-Statistics FoldedNetwork::statistics(std::size_t index) const {
+Statistics QuotientNetwork::statistics(std::size_t index) const {
   if (next_) return next_->statistics(index);
   Statistics figures = domain_.statistics();
   for (int i = 0; i < Statistics::kTotals; ++i) at(figures.counters, i) *= automorphisms_.count();
   return figures;
 }
 
-void FoldedNetwork::wake_senders() {
+void QuotientNetwork::wake_senders() {
   wake_senders_ = true;
   if (next_) next_->wake_senders();
 }
 
-void FoldedNetwork::watch(Watcher watcher) {
+void QuotientNetwork::watch(Watcher watcher) {
   watcher_ = watcher;
   interruptible_.watch(watcher);
   if (next_) next_->watch(std::move(watcher));
 }
 
-const Automorphisms* FoldedNetwork::automorphisms() const {
+const Automorphisms* QuotientNetwork::automorphisms() const {
   if (!next_) return &automorphisms_;
-  const auto* const folded = dynamic_cast<const FoldedNetwork*>(next_.get());
-  return folded == nullptr ? nullptr : folded->automorphisms();
+  const auto* const collapsed = dynamic_cast<const QuotientNetwork*>(next_.get());
+  return collapsed == nullptr ? nullptr : collapsed->automorphisms();
 }
 
-void FoldedNetwork::part(std::vector<bool> folded, Cycle known) { parting_ = Parting{std::move(folded), known, known >= 0}; }
+void QuotientNetwork::part(std::vector<bool> collapsed, Cycle known) { parting_ = Parting{std::move(collapsed), known, known >= 0}; }
 
-std::vector<bool> FoldedNetwork::common_dimensions(const std::vector<Sent>& messages) const {
-  std::vector<bool> common = automorphisms_.folded();
+std::vector<bool> QuotientNetwork::common_dimensions(const std::vector<Sent>& messages) const {
+  std::vector<bool> common = automorphisms_.collapsed();
   for (int d = 0; d < count_of(common); ++d) {
     if (!at(common, d)) continue;
     auto alike_in_d = [&](const Sent& m) {
@@ -163,13 +163,13 @@ std::vector<bool> FoldedNetwork::common_dimensions(const std::vector<Sent>& mess
     const bool saved = are_kept(messages, along) || (along.use_exclusive_or() && are_kept(messages, along));
     at(common, d) = saved && std::all_of(messages.begin(), messages.end(), alike_in_d);
   }
-  // If nothing of this is the reason, it is the order of messages, or their lanes.
-  return common == automorphisms_.folded() ? std::vector<bool>(common.size()) : common;
+  // If nothing of this is the reason, it is the order of messages, or their injection ports.
+  return common == automorphisms_.collapsed() ? std::vector<bool>(common.size()) : common;
 }
 
 // Messages that have arrived need no number, since they are not delivered again.
-void FoldedNetwork::unfold() {
-  const std::shared_ptr<MessageNetwork> next = make_(parting_->still_folded);
+void QuotientNetwork::expand() {
+  const std::shared_ptr<MessageNetwork> next = make_(parting_->still_collapsed);
   std::vector<const UnderWay*> numbered(noted_.size());
   for (const UnderWay& message : under_way_) {
     if (!message.numbers.empty()) numbered[message.noted] = &message;

@@ -1,9 +1,9 @@
-// The automorphisms of a platform along some of its dimensions, which are folded: NPUs that they take to one another do the same.
+// The automorphisms of a platform along some of its dimensions, which are collapsed: NPUs that they take to one another do the same.
 //
-// An automorphism adds a distance to the coordinate of every NPU in a folded dimension, modulo its size, or combines them by exclusive or.
-// Of the NPUs that automorphisms take to one another, those without coordinates in folded dimensions are the nodes of a folded network;
-// which automorphism leads from there to an NPU is its place. A message goes to an address: the number on the whole platform that has the
-// coordinates of its destination or, in folded dimensions, their distance from those of its source.
+// An automorphism adds a distance to the coordinate of every NPU in a collapsed dimension, modulo its size, or combines them by exclusive
+// or. Of the NPUs that automorphisms take to one another, those without coordinates in collapsed dimensions are the nodes of a quotient
+// network; which automorphism leads from there to an NPU is its place. A message goes to an address: the number on the whole platform that
+// has the coordinates of its destination or, in collapsed dimensions, their distance from those of its source.
 #pragma once
 
 #include <utility>
@@ -15,11 +15,11 @@ namespace astra::packet {
 
 class Automorphisms {
  public:
-  // By dimension, the first one first: its size, whether it is folded, and whether exclusive or may do for it as well.
-  Automorphisms(std::vector<int> sizes, const std::vector<bool>& folded, std::vector<bool> exclusive_or_too);
+  // By dimension, the first one first: its size, whether it is collapsed, and whether exclusive or may do for it as well.
+  Automorphisms(std::vector<int> sizes, const std::vector<bool>& collapsed, std::vector<bool> exclusive_or_too);
 
   const std::vector<int>& sizes() const { return sizes_; }
-  const std::vector<bool>& folded() const { return folded_; }
+  const std::vector<bool>& collapsed() const { return collapsed_; }
   int npus() const { return count_of(node_); }
   int nodes() const { return npus() / count_; }
   // How many automorphisms there are.
@@ -43,7 +43,7 @@ class Automorphisms {
 
   std::vector<int> sizes_;
   std::vector<int> strides_;
-  std::vector<bool> folded_;
+  std::vector<bool> collapsed_;
   std::vector<bool> exclusive_or_too_;
   std::vector<bool> exclusive_or_;
   int count_ = 1;

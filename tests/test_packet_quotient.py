@@ -67,8 +67,8 @@ CHOICES: dict[str, dict[str, Any]] = {
     **OPTIONS,
     "garnet": {"preset": "garnet", "vcs": 8},
     "no classes": {"deadlock_freedom": "none"},
-    "one lane": {"interface_lanes": 1},
-    "three lanes": {"interface_lanes": 3, "vcs": 2},
+    "one injection port": {"injection_ports": 1},
+    "three injection ports": {"injection_ports": 3, "vcs": 2},
     "odd packets": {"packet_bytes": 1000, "flit_bytes": 300, "buffers": 4},
     "booksim without classes": {"preset": "booksim", "deadlock_freedom": "none", "wait_for_tail_credit": True},
 }
@@ -150,9 +150,9 @@ def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequ
 @example(("ring of 4", "default", [(0, [(1, 9000), (2, 9000), (3, 9000), (1, 100)], "alone", 0)]))
 def test_every_figure_is_that_of_the_whole_network(load: tuple[str, str, list[Wave]]) -> None:
     shape, options, sent = load
-    _, folded = answers(SHAPES[shape](), CHOICES[options], sent)
+    _, collapsed = answers(SHAPES[shape](), CHOICES[options], sent)
     _, whole = answers(SHAPES[shape](), {**CHOICES[options], "exact": "every-npu"}, sent)
-    assert folded == whole
+    assert collapsed == whole
 
 
 def simulated(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequence[Wave]) -> int:
@@ -179,7 +179,7 @@ NEIGHBOURS: list[Wave] = [(0, [(1, 50_000), (4, 50_000)], "distance", 0)]
         # Datelines of the first dimension are no matter of the second.
         ("torus of 4 x 3", "default", [(0, [(4, 9000)], "distance", 0), (9, [(2, 50_000)], "distance", 0)], 4),
         ("torus of 4 x 3", "default", [(0, [(2, 9000)], "distance", 0), (9, [(1, 50_000)], "some", 0)], 12),
-        ("torus of 2 x 2 x 2", "one lane", [(0, [(7, 50_000), (3, 20_000), (1, 70_000)], "distance", 0)], 1),
+        ("torus of 2 x 2 x 2", "one injection port", [(0, [(7, 50_000), (3, 20_000), (1, 70_000)], "distance", 0)], 1),
         ("torus of 2 x 2 x 2", "booksim", [(0, [(7, 5000)], "distance", 0), (9, [(3, 2000)], "distance", 3)], 1),
         ("fully connected 5", "default", [(0, [(1, 9000), (2, 9000), (3, 9000), (4, 9000)], "distance", 0)], 1),
         ("fully connected 4", "default", [(0, [(1, 9000), (2, 9000), (3, 9000)], "exclusive or", 0)], 1),

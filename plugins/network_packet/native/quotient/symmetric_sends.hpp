@@ -1,11 +1,11 @@
-// The sends of all NPUs of a folded network in a cycle, as the messages of its nodes, if automorphisms take them to themselves.
+// The sends of all NPUs of a quotient network in a cycle, as the messages of its nodes, if automorphisms take them to themselves.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "folding/automorphisms.hpp"
 #include "network/shape.hpp"
+#include "quotient/automorphisms.hpp"
 
 namespace astra::packet {
 
@@ -27,8 +27,8 @@ class SymmetricSends {
   SymmetricSends(const Shape& shape, const Automorphisms& automorphisms)
       : shape_(shape), automorphisms_(automorphisms), starts_(index(automorphisms.npus()) + 1) {}
 
-  // Takes the messages that are sent in a cycle, in order. Returns whether each NPU sends, in each of its lanes, translates of the messages
-  // of the others, in the same order, and all go translates of one way.
+  // Takes the messages that are sent in a cycle, in order. Returns whether each NPU sends, in each of its injection ports, translates of
+  // the messages of the others, in the same order, and all go translates of one way.
   bool take(const std::vector<Sent>& messages);
 
   // A message of a node, by address, and its translates: their numbers, by place.
@@ -38,7 +38,7 @@ class SymmetricSends {
     int address;
     int queue;
     int vnet;
-    int lane;
+    int injection_port;
     bool operator==(const Message&) const = default;
   };
   const std::vector<Message>& messages() const { return messages_; }

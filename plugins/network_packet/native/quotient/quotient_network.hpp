@@ -1,8 +1,8 @@
 // A network in which one NPU represents all that automorphisms take to it, as long as they all do the same (see docs/packet.md).
 //
-// Its domain has the routers of one NPU in place of those of its translates: traffic that leaves it by a link of a folded dimension comes
-// back to it by that link. If NPUs do not do the same any more, or routers choose by numbers of ports that vary among translates, a network
-// is made in which the dimensions that this concerns are not folded. It gets all messages so far once more, and goes on.
+// Its domain has the routers of one NPU in place of those of its translates: traffic that leaves it by a link of a collapsed dimension
+// comes back to it by that link. If NPUs do not do the same any more, or routers choose by numbers of ports that vary among translates, a
+// network is made in which the dimensions that this concerns are not collapsed. It gets all messages so far once more, and goes on.
 #pragma once
 
 #include <astra_sim/interrupt.hpp>
@@ -15,20 +15,21 @@
 #include <vector>
 
 #include "base/index.hpp"
-#include "folding/automorphisms.hpp"
-#include "folding/symmetric_sends.hpp"
 #include "interfaces/vnet_choice.hpp"
 #include "network/domain.hpp"
 #include "network/message_network.hpp"
+#include "quotient/automorphisms.hpp"
+#include "quotient/symmetric_sends.hpp"
 
 namespace astra::packet {
 
-class FoldedNetwork : public MessageNetwork {
+class QuotientNetwork : public MessageNetwork {
  public:
-  // Makes a network in which these dimensions are folded at most, or throws Interrupted where it set a Python exception.
-  using Make = std::function<std::shared_ptr<MessageNetwork>(const std::vector<bool>& folded)>;
+  // Makes a network in which these dimensions are collapsed at most, or throws Interrupted where it set a Python exception.
+  using Make = std::function<std::shared_ptr<MessageNetwork>(const std::vector<bool>& collapsed)>;
 
-  FoldedNetwork(std::shared_ptr<const Shape> shape, Automorphisms automorphisms, VnetChoice vnet_choice, std::int64_t clock_ps, Make make);
+  QuotientNetwork(std::shared_ptr<const Shape> shape, Automorphisms automorphisms, VnetChoice vnet_choice, std::int64_t clock_ps,
+                  Make make);
 
   void inject(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes, int queue) override;
   bool advance(std::int64_t until) override;
@@ -45,7 +46,7 @@ class FoldedNetwork : public MessageNetwork {
   std::string check() const override { return next_ ? next_->check() : domain_.check(); }
 
   void wake_senders() override;
-  // The automorphisms by which it is still folded; nullptr: all NPUs are simulated.
+  // The automorphisms by which it is still collapsed; nullptr: all NPUs are simulated.
   const Automorphisms* automorphisms() const;
 
  private:
@@ -65,25 +66,25 @@ class FoldedNetwork : public MessageNetwork {
 
   // The domain does not represent all any more.
   struct Parting {
-    std::vector<bool> still_folded;  // in the next network, by dimension
-    Cycle known = -1;                // all arrivals up to this cycle have been delivered
-    bool catches_up = false;         // the next network has not come there yet
+    std::vector<bool> still_collapsed;  // in the next network, by dimension
+    Cycle known = -1;                   // all arrivals up to this cycle have been delivered
+    bool catches_up = false;            // the next network has not come there yet
   };
 
-  // The same as `advance` as long as the network is folded; nothing where it is no more.
-  std::optional<bool> advance_folded(std::int64_t until);
+  // The same as `advance` as long as the network is collapsed; nothing where it is no more.
+  std::optional<bool> advance_quotient(std::int64_t until);
   // Runs a cycle of the domain, and adds its arrivals. Returns false if the domain cannot represent all any more.
   bool run(Cycle cycle);
   // Hands the messages of a cycle that has been run to their interfaces. Returns false where they are not alike.
   bool send_all(Cycle cycle);
   bool are_alike(const std::vector<Sent>& messages);
   Cycle next_cycle() const;
-  // The domain does not represent all any more: those dimensions stay folded, and all arrivals up to a cycle are known.
-  void part(std::vector<bool> folded, Cycle known);
-  // The dimensions that can stay folded where messages are not alike, or take ways that are not.
+  // The domain does not represent all any more: those dimensions stay collapsed, and all arrivals up to a cycle are known.
+  void part(std::vector<bool> collapsed, Cycle known);
+  // The dimensions that can stay collapsed where messages are not alike, or take ways that are not.
   std::vector<bool> common_dimensions(const std::vector<Sent>& messages) const;
   // Goes over to the next network.
-  void unfold();
+  void expand();
 
   std::shared_ptr<const Shape> shape_;
   Automorphisms automorphisms_;

@@ -8,7 +8,7 @@ namespace astra::packet {
 // Whether all translates of a message take translates of its route, of links and classes of virtual channels. A message to a node itself
 // does not count as such.
 bool routes_are_alike(const Shape& shape, int source, int destination, int vnet);
-// The same for its part in one dimension, if that is folded.
+// The same for its part in one dimension, if that is collapsed.
 bool route_is_alike(const Shape& shape, int source, int destination, int d);
 
 }  // namespace astra::packet
