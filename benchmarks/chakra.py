@@ -109,7 +109,7 @@ def place() -> Path:
 
 @functools.cache
 def traces() -> Path:
-    """A folder with a trace of so many nodes, plain and packed, the plain one for four ranks."""
+    """A folder with a trace of a number of nodes, plain and packed, the plain one for four ranks."""
     folder = place()
     write_nodes(folder / "plain.0.et", nodes(COUNT, 2))
     write_nodes(folder / "packed.0.et", nodes(COUNT, 2), compress=True)
@@ -142,7 +142,7 @@ KINDS = {"every 2nd node an all-reduce": (2, True), "every 10th": (10, True), "e
 
 @functools.cache
 def ranks(kind: str, npus: int) -> Path:
-    """The prefix of traces for so many NPUs."""
+    """The prefix of traces for a number of NPUs."""
     prefix = place() / f"{list(KINDS).index(kind)}-{npus}"
     write_nodes(f"{prefix}.0.et", nodes(COUNT, *KINDS[kind]))
     for rank in range(1, npus):
@@ -174,14 +174,14 @@ TABLES = (FILES, RUNS)
 
 
 def write_and_read(count: int) -> None:
-    """A trace of so many nodes, to a file and back."""
+    """A trace of a number of nodes, to a file and back."""
     with tempfile.TemporaryDirectory() as folder:
         write_nodes(Path(folder) / "trace.0.et", nodes(count, 2))
         load_trace(Path(folder) / "trace.0.et")
 
 
 def simulate(count: int, each: int) -> None:
-    """Four NPUs with a trace of so many nodes, on a torus, without symmetry."""
+    """Four NPUs with a trace of a number of nodes, on a torus, without symmetry."""
     with tempfile.TemporaryDirectory() as folder:
         for rank in range(4):
             write_nodes(Path(folder) / f"trace.{rank}.et", nodes(count, each))

@@ -63,12 +63,12 @@ def collective(kind: str, algorithm: str, platform: str, size: int = 1 << 26, **
 
 
 def chunks(splits: int) -> dict[str, Any]:
-    """VGG-16 on TPUs, each collective in so many chunks."""
+    """VGG-16 on TPUs, each collective in a number of chunks."""
     return {"experiment": str(ROOT / "examples" / "vgg16_tpu_v2.toml"), "set": [f"system.splits={splits}"]}
 
 
 def layers(count: int) -> dict[str, Any]:
-    """Data-parallel training of so many layers."""
+    """Data-parallel training of a number of layers."""
     computing = {"compute_ns": 1000}
     passes = {"forward": computing, "input_gradient": computing}
     gradient = {**computing, "collective": "all_reduce", "collective_bytes": 65536}
@@ -88,7 +88,7 @@ def sizes(count: int) -> dict[str, Any]:
 
 
 def groups(count: int) -> dict[str, Any]:
-    """An all-reduce in each of so many groups of four NPUs, of which each runs a program of its own."""
+    """An all-reduce in each of a number of groups of four NPUs, of which each runs a program of its own."""
     members = [tuple(range(number, 4 * count, count)) for number in range(count)]
     programs = [NpuProgram([Communicate((), Collective.ALL_REDUCE, 65536, (), 0, Pass.FORWARD, group=group)], group) for group in members]
     graph = ExecutionGraph(programs[0].operations, (LogicalDimension(4 * count, 1, 0),), ("layer",), others=tuple(programs[1:]))
@@ -96,7 +96,7 @@ def groups(count: int) -> dict[str, Any]:
 
 
 def passes(count: int) -> dict[str, Any]:
-    """So many iterations of 32 layers."""
+    """A number of iterations of 32 layers."""
     return {**layers(32), "passes": count}
 
 
@@ -111,7 +111,7 @@ def all_at_once(npus: int) -> dict[str, Any]:
 
 
 def packets(size: int) -> dict[str, Any]:
-    """An all-to-all of so many bytes through the packet network, whose messages wait for each other."""
+    """An all-to-all of a number of bytes through the packet network, whose messages wait for each other."""
     return collective("all_to_all", "direct", TORUS.format("4,4"), size, network="plugin:packet", symmetry=False)
 
 

@@ -55,7 +55,7 @@ def cpu(action: Callable[[], float]) -> tuple[float, float]:
 
 
 def in_threads(threads: int) -> dict[str, Any]:
-    """The option of a network that has so many; none where the revision that is measured knows no threads."""
+    """The option of a network with a number of threads; none if the measured revision has no threads."""
     return {"threads": threads} if "threads" in {field.name for field in attrs.fields(PacketOptions)} else {}
 
 

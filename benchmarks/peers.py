@@ -1,7 +1,7 @@
 """Other programs beside astra: python3 dev.py bench peers.
 
-Each program that an environment variable names (`PROGRAMS`) runs the same input as `astra`, as whole processes in turns, and CPU time
-counts; the answers of both stand beside it. Programs that are not named are left out: none is fetched, and none is shipped.
+Each program that an environment variable names (`PROGRAMS`) runs the same input as `astra`, in whole processes, alternately; CPU time
+counts; with the results of both. Programs that are not named are left out: none is fetched, and none is shipped.
 """
 
 from __future__ import annotations

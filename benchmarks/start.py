@@ -3,7 +3,7 @@
 CPU time of a process (user and system), beside that of a Python that does nothing. All take turns, so that what else the machine does
 meets all alike; a first round, in which bytecode is written and entry points are read, does not count.
 
-What the parts of a short run take is told by processes of which each does one thing more than the one before.
+The times of the parts of a short run are differences between processes, of which each has one part more than the one before.
 """
 
 from __future__ import annotations

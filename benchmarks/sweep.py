@@ -39,7 +39,7 @@ def tables(points: int) -> dict[str, Any]:
 
 
 def search_tables(trials: int) -> dict[str, Any]:
-    """A search for the cheapest platform that is fast enough: by so many trials among spans, or, 0, of a thousand points."""
+    """A search for the cheapest platform that is fast enough: by a number of trials among spans, or (0) of a thousand points."""
     goal: dict[str, Any] = {"minimize": "network_cost_usd", "constraints": {"fast": "finish_ns < 6e6"}}
     if not trials:
         return {**tables(1000), "search": goal | {"method": "exhaustive"}}

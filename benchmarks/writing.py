@@ -1,6 +1,6 @@
 """What files cost beside a run: python3 dev.py bench writing.
 
-CPU time, of the system, too. What is compared runs in turns, and the least of many rounds counts: others on the machine only add to it.
+CPU time, of the system, too. The compared runs alternate, and the least of many rounds counts: others on the machine only add to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VGG16 = ROOT / "examples" / "vgg16_dgx2_pod.toml"
 RUNS, ROUNDS = 8, 40
 
-# Compares so many runs of VGG-16 and prints the peak memory in kB; with a second argument it writes files.
+# Compares a number of runs of VGG-16 and prints the peak memory in kB; with a second argument it writes files.
 COMPARE = """
 import resource, sys
 from astra_sim_explain.compare import compare
@@ -64,7 +64,7 @@ CASES: dict[str, Callable[[], object]] = {"VGG-16 on the DGX-2 pod, all files": 
 
 
 def bare(folder: Path, texts: Sequence[bytes]) -> None:
-    """Write files of so many bytes as a set does, and nothing else: open, write, close, rename."""
+    """Write files of a number of bytes as a set does, and nothing else: open, write, close, rename."""
     folder.mkdir()
     for number, text in enumerate(texts):
         descriptor = os.open(f"{folder}/.{number}.tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -75,7 +75,7 @@ def bare(folder: Path, texts: Sequence[bytes]) -> None:
 
 
 def peak_kb(count: int, *folder: str) -> int:
-    """Peak memory of a process that compares so many runs; the least of three."""
+    """Peak memory of a process that compares a number of runs; the least of three."""
     script = COMPARE.replace("EXPERIMENT", repr(str(VGG16)))
     words = [sys.executable, "-c", script, str(count), *folder]
     return min(int(subprocess.run(words, check=True, capture_output=True, text=True).stdout) for _ in range(3))

@@ -1,4 +1,4 @@
-"""How fast this checkout is beside another revision: both run the same cases in turns, and CPU time counts.
+"""How fast this checkout is beside another revision: both run the same cases alternately; CPU time is compared.
 
 The cases are `CASES` of a benchmark: name -> a function that runs one. Each revision has a checkout and an
 environment of its own; the benchmark is that of this checkout in both, so that both do the same work.
@@ -45,7 +45,7 @@ else:
 def compare(name: str, revision: str, environment: Environment) -> list[str]:
     """The lines of a table: CPU seconds of every case of a benchmark, here and at a revision, and how many times as fast it is here.
 
-    Times are medians of several rounds; so is the ratio, of the two times of a round. Raises Failure where there is no such revision, or
+    Times are medians of several rounds; so is the ratio, of the two times of a round. Raises Failure if there is no such revision, or
     where the benchmark does not run there.
     """
     benchmark = ROOT / "benchmarks" / f"{name}.py"

@@ -179,7 +179,7 @@ class Environment:
         return variables
 
     def become(self, *command: str | Path) -> NoReturn:
-        """Go on as another program, which so gets the terminal, the signals and the exit status."""
+        """Replace the process by another program, which so gets the terminal, the signals and the exit status."""
         sys.stdout.flush()
         sys.stderr.flush()
         os.execve(command[0], command, self.variables())

@@ -1,6 +1,6 @@
 """Tables of figures that benchmarks measure: printed, and written into pages of the documentation.
 
-A benchmark lists its tables in `TABLES`. On a page, each stands between two marks, with the machine and the date under it:
+A benchmark lists its tables in `TABLES`. On a page, each is between two marks, with the machine and the date under it:
 
     <!-- figures: BENCHMARK/TABLE -->
     ...
@@ -118,7 +118,7 @@ def places(pages: Sequence[Path]) -> dict[tuple[str, str], Path]:
 def write(pages: Sequence[Path], environment: Environment, names: Sequence[str]) -> None:
     """Measure the tables of pages, or those of some benchmarks, and write them there. What cannot be measured stays as it is.
 
-    Raises Failure where a benchmark fails, or has no such table.
+    Raises Failure if a benchmark fails, or has no such table.
     """
     page_of = places(pages)
     unknown = sorted(set(names) - {benchmark for benchmark, _ in page_of})

@@ -5,14 +5,14 @@
 
 What a block is:
 
-- `console`: commands after `$ `, and below each what it prints (nothing below: anything goes). A line `...` stands for any lines.
+- `console`: commands after `$ `, and below each what it prints (nothing below: anything goes). A line `...` matches any lines.
 - `sh`: commands, whatever they print.
 - `python`: a program. A block without a language that follows at once is what it prints.
 - `toml`: must be TOML.
 
 A comment on the line before a block says otherwise: `<!-- file: NAME -->` writes the block into a file, `<!-- continued -->` runs a program
 behind the one before it, `<!-- not run: REASON -->` leaves a block out. `<!-- setup: COMMANDS -->` is run first; `$PAGES` is tests/pages,
-where files lie that pages speak of. All blocks of a page share a folder, in which `examples` is that of the checkout. Wall times and the
+where the files of pages are. All blocks of a page share a folder, in which `examples` is that of the checkout. Wall times and the
 width of spaces are not compared.
 """
 
@@ -90,13 +90,13 @@ def comparable(text: str) -> list[str]:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Whether a command prints what is shown, where a line `...` stands for any lines."""
+    """Whether a command prints what is shown, where a line `...` matches any lines."""
     pattern = "".join(r"(?:.*\n)*?" if line == "..." else re.escape(line) + r"\n" for line in comparable(shown))
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in comparable(printed))) is not None
 
 
 def run(command: list[str], folder: Path) -> str:
-    """What a command prints in a folder. Raises ValueError where it fails."""
+    """The output of a command in a folder. Raises ValueError if it fails."""
     path = os.pathsep.join([*PLACES, str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     environment = {**os.environ, "PATH": path, "PYTHONIOENCODING": "utf-8", "PAGES": str(FILES)}
     environment["PYTHONPATH"] = str(folder)  # where a page writes a package
@@ -108,7 +108,7 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def shell(command: str, folder: Path) -> str:
-    """What a command of a shell prints. Raises ValueError where it fails; of a pipe its last part, as `head` may leave early."""
+    """The output of a command of a shell. Raises ValueError if it fails; of a pipe if its last part does, as `head` may leave early."""
     return run(["bash", "-eu", "-c", command], folder)
 
 

@@ -115,13 +115,13 @@ def _today() -> str:
 
 
 def address(root: Path = ROOT) -> str | None:
-    """Where the project lies, as the workspace's pyproject.toml has it; None where it has no public place."""
+    """The address of the project, as the workspace's pyproject.toml has it; None where it has no public place."""
     value: str | None = toml_of(root)["tool"]["astra"].get("address")
     return value
 
 
 def write_address(new: str, root: Path = ROOT) -> list[Path]:
-    """Write where the project lies into the workspace, the `project.urls` of all packages, and CITATION.cff. Returns the files.
+    """Write the address of the project into the workspace, the `project.urls` of all packages, and CITATION.cff. Returns the files.
 
     Raises Failure.
     """

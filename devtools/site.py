@@ -221,7 +221,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages and files that do not lie in docs/."""
+    """Add the pages and files that are not in docs/."""
     from mkdocs.structure.files import File, InclusionLevel
 
     texts = {f"docs/{path.name}": path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}

@@ -53,7 +53,7 @@ OF_PACKAGES = {
         "rooms stragglers validation workflows"
     ),
 }
-"""The modules of tests that lie in no folder: those of each package, and of the project as a whole, without `test_` and `.py`.
+"""The modules of tests that are in no folder: those of each package, and of the project as a whole, without `test_` and `.py`.
 
 `released` are those of what users get: packages as they are installed, and the pages of the documentation.
 """
@@ -73,12 +73,12 @@ def parts() -> set[str]:
 
 
 def loose() -> set[str]:
-    """The modules that lie in no folder."""
+    """The modules that are in no folder."""
     return {path.stem.removeprefix("test_") for path in TESTS.glob("test_*.py")}
 
 
 def chosen(arguments: Sequence[str]) -> list[str]:
-    """Arguments of pytest, where the names of parts stand for their tests; not behind an option that takes a word."""
+    """Arguments of pytest, where the names of parts select their tests; not behind an option that takes a word."""
     known = parts()
     result: list[str] = []
     for before, argument in zip(["", *arguments], arguments, strict=False):

@@ -1,4 +1,4 @@
-"""The packages of this checkout: where they lie, what they are called, what their sources are, and how they are built."""
+"""The packages of this checkout: their folders, names, sources, and how they are built."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def members(root: Path = ROOT) -> list[Path]:
 
 
 def separate(root: Path = ROOT) -> list[Path]:
-    """The folders of the packages that are built only where somebody asks for them."""
+    """The folders of the packages that are built only on request."""
     return _packages(root, "exclude")
 
 
@@ -204,7 +204,7 @@ def cpp_files() -> list[Path]:
 def fingerprint(member: Path, root: Path = ROOT) -> str:
     """Changes when a package has to be installed again.
 
-    That is when it lies elsewhere, has other metadata, other compiled sources or headers they use; and, if it is compiled, other Python
+    That is if it is in another folder, has other metadata, other compiled sources or headers they use; and, if it is compiled, other Python
     modules: their contents do not matter, but its editable installation keeps a list of them.
     """
     state = hashlib.sha256(os.fsencode(member))

@@ -131,7 +131,7 @@ def clean_environment(bundle_environment: Environment, tmp_path_factory: pytest.
 
 @pytest.fixture(scope="session")
 def build_wheel(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Builds the wheel of somebody else's package with what its build asks for and nothing of ours."""
+    """Builds the wheel of a third-party package with what its build asks for and nothing of ours."""
 
     def build(project: Path) -> Path:
         folder = tmp_path_factory.mktemp("wheel")

@@ -55,7 +55,7 @@ def test_what_is_taken_without_a_forecast_is_a_candidate(kind: Collective, ranks
 
 @attrs.frozen
 class Named:
-    """A topology of somebody else: the links of one of ours, and another's name."""
+    """A third-party topology: the links of one of ours, and another's name."""
 
     own: Any
     name: str

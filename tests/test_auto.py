@@ -61,7 +61,7 @@ def forecasts_of(
     return cost_estimates
 
 
-# -- What the busiest link carries --------------------------------------------------------------------------------------
+# -- What the busiest link carries -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_busiest_link_is_that_of_the_congestion_aware_network() -> None:
         assert result == pytest.approx(foretold.time_ns, rel=0.02)
 
 
-# -- What is taken ------------------------------------------------------------------------------------------------------
+# -- Selected algorithms -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 20, 1 << 30])
@@ -404,7 +404,7 @@ def test_an_algorithm_that_auto_cannot_take_may_not_say_so() -> None:
         CollectiveProvider("x", "", swing, automatic=True, whole_platform=True)
 
 
-# -- What it says -------------------------------------------------------------------------------------------------------
+# -- Reported reasons --------------------------------------------------------------------------------------------------
 
 
 def test_results_say_what_was_taken_and_why() -> None:

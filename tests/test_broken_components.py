@@ -86,7 +86,7 @@ class Repeats(Post):
 
 
 class Invents(Post):
-    """Delivers a message that nobody sent."""
+    """Delivers a message that was never sent."""
 
     def answer(self, time: int, number: int) -> tuple[int, list[int]]:
         return time, [number + 100_000]
@@ -115,7 +115,7 @@ class Stalls(Post):
 
 
 class Late(Post):
-    """Does not stop at the time it is told."""
+    """Does not stop at `until`."""
 
     def advance(self, until: int | None) -> tuple[int, list[int]] | None:
         return super().advance(None)
@@ -683,7 +683,7 @@ def test_a_training_loop_that_breaks_its_contract_is_told(check: Check, name: st
     fails(check("training_loop", loop), words)
 
 
-# -- The command -----------------------------------------------------------------------------------------------------------
+# -- The command -------------------------------------------------------------------------------------------------------
 
 
 def test_a_component_that_hangs_is_named_and_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -748,7 +748,7 @@ def test_a_timeout_is_a_number_of_seconds(seconds: str) -> None:
     assert CliRunner().invoke(astra, ["plugins", "check", "training-loop:data", "--timeout", seconds]).exit_code == 2
 
 
-# -- Runs with what the check finds ------------------------------------------------------------------------------------------
+# -- Runs with what the check finds ------------------------------------------------------------------------------------
 
 
 class Widens(RouteDelayNetwork):

@@ -1,4 +1,4 @@
-"""Files of the cache folder are for the user alone, and whatever else stands in their place is as if there were nothing."""
+"""Files of the cache folder are for the user alone, and anything else in their place is ignored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if sys.platform == "win32":
     pytest.skip("Windows has no such modes", allow_module_level=True)
 
 STRANGER = 12345
-"""A user who is not the one that runs tests."""
+"""Another user than the one that runs tests."""
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def test_a_loop_writes_every_run_unless_it_is_pure(pure: bool) -> None:
 
 
 class _Growing(BenchMemory):
-    """A memory model that somebody changes between runs."""
+    """A memory model that is changed between runs."""
 
     slowness = 1
 
@@ -173,7 +173,7 @@ def test_a_graph_that_has_changed_counts() -> None:
 
 
 class _Replanned(BenchSystem):
-    """A system layer whose sessions answer with one list, in which the chunk comes `count` times as a part of it."""
+    """A system layer whose sessions return one list, in which the chunk comes `count` times as a part of it."""
 
     def __init__(self) -> None:
         self.count = 1

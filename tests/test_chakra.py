@@ -250,7 +250,7 @@ def test_dependencies_may_be_packed_or_not_and_point_forward(compiled: bool) -> 
     assert order == [2, 1, 0]
 
 
-# -- What is broken ----------------------------------------------------------------------------------------------------
+# -- Damage ------------------------------------------------------------------------------------------------------------
 
 NAMED = number_field(1, 3) + bytes_field(2, b"conv")
 
@@ -348,7 +348,7 @@ DAMAGE = re.compile(r"t\.et: byte (\d+): (node of \d+ bytes|the first message is
 def agree(data: bytes) -> None:
     """Both readers make the same of a file: the same trace, or the same InputError.
 
-    Where a message cannot be read, the compiled reader says more, or passes over damage in a field that has no column.
+    Where a message cannot be read, the compiled reader says more, or skips damage in a field that has no column.
     """
     python, compiled = outcome(data, False), outcome(data, has_compiled())
     damage, also = (DAMAGE.match(result) if isinstance(result, str) else None for result in (python, compiled))

@@ -1,4 +1,4 @@
-"""The classes of Chakra's messages: nobody else's are in their way, and nothing but traces needs them."""
+"""The classes of Chakra's messages: they do not clash with those of other packages, and only traces need them."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def platform(topology: Any) -> Platform:
 
 
 def finish(topology: Any, network: str, upwards_by: int) -> float:
-    """Nanoseconds of a message from NPU 5 to the NPU so many places further up."""
+    """Nanoseconds of a message from NPU 5 to an NPU a number of places further up."""
     target = (5 + upwards_by) % 6
     programs: dict[int, list[Any]] = {npu: [] for npu in range(6)}
     programs[5] = [Send((), shift(upwards_by), 64)]
@@ -128,7 +128,7 @@ def test_named_routes_leave_no_way_around(network: str) -> None:
         finish(Rotary(True), network, 1)
 
 
-# -- Ways around --------------------------------------------------------------------------------------------------------
+# -- Ways around -------------------------------------------------------------------------------------------------------
 
 A, P, H = 4, 2, 2  # a balanced dragonfly: a = 2 p = 2 h
 GROUP = A * P

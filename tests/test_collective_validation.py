@@ -49,7 +49,7 @@ def test_each_named_table_has_its_files() -> None:
 
 
 def newest(device: str) -> str:
-    """The named table that a device stands for."""
+    """The named table of a device."""
     same = read_device(device)
     return next(name for name in device_tables() if read_device(name) == same)
 

@@ -144,7 +144,7 @@ def test_programs_that_some_ranks_share_become_what_they_become_rank_by_rank(dat
 
 
 def _outcome(schedule: Schedule) -> object:
-    """What it becomes, or whether its messages do not match."""
+    """The lowered schedule, or its error."""
     try:
         return _lowered(schedule)
     except astra_sim.ScheduleError:

@@ -129,7 +129,7 @@ def test_which_programs_share_groups() -> None:
 
 
 def test_groups_that_reach_over_dimensions_are_all_looked_at() -> None:
-    """The pair of NPUs 0 and 1 is in a row; that of 2 and 3 is not, and takes longer: NPU 0 cannot stand for all."""
+    """The pair of NPUs 0 and 1 is in a row; that of 2 and 3 is not, and takes longer: NPU 0 cannot represent all."""
     rows = [
         {"topology": "ring", "size": 3, "links": 2, "link_bandwidth_gb_per_s": 100},
         {"topology": "switch", "size": 4, "links": 1, "link_bandwidth_gb_per_s": 1},

@@ -343,7 +343,7 @@ def test_the_program_of_htsim_runs_on_the_network_flow(programs: Path, astra2: P
     twice = re.sub("400", "200", HTSIM)
     (astra2 / "tree.topo").write_text(twice)
     slower = run(program, *FILES_2, "--htsim_opts", "-topo", "tree.topo", folder=astra2)
-    # A ring all-reduce of 1 MiB on four NPUs: 1.5 MiB on each link, which take so much longer.
+    # A ring all-reduce of 1 MiB on four NPUs: 1.5 MiB on each link, which take longer accordingly.
     longer = int(re.findall(r"finished, (\d+) cycles", slower.output)[0]) - int(finished[0])
     assert longer == pytest.approx(1.5 * (1 << 20) * (1 / 25 - 1 / 50), rel=1e-3)
 

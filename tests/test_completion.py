@@ -1,4 +1,4 @@
-"""What shells complete: what `astra` answers their scripts, and the scripts in the shells themselves."""
+"""What shells complete: what `astra` returns to their scripts, and the scripts in the shells themselves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STARTS = {
 
 
 def answer(shell: str, line: str, word: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    """What `astra` answers the script of a shell, and its status. `word` is the last part of the line, as bash divides it."""
+    """The completions for the script of a shell, and its status. `word` is the last part of the line, as bash divides it."""
     environment = os.environ | {"_ASTRA_COMPLETE": f"{shell}_complete", "COMP_LINE": line, "COMP_WORD": word} | variables
     return subprocess.run([sys.executable, "-m", "astra_sim"], env=environment, capture_output=True, text=True, check=False)
 

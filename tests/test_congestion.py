@@ -191,7 +191,7 @@ def test_a_message_that_takes_too_long_is_an_error(compiled: bool) -> None:
 
 
 class Star:
-    """Somebody else's topology: NPUs around a hub, links of different speeds, and a link past the hub."""
+    """A third-party topology: NPUs around a hub, links of different speeds, and a link past the hub."""
 
     name = "star"
 

@@ -32,7 +32,7 @@ MEMBERS = [*workspace.members(), *workspace.separate()]
 
 
 def dev(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run dev.py as somebody does who has installed nothing."""
+    """Run dev.py as a user does who has installed nothing."""
     done = subprocess.run([sys.executable, "-S", ROOT / "dev.py", *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert "Traceback" not in done.stderr
     return done
@@ -351,7 +351,7 @@ def test_the_tests_for_sanitizers_exist() -> None:
     assert all((ROOT / path).is_file() for path in runpy.run_path(str(ROOT / "dev.py"))["SANITIZED_TESTS"])
 
 
-# -- What the first command waits for -----------------------------------------------------------------------------------
+# -- What the first command waits for ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -437,7 +437,7 @@ NB_MODULE({name}, m) {{ m.def("name", [] {{ return "{name}"; }}); }}
 
 
 def test_development_builds_link_one_nanobind(tmp_path: Path) -> None:
-    """Packages compile nothing of it, wherever the environment lies, and their modules work."""
+    """Packages compile nothing of it, wherever the environment is, and their modules work."""
     tools = Path(sys.prefix, "bin")
     for name in ("cmake", "ninja"):
         if not (tools / name).exists():

@@ -1,4 +1,4 @@
-"""The Markdown pages: prose is wrapped alike."""
+"""The Markdown pages: prose is wrapped at one width."""
 
 from __future__ import annotations
 

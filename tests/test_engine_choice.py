@@ -33,7 +33,7 @@ class Counted(ReferenceEngine):
 
 
 class Plugin:
-    """An engine of somebody else."""
+    """A third-party engine."""
 
     @hookimpl
     def astra_engines(self) -> list[Provider]:

@@ -78,7 +78,7 @@ def header(part: str) -> str:
 
 
 def without_blocks(text: str) -> str:
-    """A text without what stands in braces."""
+    """A text without the content of braces."""
     result, depth = [], 0
     for each in text:
         depth -= each == "}"

@@ -1,4 +1,4 @@
-"""The compiled engine and the Python engine give the same answers, and every run of an engine the same bytes."""
+"""The compiled engine and the Python engine give the same results, and every run of an engine the same bytes."""
 
 from __future__ import annotations
 

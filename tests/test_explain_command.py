@@ -40,14 +40,14 @@ LLM = (
 
 
 def explain(*arguments: str) -> str:
-    """What the command prints."""
+    """The output of the command."""
     done = CliRunner().invoke(astra, ["explain", *arguments], catch_exceptions=False)
     assert done.exit_code == 0
     return done.stdout
 
 
 def explained(*arguments: str) -> dict[str, Any]:
-    """What it prints with --json."""
+    """The output with --json."""
     table: dict[str, Any] = json.loads(explain(*arguments, "--json"))
     return table
 
@@ -168,7 +168,7 @@ def test_queueing_is_what_an_empty_network_does_not_take() -> None:
 
 
 def test_chunks_that_are_cut_by_bandwidth_run_again() -> None:
-    """The chunks of Themis are as large as bandwidths make them: links are re-runs, what is not links is told by the path."""
+    """The chunks of Themis are as large as bandwidths make them: links are re-runs, other parameters by the path."""
     torus, flex = "plugin:torus?sizes=4,4&link_bandwidth_gib_per_s=50", ["system.inter_dimension_scheduling=offline_greedy_flex"]
     explanation = astra_sim.simulate(workload=ALL_REDUCE, platform=torus, set=flex, explain=True).explanation
     assert explanation is not None

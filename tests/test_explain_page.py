@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8")
 
 
 def printed(command: str) -> str:
-    """What a command prints, in the current folder."""
+    """The output of a command, in the current folder."""
     command, _, result = command.partition(" | grep -A ")
     words, _, lines = command.partition(" | head -")
     program, *arguments = shlex.split(words)

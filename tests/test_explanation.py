@@ -46,7 +46,7 @@ BLOCK = 25
 
 @pytest.mark.parametrize("first", SEEDS[::BLOCK])
 def test_parts_add_up_to_the_makespan(first: int, tmp_path: Path) -> None:
-    """Of random experiments, with the engines taking turns; from where one part ends the next goes on."""
+    """Of random experiments, with the engines taking turns; each part begins where the one before ends."""
     count = 0
     for seed in range(first, first + BLOCK):
         folder = tmp_path / str(seed)
@@ -126,7 +126,7 @@ STEP = 0.01
 
 
 def changes(options: dict[str, Any], components: Components, cut_by_bandwidth: bool) -> Iterator[Change]:
-    """What of an experiment can be changed by a factor, and is told by the path."""
+    """What of an experiment can be changed by a factor, and follows from the path."""
     platform = components.platform
 
     def linked(number: int, bandwidth: float, latency: float) -> Components:
@@ -152,7 +152,7 @@ def changes(options: dict[str, Any], components: Components, cut_by_bandwidth: b
 
 
 def told(components: Components, record: RunRecord, change: Change) -> float:
-    """d time / d ln parameter in picoseconds, as the path tells it; what is not on the path changes nothing."""
+    """d time / d ln parameter in picoseconds, from the path; parameters that are not on the path change nothing."""
     assert record.path is not None
     which = change.parameter, change.dimension, change.layer
     result = {(each.parameter, each.dimension, each.layer): each for each in of_path(run_of(components, record))}

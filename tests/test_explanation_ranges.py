@@ -63,7 +63,7 @@ def test_a_tie_is_the_end_of_a_range() -> None:
     assert speed is not None
     assert bandwidth is not None
     ends = [abs(end) < 0.2 for end in (speed.low_percent, speed.high_percent, bandwidth.low_percent, bandwidth.high_percent)]
-    assert sum(ends) == 2  # whichever of the two is told, more of the one and less of the other make it another
+    assert sum(ends) == 2  # whichever of the two is reported, more of the one and less of the other make it another
 
 
 def test_a_range_is_not_known_where_messages_wait_for_each_other() -> None:

@@ -169,7 +169,7 @@ def test_next_links_are_those_of_least_cost(graph: DimensionGraph, through_npus:
 @settings(deadline=None)
 @given(graphs())
 def test_the_table_of_all_destinations_is_the_rule_by_destination(graph: DimensionGraph) -> None:
-    """Two searches, one answer: that of all destinations at once, and that of one when it is asked for."""
+    """Two searches give one result: that of all destinations at once, and that of one when it is asked for."""
     table, routes, tie = first_links(graph, "here"), Routes(graph), tie_by_destination(graph)
     for destination in range(graph.size):
         for node in range(graph.nodes):
@@ -341,7 +341,7 @@ def roce_links(platform: Platform, pair: tuple[int, int], balancing: str) -> Ite
     ],
 )
 def test_networks_say_how_they_route(network: str, options: dict[str, Any], rules: RouteRules) -> None:
-    """By this `auto` foretells what links carry."""
+    """By this `auto` estimates the loads of links."""
     chosen = {"plugin": network, **options}
     components = components_of(platform=f"plugin:switch?size=4&{LINK}", network=chosen, workload="plugin:collective?bytes=1024")
     assert isinstance(components.network, EventNetwork)

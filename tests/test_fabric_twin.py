@@ -1,4 +1,4 @@
-"""The fabric room in C++ answers as the one in Python does, on any graph."""
+"""The fabric room in C++ gives the results of the one in Python, on any graph."""
 
 from __future__ import annotations
 

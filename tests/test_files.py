@@ -173,7 +173,7 @@ def test_a_file_keeps_its_permissions_and_a_new_one_has_those_of_the_process(tmp
 def test_a_file_that_must_not_be_written_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a", text="old")
     (tmp_path / "a").chmod(0o444)
-    if os.geteuid() == 0:  # who may write everything
+    if os.geteuid() == 0:  # root may write everything
         monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(RunError, match=r"cannot write .*a: Permission denied"):
         write(tmp_path, "a")

@@ -148,7 +148,7 @@ def test_round_trips_decide_where_fairness_is_rtt() -> None:
     late = [(200_000, 0, 2, 9000), (0, 1, 2, 9000)]
     assert arrivals(network(star, fairness="rtt"), *late) == [300_000 + 1_000_000, 300_000 + 1_000_000 + 500_000]
     assert arrivals(network(star, fairness="equal"), *late) == [300_000 + 1_500_000] * 2
-    # So many bytes that links count for much more than their latency: weights are nearly the same.
+    # So many bytes that bandwidths matter much more than latencies: weights are nearly the same.
     near = arrivals(network(star, fairness="rtt", weight_bytes=1e9), *late)
     assert near == pytest.approx([300_000 + 1_500_000] * 2, rel=1e-3)
 
@@ -159,7 +159,7 @@ def test_a_round_trip_of_no_time_has_no_weight() -> None:
 
 
 def test_with_a_tolerance_others_wait_for_their_share_a_little() -> None:
-    # The short message takes 200 ns, so the other goes on with 5 bytes/ns for 20 ns.
+    # The short message takes 200 ns, so the other continues with 5 bytes/ns for 20 ns.
     result = network(graph(2, (0, 1, 10.0, 0.0)), tolerance=0.1)
     assert arrivals(result, (0, 0, 1, 1000), (0, 0, 1, 3000)) == [200_000, 200_000 + 20_000 + 190_000]
     sections: dict[str, Any] = {"workload": "plugin:collective?collective=all_to_all&bytes=1048576", "platform": FAT_TREE, "system": DIRECT}

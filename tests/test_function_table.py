@@ -137,7 +137,7 @@ def test_the_header_is_where_compilers_look() -> None:
 
 
 def test_both_versions_of_the_table_run() -> None:
-    """The packet network has a table of version 1, roce one of version 2, which alone tells what is sent."""
+    """The packet network has a table of version 1, roce one of version 2, the only one that reports sent messages."""
     pytest.importorskip("astra_sim_network_roce")
     from support.roce import STAR
     from support.roce import network as roce

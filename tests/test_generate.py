@@ -24,7 +24,7 @@ MLP = "Layer,m,n,k,parallelisation\nfirst,64,32,16,DATA\nsecond,64,48,32,MODEL\n
 
 
 def generate(*arguments: str) -> str:
-    """What the command prints. Raises what it raises."""
+    """The output of the command. Raises what it raises."""
     done = CliRunner().invoke(astra, ["generate", *arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 
 def calibrate(*arguments: str) -> str:
-    """What the command prints. Raises what it raises."""
+    """The output of the command. Raises what it raises."""
     done = CliRunner().invoke(astra, ["calibrate", *arguments], catch_exceptions=False, standalone_mode=False)
     if done.exception is not None:
         raise done.exception

@@ -1,4 +1,4 @@
-"""Fat trees in topology files of HTSim: the graph, what a file may leave out, and what is wrong with one."""
+"""Fat trees in topology files of HTSim: the graph, what a file may leave out, and errors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What programs of ASTRA-sim 2.x print is read by what public repositories read the logs of those programs with.
 
-Only the patterns stand here, as facts about what callers expect.
+Only the patterns are here, as facts about what callers expect.
 """
 
 from __future__ import annotations

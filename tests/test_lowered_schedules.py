@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 
 def listed(program: LoweredProgram) -> tuple[Any, ...]:
-    """All that a program says."""
+    """All values of a program."""
     handling = program.memory_bytes, program.compute_ps
     return program.starts, program.actions, program.tokens, *handling, program.bus_transfers, program.in_turn
 
 
 def outcome(schedule: Schedule) -> Any:
-    """What a schedule becomes, or its error."""
+    """The lowered schedule, or its error."""
     try:
         return [listed(program) for program in lower(schedule)]
     except ScheduleError as error:

@@ -109,7 +109,7 @@ def test_a_run_that_is_too_long_says_the_limit_in_seconds(engine: str) -> None:
         astra_sim.simulate(workload=graph, platform=RING, engine=engine)
 
 
-# -- What a network answers --------------------------------------------------------------------------------------------
+# -- Results of networks -----------------------------------------------------------------------------------------------
 
 
 class Nothing(EventNetwork):

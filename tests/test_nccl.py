@@ -228,7 +228,7 @@ def test_messages_take_the_delay_of_their_links() -> None:
     assert network.message_delay(0, 9, 5000) == plain.message_delay(0, 9, 5000)
 
 
-# -- What is wrong -----------------------------------------------------------------------------------------------------
+# -- Errors ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""NCCL's topology XML as a platform: what is joined, with which bandwidth, and what is wrong in a file."""
+"""NCCL's topology XML as a platform: what is joined, with which bandwidth, and errors in files."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_pcie_without_a_speed_takes_the_option(tmp_path: Path) -> None:
     assert {link.bandwidth for link in made(text, tmp_path, pcie_gb_per_s=32).links()} == {32.0}
 
 
-# -- What files of real machines have, by those in issues of NCCL and SimAI and in images of clouds ----------------------
+# -- What files of real machines have, by those in issues of NCCL and SimAI and in images of clouds --------------------
 
 
 def bandwidths(topology: Any) -> dict[tuple[int, int], float]:

@@ -1,4 +1,4 @@
-"""A network that says when its workload starts: that is in every moment of the answer."""
+"""A network that says when its workload starts: that counts in all times of the result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_moment_has_the_start_and_no_duration_has_it(tmp_path: Path, engin
 
 
 def moved(interval: Any, by_ns: float) -> Any:
-    """An interval that begins and ends so much later."""
+    """An interval that begins and ends later by a time."""
     return attrs.evolve(interval, begin_ns=interval.begin_ns + by_ns, end_ns=interval.end_ns + by_ns)
 
 

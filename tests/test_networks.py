@@ -78,7 +78,7 @@ def test_messages_on_one_wire_wait_for_each_other() -> None:
     result = astra_sim.simulate(
         workload="plugin:collective?bytes=4000", network=OneWire(platform), set=["system.endpoint_delay_ns=0", "system.all_reduce=ring"]
     )
-    # 6 steps, in each of which 4 messages of 1000 bytes take 1000 ps each, one after another; the first NPU may go on before the last.
+    # 6 steps, in each of which 4 messages of 1000 bytes take 1000 ps each, one after another; the first NPU may continue before the last.
     assert result.finish_ns == pytest.approx(24, abs=4)
     assert result.messages == 24
 

@@ -220,7 +220,7 @@ def steady(monkeypatch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 
 def printed(arguments: tuple[str, ...], width: int | None) -> str:
-    """What a command prints on both streams where lines have so many columns, or no end."""
+    """What a command prints on both streams where lines have a number of columns, or no limit."""
     done = CliRunner().invoke(astra, arguments, catch_exceptions=False, env={"COLUMNS": None if width is None else str(width)})
     assert done.exit_code == 0, done.output
     return done.stdout

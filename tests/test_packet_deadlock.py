@@ -135,7 +135,7 @@ def test_too_few_virtual_channels_for_the_classes(tmp_path: Path) -> None:
 
 
 def deliver(made: PacketNetwork, messages: list[tuple[int, int, int, int]]) -> int:
-    """Send messages (time, source, destination, bytes); answer how many arrive. Raises DeadlockError."""
+    """Send messages (time, source, destination, bytes). Return how many arrive. Raises DeadlockError."""
     for number, (time, *message) in enumerate(sorted(messages)):
         made.inject(time, [Message(number, *message)])
     arrived = 0

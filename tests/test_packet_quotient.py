@@ -105,7 +105,7 @@ def receiver(platform: Platform, source: int, by: int, how: str) -> int | None:
 
 
 def answers(dimensions: Sequence[Dimension], options: dict[str, Any], load: Sequence[Wave]) -> tuple[PacketNetwork, list[Any]]:
-    """What a network tells of messages, and of links. Every message that arrives brings another one of the same, a little later, once."""
+    """The results of a network for messages and links. Every message that arrives brings another one of the same, a little later, once."""
     results = network(dimensions, **options)
     results.begin()
     platform = results.platform

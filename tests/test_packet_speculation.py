@@ -65,8 +65,8 @@ def test_a_grant_to_a_head_that_gets_no_virtual_channel_is_lost(options: dict[st
     """Two heads want the one idle virtual channel of an output, while a long packet has the other.
 
     Inputs take turns in the order 3, 5, 1, 7. The idle channel was 3's last, so it is the turn of 5. The switch was the long packet's,
-    from 1, so with shared iSLIP it is the turn of 3, which asks in vain. Nothing crosses in that cycle, and the long packet ends a cycle
-    later than where it goes before heads that speculate.
+    from 1, so with shared iSLIP it is the turn of 3, whose request is refused. Nothing crosses in that cycle, and the long packet ends a
+    cycle later than where it goes before heads that speculate.
     """
     long, _, *heads = arrivals([(0, 1, LONG), (10, 3, 1), (30, 5, 1), (30, 3, 1)], options)
     alone = arrivals([(0, 1, LONG)], options)[0]
@@ -76,7 +76,7 @@ def test_a_grant_to_a_head_that_gets_no_virtual_channel_is_lost(options: dict[st
 
 @pytest.mark.parametrize("options", [SHARED, SHARED | INPUT_FIRST, SEPARATE, SEPARATE | INPUT_FIRST])
 def test_a_switch_with_more_than_64_ports_grants_as_a_small_one_does(options: dict[str, Any]) -> None:
-    """Ports that nobody uses change no turn. Requests of few ports are kept in other ways than those of many."""
+    """Unused ports do not change the round-robin order. Requests of few ports are stored differently from those of many."""
     messages = [(1000 * (7 * k % 40), k % 6, (k % 6 + 1 + k % 5) % 6, (1 + 5 * k % 9) * FLIT) for k in range(200)]
 
     def times(npus: int) -> dict[int, int]:

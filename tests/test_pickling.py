@@ -79,7 +79,7 @@ def test_errors_are_the_same_after_the_round_trip(way: Callable[[Any], Any], len
 
 
 class ErrorOfAPlugin(PluginError):
-    """Somebody else's error, which is made of more than a message."""
+    """A third-party error, with more arguments than a message."""
 
     def __init__(self, layer: str, size: int) -> None:
         super().__init__(f"layer {layer} of {size} bytes")

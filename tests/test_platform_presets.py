@@ -41,7 +41,7 @@ def all_reduce_ns(platform: str, size: int, system: str = "plugin:astra2", **cho
     return finish
 
 
-# -- What they are made of ----------------------------------------------------------------------------------------------
+# -- Their dimensions --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NODES)
@@ -157,7 +157,7 @@ def test_what_a_machine_has_not_is_an_error(spec: str, message: str) -> None:
         platform_of(f"plugin:{spec}")
 
 
-# -- That they run ------------------------------------------------------------------------------------------------------
+# -- That they run -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("network", ["analytical", "packet"])
@@ -199,7 +199,7 @@ def test_one_npu_stands_for_all_and_changes_nothing(platform: str, network: str)
     assert with_symmetry == without
 
 
-# -- Presets as a contract of the kernel --------------------------------------------------------------------------------
+# -- Presets as a contract of the kernel -------------------------------------------------------------------------------
 
 
 def test_an_experiment_may_name_the_platform_and_its_device() -> None:
@@ -237,7 +237,7 @@ def test_presets_of_presets_and_of_unknown_topologies_are_errors() -> None:
         platform_of("plugin:unknown", plugins)
 
 
-# -- The page -----------------------------------------------------------------------------------------------------------
+# -- The page ----------------------------------------------------------------------------------------------------------
 
 
 def rows() -> Iterator[str]:

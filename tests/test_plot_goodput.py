@@ -24,7 +24,7 @@ def astra(*arguments: object) -> Any:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What the commands write: months of training, their progress, two jobs, and a sample."""
+    """The output of the commands: months of training, their progress, two jobs, and a sample."""
     folder = tmp_path_factory.mktemp("outcomes")
     paths = {name: folder / name for name in ("months.json", "progress.csv", "jobs.json", "sample.json")}
     file = folder / "months.toml"

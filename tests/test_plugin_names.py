@@ -1,4 +1,4 @@
-"""What plugins raise and how they name things: nothing that a plugin does ends a run silently or is passed over without a word."""
+"""What plugins raise and how they name things: nothing that a plugin does ends a run silently or is silently skipped."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_the_public_modules_of_that_version_are_public() -> None:
     assert len(modules) > 20
 
 
-# -- What is deprecated ------------------------------------------------------------------------------------------------
+# -- Deprecated features -----------------------------------------------------------------------------------------------
 
 
 def test_functions_that_a_table_needs_may_still_be_named_when_it_is_made() -> None:

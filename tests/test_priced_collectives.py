@@ -271,7 +271,7 @@ def test_how_groups_lie(logical: LogicalDimension | Group, shape: GroupShape) ->
 
 
 def test_where_groups_lie_differently_the_worst_counts() -> None:
-    # 0 to 2, 3 to 5, ... on nodes of 4: the first lies in one node.
+    # 0 to 2, 3 to 5, ... on nodes of 4: the first is within one node.
     assert platform_of(4, 6).shape(LogicalDimension(3, 1, None)) == GroupShape((3, 2, 1), 1)
 
 

@@ -57,7 +57,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], Screen]:
 
 
 def run(on: Progress, lines: int, screen: Screen) -> None:
-    """Be under way until so many lines are written, or it takes too long."""
+    """Be under way until a number of lines is written, or it takes too long."""
     with on as result:
         result.stage("run 1 of 2 (a)")
         for _ in range(1000):
@@ -145,7 +145,7 @@ def test_what_progress_raises_ends_the_run(engine: str) -> None:
 
 
 def astra(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command where progress is told at once."""
+    """Run the command with progress printed at once."""
     code = "from astra_sim.command import cli, progress; progress.FIRST_S = progress.LOG_S = 0.05; cli.main()"
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=300)
 

@@ -1,4 +1,4 @@
-"""A result says where it comes from, and can be run again with the same answer."""
+"""A result says where it comes from, and can be run again with the same result."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ RING = "plugin:ring?both_ways=true&size={}&links=2&link_bandwidth_gb_per_s=0.5&l
 
 
 def run(npus: int, *programs: list[Operation], engine: str = "compiled", **more: Any) -> astra_sim.Result:
-    """Run programs, one for each NPU; the last goes on for those that are left."""
+    """Run programs, one for each NPU; the last one is for the remaining NPUs."""
     others = tuple(
         NpuProgram(tuple(program), tuple(range(number, npus)) if program is programs[-1] else (number,))
         for number, program in enumerate(programs)

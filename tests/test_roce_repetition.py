@@ -60,7 +60,7 @@ def scripts(draw: st.DrawFn) -> Script:
 
 
 def play(made: RoceNetwork, script: Script) -> list[object]:
-    """All that the network answers."""
+    """All results of the network."""
     log: list[object] = []
     now, number, replies = made.begin(), 0, {}
     made.keep_message_figures()

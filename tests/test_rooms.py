@@ -1,4 +1,4 @@
-"""How the tests lie: what several share is in tests/support, and no test module imports another."""
+"""The layout of the tests: what several share is in tests/support, and no test module imports another."""
 
 from __future__ import annotations
 

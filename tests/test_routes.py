@@ -130,7 +130,7 @@ def test_a_message_counts_in_the_dimension_it_takes(engine: str, symmetry: bool)
 
 
 def test_requests_of_messages_count_as_those_of_collectives() -> None:
-    """Under the rendezvous protocol who receives asks for the message with 8192 bytes."""
+    """Under the rendezvous protocol the receiver asks for the message with 8192 bytes."""
     receives: list[Operation] = [Receive((), rank(4), 5000)]
     result = simulate(of_npu_0(*receives, others=(NpuProgram((Send((), rank(0), 5000),), (4,)),)), rendezvous=True)
     assert result.network["payload_bytes_per_dimension"] == [0, 0, 8192]

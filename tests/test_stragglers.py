@@ -1,4 +1,4 @@
-"""Replays of measured steps with stragglers (validation/stragglers.py), on traces whose answers are known."""
+"""Replays of measured steps with stragglers (validation/stragglers.py), on traces with known results."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def topologies(draw: st.DrawFn) -> Uneven:
 def test_hops_that_differ_by_direction(
     dimensions: list[Uneven], collective: str, algorithm: str, system: str, rendezvous: bool, engine: str, queues: int
 ) -> None:
-    """A request goes the way back, which may be longer: it counts where one NPU stands for all, and whether it can."""
+    """A request goes the way back, which may be longer: it counts where one NPU represents all, and whether it can."""
     experiment: dict[str, Any] = {
         "workload": f"plugin:collective?bytes=60000&collective={collective}",
         "platform": platform_of(*dimensions),
@@ -162,7 +162,7 @@ def test_the_result_says_why_every_npu_is_simulated() -> None:
 
 
 class Changing(BenchSystem):
-    """A system layer whose collectives from the second on have a program for each rank; NPUs go on by themselves."""
+    """A system layer whose collectives from the second on have a program for each rank; NPUs are out of step."""
 
     phases_end_together = False
 
@@ -184,7 +184,7 @@ class _ChangingSession(SystemSession):
 
 
 def _to_the_first(request: Request) -> Schedule:
-    """All send to rank 0, which answers each."""
+    """All send to rank 0, which replies to each."""
     others = range(1, request.ranks)
     first = RankProgram(tuple(step for other in others for step in (receive(rank(other), 9, after=0), send(rank(other), 9, after=1))), 0)
     rest = RankProgram((send(rank(0), 9, after=0), receive(rank(0), 9, after=0)), 0)

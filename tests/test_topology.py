@@ -55,7 +55,7 @@ def test_what_is_looked_for_is_found(source: str) -> None:
 
 
 def test_nobody_asks_a_topology_behind_its_class() -> None:
-    """`completed` is the one place where classes are told apart: of what has the base class, and what needs its defaults."""
+    """`completed` is the one place that checks the class: of topologies with the base class, and of those that need its defaults."""
     places = [f"{path.relative_to(ROOT)}:{line}" for path in SOURCES for line in asked_behind_the_class(path.read_text(encoding="utf-8"))]
     assert len(SOURCES) > 300
     assert [place.partition(":")[0] for place in places] == ["core/src/astra_sim/fabric/topology.py"]

@@ -1,4 +1,4 @@
-"""`astra trace check` and `repair`: what is wrong with traces is found, and what is mended runs."""
+"""`astra trace check` and `repair`: errors of traces are found, and repaired traces run."""
 
 from __future__ import annotations
 
@@ -447,7 +447,7 @@ def test_good_traces_stay_as_they_are(tmp_path: Path, astra: Astra) -> None:
     assert json.loads((tmp_path / "out" / "t.groups.json").read_text()) == PIPELINE_GROUPS
 
 
-# -- What is printed ---------------------------------------------------------------------------------------------------
+# -- Output ------------------------------------------------------------------------------------------------------------
 
 
 def test_findings_are_printed_and_written_as_json(tmp_path: Path, astra: Astra, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -533,7 +533,7 @@ def test_a_gzipped_trace_of_pytorch_is_called_one(tmp_path: Path, astra: Astra) 
         ("torch-2.4.json", "torch-2.4", 0),
         ("torch-2.4.json.gz", "torch-2.4", 0),
         ("step12.0.json", "step12", 0),
-        ("step12.3.json", "step12", 3),  # for rank 0 lies beside
+        ("step12.3.json", "step12", 3),  # rank 0 is beside it
         ("t.json", "t", 0),
         ("t.04.json", "t.04", 0),
     ],

@@ -1,4 +1,4 @@
-"""Files are written although nobody reads what a command prints, and a command goes on although nobody reads its messages."""
+"""Files are written also if no process reads the output, and a command continues if none reads its messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def unread() -> int:
-    """A descriptor of a pipe that nobody reads."""
+    """A descriptor of a pipe without a reader."""
     reading, writing = os.pipe()
     os.close(reading)
     return writing

@@ -40,7 +40,7 @@ def test_a_send_without_a_receive_is_named(choice: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_the_last_of_more_sends_than_receives_are_named(choice: dict[str, Any]) -> None:
-    """Every NPU sends three messages to the next and receives one: one NPU may stand for all, and the answer is the same."""
+    """Every NPU sends three messages to the next and receives one: one NPU may represent all, and the result is the same."""
     sends = tuple(Send((), shift(1), 4096, name=f"message {number}") for number in range(3))
     with pytest.raises(RunError) as caught:
         run((*sends, Receive((), shift(-1), 4096)), **choice)

@@ -1,4 +1,4 @@
-"""The short part of the validation: what is recorded still comes out, the page shows it, and thresholds hold."""
+"""The short part of the validation: recorded results are reproduced, the page shows it, and thresholds hold."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_scaling_of_mlperf_is_within_a_tenth() -> None:
     assert all(abs(each["error"]) < 0.105 for each in ratios)
 
 
-# -- Closed forms --------------------------------------------------------------------------------------------------------
+# -- Closed forms ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("part", [unit.MEMORY, unit.ORDERS, unit.VOLUMES])
@@ -86,7 +86,7 @@ def test_flops_of_published_rows_hold_but_for_three_that_contradict_themselves()
 
 @pytest.mark.parametrize("name", ["internevo", "nemo-h100", "megatron-2021"])
 def test_a_stack_has_its_error_without_further_options(name: str) -> None:
-    """What its software does unasked stands in its file. Without that InternEvo errs by 17 % in place of 4.4 %."""
+    """Defaults of the software are in its file. Without that InternEvo errs by 17 % in place of 4.4 %."""
     own = [line for line in LINES if (line["stack"], line["half"]) == (name, HELD_OUT)]
     errors = []
     for line in own:
@@ -102,7 +102,7 @@ def test_a_stack_has_its_error_without_further_options(name: str) -> None:
     assert sum(errors) / len(errors) == pytest.approx(RECORDED["stacks"][name]["fitted"][HELD_OUT]["mean"], rel=1e-3)
 
 
-# -- Page and stacks -----------------------------------------------------------------------------------------------------
+# -- Page and stacks ---------------------------------------------------------------------------------------------------
 
 
 def test_the_page_and_its_plots_are_those_of_the_recorded_results() -> None:
@@ -119,7 +119,7 @@ def test_stacks_of_the_gpu_model_are_the_recorded_profiles() -> None:
             assert getattr(read_stack(name), number) == value
 
 
-# -- Halves, and what is in no fit -----------------------------------------------------------------------------------------
+# -- Halves, and what is in no fit -------------------------------------------------------------------------------------
 
 
 def test_lines_of_a_configuration_are_on_one_side() -> None:
@@ -167,7 +167,7 @@ def test_the_page_is_linked() -> None:
     assert "validation.md" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-# -- Expected errors -----------------------------------------------------------------------------------------------------
+# -- Expected errors ---------------------------------------------------------------------------------------------------
 
 
 def test_the_file_of_residuals_has_the_recorded_errors() -> None:

@@ -34,7 +34,7 @@ def environment(bundle_environment: Environment) -> Environment:
     return bundle_environment
 
 
-# -- What is in a wheel ------------------------------------------------------------------------------------------------
+# -- The content of wheels ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=MEMBERS, ids=lambda member: member.name)
@@ -94,7 +94,7 @@ def test_the_metadata_of_a_wheel_name_the_licence_and_describe_the_package(membe
     assert metadata["Name"] in description
 
 
-# -- What is installed -------------------------------------------------------------------------------------------------
+# -- Installed packages ------------------------------------------------------------------------------------------------
 
 
 def test_the_kernel_is_imported_from_the_wheel(environment: Environment) -> None:

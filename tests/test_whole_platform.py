@@ -24,7 +24,7 @@ def simulate(loop: str, system: str, **more: Any) -> astra_sim.Result:
 @pytest.mark.parametrize("system", ["astra1", "astra2"])
 @pytest.mark.parametrize("loop", ["hybrid_data_model", "hybrid_model_data"])
 def test_dimensions_without_the_first_are_an_error(loop: str, system: str, symmetry: bool) -> None:
-    """It stands in the place of the first dimension; nothing would be sent in the others."""
+    """It takes the place of the first dimension; nothing would be sent in the others."""
     match = r"operation \d+ .*: one_ring runs over the whole platform, and only dimensions \[1\] are involved, not dimension 0"
     with pytest.raises(astra_sim.InputError, match=match):
         simulate(loop, system, symmetry=symmetry)
@@ -37,7 +37,7 @@ def test_all_dimensions_are_right(system: str) -> None:
 
 
 def test_after_algorithms_of_the_first_dimensions() -> None:
-    """What follows them stands in the place of the next."""
+    """What follows them takes the place of the next."""
     experiment: dict[str, Any] = {
         "workload": {
             "plugin": "layers",

@@ -1,1 +1,1 @@
-"""Comparisons of the models with published measurements, which lie in `data/` with the source in every line."""
+"""Comparisons of the models with published measurements, in `data/`, with the source in every line."""

@@ -1,6 +1,6 @@
 """Collectives against measured tables: fits devices of the model `nccl`, and compares (validation/COLLECTIVES.md).
 
-In a node every second size is held out: the published errors are of parameters of the others alone, which lie in data/nccl_half. The
+In a node every second size is held out: the published errors are of parameters of the others alone, in data/nccl_half. The
 device files of the package are of all sizes. Between nodes nothing is fitted.
 """
 
@@ -117,7 +117,7 @@ MACHINES = (
 
 @attrs.frozen
 class Comparison:
-    """The error of a device for a collective on so many ranks: of parameters of half of the sizes over these, over the others, and over
+    """The error of a device for a collective on a number of ranks: of parameters of half of the sizes over these, over the others, and over
     the others from 1 MiB on; and of those for use, over all.
     """
 

@@ -1,4 +1,4 @@
-"""Measured iterations: the lines of `data/iterations.jsonl`, and the experiment that each stands for.
+"""Measured iterations: the lines of `data/iterations.jsonl`, and the experiment of each.
 
     python -m validation.iterations --assign    record the half of every line of a fitted stack that has none yet
 
@@ -78,7 +78,7 @@ CONTENTION = 0.5
 """Share of the shorter of compute and exchange by which compute slows where they run beside each other, the same in all stacks."""
 
 
-# -- Rules: what follows from a stack --------------------------------------------------------------------------------------
+# -- Rules: what follows from a stack ----------------------------------------------------------------------------------
 
 
 def _megatron(line: Line) -> Table:
@@ -220,7 +220,7 @@ STACKS = {
 }
 
 
-# -- Experiments -----------------------------------------------------------------------------------------------------------
+# -- Experiments -------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -308,7 +308,7 @@ def _model(given: Line, multiple: int) -> Table:
     return table
 
 
-# -- Halves ----------------------------------------------------------------------------------------------------------------
+# -- Halves ------------------------------------------------------------------------------------------------------------
 
 
 def configuration(line: Line) -> str:

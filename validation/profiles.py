@@ -67,7 +67,7 @@ def options_of(name: str) -> Table:
 
 
 def without_software(workload: Workload) -> Table:
-    """A workload as a user writes it who says nothing of its software: without the options that a stack may have."""
+    """A workload as written by a user who names no software: without the options that a stack may have."""
     result = {key: dict(value) if key == "overlap" else value for key, value in workload.items() if key not in SOFTWARE}
     for option in SOFTWARE:
         first, _, second = option.partition(".")

@@ -76,11 +76,11 @@ def _nodes(line: Line, node: int) -> int | None:
 
 
 _LAYERS_OF_DEEPSEEK = {8: [8] * 7 + [5], 16: [4] * 15 + [1], 32: [1, *[2] * 30, 0]}
-"""Layers of each of so many virtual stages: the last has the head and the predictor of a further token."""
+"""Layers of each of a number of virtual stages: the last has the head and the predictor of a further token."""
 
 
 def options_of(line: Line, slots: int, node: int) -> dict[str, Any]:
-    """Options of the workload for a line with so many virtual stages, on nodes of so many GPUs."""
+    """Options of the workload for a line with a number of virtual stages, on nodes of a number of GPUs."""
     result: dict[str, Any] = {
         "cuda_graphs": _graphs(line),
         "fused_experts": is_one_graph(line),

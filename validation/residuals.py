@@ -45,7 +45,7 @@ def rows(runs: Runs, results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _newest(line: Line) -> str | None:
-    """The stack that a user of the line gets who names none."""
+    """The stack of a line for users who name none."""
     simulated = experiment(line)
     traits = frozenset({str(simulated.workload["precision"]), *(["experts"] if "experts" in line["model"] else [])})
     return _newest_stack(simulated.device, traits)

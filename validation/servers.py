@@ -83,7 +83,7 @@ class Compared:
     host: Callable[[float, float], float] = lambda an_iteration, a_sequence: 0.0
 
     def error(self, an_iteration: float = 0.0, a_sequence: float = 0.0) -> float:
-        """The relative error with a host of so many microseconds."""
+        """The relative error with a host that takes a number of microseconds."""
         return (self.simulated + self.host(an_iteration, a_sequence)) / self.measured - 1
 
 
@@ -100,7 +100,7 @@ def fitted_host(lines: Sequence[Compared], iterations: Iterable[float], sequence
     return min(candidates, key=lambda host: mean_error(own, *host))
 
 
-# -- Whole servers: vLLM 0.15.1 on H100 ----------------------------------------------------------------------------------
+# -- Whole servers: vLLM 0.15.1 on H100 --------------------------------------------------------------------------------
 
 
 def servers(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -137,7 +137,7 @@ def mean_ms(result: ServingResult, metric: str) -> float:
     return float(1e3 * summary["mean"])
 
 
-# -- Transfers of keys and values: SGLang with Mooncake on RoCE --------------------------------------------------------------
+# -- Transfers of keys and values: SGLang with Mooncake on RoCE --------------------------------------------------------
 
 LATENCIES_US = range(250, 5001, 250)
 BANDWIDTHS = range(100, 201, 2)
@@ -159,7 +159,7 @@ def transfers(lines: Iterable[Line]) -> tuple[int, int, list[Compared]]:
     return latency, bandwidth, compared(latency, bandwidth)
 
 
-# -- Iterations: vLLM of 2023, Llama-2-70B and BLOOM-176B on A100 and H100 (Splitwise) -------------------------------------
+# -- Iterations: vLLM of 2023, Llama-2-70B and BLOOM-176B on A100 and H100 (Splitwise) ---------------------------------
 
 _ITERATED = {
     "llama2-70b": {"name": "llama-2-70b"},
@@ -194,7 +194,7 @@ def iterations(lines: Iterable[Line], gpu: str) -> list[Compared]:
     return compareds
 
 
-# -- Throughput: TensorRT-LLM 1.0, all requests at once ------------------------------------------------------------------
+# -- Throughput: TensorRT-LLM 1.0, all requests at once ----------------------------------------------------------------
 
 _SERVED = {"Llama 3.3 70B": "llama-3.3-70b", "Llama 3.1 8B": "llama-3.1-8b"}
 _MOST_TOKENS = 2_000_000
@@ -232,7 +232,7 @@ def throughputs(lines: Iterable[Line]) -> list[Compared]:
     return compareds
 
 
-# -- Static batches: vLLM and TensorRT-LLM of 2024 (LLM-Inference-Bench) --------------------------------------------------
+# -- Static batches: vLLM and TensorRT-LLM of 2024 (LLM-Inference-Bench) -----------------------------------------------
 
 _BATCHED: Mapping[str, Mapping[str, Any]] = {
     "meta-llama/Llama-2-7b-hf": {"name": "llama-2-7b"},

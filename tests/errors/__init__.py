@@ -1,1 +1,1 @@
-"""What a person sees where an input, a plugin or a machine is not as it should be."""
+"""What users see if an input, a plugin or the machine is at fault."""

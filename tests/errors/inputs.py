@@ -1,4 +1,4 @@
-"""Files that work and tests spoil, and what an error must look like."""
+"""Files that work, and that tests damage, and what an error must look like."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def one_error(err: str) -> None:
 
 
 def answered_or_refused(outcome: Outcome, *words: str | tuple[str, ...]) -> None:
-    """Check that a command gave a whole answer in finite numbers, or refused its input."""
+    """Check that a command gave a complete result in finite numbers, or refused its input."""
     if outcome.status == 0:
         assert outcome.err == ""
         finite(json.loads(outcome.out, parse_constant=no_number))
@@ -168,7 +168,7 @@ def no_number(name: str) -> NoReturn:
 
 
 def finite(value: Any) -> None:
-    """Check that no number of an answer is infinite or undefined."""
+    """Check that no number of a result is infinite or undefined."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -296,7 +296,7 @@ class Constant(Memory):
 
 
 def given_or_raised(answer: Any) -> Any:
-    """An answer, which is raised if it is an exception."""
+    """A value, which is raised if it is an exception."""
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -340,7 +340,7 @@ NUMBER_WORDS = ("-1", "0", "1", "3", "1.5", "-0.0", "1e308", "1e-320", "1e999", 
 
 
 class Change(NamedTuple):
-    """A way to spoil a text: what is done, at which share of its length, and with what."""
+    """A damage to a text: its kind, its place as a share of the length, and its text."""
 
     kind: str
     place: float

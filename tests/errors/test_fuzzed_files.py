@@ -1,4 +1,4 @@
-"""Spoilt files give an answer or an error, and nothing else."""
+"""Damaged files give a result or an error, and nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GOOD_TEXTS = {
 
 
 def spoil(text: str, change: Change) -> str:
-    """A text with one change. Characters stand for bytes here."""
+    """A text with one change. A character is a byte here."""
     words = re.findall(r"\s+|\"[^\"]*\"|[\[\]{},]|[^\s\[\]{},\"]+|\"", text)
     numbers = [index for index, word in enumerate(words) if re.fullmatch(r"-?[0-9.]+", word)]
     visible = [index for index, word in enumerate(words) if not word.isspace()]

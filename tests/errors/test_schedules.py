@@ -42,7 +42,7 @@ def in_a_ring(program: Callable[[int, int], RankProgram]) -> Callable[[Request],
 FLOAT_SIZE: Any = 8.5
 TEXT_SIZE: Any = "8"
 SOME = [("unnamed", 1e-9)]
-"""Data of which only the bytes are known, that stand for many more."""
+"""Data of which only the bytes are known, that represent many more."""
 
 
 @pytest.mark.parametrize("symmetry", [True, False], ids=["one for all", "every NPU"])

@@ -1,4 +1,4 @@
-"""Jobs of months: shares of time, published fleets, random runs against formulas, and what is wrong in a file."""
+"""Jobs of months: shares of time, published fleets, random runs against formulas, and errors in files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def job(levels: list[dict[str, Any]] | None = None, checkpoint: dict[str, Any] |
 
 
 def agree(found: Goodput, slack: float = 0.0) -> None:
-    """Formulas and random runs agree within the 99 % interval of these, or within so much of the goodput."""
+    """Formulas and random runs agree within the 99 % interval of these, or within this share of the goodput."""
     assert found.monte_carlo is not None
     low, high = found.monte_carlo.goodput.interval99
     assert low - slack <= found.goodput <= high + slack
@@ -261,7 +261,7 @@ def test_quantiles_of_students_t() -> None:
     assert student_t(200) == pytest.approx((student_t(199) + student_t(201)) / 2, abs=1e-6)
 
 
-# -- what is wrong -----------------------------------------------------------------------------------------------------
+# -- Errors ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def printed(*arguments: str) -> str:
     return CliRunner().invoke(cli.astra, ["goodput", *arguments], catch_exceptions=False, standalone_mode=False).output
 
 
-# -- Nodes that fail more often ------------------------------------------------------------------------------------------
+# -- Nodes that fail more often ----------------------------------------------------------------------------------------
 
 
 def with_lemons(**lemons: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Loads of links by job, and who waits for whom: `astra jobs --link-figures`."""
+"""Loads of links by job, and waits of jobs for each other: `astra jobs --link-figures`."""
 
 from __future__ import annotations
 

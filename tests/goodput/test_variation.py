@@ -59,7 +59,7 @@ def experiment(variation: dict[str, Any], **changes: Any) -> astra_sim.Experimen
     )
 
 
-# -- What is exact -----------------------------------------------------------------------------------------------------
+# -- Exact results -----------------------------------------------------------------------------------------------------
 
 
 def test_factors_of_one_change_nothing() -> None:
@@ -258,7 +258,7 @@ def test_an_experiment_without_variation_is_refused() -> None:
         sample(ROOT / "examples" / "vgg16_dgx2_pod.toml", 2)
 
 
-# -- Classes of noise ----------------------------------------------------------------------------------------------------
+# -- Classes of noise --------------------------------------------------------------------------------------------------
 
 
 def test_ranks_of_a_noise_class_share_their_draws() -> None:

@@ -19,7 +19,7 @@ def platform(*sizes: int, latency_ns: float = 100) -> dict[str, Any]:
 
 
 def run(npus: Any = 8, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
-    """The result of a run on a switch of so many NPUs, or on a platform."""
+    """The result of a run on a switch of a number of NPUs, or on a platform."""
     workload: dict[str, Any] = {"plugin": "llm", "model": MODEL, "global_batch": 8, "check_memory": False} | options
     result: dict[str, Any] = {"platform": platform(npus) if isinstance(npus, int) else npus, "system": "plugin:astra2", "compute": ROOFLINE}
     with warnings.catch_warnings():

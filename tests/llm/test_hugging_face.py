@@ -1,4 +1,4 @@
-"""Models from Hugging Face's `config.json`: the built-in ones come out, and errors name file, key and value."""
+"""Models from Hugging Face's `config.json`: the built-in ones are reproduced, and errors name file, key and value."""
 
 from __future__ import annotations
 

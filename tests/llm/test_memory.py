@@ -1,4 +1,4 @@
-"""Memory of a rank: the published formula values, what lies where, and what must hold for all setups."""
+"""Memory of a rank: the published formula values, the place of each part, and what must hold for all setups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIB = 2**30
 
 
 def setup(model: Model | str, schedule: str = "1f1b", **choices: Any) -> TrainingSetup:
-    """A setup with even stages; choices of `Parallelism` are told from the others by their names."""
+    """A setup with even stages; choices of `Parallelism` differ from the others in their names."""
     result = MODELS[model] if isinstance(model, str) else model
     names = {field.name for field in attrs.fields(Parallelism)} - {"sequence"}
     parallel = Parallelism(
@@ -35,7 +35,7 @@ def setup(model: Model | str, schedule: str = "1f1b", **choices: Any) -> Trainin
     return TrainingSetup(result, parallel, layers, schedule=schedule, **{"sequence": 2048, **choices})
 
 
-# -- The twelve values of arXiv 2205.05198, figures 1 and 7 -------------------------------------------------------------
+# -- The twelve values of arXiv 2205.05198, figures 1 and 7 ------------------------------------------------------------
 
 PAPER: dict[str, dict[str, Any]] = {
     "megatron-22b": {"micro_batch": 4, "micro_batches": 1},
@@ -165,7 +165,7 @@ def test_zero_bubble_holds_what_it_puts_off() -> None:
     assert [memory_of(result, stage).activations for stage in range(8)] == [12 * layer * (34 * (8 - r) + 32 * r) for r in range(8)]
 
 
-# -- What lies where ---------------------------------------------------------------------------------------------------
+# -- The place of each part --------------------------------------------------------------------------------------------
 
 
 def test_dualpipe_holds_two_copies_of_the_weights() -> None:

@@ -13,7 +13,7 @@ from support import figures
 from support.llm_experiments import experiment
 
 REFUSED = 0.05
-"""At most so many of the experiments may be refused, or get stuck in queues that NPUs out of step serve in different orders."""
+"""At most this number of the experiments may be refused, or get stuck in queues that NPUs out of step serve in different orders."""
 
 
 def _run(arguments: dict[str, Any], detail: str | None = None, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Tables as somebody would have measured them: gemms.csv, attention.csv and all_reduce.txt, as nccl-tests prints it. All are made up."""
+"""Tables as a user would have measured them: gemms.csv, attention.csv and all_reduce.txt, as nccl-tests prints it. All are made up."""
 
 from pathlib import Path
 

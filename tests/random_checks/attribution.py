@@ -141,7 +141,7 @@ def _in_step(result: Any, arguments: dict[str, Any]) -> bool:
 
 
 def _llm(result: Any, arguments: dict[str, Any]) -> Iterator[str]:
-    """The breakdown of an iteration against the tables of all NPUs; where those of a stage are out of step, its first one stands for it."""
+    """The breakdown of an iteration against the tables of all NPUs; where those of a stage are out of step, its first one represents it."""
     if not _in_step(result, arguments):
         return
     tables, passes, npus = result.npu_tables(), arguments["passes"], result.npus

@@ -57,7 +57,7 @@ The preset booksim has a clock of its own, and too few buffers for links of 500 
 
 @attrs.frozen
 class Listed:
-    """A topology of somebody else: it lists its links, and says nothing else of them. `name` may be that of a built-in one."""
+    """A third-party topology: it lists its links, and says nothing else of them. `name` may be that of a built-in one."""
 
     name: str
     size: int

@@ -206,7 +206,7 @@ def _commands() -> dict[str, list[tuple[str, ...]]]:
 
 @cache
 def _files() -> dict[str, bytes]:
-    """What lies in the folder of a case: all files, whole."""
+    """The content of the folder of a case: all files, whole."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for name, path in formats.samples(folder).items():

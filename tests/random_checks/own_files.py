@@ -1,8 +1,8 @@
-"""Commands, on files of which one is to be written, too, or with a signal at any instant, or with nobody who reads what they print.
+"""Commands, on files of which one is to be written, too, or with a signal at any instant, or with closed output streams.
 
 - An input stays as it is.
 - What is written is written whole, or what was there before stays; no temporary file is left.
-- Nobody sees a traceback.
+- There is no traceback.
 """
 
 from __future__ import annotations

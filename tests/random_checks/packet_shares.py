@@ -4,7 +4,7 @@ A case is a random small fabric, and on it a collective with a random algorithm,
 over a shortest route, most of them over the same links. Flows share links max-min fairly and lose nothing; packets hold buffers
 while they wait, and arbiters are fair among the inputs of a router, not among messages. So packets are slower, but in their default preset
 no more than by `SLOWER`. Where routes differ (of two ways round a ring), they may be faster, but never faster than the capacity of the
-links, which the audit says. All NPUs simulated take as long as one that stands for all.
+links, which the audit says. All NPUs simulated take as long as one that represents all.
 """
 
 from __future__ import annotations

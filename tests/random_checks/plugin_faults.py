@@ -231,7 +231,7 @@ class _Fault:
 
 
 class _Later:
-    """A method that answers well some times."""
+    """A method whose first results are right."""
 
     def __init__(self, real: Callable[..., Any], times: int) -> None:
         self.real, self.left = real, times

@@ -1,6 +1,6 @@
 """No key passes in silence: a misspelt one is an error, or a warning names it.
 
-A case takes a file of a format, of another program or our own, misspells one of its keys, and reads it. Keys stand where the format has its
+A case takes a file of a format, of another program or our own, misspells one of its keys, and reads it. Keys are where the format has its
 names: those of mappings, elements and attributes of XML, names of lines and columns.
 """
 

@@ -29,7 +29,7 @@ class _Killed(BaseException):
 
 
 class _Answers:
-    """A scheduler whose outcomes follow from the keys of points; it is killed after so many, if a number is given."""
+    """A scheduler whose outcomes follow from the keys of points; it is killed after a number of them."""
 
     def __init__(self, plan: SweepPlan, draw: random.Random, after: int | None = None) -> None:
         self._plan, self._draw, self._after = plan, draw, after
@@ -93,7 +93,7 @@ def _random_tables(draw: random.Random) -> dict[str, Any]:
 
 
 def _run(plan: SweepPlan, path: Path, shard: Shard | None, draw: random.Random, kills: int) -> Counter[bytes]:
-    """Run a sweep or a shard of it to its end; before that it is killed so many times. Returns how often each key was asked for."""
+    """Run a sweep or a shard of it to its end; before that it is killed a number of times. Returns how often each key was asked for."""
     asked: Counter[bytes] = Counter()
     for _ in range(kills):
         scheduler = _Answers(plan, draw, draw.randrange(0, 6))

@@ -190,7 +190,7 @@ def wrong_path(result: Result) -> list[str]:
 
 
 def wrong_page(path: Path, slices: list[Drawn], most: int) -> list[str]:
-    """What a page draws of a timeline in so many slices: no row and no end of one is missing, nothing overlaps, all is counted."""
+    """What a page draws of a timeline with a limit of slices: no row and no end of one is missing, nothing overlaps, all is counted."""
     drawn = runs.read_timeline(path, most)
     result = []
     rows: dict[tuple[str, str], list[Drawn]] = defaultdict(list)

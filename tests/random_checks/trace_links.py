@@ -2,7 +2,7 @@
 
 - Of one run, `link` matches the operators that both traces have, and refuses where these are less than half of the smaller trace.
 - With the trace of another process, rank or step it refuses, though names and numbers of calls are the same.
-- A step is selected in both traces. Gzipped files give the same answer.
+- A step is selected in both traces. Gzipped files give the same result.
 - Kineto alone gives the same nodes as both, and refuses where a kernel does not say what it communicates.
 """
 

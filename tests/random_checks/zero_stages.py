@@ -26,7 +26,7 @@ IN_TESTS = 40
 IN_NIGHTLY = 2000
 
 SIMULATED = 8
-"""One case in so many is simulated, too: what is reduced more often takes no less time."""
+"""One case in `SIMULATED` is simulated, too: what is reduced more often takes no less time."""
 
 
 def check(seed: int, folder: Path) -> list[str]:

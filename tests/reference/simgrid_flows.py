@@ -5,7 +5,7 @@
 It needs SimGrid's Python module, which Debian has as `python3-simgrid`, and nothing of astra. A line is a case: the model, links (source,
 target, bytes/s, ns: each one way), flows (source, destination, bytes, start in ns), and the seconds at which they end. Nodes from `npus` on
 are switches. `ends_s` are computed anew for all flows at every event (`network/optim:Full`). By default SimGrid computes the rates of some
-flows only (`Lazy`), and comes to other answers in a few cases: they are `lazy_ends_s`, where they differ by more than a millionth.
+flows only (`Lazy`), and gives other results in a few cases: they are `lazy_ends_s`, where they differ by more than a millionth.
 
 A flow takes the fewest links, over switches alone where there are any, and of several ways the one whose first link has the lowest number,
 then whose second has, and so on: the script says so to SimGrid, link by link.

@@ -51,7 +51,7 @@ ANSWERED = {
     "ca_graph_p2p_zero_size",
     "ua_custom_ring_ar_Ring8_s4",
 }
-"""Cases with which ASTRA-sim stops, and which have an answer. So do those with an endpoint delay of 0."""
+"""Cases with which ASTRA-sim stops, and which have a result. So do those with an endpoint delay of 0."""
 
 SAYS = {
     "recv_no_send": ["NPU 1", "receive of 4096 bytes", "waits for a message of NPU 0", "tag 0"],

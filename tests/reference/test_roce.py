@@ -76,7 +76,7 @@ def test_random_runs_are_within_three_standard_errors(name: str, tmp_path: Path)
         network = network_of_case(case, tmp_path, seed=seed)
         finishes.append(max(each.ended for each in run(network, *flows_of_case(case))) / 1000)
     spread = statistics.stdev(finishes)
-    error = spread * math.sqrt(1 + 1 / SEEDS)  # of one run against the mean of so many
+    error = spread * math.sqrt(1 + 1 / SEEDS)  # of one run against the mean of SEEDS
     assert spread > 0
     assert abs(case["outcome"]["finish_ns"] - statistics.mean(finishes)) <= 3 * error
 

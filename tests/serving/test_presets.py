@@ -29,7 +29,7 @@ def decoding(number: int, prompt: int, made: int, most: int = 10) -> RequestStat
 
 
 def under_way(number: int, prompt: int, computed: int, most: int = 10) -> RequestState:
-    """A running request of whose prompt so many tokens are computed."""
+    """A running request of whose prompt a number of tokens is computed."""
     return RequestState(number, prompt, 0, computed, prompt - computed, 0, 0.0, 0, True, most)
 
 

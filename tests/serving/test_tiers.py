@@ -62,7 +62,7 @@ def test_a_fast_tier_saves_what_a_small_cache_gives_up() -> None:
 
 
 def test_a_load_takes_its_bytes() -> None:
-    """Two beginnings in turn, far apart in time: each pushes the other out, and comes back from the tier."""
+    """Two prefixes alternately, far apart in time: each pushes the other out, and comes back from the tier."""
     requests = {"arrival": "constant", "rate": 0.1, "count": 40, "input": 8, "output": 1, "prefix": {"groups": 2, "tokens": 160}}
     result = tiered(tier(200, read=0.001), requests=requests, kv_blocks=11)
     loads = {round(each.spent.load_s / (BLOCK_BYTES / 1e6), 6) for each in result.sequences}

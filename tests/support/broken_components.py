@@ -62,7 +62,7 @@ def hangs(*_: Any) -> Any:
 
 
 class Simple(bench.BenchNetwork):
-    """The network of the bench, with other answers of some methods."""
+    """The network of the bench, with some methods replaced."""
 
     def __init__(self, platform: Platform, **answers: Callable[..., Any]) -> None:
         super().__init__(platform)
@@ -262,7 +262,7 @@ def unnamed(share: Any = None) -> CollectiveProvider:
 
 
 def unmatched(request: Request) -> Schedule:
-    """On many ranks rank 0 posts a receive that nobody meets."""
+    """On many ranks rank 0 posts a receive without a message."""
     if request.collective is not Collective.ALL_GATHER:
         raise request.unsupported("mine", "it is for all-gather")
     n = request.ranks
@@ -310,7 +310,7 @@ COLLECTIVES = {
 
 @attrs.frozen
 class Around:
-    """Six NPUs in a ring, and answers of some methods that are wrong."""
+    """Six NPUs in a ring, with wrong results of some methods."""
 
     answers: dict[str, Callable[..., Any]] = attrs.field(factory=dict, eq=False)
     name: str = "around"
@@ -496,7 +496,7 @@ Change = Callable[[Communicate, list[ChunkPlan], int], list[ChunkPlan]]
 
 
 class Changed(bench.BenchSystem):
-    """The system of the bench, with plans that a function changes; it is told how many collectives came before in the session."""
+    """The system of the bench, with plans that a function changes; it gets the number of earlier collectives of the session."""
 
     def __init__(self, change: Change, place: Any = None) -> None:
         self._change, self._place = change, place

@@ -133,7 +133,7 @@ def _cpp_scope(text: str, where: str, name: str | None) -> Iterator[ClassSize | 
             yield from _cpp_scope(inside, f"{where}", match[1])
             at = end
         elif is_value or (_CPP_INITIALISERS.search(raw) and re.search(r"[\w>]\s*$", raw)):
-            text = text[:at] + "]" + " " * (end - at - 1) + text[end:]  # a value in braces: the statement goes on
+            text = text[:at] + "]" + " " * (end - at - 1) + text[end:]  # a value in braces: the statement continues
         else:
             called = re.search(r"([~\w:]+|operator[^(]*)\s*\(", head)
             own = f"{name}::{called[1]}" if name and called else called[1] if called else "?"

@@ -24,12 +24,12 @@ class Environment:
 
     @property
     def packages(self) -> Path:
-        """Where its packages lie."""
+        """The folders of its packages."""
         (folder,) = self.prefix.glob("lib/python*/site-packages")
         return folder
 
     def look_into(self, packages: str | Path) -> None:
-        """Let it have packages that lie elsewhere, editable ones too, behind its own."""
+        """Let it have packages in other folders, editable ones too, behind its own."""
         (self.packages / "elsewhere.pth").write_text(f"import site; site.addsitedir({str(packages)!r})\n")
 
     def offer(self, command: str, module: str) -> None:

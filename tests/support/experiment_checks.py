@@ -280,7 +280,7 @@ def _disagreements(answers: Mapping[tuple[str, bool], Any]) -> list[str]:
 
 
 def _end_of(answer: Any) -> str:
-    """How a run ended. Of deadlocks those of the packet network, whose buffers fill up, are told from those of programs."""
+    """How a run ended. Of deadlocks those of the packet network, whose buffers fill up, are distinguished from those of programs."""
     if isinstance(answer[0], dict):
         return "finished"
     return "deadlock of the network" if "network is deadlocked" in answer[1] else str(answer[0])

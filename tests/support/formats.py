@@ -67,7 +67,7 @@ TEXTS = {
 
 
 def samples(folder: Path) -> dict[str, Path]:
-    """A file of each format, by its name; files that it names lie beside it."""
+    """A file of each format, by its name; files that it names are beside it."""
     result = {}
     for name, text in TEXTS.items():
         result[name] = folder / name

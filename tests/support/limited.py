@@ -20,7 +20,7 @@ import pytest
 SECONDS = 20
 """Processor time that a command may take."""
 BYTES = 1 << 30
-"""Memory that it may take beside what is imported."""
+"""The memory that it may take beyond that of the imports."""
 
 
 class Ended(NamedTuple):
@@ -49,7 +49,7 @@ def _server() -> subprocess.Popen[str]:
 
 
 def ended(folder: Path, *arguments: str, memory: int = BYTES) -> Ended:
-    """Run `astra` in a folder, with so many bytes of memory beside what is imported."""
+    """Run `astra` in a folder, with a limit of memory (bytes) beyond that of the imports."""
     if not hasattr(os, "fork"):
         pytest.skip("no processes to fork here")
     server = _server()

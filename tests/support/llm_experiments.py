@@ -171,7 +171,7 @@ def _training(random: Random, workload: dict[str, Any], pipeline: int, micro_bat
 
 
 def _platform(random: Random, npus: int) -> Any:
-    """A platform of so many NPUs: nodes around a switch, or one to three dimensions."""
+    """A platform of a number of NPUs: nodes around a switch, or one to three dimensions."""
     if random.random() < 0.4:
         inner = random.choice([one for one in range(1, 9) if npus % one == 0])
         return f"plugin:dgx_a100?nodes={npus // inner}&gpus={inner}"

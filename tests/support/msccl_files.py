@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 Gpu = dict[int, tuple[int, int, list[str]]]
-"""Thread blocks of a gpu by id: to whom it sends, from whom it receives, its steps."""
+"""Thread blocks of a gpu by id: the peer it sends to, the peer it receives from, its steps."""
 
 
 def step(kind: str, source: str = "", target: str = "", count: int = 1, after: tuple[int, int] = (-1, -1)) -> str:
@@ -88,7 +88,7 @@ def all_pairs_all_reduce(n: int) -> str:
 
 
 def direct_reduce_scatter(n: int) -> str:
-    """Everyone sends to everyone, who adds it to its own in scratch, one after the other, then copies the sum."""
+    """All ranks send to all, add what they receive to their own data in scratch, one after the other, then copy the sum."""
 
     def gpu(rank: int) -> Gpu:
         peers = [(rank + k) % n for k in range(1, n)]

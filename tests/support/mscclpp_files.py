@@ -118,7 +118,7 @@ def all_pairs_all_gather(n: int, how: str = "put") -> str:
 
 
 def packet_all_reduce(n: int) -> str:
-    """All put packets of everything to all others, who add them up: one exchange, without signals."""
+    """All ranks put packets of all data to all others, which add them up: one exchange, without signals."""
     gpus = [GpuPlan(rank, n, (1, 1)) for rank in range(n)]
     for rank, gpu in enumerate(gpus):
         gpu.add(0, "ppkt", [("i", 0, 1)], [(peer, "s", rank, 1) for peer in gpu.peers], to=gpu.peers)

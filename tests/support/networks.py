@@ -1,4 +1,4 @@
-"""Networks in plain Python, as somebody else's package could bring them."""
+"""Networks in plain Python, as a third-party package could bring them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Lossy(Replayed):
 
 
 class Later(EventNetwork):
-    """Delivers every message so many picoseconds after it was sent, whatever its bytes."""
+    """Delivers every message a number of picoseconds after it was sent, whatever its bytes."""
 
     delay_ps = 1
 

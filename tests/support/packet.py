@@ -31,7 +31,7 @@ BANDWIDTH: dict[str, Any] = {"link_bandwidth_gb_per_s": 32.0}
 
 
 def torus(*sizes: int, **options: Any) -> list[Dimension]:
-    """Rings of so many NPUs."""
+    """Rings of a number of NPUs."""
     return [dimension for size in sizes for dimension in ring(RingOptions(size=size, links=2, **BANDWIDTH, **options))]
 
 
@@ -73,7 +73,7 @@ def network(dimensions: Any, **options: Any) -> PacketNetwork:
 
 
 def deliver(made: PacketNetwork, messages: Sequence[tuple[int, ...]]) -> dict[int, int]:
-    """Send messages (time, source, destination, bytes), and answer when each arrives (picoseconds)."""
+    """Send messages (time, source, destination, bytes). Return when each arrives (picoseconds)."""
     for number, (time, source, destination, size) in sorted(enumerate(messages), key=lambda entry: entry[1][0]):
         made.inject(time, [Message(number, source, destination, size)])
     arrived: dict[int, int] = {}

@@ -2,7 +2,7 @@
 
 In an environment with that package (`ASTRA_BEFORE_LIBRARY` names its compiled network), `python -m support.previous_version names` prints
 the names of the installed kernel, and `python -m support.previous_version figures compiled` what runs on that engine give.
-devtools/RELEASING.md says when their answers become those of the version before.
+devtools/RELEASING.md says when their results become those of the version before.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def training_step(
     | step | cudaStreamWaitEvent 320, aten::add_ 330-350 | | add 732-762 | |
     | the end | cudaStreamSynchronize 360-770 | | | |
 
-    `recorded_waits`: the profiler recorded `cuda_sync` events. `old_records`: what is communicated stands among the inputs, as before
+    `recorded_waits`: the profiler recorded `cuda_sync` events. `old_records`: the communicated tensor is among the inputs, as before
     PyTorch 2.4. `numbered`: Kineto has the numbers of all calls, which it lacks for relu and mm otherwise.
     """
     recorder = Recorder()

@@ -310,7 +310,7 @@ class Experiment:
         return ranks, groups
 
     def _irregular(self) -> tuple[Ranks, dict[str, Any]]:
-        """Something happens to some NPUs, one thing after another; each waits for some that was there before."""
+        """Operations of some NPUs, one after another; each waits for some earlier ones."""
         random = self._random
         groups = {}
         for number in range(random.randrange(3)):
@@ -457,7 +457,7 @@ class OnAnyNetwork(Experiment):
 
 
 class _Adder:
-    """Appends an operation to a list; answers its number."""
+    """Append an operation to a list; return its number."""
 
     def __init__(self, operations: list[dict[str, Any]]) -> None:
         self._operations = operations
@@ -468,7 +468,7 @@ class _Adder:
 
 
 def divides(group: int, sizes: Sequence[int]) -> bool:
-    """Whether groups of so many NPUs divide a platform along its dimensions."""
+    """Whether groups of a number of NPUs divide a platform along its dimensions."""
     for size in sizes:
         if group <= size:
             return size % group == 0

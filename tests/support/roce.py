@@ -57,7 +57,7 @@ def run(made: RoceNetwork, *flows: tuple[int, int, int] | Flow) -> list[FlowTime
 
 
 def clos(leaves: int, spines: int, npus: int, rate: str = "100Gbps", delay: str = "0.001ms") -> str:
-    """The topology file of a leaf-spine fabric with so many NPUs at each leaf."""
+    """The topology file of a leaf-spine fabric with a number of NPUs at each leaf."""
     count = leaves * npus
     links = [(npu, count + npu // npus) for npu in range(count)]
     links += [(count + leaf, count + leaves + spine) for leaf in range(leaves) for spine in range(spines)]

@@ -1,4 +1,4 @@
-"""Sweeps for tests: experiments that take milliseconds, and a plugin that crashes or hangs where it is told to."""
+"""Sweeps for tests: experiments that take milliseconds, and a plugin that crashes or hangs on request."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Faulty:
         self.journal = folder / "results.journal.sqlite"
 
     def write(self, points: int, *tables: str, **options: Any) -> None:
-        """Write sweep.toml: so many points, other tables as text, and options of the workload."""
+        """Write sweep.toml: a number of points, other tables as text, and options of the workload."""
         spec = "&".join(f"{name}={value}" for name, value in options.items())
         (self.folder / "sweep.toml").write_text(
             f'[base]\nplatform = "{PLATFORM}"\nworkload = "plugin:faulty{spec and f"?{spec}"}"\n\n'

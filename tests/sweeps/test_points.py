@@ -1,4 +1,4 @@
-"""Axes and points: which there are, and in which order; what is wrong in a sweep file."""
+"""Axes and points: which there are, and in which order; errors in sweep files."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ GRID = {"base": BASE, "axes": BYTES | SPLITS}
 
 
 class Answers:
-    """A scheduler that answers in any order, and remembers what it was asked."""
+    """A scheduler that returns results in any order, and records its requests."""
 
     def __init__(self, fail: Callable[[int], bool] = lambda _: False) -> None:
         self.asked: list[int] = []
@@ -68,7 +68,7 @@ def with_answers(tables: dict[str, Any], path: Path, answers: Answers, retry_err
     return Sweep(read_plan(tables), answers, Files(str(path), f"{path}.journal"), retry_errors)
 
 
-# -- What is run -------------------------------------------------------------------------------------------------------
+# -- Runs --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_point_is_run_once_and_a_sweep_that_grows_runs_what_is_new(tmp_path: Path) -> None:

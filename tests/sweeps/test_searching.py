@@ -43,7 +43,7 @@ def expression(text: str) -> Expression:
     return Expression(text, "test")
 
 
-# -- What is best ------------------------------------------------------------------------------------------------------
+# -- The best points ---------------------------------------------------------------------------------------------------
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=25)
 

@@ -1,4 +1,4 @@
-"""HLO as a workload: FLOPs of XLA's cost analysis, groups in all notations, loops, overlap, and what is wrong in a module."""
+"""HLO as a workload: FLOPs of XLA's cost analysis, groups in all notations, loops, overlap, and errors in modules."""
 
 from __future__ import annotations
 
