@@ -379,7 +379,7 @@ void Reader::check_ids() {
   std::stable_sort(by_id_.begin(), by_id_.end(), [&](std::uint32_t a, std::uint32_t b) { return id[a] < id[b]; });
   for (std::size_t place = 1; place < by_id_.size(); ++place) {
     const std::uint32_t a = by_id_[place - 1], b = by_id_[place];
-    if (id[a] == id[b]) throw Broken(label(b) + ": its id is that of an earlier node, " + label(a) + "; every id must be there once");
+    if (id[a] == id[b]) throw Broken(label(b) + ": its id is that of an earlier node, " + label(a) + "; expected ids that differ");
   }
 }
 

@@ -17,7 +17,10 @@ Rows = list[dict[str, Any]]
 
 
 def show_table(run: str, table: str | None, as_json: bool, as_csv: bool, output: str | None) -> None:
-    """Print a table of a result, or the names of its tables; or write it into a file. Raises InputError."""
+    """Print a table of a result, or write it into a file; without `table`, list the tables.
+
+    `run` is a folder of results or a `result.json`, `output` a file whose ending gives the format. Raises InputError.
+    """
     if as_json and as_csv:
         raise InputError("--json and --csv are given; expected one of the two")
     if table is None and (as_csv or output is not None):

@@ -38,7 +38,10 @@ class SlowNpus:
 
     @classmethod
     def parsed(cls, text: str, npus: int, where: str) -> SlowNpus:
-        """Those of a text such as `3:1.5, 8-15:2@10ms-20ms` on a platform of `npus`. Raises InputError, naming the entry that is wrong."""
+        """Parse slow NPUs of a platform of `npus`, such as `3:1.5, 8-15:2@10ms-20ms`.
+
+        `where` names the option in messages. Raises InputError, naming the wrong entry.
+        """
         windows: dict[int, list[_Window]] = {}
         for entry in (each.strip() for each in text.split(",")):
             match = _ENTRY.fullmatch(entry)
@@ -61,10 +64,12 @@ class SlowNpus:
         return cls(windows)
 
     def duration_ps(self, npu: int, start_ps: int, duration_ps: int) -> int:
-        """The time of work that an NPU starts at a moment, and that takes `duration_ps` at full speed: each window does a part of it."""
+        """The time of work that an NPU starts at `start_ps` and that takes `duration_ps` at full speed; all in picoseconds."""
         windows = self.windows.get(npu)
         if windows is None:
             return duration_ps
+        # Between two edges of windows the speed is constant: do the part of the work that fits, then go to the next edge. Fractions keep
+        # the sum exact, so that the result does not depend on how windows divide the work.
         edges = sorted({edge for each in windows for edge in (each.begin, each.end) if edge is not None and edge > start_ps})
         now, left = Fraction(start_ps), Fraction(duration_ps)
         for edge in (*edges, None):

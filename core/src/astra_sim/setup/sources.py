@@ -10,7 +10,7 @@ import functools
 import importlib.util
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _BINARIES = (".so", ".pyd", ".dylib", ".dll")
 _IGNORED = (*_BINARIES, ".pyc", ".pyo")
@@ -87,9 +87,8 @@ def _locations(top: str) -> list[str]:
     return [spec.origin] if spec.origin is not None else []
 
 
-def _files(locations: Iterable[str], is_wanted: object) -> Iterator[tuple[str, str]]:
-    """The files that are wanted in some folders, each by its path relative to its folder, and by its path."""
-    assert callable(is_wanted)
+def _files(locations: Iterable[str], is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """The files in folders whose names are wanted: of each its path relative to its folder, and its path."""
     for location in locations:
         if os.path.isfile(location):
             if is_wanted(os.path.basename(location)):

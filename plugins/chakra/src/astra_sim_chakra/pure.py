@@ -204,7 +204,7 @@ class Reader:
                 first = row, earlier
         if first is not None:
             row, earlier = first
-            raise Broken(f"{self._label(row)}: its id is that of an earlier node, {self._label(earlier)}; every id must be there once")
+            raise Broken(f"{self._label(row)}: its id is that of an earlier node, {self._label(earlier)}; expected ids that differ")
         return rows
 
     def _resolved(self, name: str, ids: array[int], rows: dict[int, int]) -> array[int]:

@@ -47,6 +47,15 @@ GOODPUT_KINDS = {
 }
 """The content of each figure of months of training."""
 
+_SOURCES = (
+    (KINDS, "a run: a folder that astra --output has written, or its result.json"),
+    (TABLE_KINDS, "a table of results"),
+    (FLOW_KINDS, "a folder that astra flows --output has written"),
+    (SERVING_KINDS, "a table that astra serve has written"),
+    (GOODPUT_KINDS, "a file that astra goodput has written"),
+)
+"""The files that the kinds of figures are drawn from."""
+
 ENDINGS = (".parquet", ".csv", ".sqlite")
 """Endings of the names of tables."""
 
@@ -67,22 +76,18 @@ def has_flows(path: str) -> bool:
 
 
 def kind_of(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
-    """The figure that the last of the arguments RUN... [KIND] names (None: it is a run or a table), and the others. Raises InputError."""
+    """Split the arguments RUN... [KIND] of `astra plot` into the kind of figure and the runs.
+
+    The kind is None if the last argument is a file or folder. Raises InputError for an unknown kind, and for a kind without runs.
+    """
     *runs, last = arguments
     if os.path.exists(last):
         return None, arguments
-    known = (*KINDS, *TABLE_KINDS, *FLOW_KINDS, *SERVING_KINDS, *GOODPUT_KINDS)
+    known = {kind: source for kinds, source in _SOURCES for kind in kinds}
     if last not in known:
         raise InputError(
             f"{last!r} is neither a run (a folder or a result.json), nor a table of results, nor a figure; {suggestion(last, known)}"
         )
     if not runs:
-        what = "a run: a folder that astra --output has written, or its result.json"
-        if last not in KINDS:
-            what = "a table of results" if last in TABLE_KINDS else "a folder that astra flows --output has written"
-        if last in GOODPUT_KINDS:
-            what = "a file that astra goodput has written"
-        if last in SERVING_KINDS:
-            what = "a table that astra serve has written"
-        raise InputError(f"figure {last!r} needs {what}")
+        raise InputError(f"figure {last!r} needs {known[last]}")
     return last, runs

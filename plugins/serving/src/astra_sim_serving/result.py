@@ -164,7 +164,7 @@ class ServingResult:
         return {"lora": {"requests": sum(each.request.adapter >= 0 for each in self.sequences), "loads": sum(loads)}} if loads else {}
 
     def _instance(self, instance: ServingInstance, span: float) -> dict[str, Any]:
-        """The figures of an instance over a span of time."""
+        """The statistics of an instance in the JSON document; `span` is the duration of the run in seconds."""
         totals = instance.totals
         count = totals.iterations or 1
         return {

@@ -127,7 +127,11 @@ def _by_layer(columns: Mapping[str, Any], table: str, path: str) -> dict[str, Ke
 def _rows(columns: Mapping[str, Any], axes: Sequence[str], path: str) -> list[tuple[Sequence[float], float]]:
     lists = [columns.get(name) for name in (*axes, "time_us")]
     if not all(isinstance(column, list) and column for column in lists) or len({len(column) for column in lists if column}) != 1:
-        raise InputError(f"{path}: expected columns {', '.join((*axes, 'time_us'))} of one length")
+        lengths = ", ".join(
+            f"{name} {'is missing' if column is None else f'has {len(column)} values' if isinstance(column, list) else 'is no list'}"
+            for name, column in zip((*axes, "time_us"), lists, strict=True)
+        )
+        raise InputError(f"{path}: {lengths}; expected lists of one length, of at least one value")
     for name, column in zip((*axes, "time_us"), lists, strict=True):
         for value in column or ():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
